@@ -1,0 +1,31 @@
+# `make demo` and `make test` do everything on a fresh machine with Python 3.11 or later.
+PYTHON ?= python3
+BIN := .venv/bin
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+.PHONY: install demo test lab docs clean
+
+install: .venv/.installed
+
+.venv/.installed: settings.ini setup.py constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet $(TORCH) -c constraints.txt
+	$(BIN)/pip install --quiet -e ".[dev]" -c constraints.txt
+	touch $@
+
+demo: install
+	$(BIN)/mabe demo --out demo
+
+test: install
+	$(BIN)/python .ci/checks.py
+
+lab: install
+	$(BIN)/jupyter lab nbs
+
+docs: install
+	@if command -v quarto >/dev/null; then \
+	  $(BIN)/python .ci/readme.py && PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nbdev_docs; \
+	else echo "Quarto is not on the PATH: install it, then run make docs again."; exit 1; fi
+
+clean:
+	rm -rf _proc _docs build dist demo *.egg-info .pytest_cache .hypothesis

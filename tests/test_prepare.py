@@ -1,0 +1,282 @@
+"The prepared cache: the same bytes however it came about, and nothing done twice."
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from mabe_nb.data.colony import make_recording
+from mabe_nb.data.prepare import (DataError, code_version, dataset_parts, default_folder,
+                                  open_prepared, prepare)
+from mabe_nb.data.recording import frame_labels, pairs
+from mabe_nb.errors import MabeError
+from mabe_nb.files import file_hash, read_json
+
+
+class Folder:
+    "Recordings made from files that each hold a seed: cheap to read, easy to change."
+    name = "folder"
+
+    def __init__(self, root, ids=None, delay=0, die=None):
+        self.root, self.delay, self.die = Path(root), delay, die
+        self.ids = tuple(ids or sorted(p.stem for p in self.root.glob("*.txt")))
+
+    def fingerprint(self, video_id): return file_hash(self.root/f"{video_id}.txt")
+
+    def __getitem__(self, video_id):
+        time.sleep(self.delay)
+        if video_id == self.die and "spawn_main" in " ".join(sys.orig_argv):
+            os.kill(os.getpid(), signal.SIGKILL)
+        seed = (self.root/f"{video_id}.txt").read_text()
+        if not seed.isdigit():
+            raise DataError("expected a number", self.root/f"{video_id}.txt")
+        return make_recording(seed=int(seed), frames=120 + int(seed), video_id=video_id,
+                              lab_id=f"Lab{int(seed) % 2}")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path/"data"
+    root.mkdir()
+    for i in range(6): (root/f"v{i}.txt").write_text(str(i))
+    return root
+
+
+def run(root, out, **settings):
+    return prepare(Folder(root), out=out, progress=False, **settings)
+
+
+def content(out):
+    return {p.relative_to(out).as_posix(): p.read_bytes()
+            for p in sorted(Path(out).rglob("*")) if p.is_file()}
+
+
+def times(out):
+    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("*/*/video.json")}
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_prepare import Folder, prepare
+if __name__ == "__main__":
+    prepare(Folder({root!r}, delay=.3), out={out!r}, workers={workers}, progress=False)
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_same_bytes_whatever_happened(folder, tmp_path, workers):
+    "Killed in the middle and resumed, or with workers: equal to an uninterrupted run."
+    run(folder, tmp_path/"plain")
+    script = tmp_path/"killed.py"
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent), root=str(folder),
+                                    out=str(tmp_path/"killed"), workers=workers))
+    with subprocess.Popen([sys.executable, script]) as p:
+        while not times(tmp_path/"killed") and p.poll() is None: time.sleep(0.01)
+        helpers = psutil.Process(p.pid).children(recursive=True)
+        p.kill()
+    _, alive = psutil.wait_procs(helpers, timeout=10)
+    assert not alive, "workers outlive their parent"
+    before = times(tmp_path/"killed")
+    assert 0 < len(before) < 6
+    assert not (tmp_path/"killed"/"manifest.json").exists()
+    with pytest.raises(DataError, match="run mabe prepare first"):
+        open_prepared(tmp_path/"killed")
+    leftover = tmp_path/"killed"/"Lab0"/".v0.0123abcd.tmp"
+    leftover.mkdir(parents=True)
+    (leftover/"mouse1-mouse2.npy").write_bytes(b"half")
+    run(folder, tmp_path/"killed", workers=workers)
+    after = times(tmp_path/"killed")
+    assert {i: after[i] for i in before} == before, "a whole video was done again"
+    assert content(tmp_path/"killed") == content(tmp_path/"plain")
+
+
+def test_no_paths_or_times_inside(folder, tmp_path):
+    run(folder, tmp_path/"a")
+    time.sleep(0.01)
+    run(folder, tmp_path/"b")
+    assert content(tmp_path/"a") == content(tmp_path/"b")
+    assert not any(str(tmp_path).encode() in data
+                   for data in content(tmp_path/"a").values())
+
+
+def test_only_what_changed_is_redone(folder, tmp_path):
+    out = tmp_path/"out"
+    run(folder, out)
+    before = times(out)
+    (folder/"v3.txt").write_text("40")  # other poses, and another lab
+    (folder/"v5.txt").unlink()
+    (out/"Lab1"/"notes.txt").write_text("mine")
+    done = run(folder, out)
+    after = times(out)
+    assert {i for i in after if after[i] == before[i]} == {"v0", "v1", "v2", "v4"}
+    assert set(done.sequences.video_id) == {"v0", "v1", "v2", "v3", "v4"}
+    assert (out/"Lab0"/"v3").exists() and not (out/"Lab1"/"v3").exists()
+    assert (out/"Lab1"/"notes.txt").read_text() == "mine"
+    (out/"Lab1"/"notes.txt").unlink()
+    run(folder, tmp_path/"fresh")
+    assert content(out) == content(tmp_path/"fresh")
+
+
+def test_changed_setting(folder, tmp_path):
+    out = tmp_path/"out"
+    full = run(folder, out)
+    before = times(out)
+    run(folder, out, parts=full.parts)
+    assert times(out) == before
+    run(folder, out, features="kaggle288")
+    assert not set(before.values()) & set(times(out).values())
+
+
+def test_changed_code_is_another_version(monkeypatch, tmp_path):
+    before = code_version()
+    assert before == code_version()
+    source = Path(code_version.__globals__["feature_module"].__file__)
+    changed = tmp_path/"features.py"
+    changed.write_text(source.read_text() + "\n# other\n")
+    real = code_version.__globals__["find_spec"]
+
+    def spec(name):
+        found = real(name)
+        if name == "mabe_nb.data.features": found.origin = str(changed)
+        return found
+    monkeypatch.setitem(code_version.__globals__, "find_spec", spec)
+    assert code_version() != before
+
+
+def test_some_videos_leave_the_others(folder, tmp_path):
+    out = tmp_path/"out"
+    run(folder, out)
+    before = times(out)
+    done = run(folder, out, ids=["v1"])
+    assert set(done.sequences.video_id) == {"v1"}
+    assert times(out) == before
+    with pytest.raises(DataError, match="has no video nope"): run(folder, out, ids=["nope"])
+
+
+def test_no_resume_starts_over(folder, tmp_path):
+    out = tmp_path/"out"
+    run(folder, out)
+    before, data = times(out), content(out)
+    run(folder, out, resume=False)
+    assert not set(before.values()) & set(times(out).values())
+    assert content(out) == data
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_broken_video(folder, tmp_path, workers):
+    out = tmp_path/"out"
+    run(folder, out)
+    (folder/"v2.txt").write_text("x")
+    parts = open_prepared(out).parts
+    with pytest.raises(DataError, match=r"v2.txt, video v2: expected a number; .*"
+                                        r"--skip-broken"):
+        run(folder, out, parts=parts, workers=workers)
+    with pytest.raises(DataError, match="v2.txt: expected a number"): run(folder, out)
+    done = run(folder, out, skip_broken=True, workers=workers)
+    assert [s["video_id"] for s in done.skipped] == ["v2"]
+    assert "expected a number" in read_json(out/"manifest.json")["skipped"][0]["reason"]
+    assert "v2" not in times(out) and len(done.videos) == 5
+
+
+def test_killed_worker(folder, tmp_path):
+    with pytest.warns(UserWarning, match="a worker died.*--workers"):
+        done = prepare(Folder(folder, die="v4"), out=tmp_path/"out", workers=2,
+                       progress=False)
+    run(folder, tmp_path/"plain")
+    assert len(done.videos) == 6 and content(tmp_path/"out") == content(tmp_path/"plain")
+
+
+def test_ctrl_c_can_be_resumed(folder, tmp_path, monkeypatch):
+    real = Folder.__getitem__
+
+    def interrupted(self, video_id):
+        if video_id == "v3": raise KeyboardInterrupt
+        return real(self, video_id)
+    parts = dataset_parts(Folder(folder))
+    monkeypatch.setattr(Folder, "__getitem__", interrupted)
+    with pytest.raises(KeyboardInterrupt): run(folder, tmp_path/"out", parts=parts)
+    monkeypatch.undo()
+    before = times(tmp_path/"out")
+    assert set(before) == {"v0", "v1", "v2"}
+    run(folder, tmp_path/"out")
+    assert {i: times(tmp_path/"out")[i] for i in before} == before
+
+
+def test_full_disk(folder, tmp_path, monkeypatch):
+    def full(path, *args, **kwargs): raise OSError(28, "No space left on device")
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(DataError, match="no space is left"): run(folder, tmp_path/"out")
+    assert not list((tmp_path/"out").glob("*/*"))
+
+
+def test_two_at_once(folder, tmp_path):
+    from filelock import FileLock
+    (tmp_path/"out").mkdir()
+    with FileLock(tmp_path/"out"/".lock"):
+        with pytest.raises(DataError, match="another prepare"): run(folder, tmp_path/"out")
+    run(folder, tmp_path/"out")
+
+
+def test_foreign_folder_is_not_removed(folder, tmp_path):
+    (tmp_path/"out"/"Lab0"/"v0").mkdir(parents=True)
+    (tmp_path/"out"/"Lab0"/"v0"/"thesis.txt").write_text("years")
+    with pytest.raises(DataError, match="is no prepared video"):
+        run(folder, tmp_path/"out")
+    assert (tmp_path/"out"/"Lab0"/"v0"/"thesis.txt").read_text() == "years"
+
+
+@pytest.mark.parametrize("harm", ["short", "gone", "json"])
+def test_spoilt_cache(folder, tmp_path, harm):
+    out = tmp_path/"out"
+    run(folder, out)
+    data = content(out)
+    array = sorted((out/"Lab0"/"v2").glob("*.npy"))[0]
+    if harm == "short": array.write_bytes(array.read_bytes()[:-4])
+    if harm == "gone": array.unlink()
+    if harm == "json": (out/"Lab0"/"v2"/"video.json").write_text("{")
+    with pytest.raises(DataError, match="no-resume"): open_prepared(out)
+    run(folder, out)
+    assert content(out) == data
+
+
+def test_values_and_labels_are_those_of_the_recording(folder, tmp_path):
+    from mabe_nb.data.features import compute
+    data = Folder(folder)
+    done = run(folder, tmp_path/"out", workers=2)
+    assert list(done.sequences.columns) == ["video_id", "lab_id", "agent", "target",
+                                            "frames", "fps", "path"]
+    for i, row in done.sequences.iterrows():
+        rec, pair = data[row.video_id], (row.agent, row.target)
+        want = compute(rec, "social", pair=pair, parts=done.parts)
+        assert np.array_equal(done.values(i), want.values, equal_nan=True)
+        assert done.names == list(want.names)
+        assert np.array_equal(done.labels(i), frame_labels(rec, *pair, done.actions))
+        assert done.bouts(row.video_id).equals(rec.bouts)
+        assert done.labelled(row.video_id) == rec.labelled
+    assert len(done) == sum(len(pairs(data[i])) for i in data.ids)
+
+
+def test_nothing_labelled(folder, tmp_path, monkeypatch):
+    real = Folder.__getitem__
+    monkeypatch.setattr(Folder, "__getitem__", lambda self, i: real(self, i).replace(
+        labelled=None, bouts=real(self, i).bouts[:0]))
+    with pytest.raises(DataError, match="--unlabelled"): run(folder, tmp_path/"out")
+    done = run(folder, tmp_path/"out", unlabelled=True)
+    assert len(done) == 12 and (done.labels(0, ["sniff"]) == -1).all()
+
+
+def test_default_folder(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    done = prepare(Folder(folder), progress=False)
+    assert done.path == default_folder(Folder(folder), "social", tuple(done.parts))
+    assert done.path.parent == tmp_path/"home"/"prepared"
+
+
+def test_unknown_features(folder, tmp_path):
+    with pytest.raises(MabeError, match="social"): run(folder, tmp_path/"o", features="socal")

@@ -1,0 +1,552 @@
+"Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
+import json, os, pickle, zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb.data.annotations import read_boris, read_caltech, with_bouts
+from mabe_nb.data.calms21 import PARTS, read_calms21
+from mabe_nb.data.mabe22 import read_mabe22
+from mabe_nb.data.poses import read_poses
+from mabe_nb.data.recording import Recording, bout_table, frame_labels
+from mabe_nb.data.safe_npy import read_npy, read_npz, unpickle
+from mabe_nb.errors import ConfigError, DataError
+
+DATA = Path(__file__).parents[2]/"shared"/"data"
+VOCAB = {"attack": 0, "investigation": 1, "mount": 2, "other": 3}
+
+
+def real(name):
+    "A real file, or a skip where the data folder is not beside the checkout."
+    path = DATA/name
+    return path if path.exists() else pytest.skip(f"real data is absent: {name}")
+
+
+def sequence(frames=20, codes=None, vocab=VOCAB, seed=0):
+    "A CalMS21 sequence of random walks."
+    xy = np.random.default_rng(seed).uniform(0, 1000, (frames, 2, 2, 7))
+    out = {"keypoints": xy, "scores": np.full((frames, 2, 7), 0.5)}
+    if codes is not None:
+        out |= {"annotations": np.asarray(codes),
+                "metadata": {"annotator-id": 0, "vocab": vocab}}
+    return out
+
+
+def plain(value):
+    "Arrays as lists, for json."
+    if isinstance(value, dict): return {k: plain(v) for k, v in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def write(path, tree):
+    "`tree` as json or npy, by the name of the file."
+    if path.suffix == ".json": path.write_text(json.dumps(plain(tree)))
+    else: np.save(path, tree, allow_pickle=True)
+    return path
+
+
+# CalMS21
+
+codes_of = st.integers(1, 40).flatmap(
+    lambda n: st.lists(st.integers(0, 3), min_size=n, max_size=n))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(codes_of, min_size=1, max_size=3), st.permutations(sorted(VOCAB)),
+       st.sampled_from([".json", ".npy"]))
+def test_calms21_round_trip(tmp_path_factory, many, names, suffix):
+    vocab = {n: i for i, n in enumerate(names)}
+    tree = {"annotator-id_0": {f"task1/train/m{i}": sequence(len(c), c, vocab, i)
+                               for i, c in enumerate(many)}}
+    recs = read_calms21(write(tmp_path_factory.mktemp("c")/f"a{suffix}", tree))
+    assert [r.video_id for r in recs] == [f"task1_train_m{i}" for i in range(len(many))]
+    for i, (rec, codes) in enumerate(zip(recs, many)):
+        assert np.array_equal(
+            rec.xy, sequence(len(codes), seed=i)["keypoints"].transpose(0, 1, 3, 2)
+            .astype(np.float32))
+        actions = [n for n in names if n != "other"]
+        labels = frame_labels(rec, "mouse1", "mouse2", actions)
+        want = np.array(codes)[:, None] == [vocab[a] for a in actions]
+        assert np.array_equal(labels, want)
+
+
+def test_calms21_unlabelled_groups_and_equal_names(tmp_path):
+    tree = {"approach": {"a/b": sequence(codes=[1] * 20, vocab={"other": 0, "approach": 1})},
+            "unlabeled_videos": {"a/b": sequence(), "a_b": sequence()}}
+    a, b, c = read_calms21(write(tmp_path/"t.json", tree))
+    assert [r.video_id for r in (a, b, c)] == ["a_b", "a_b_2", "a_b_3"]
+    assert [r.lab_id for r in (a, b)] == ["approach", "unlabeled_videos"]
+    assert a.labelled == {("mouse1", "mouse2", "approach")} and b.labelled is None
+    assert a.parts == PARTS and a.fps == 30 and a.px_per_cm == 18.33
+    assert a.bouts.stop.tolist() == [20] and not len(b.bouts)
+
+
+def test_calms21_min_score_and_nan(tmp_path):
+    one = sequence()
+    one["scores"][3, 1, 2] = 0.1
+    one["keypoints"][5, 0, 0, 0] = np.inf
+    [rec] = read_calms21(write(tmp_path/"t.npy", {"g": {"s": one}}), min_score=0.4)
+    assert np.argwhere(np.isnan(rec.xy)).tolist() == [[3, 1, 2, 0], [3, 1, 2, 1], [5, 0, 0, 0]]
+
+
+def broken(**changes): return {"g": {"seq/7": sequence(codes=[0] * 20) | changes}}
+
+
+@pytest.mark.parametrize("tree, says", [
+    ({}, "is not a CalMS21 file"),
+    ([1, 2], "is not a CalMS21 file"),
+    ({"g": {}}, "is not a CalMS21 file"),
+    ({"g": {"seq/7": {"x": 1}}}, "no 'keypoints'"),
+    ({"g": {"seq/7": [1]}}, "no 'keypoints'"),
+    ({"../g": {"seq/7": sequence()}}, "group '../g' cannot name a file"),
+    ({"g": {"..": sequence()}}, "cannot name a file"),
+    (broken(keypoints=np.zeros((5, 2, 7, 2))), "(5, 2, 7, 2)"),
+    (broken(keypoints=np.zeros((0, 2, 2, 7))), ""),
+    (broken(keypoints="abc"), "keypoints"),
+    (broken(keypoints=None), "keypoints"),
+    (broken(keypoints=[[[[1] * 7] * 2] * 2, [[[1] * 7] * 2] * 3]), "ragged"),
+    (broken(keypoints=[[[["x"] * 7] * 2] * 2]), "not a number"),
+    (broken(annotations=np.zeros(7)), "annotations have shape (7,)"),
+    (broken(annotations=[0] * 19 + [9]), "annotation 9 at frame 19"),
+    (broken(annotations=[0] * 19 + [0.5]), "annotation 0.5"),
+    (broken(annotations=["a"] * 20), "not a number"),
+    (broken(metadata={}), "give vocab="),
+    (broken(metadata=None), "give vocab="),
+    (broken(metadata={"vocab": {"attack": "x"}}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": 0, "mount": 0}}), "vocabulary"),
+])
+@pytest.mark.parametrize("suffix", [".json", ".npy"])
+def test_calms21_faults(tmp_path, tree, says, suffix):
+    path = write(tmp_path/f"t{suffix}", tree)
+    with pytest.raises(DataError) as e: read_calms21(path)
+    assert says in str(e.value) and f"t{suffix}" in str(e.value)
+    if "seq/7" in str(tree) and "../g" not in tree: assert "seq/7" in str(e.value)
+
+
+def test_calms21_vocab_argument_and_shared_vocabulary(tmp_path):
+    tree = broken(metadata={})
+    [rec] = read_calms21(write(tmp_path/"t.json", tree), vocab={"bite": 0, "none": 1})
+    assert rec.bouts.action.tolist() == ["bite"]
+    [rec] = read_calms21(write(tmp_path/"t.json", tree | {"vocabulary": ["a", "other"]}))
+    assert rec.bouts.action.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"g": {"s": {"keypoints": [', "[" * 10**5])
+def test_calms21_broken_json(tmp_path, text):
+    (tmp_path/"t.json").write_text(text)
+    with pytest.raises(DataError, match="t.json"): read_calms21(tmp_path/"t.json")
+
+
+def test_calms21_wrong_files(tmp_path):
+    for name in ("t.json", "t.npy", "t.npz", "t.mat"):
+        with pytest.raises(DataError, match=name): read_calms21(tmp_path/name)
+        (tmp_path/name).write_bytes(b"\x93NUMPY\x01\x00rubbish")
+        with pytest.raises(DataError, match=name): read_calms21(tmp_path/name)
+
+
+def test_calms21_clips_real():
+    recs = read_calms21(real("calms21_clips/clips.npz"))
+    assert len(recs) == 1369 and {len(r) for r in recs} == {13}
+    with np.load(DATA/"calms21_clips"/"clips.npz") as z:
+        acts = {k: z[k].astype(bool) for k in ("investigation", "mount")}
+        assert np.array_equal(recs[7].xy[3, 1, :, 0], z["keypoints"][7, 3, 1, 0])
+        assert [r.meta["group"] for r in recs] == [str(g) for g in z["group"]]
+    for name, true in acts.items():
+        seen = [name in set(r.bouts.action) for r in recs]
+        assert seen == true.tolist() and 0 < sum(seen) < 1369
+    assert all(r.labelled == {("mouse1", "mouse2", a) for a in acts} for r in recs)
+
+
+@pytest.mark.parametrize("arrays", [
+    {}, {"keypoints": np.zeros((3, 13, 2, 2))}, {"keypoints": np.zeros((0, 13, 2, 2, 7))},
+    {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.zeros(2)},
+    {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.full(3, 7)},
+    {"keypoints": np.zeros((3, 13, 2, 2, 7)), "group": np.zeros(2)},
+    {"keypoints": np.array([{}, {}])}])
+def test_calms21_clips_faults(tmp_path, arrays):
+    np.savez(tmp_path/"c.npz", **arrays)
+    with pytest.raises(DataError, match="c.npz"): read_calms21(tmp_path/"c.npz")
+
+
+# Pickles
+
+class Call:
+    def __init__(self, *what): self.what = what
+    def __reduce__(self): return self.what[0], self.what[1:]
+
+
+@pytest.mark.parametrize("evil", [
+    lambda mark: Call(os.mkdir, mark), lambda mark: Call(eval, f"__import__('os').mkdir({mark!r})"),
+    lambda mark: Call(getattr, mark, "encode"), lambda mark: Call(np.load, mark),
+    lambda mark: Call(Path, mark), lambda mark: Call(np.lib.npyio.NpzFile, mark)])
+def test_hostile_pickle_runs_nothing(tmp_path, evil):
+    mark = str(tmp_path/"owned")
+    np.save(tmp_path/"t.npy", {"g": {"s": evil(mark)}}, allow_pickle=True)
+    for read in (read_calms21, read_mabe22, read_npy):
+        with pytest.raises(DataError, match="refused"): read(tmp_path/"t.npy")
+    assert not os.path.exists(mark)
+
+
+@pytest.mark.parametrize("name", ["numpy.core.multiarray", "numpy._core.multiarray"])
+def test_pickles_of_both_numpy_versions(name):
+    data = pickle.dumps(np.arange(3.), 3).replace(b"numpy._core.multiarray", name.encode())
+    assert name.encode() in data and unpickle(data).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("data", [
+    b"\x80\x04" + b"r\xff\xff\xff\x7f.", b"", b".", b"\x80\x09.", b"garbage",
+    b"\x8e" + b"\xff" * 7 + b"\x7f", b"(" * 9, b"h\x05.", b"}s."])
+def test_broken_pickle(data):
+    with pytest.raises(DataError): unpickle(data)
+
+
+def test_pickled_array_cannot_ask_for_more_than_it_brings():
+    data = pickle.dumps(np.zeros(3, "u1"), 3)
+    huge = data.replace(b"K\x01K\x03\x85", b"K\x01J\xff\xff\xff\x7f\x85")
+    assert huge != data
+    with pytest.raises(DataError, match="without its items"): unpickle(huge)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_cut_or_flipped_npy_is_read_or_refused(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("n")/"t.npy"
+    whole = bytearray(write(path, {"g": {"s": sequence(3, [0, 1, 3])}}).read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    if data.draw(st.booleans()): whole = whole[:at]
+    else: whole[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole)
+    try: read_calms21(path)
+    except DataError: pass
+
+
+def test_npz_bomb(tmp_path):
+    np.savez_compressed(tmp_path/"b.npz", x=np.zeros(10**6))
+    with pytest.raises(DataError, match="unpacks to"): read_npz(tmp_path/"b.npz", 10**6)
+
+
+# MABe22
+
+def test_mabe22(tmp_path):
+    points = np.random.default_rng(0).integers(1, 850, (30, 3, 12, 2)).astype(np.uint16)
+    points[4, 1, 2] = 0
+    tree = {"sequences": {"AB12": {"keypoints": points}, "C": {"keypoints": points}}}
+    a, c = read_mabe22(write(tmp_path/"m.npy", tree))
+    assert a.video_id == "AB12" and a.mice == ("mouse1", "mouse2", "mouse3")
+    assert np.argwhere(np.isnan(a.xy)).tolist() == [[4, 1, 2, 0], [4, 1, 2, 1]]
+    assert a.findings[0].count == 1 and a.labelled is None and c.xy[9, 2, 11, 1] == points[9, 2, 11, 1]
+
+
+@pytest.mark.parametrize("tree", [
+    {}, {"sequences": {}}, {"sequences": {"a": {}}}, {"sequences": {"../a": {
+        "keypoints": np.zeros((4, 3, 12, 2))}}}, {"sequences": {"a": {
+            "keypoints": np.zeros((4, 3, 11, 2))}}}])
+def test_mabe22_faults(tmp_path, tree):
+    with pytest.raises(DataError, match="m.npy"): read_mabe22(write(tmp_path/"m.npy", tree))
+
+
+# Poses
+
+@pytest.mark.parametrize("name, frames, mice, parts, nan", [
+    ("deepof_multi.dlc.h5", 100, ("B", "W"), 14, 0), ("deepof_single.dlc.csv", 97, 1, 14, 0),
+    ("deepof_single.sleap.analysis.h5", 101, ("track_0",), 14, None),
+    ("ethome_two_flies.sleap.h5", 3000, 2, 13, None),
+    ("ethome_two_mice.dlc.csv", 5700, ("adult", "juvenile"), 7, None),
+    ("jabs_v3.h5", 1800, 5, 12, None), ("rat_1.dlc.csv", 14734, 2, 5, None)])
+def test_real_poses(name, frames, mice, parts, nan):
+    path = real(f"poses/{name}")
+    rec = read_poses(path, fps=30)
+    assert len(rec) == frames and len(rec.parts) == parts and rec.labelled is None
+    assert rec.mice == mice if isinstance(mice, tuple) else len(rec.mice) == mice
+    assert np.isfinite(rec.xy).mean() > 0.4 and np.nanmax(rec.xy) < 4000
+    if nan is not None: assert np.isnan(rec.xy).sum() == nan
+    with pytest.raises(DataError, match="give fps="): read_poses(path)
+
+
+def test_real_deeplabcut_h5_holds_what_pandas_reads():
+    table = pd.read_hdf(real("poses/deepof_multi.dlc.h5")).sort_index(axis=1)
+    scorer = table.columns[0][0]
+    rec = read_poses(DATA/"poses"/"deepof_multi.dlc.h5", fps=25)
+    for mouse in rec.mice:
+        for part in rec.parts:
+            got = rec.xy[:, rec.mice.index(mouse), rec.parts.index(part)]
+            for i, c in enumerate("xy"):
+                want = table[scorer, f"{mouse}_{part}", c].values.astype(np.float32)
+                assert np.array_equal(got[:, i], want)
+
+
+def test_real_jabs_has_left_ears_on_the_left():
+    rec = read_poses(real("poses/jabs_v3.h5"), fps=30)
+    part = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
+    body, ears = part["nose"] - part["tail_base"], part["ear_left"] - part["ear_right"]
+    cross = body[..., 0] * ears[..., 1] - body[..., 1] * ears[..., 0]
+    assert (cross[np.isfinite(cross)] < 0).mean() > 0.95 # y points down in a picture
+
+
+def dlc_csv(path, rows, individuals=("a", "b"), parts=("nose", "tail")):
+    "A DeepLabCut csv; `rows` maps frame number to a list of numbers."
+    cells = [(i, p, c) for i in individuals for p in parts for c in ("x", "y", "likelihood")]
+    lines = [["scorer"] + ["net"] * len(cells), ["individuals"] + [i for i, _, _ in cells],
+             ["bodyparts"] + [p for _, p, _ in cells], ["coords"] + [c for _, _, c in cells]]
+    if individuals == ("",): del lines[1]
+    lines += [[f, *r] for f, r in rows.items()]
+    path.write_text("\n".join(",".join(map(str, line)) for line in lines) + "\n")
+    return path
+
+
+def test_deeplabcut_frames_first_row_empty_and_unsafe_names(tmp_path):
+    rows = {0: [""] * 12, 2: [1, 2, 0.9] * 4, 3: [3, 4, 0.1] * 4}
+    rec = read_poses(dlc_csv(tmp_path/"v 1.csv", rows, ("my mouse", "b")), fps=30,
+                     min_confidence=0.5)
+    assert rec.mice == ("mouse1", "mouse2") and rec.video_id == "v_1"
+    assert rec.meta["individuals"] == ["my mouse", "b"]
+    assert np.isfinite(rec.xy[:, 0, 0, 0]).tolist() == [False, False, True, False]
+    one = read_poses(dlc_csv(tmp_path/"s.csv", {0: [1, 2, 1] * 2}, ("",)), fps=30)
+    assert one.mice == ("mouse1",) and one.xy.shape == (1, 1, 2, 2)
+    lp = read_poses(tmp_path/"s.csv", fps=30, source="LightningPose")
+    assert np.array_equal(lp.xy, one.xy) and lp.meta["source"] == "LightningPose"
+
+
+@pytest.mark.parametrize("layout", ["table", "fixed"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_deeplabcut_h5_layouts(tmp_path, layout, shuffle):
+    names = ["scorer", "individuals", "bodyparts", "coords"]
+    columns = pd.MultiIndex.from_product(
+        [["net"], ["a", "b"], ["nose", "tail"], ["x", "y", "likelihood"]], names=names)
+    table = pd.DataFrame(np.random.default_rng(0).random((5, 12)), columns=columns)
+    saved = table.iloc[:, np.random.default_rng(1).permutation(12)] if shuffle else table
+    saved.to_hdf(tmp_path/"t.h5", key="tracks_of_mine", format=layout)
+    rec = read_poses(tmp_path/"t.h5", fps=30)
+    for i, mouse in enumerate(rec.mice):
+        for j, part in enumerate(rec.parts):
+            want = table["net", mouse, part][["x", "y"]].values.astype(np.float32)
+            assert np.array_equal(rec.xy[:, i, j], want)
+
+
+def test_animals_named_in_parts_are_taken_apart_in_any_order(tmp_path):
+    parts = ("B_nose", "W_nose", "B_neck", "W_neck", "B_tail", "W_tail")
+    row = [v for i in range(6) for v in (i, 10 + i, 1)]
+    rec = read_poses(dlc_csv(tmp_path/"t.csv", {0: row}, ("",), parts), fps=30)
+    assert rec.mice == ("B", "W") and rec.parts == ("nose", "neck", "tail")
+    assert rec.xy[0, :, :, 0].tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert [f.kind for f in rec.findings] == ["mice_from_part_names"]
+    sides = tuple(f"{s}_{p}" for s in ("left", "right") for p in ("ear", "hip", "paw"))
+    assert len(read_poses(dlc_csv(tmp_path/"s.csv", {0: row}, ("",), sides), 30).mice) == 1
+
+
+def test_hostile_deeplabcut_h5(tmp_path):
+    mark = tmp_path/"owned"
+    columns = pd.MultiIndex.from_product([["net"], ["nose"], ["x", "y", "likelihood"]])
+    pd.DataFrame(np.ones((3, 3)), columns=columns).to_hdf(
+        tmp_path/"t.h5", key="df_with_missing", format="table")
+    with h5py.File(tmp_path/"t.h5", "a") as f:
+        for group in (f["df_with_missing"], f["df_with_missing/table"]):
+            for name in ("values_block_0_kind", "info", "non_index_axes"):
+                if name in group.attrs:
+                    group.attrs[name] = np.bytes_(pickle.dumps(Call(os.mkdir, str(mark)), 0))
+    with pytest.raises(DataError, match="refused"): read_poses(tmp_path/"t.h5", fps=30)
+    assert not mark.exists()
+
+
+def test_anipose_uses_two_coordinates_and_says_so(tmp_path):
+    points = {f"nose_{c}": [float(i)] * 3 for i, c in enumerate(
+        ("x", "y", "z", "score", "error", "ncams"))}
+    other = ["center_0", "center_1", "center_2"] + [f"M_{i}{j}" for i in range(3)
+                                                   for j in range(3)]
+    pd.DataFrame(points | {c: [0.] * 3 for c in other} | {"fnum": [0, 1, 4]}).to_csv(
+        tmp_path/"a.csv", index=False)
+    rec = read_poses(tmp_path/"a.csv", fps=30)
+    assert len(rec) == 5 and rec.xy[4, 0, 0].tolist() == [0, 1]
+    assert [f.kind for f in rec.findings] == ["third_coordinate"]
+
+
+def test_sleap_labels(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    skeleton = sio.Skeleton(["nose", "tail"])
+    track, video = sio.Track("white"), sio.Video("v.mp4", open_backend=False)
+    frames = [sio.LabeledFrame(video=video, frame_idx=i, instances=[
+        sio.PredictedInstance.from_numpy(np.array([[i, 1.], [2, 3]]), skeleton=skeleton,
+                                         point_scores=np.ones(2), score=1., track=track)])
+              for i in (0, 1, 3)]
+    sio.save_file(sio.Labels(frames), str(tmp_path/"v.slp"))
+    rec = read_poses(tmp_path/"v.slp", fps=30)
+    assert rec.mice == ("white",) and rec.parts == ("nose", "tail")
+    assert rec.xy[3, 0, 0].tolist() == [3, 1] and np.isnan(rec.xy[2]).all()
+
+
+def test_nwb_brings_its_own_frame_rate(tmp_path):
+    pynwb = pytest.importorskip("pynwb")
+    from movement.io import load_poses, save_poses
+    data = load_poses.from_numpy(np.random.default_rng(0).random((6, 2, 3, 1)), fps=25.,
+                                 individual_names=["white"], keypoint_names=list("abc"))
+    with pynwb.NWBHDF5IO(str(tmp_path/"v.nwb"), "w") as io:
+        io.write(save_poses.to_nwb_file(data))
+    rec = read_poses(tmp_path/"v.nwb")
+    assert rec.fps == 25 and rec.mice == ("white",) and rec.parts == tuple("abc")
+    want = data.position.values.transpose(0, 3, 2, 1).astype(np.float32)
+    assert np.allclose(rec.xy, want)
+
+
+@pytest.mark.parametrize("name, text, says", [
+    ("p.csv", "", "not recognised"), ("p.csv", "a,b\n1,2\n", "not recognised"),
+    ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
+    ("p.slp", "not hdf", "truncated or no HDF5"),
+    ("p.csv", "scorer,net\nbodyparts,nose\n", "cannot be read as DeepLabCut"),
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "cannot be"),
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n", "p.csv"),
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv")])
+def test_pose_faults(tmp_path, name, text, says):
+    (tmp_path/name).write_text(text)
+    with pytest.raises(DataError, match=name) as e: read_poses(tmp_path/name, fps=30)
+    assert says in str(e.value)
+
+
+@pytest.mark.parametrize("frames, says", [
+    ({0: 1, 10**9: 1}, "expected frame numbers of one video"), ({-1: 1, 0: 1}, "whole numbers"),
+    ({0.5: 1, 1: 1}, "whole numbers")])
+def test_pose_frame_numbers(tmp_path, frames, says):
+    path = dlc_csv(tmp_path/"f.csv", {f: [1, 2, 1] * 4 for f in frames})
+    with pytest.raises(DataError, match=says): read_poses(path, fps=30)
+
+
+def test_pose_settings(tmp_path):
+    path = dlc_csv(tmp_path/"f.csv", {0: [1, 2, 1] * 4})
+    with pytest.raises(ConfigError, match="DeepLabCut"): read_poses(path, 30, "DeepLabcut")
+    for fps in (0, -1, np.nan, "fast"):
+        with pytest.raises(ConfigError, match="fps"): read_poses(path, fps)
+    with pytest.raises(DataError, match="file not found"): read_poses(tmp_path/"no.csv", 30)
+    with pytest.raises(DataError, match="video_id"): read_poses(path, 30, video_id="../x")
+    with h5py.File(tmp_path/"big.h5", "w") as f:
+        f.create_dataset("tracks", (10**6, 10**6), "f8", chunks=(10, 10))
+    with pytest.raises(DataError, match="announces more"): read_poses(tmp_path/"big.h5", 30)
+    with h5py.File(tmp_path/"none.h5", "w") as f:
+        f["node_names"], f["tracks"] = [b"nose"], np.ones((1, 2, 1, 4))
+        f["track_names"] = [b"t"]
+    assert read_poses(tmp_path/"none.h5", 30).mice == ("t",)
+    with pytest.raises(DataError, match="no confidences"):
+        read_poses(tmp_path/"none.h5", 30, min_confidence=0.5)
+
+
+# Bouts of scoring programs
+
+def test_real_caltech_equals_kaggle_table():
+    bouts = read_caltech(real("poses/rat_1.caltech.txt"), channels=["S1"])
+    table = pd.read_parquet(DATA/"rats"/"train_annotation"/"RatSocial"/"1.parquet")
+    assert bouts.action.tolist() == table.action.tolist() and len(bouts) == 68
+    assert (bouts.start - 535).tolist() == table.start_frame.tolist() # cropped there
+    assert (bouts.stop - 535).tolist() == table.stop_frame.tolist()
+    fights = read_caltech(DATA/"poses"/"rat_1.caltech.txt", channels=["S2"])
+    table = pd.read_parquet(DATA/"rat_fights"/"train_annotation"/"RatFight"/"1001.parquet")
+    assert (fights.start - 535).tolist() == table.start_frame.tolist()
+
+
+def test_real_boris_joined_to_its_poses():
+    bouts = read_boris(real("poses/ethome_two_mice.boris.csv"), target="juvenile")
+    rec = with_bouts(read_poses(DATA/"poses"/"ethome_two_mice.dlc.csv", fps=30), bouts)
+    assert len(bouts) == 10 and set(bouts.action) == {"interact"} and not rec.findings
+    near = np.linalg.norm(rec.xy[:, 0, 0] - rec.xy[:, 1, 0], axis=-1)
+    seen = frame_labels(rec, "adult", "juvenile", ["interact"])[:, 0] == 1
+    assert near[seen].mean() < 0.7 * near[~seen].mean() # who interacts is close
+
+
+HEAD = "Time,Media file path,Total length,FPS,Subject,Behavior,Comment,Status"
+
+
+def boris(tmp_path, *rows, head=HEAD):
+    (tmp_path/"b.csv").write_text("\n".join(("Observation id,x", "", head, *rows)))
+    return tmp_path/"b.csv"
+
+
+times = st.lists(st.integers(0, 10_000), min_size=2, max_size=12, unique=True).map(sorted)
+
+
+@settings(max_examples=30, deadline=None)
+@given(times, st.sampled_from([10, 25, 29.97, 120]))
+def test_boris_round_trip(tmp_path_factory, frames, fps):
+    frames = frames[:len(frames) // 2 * 2]
+    rows = [f"{f / fps:.4f},v,9,{fps},m,a,,{s}" for f, s in zip(
+        frames, ["START", "STOP"] * len(frames))]
+    bouts = read_boris(boris(tmp_path_factory.mktemp("b"), *rows))
+    assert bouts[["start", "stop"]].values.ravel().tolist() == frames
+    assert set(bouts.agent) == set(bouts.target) == {"m"}
+
+
+@pytest.mark.parametrize("rows, says", [
+    (["1,v,9,30,m,a,,START"], "row 4: START of 'a' has no STOP"),
+    (["1,v,9,30,m,a,,STOP"], "row 4: status 'STOP'"),
+    (["1,v,9,30,m,a,,START", "2,v,9,30,m,a,,START"], "row 5: status 'START'"),
+    (["2,v,9,30,m,a,,START", "1,v,9,30,m,a,,STOP"], "row 5: status 'STOP'"),
+    (["1,v,9,30,m,a,,MAYBE"], "row 4: status 'MAYBE'"),
+    (["x,v,9,30,m,a,,POINT"], "row 4: Time is 'x'"),
+    (["-1,v,9,30,m,a,,POINT"], "row 4: Time is '-1'"),
+    (["1e300,v,9,30,m,a,,POINT"], "row 4: Time is"),
+    (["nan,v,9,30,m,a,,POINT"], "row 4: Time is"),
+    (["1,v,9,0,m,a,,POINT"], "row 4: FPS is 0"),
+    (["1,v,9,,m,a,,POINT"], "row 4: does not say its frames per second"),
+    (["1,v,9,30,,a,,POINT"], "row 4: names no subject"),
+    ([], "row 3: has a header but no rows")])
+def test_boris_faults(tmp_path, rows, says):
+    with pytest.raises(DataError, match="b.csv") as e: read_boris(boris(tmp_path, *rows))
+    assert says in str(e.value)
+
+
+def test_boris_other_exports(tmp_path):
+    head = "Observation id,FPS (frame/s),Subject,Behavior,Behavior type,Start (s),Stop (s)"
+    rows = ["a,25,m,rear,STATE,1,2", "b,25,m,rear,STATE,2,3"]
+    path = boris(tmp_path, *rows, head=head)
+    with pytest.raises(DataError, match="observations a, b"): read_boris(path)
+    assert read_boris(path, observation="b").start.tolist() == [50]
+    with pytest.raises(DataError, match="observations"): read_boris(path, observation="c")
+    with pytest.raises(DataError, match="stops before"):
+        read_boris(boris(tmp_path, "a,25,m,rear,STATE,3,2", head=head))
+    with pytest.raises(DataError, match="expected a BORIS export"):
+        read_boris(boris(tmp_path, "1,2", head="a,b"))
+    (tmp_path/"b.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a text file"): read_boris(tmp_path/"b.csv")
+
+
+CALTECH = "Caltech Behavior Annotator - Annotation File\n\nS1:\tstart\tend\ttype\n----\n"
+BENTO = "Bento annotation file\n{}\nCh1----------\n>a\nStart\tStop\tDuration\n"
+
+
+@pytest.mark.parametrize("text, says", [
+    ("", "row 1: begins neither"), ("hello", "row 1: begins neither"),
+    (CALTECH, "holds no bouts"), (CALTECH + "1 2\n", "row 5: expected start"),
+    (CALTECH + "0 2 a\n", "row 5: frames 0 to 2"), (CALTECH + "3 2 a\n", "row 5: frames 3"),
+    (CALTECH + "1.5 2 a\n", "row 5: frames 1.5"), (CALTECH + "x 2 a\n", "row 5: frame is"),
+    (BENTO.format("") + "1.0 2.0 1.0\n", "give fps="), (BENTO.format("") + "1\n", "row 6"),
+    (BENTO.format("Annotation framerate: x") + "1 2 2\n", "row 2: framerate is 'x'"),
+    (BENTO.format("") + "5 2 2\n", "row 6: frames 5 to 2")])
+def test_caltech_faults(tmp_path, text, says):
+    (tmp_path/"c.txt").write_text(text)
+    with pytest.raises(DataError, match="c.txt") as e: read_caltech(tmp_path/"c.txt")
+    assert says in str(e.value)
+
+
+def test_channels_and_agents(tmp_path):
+    (tmp_path/"c.annot").write_text(
+        BENTO.format("Annotation framerate: 30") + "11 20 10\n\n>other\n1 5 5\n\nCh2-----\n>b\n1 5 5\n")
+    bouts = read_caltech(tmp_path/"c.annot", "x", "y")
+    assert bouts.values.tolist() == [["x", "y", "b", 0, 5], ["x", "y", "a", 10, 20]]
+    assert read_caltech(tmp_path/"c.annot", channels=["Ch1"]).action.tolist() == ["a"]
+    with pytest.raises(DataError, match="Ch1"): read_caltech(tmp_path/"c.annot", channels=["3"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(-20, 60), st.integers(1, 40)), max_size=6))
+def test_with_bouts_cuts_to_the_video(spans):
+    rec = Recording(np.zeros((50, 2, 1, 2), np.float32), ("a", "b"), ("nose",), 30)
+    table = bout_table(("a", "b", "x", s, s + n) for s, n in spans)
+    out = with_bouts(rec, table)
+    frames = {f for s, n in spans for f in range(s, s + n)} & set(range(50))
+    assert {f for s, e in out.bouts[["start", "stop"]].values for f in range(s, e)} == frames
+    assert (out.bouts.start >= 0).all() and (out.bouts.stop <= 50).all()
+    beyond = sum(s < 0 or s + n > 50 for s, n in spans)
+    assert sum(f.count for f in out.findings) == beyond
+    assert out.labelled == ({("a", "b", "x")} if spans else set())
+    with pytest.raises(DataError, match="'c'"):
+        with_bouts(rec, bout_table([("c", "a", "x", 0, 1)]))
