@@ -20,7 +20,6 @@ def source_faults(cell):
     if MACHINE.search(source): yield "names a path of one machine"
     if cell["cell_type"] != "code": return
     lines = source.splitlines()
-    if any(len(line) > WIDTH for line in lines): yield f"has lines over {WIDTH} columns"
     if re.search(r"^\s*except\s*:", source, re.M): yield "has a bare except"
     if re.search(r"\bTODO\b|\bFIXME\b", source): yield "leaves something to do"
     if not re.match(r"#\|\s*export", source): return
@@ -91,7 +90,19 @@ def link_of_quarto(top=TOP):
         "nbs/_quarto.yml must be a symbolic link to ../_quarto.yml"]
 
 
+def wide_lines(top=TOP):
+    "Code lines over the width of a page: worth a look, not a fault."
+    for path in notebooks(top):
+        for i, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+            if cell["cell_type"] != "code": continue
+            yield from (f"{path.name} cell {i}: {len(line)} columns"
+                        for line in text(cell["source"]).splitlines() if len(line) > WIDTH)
+
+
 def module_faults(top=TOP):
     return [f"{p.relative_to(top)} has {n} lines, a module stays under 300"
             for p in sorted((Path(top)/"mabe_nb").rglob("*.py")) if p.name != "_modidx.py"
             and (n := len(p.read_text(encoding="utf-8").splitlines())) >= 300]
+
+
+if __name__ == "__main__": print(*wide_lines(), sep="\n")

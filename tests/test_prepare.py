@@ -5,11 +5,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import psutil
 import pytest
+from filelock import FileLock
 
+import mabe_nb.data.prepare as prepare_module
 from mabe_nb.data.colony import make_recording
 from mabe_nb.data.prepare import (DataError, code_version, dataset_parts, default_folder,
                                   open_prepared, prepare)
@@ -133,19 +136,18 @@ def test_changed_setting(folder, tmp_path):
     assert not set(before.values()) & set(times(out).values())
 
 
-def test_changed_code_is_another_version(monkeypatch, tmp_path):
-    before = code_version()
-    assert before == code_version()
-    source = Path(code_version.__globals__["feature_module"].__file__)
-    changed = tmp_path/"features.py"
-    changed.write_text(source.read_text() + "\n# other\n")
-    real = code_version.__globals__["find_spec"]
+@pytest.mark.parametrize("module", ["features", "blocks"])
+def test_changed_code_is_another_version(monkeypatch, tmp_path, module):
+    "The source of `features` counts, and that of the modules it is made of."
+    before, real = code_version(), prepare_module.find_spec
+    changed = tmp_path/f"{module}.py"
+    changed.write_text(Path(real(f"mabe_nb.data.{module}").origin).read_text() + "#")
 
     def spec(name):
         found = real(name)
-        if name == "mabe_nb.data.features": found.origin = str(changed)
+        if name == f"mabe_nb.data.{module}": found.origin = str(changed)
         return found
-    monkeypatch.setitem(code_version.__globals__, "find_spec", spec)
+    monkeypatch.setattr(prepare_module, "find_spec", spec)
     assert code_version() != before
 
 
@@ -216,11 +218,20 @@ def test_full_disk(folder, tmp_path, monkeypatch):
 
 
 def test_two_at_once(folder, tmp_path):
-    from filelock import FileLock
+    "The second waits for the first, and says so."
     (tmp_path/"out").mkdir()
-    with FileLock(tmp_path/"out"/".lock"):
-        with pytest.raises(DataError, match="another prepare"): run(folder, tmp_path/"out")
-    run(folder, tmp_path/"out")
+    held = Event()
+
+    def first():
+        with FileLock(tmp_path/"out"/".lock"):
+            held.set()
+            time.sleep(0.5)
+    thread = Thread(target=first)
+    thread.start()
+    held.wait()
+    with pytest.warns(UserWarning, match="another prepare.*waiting"):
+        run(folder, tmp_path/"out")
+    thread.join()
 
 
 def test_foreign_folder_is_not_removed(folder, tmp_path):
@@ -262,20 +273,43 @@ def test_values_and_labels_are_those_of_the_recording(folder, tmp_path):
     assert len(done) == sum(len(pairs(data[i])) for i in data.ids)
 
 
-def test_nothing_labelled(folder, tmp_path, monkeypatch):
-    real = Folder.__getitem__
-    monkeypatch.setattr(Folder, "__getitem__", lambda self, i: real(self, i).replace(
-        labelled=None, bouts=real(self, i).bouts[:0]))
-    with pytest.raises(DataError, match="--unlabelled"): run(folder, tmp_path/"out")
-    done = run(folder, tmp_path/"out", unlabelled=True)
-    assert len(done) == 12 and (done.labels(0, ["sniff"]) == -1).all()
+class Unlabelled(Folder):
+    "All but v0 and v1 are unlabelled; some say so before they are read."
+
+    def __getitem__(self, video_id):
+        rec = super().__getitem__(video_id)
+        if video_id in ("v0", "v1"): return rec
+        return rec.replace(labelled=None, bouts=rec.bouts[:0])
+
+    def labelled(self, video_id):
+        if video_id == "v5": return None
+        raise AttributeError if video_id == "v3" else DataError("unreadable")
+
+
+def test_unlabelled_videos(folder, tmp_path):
+    out = tmp_path/"out"
+    def prepared(**settings):
+        return prepare(Unlabelled(folder), out=out, progress=False, **settings)
+    done = prepared()
+    assert set(done.sequences.video_id) == {"v0", "v1"}
+    assert read_json(out/"manifest.json")["left_out"] == 4
+    before = times(out)
+    done = prepared(unlabelled=True)
+    assert len(done.videos) == 6 and done.labelled("v2") is None
+    rows = np.flatnonzero(done.sequences.video_id == "v2")
+    assert len(rows) == 2 and (done.labels(rows[0], ["sniff"]) == -1).all()
+    after = times(out)
+    assert {i: after[i] for i in before} == before and len(after) == 6
+    assert len(prepared().videos) == 2 and times(out) == after
+    with pytest.raises(DataError, match="4 are unlabelled.*--unlabelled"):
+        prepared(ids=["v2", "v3", "v4", "v5"])
 
 
 def test_default_folder(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     done = prepare(Folder(folder), progress=False)
-    assert done.path == default_folder(Folder(folder), "social", tuple(done.parts))
-    assert done.path.parent == tmp_path/"home"/"prepared"
+    assert done.root == default_folder(Folder(folder), "social", tuple(done.parts))
+    assert done.root.parent == tmp_path/"home"/"prepared"
 
 
 def test_unknown_features(folder, tmp_path):

@@ -543,8 +543,10 @@ def test_with_bouts_cuts_to_the_video(spans):
     table = bout_table(("a", "b", "x", s, s + n) for s, n in spans)
     out = with_bouts(rec, table)
     frames = {f for s, n in spans for f in range(s, s + n)} & set(range(50))
-    assert {f for s, e in out.bouts[["start", "stop"]].values for f in range(s, e)} == frames
-    assert (out.bouts.start >= 0).all() and (out.bouts.stop <= 50).all()
+    spans_out = out.bouts[["start", "stop"]].values
+    assert {f for s, e in spans_out for f in range(s, e)} == frames
+    assert ((spans_out >= 0) & (spans_out <= 50)).all()
+    assert (spans_out[:, 0] < spans_out[:, 1]).all()
     beyond = sum(s < 0 or s + n > 50 for s, n in spans)
     assert sum(f.count for f in out.findings) == beyond
     assert out.labelled == ({("a", "b", "x")} if spans else set())

@@ -23,7 +23,7 @@ from ..files import write_json
 COLUMNS = ["video_id", "lab_id", "kind", "severity", "count", "share", "message"]
 ORDER = ["error", "warning", "info"]
 
-# %% ../../nbs/data/50_audit.ipynb #b2f554a1
+# %% ../../nbs/data/50_audit.ipynb #7be43274
 @dataclass(frozen=True, eq=False)
 class AuditReport:
     "What an audit found."
@@ -32,7 +32,7 @@ class AuditReport:
     videos: int # How many were looked at, unreadable ones included
     frames: int # How many frames those have that could be read
 
-    def summary(self) -> pd.DataFrame: # severity, videos, count, share by kind
+    def summary(self) -> pd.DataFrame: # kind, severity, videos, count, share
         "One row for each kind: in how many videos, how often, and the largest share."
         t = self.table
         videos = t[t.video_id != ""].groupby("kind").video_id.nunique()
@@ -41,7 +41,7 @@ class AuditReport:
         out.insert(1, "videos", videos.reindex(out.index, fill_value=0))
         out["rank"] = -out.severity.map(ORDER.index).astype(int)
         out = out.sort_values(["rank", "videos", "count"], ascending=False)
-        return out.drop(columns="rank")
+        return out.drop(columns="rank").reset_index()
 
     def worst(self,
         n: int = 10, # How many videos
@@ -60,7 +60,7 @@ class AuditReport:
     ) -> str:
         "The report as JSON: name, videos, frames, summary, defects."
         rows = [json.loads(t.to_json(orient="records", double_precision=6))
-                for t in (self.summary().reset_index(), self.table)]
+                for t in (self.summary(), self.table)]
         out = dict(name=self.name, videos=self.videos, frames=self.frames,
                    summary=rows[0], defects=rows[1])
         if path is not None: write_json(path, out)
@@ -86,7 +86,7 @@ def video_rows(
         if d.kind not in rows or rows[d.kind][1] <= d.count: rows[d.kind] = tuple(d)
     return [_row(rec.video_id, rec.lab_id, *row) for row in rows.values()]
 
-# %% ../../nbs/data/50_audit.ipynb #39e73f3c
+# %% ../../nbs/data/50_audit.ipynb #6c59f3fa
 def shared_tracks(
     found: list, # (video id, lab id, marks) of each video
 ) -> list: # Rows of `COLUMNS`, one for each video that shares poses with another
@@ -101,24 +101,24 @@ def shared_tracks(
     for v, mine in table[table.a != table.b].groupby("video"):
         other = found[mine.a.where(mine.a != v, mine.b).mode()[0]]
         rows.append(_row(*found[v][:2], "duplicated_tracks", 1, len(mine) / size[v],
-                         f"shares poses with video {other[0]} ({other[1] or 'no lab'}); "
-                         "a split that parts them leaks"))
+                         f"shares poses with video {other[0]} ({other[1] or 'no lab'})"
+                         "; a split that parts them leaks"))
     return rows
 
-# %% ../../nbs/data/50_audit.ipynb #b5eebdec
+# %% ../../nbs/data/50_audit.ipynb #ece18888
 def change_point(
     size: np.ndarray, # (videos,) body sizes in their order
 ) -> tuple: # Index of the first video after the change, ratio after : before, sureness
     "Where a series of sizes changes most surely, in standard errors of the difference."
     best = (0, 1.0, 0.0)
-    for k in range(3, len(size) - 2):
+    for k in range(4, len(size) - 3):
         a, b = size[:k], size[k:]
-        spread = size.std() * np.sqrt(1 / len(a) + 1 / len(b))
-        sure = abs(b.mean() - a.mean()) / spread if spread > 0 else 0
+        within = (len(a) * a.var() + len(b) * b.var()) / (len(size) - 2) + 0.005**2
+        sure = abs(b.mean() - a.mean()) / np.sqrt(within * (1 / len(a) + 1 / len(b)))
         if sure > best[2]: best = (k, b.mean() / a.mean(), sure)
     return best
 
-# %% ../../nbs/data/50_audit.ipynb #faf1d631
+# %% ../../nbs/data/50_audit.ipynb #fddc8a87
 def body_sizes(
     found: list, # (video id, lab id, parts, distances of parts) of each video
 ) -> list: # Rows of `COLUMNS`
@@ -131,15 +131,15 @@ def body_sizes(
         apart = np.array([a for _, a in group])
         apart = apart[:, np.isfinite(apart).any(0)]
         size = np.nanmedian(apart / np.nanmedian(apart, axis=0), axis=1)
-        rows += [_row(video, lab, "body_size", 1, None, f"animals are {s:.0%} as large as "
-                      "in the lab's other videos; check pixels per cm")
+        rows += [_row(video, lab, "body_size", 1, None, f"animals are {s:.0%} as large "
+                      "as in the lab's other videos; check pixels per cm")
                  for (video, _), s in zip(group, size) if abs(s - 1) > 1 / 8]
         k, change, sure = change_point(size)
         if sure > 5 and abs(change - 1) > 0.03:
             n = len(size) - k
             rows.append(_row("", lab, "size_drift", n, n / len(size),
-                f"animals are {change:.1%} as large from video {group[k][0]} on as before "
-                "it; scale by body length or set pixels per cm"))
+                f"animals are {change:.1%} as large from video {group[k][0]} on as "
+                "before it; scale by body length or set pixels per cm"))
     return rows
 
 # %% ../../nbs/data/50_audit.ipynb #5b417989

@@ -69,17 +69,17 @@ def derive(
     means = [sum(x[:, :, i] for i in p) / len(p) if p else absent for p in points]
     return xp.stack(means, axis=2)
 
-# %% ../../nbs/data/32_bodies.ipynb #d1b01d9d
+# %% ../../nbs/data/32_bodies.ipynb #50a73cc3
 PRIORITY = ("ear_left", "ear_right", "hip_left", "hip_right", "lateral_left",
             "lateral_right", "neck", "tail_midpoint", "tail_tip", "forepaw_left",
-            "forepaw_right", "hindpaw_left", "hindpaw_right", "head", "spine_1", "spine_2",
-            "nose", "body_center", "tail_base", "tail_middle_1", "tail_middle_2")
+            "forepaw_right", "hindpaw_left", "hindpaw_right", "spine_1", "spine_2",
+            "tail_middle_1", "tail_middle_2")
 
-# %% ../../nbs/data/32_bodies.ipynb #82cf764b
+# %% ../../nbs/data/32_bodies.ipynb #7dcf0214
 def other_parts(
     parts, # Names of body parts, of one recording or of several
-    used=("nose", "body_center", "tail_base"), # Names to leave out
-    limit: int = 8, # At most so many
+    used=("nose", "head", "body_center", "tail_base"), # Names to leave out
+    limit: int = 6, # At most so many
 ) -> tuple:
     "The parts worth having beside front, center and rear, most telling first."
     rank = {p: i for i, p in enumerate(PRIORITY)}

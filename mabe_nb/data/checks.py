@@ -104,7 +104,7 @@ def _step(p, q, least): # Mean distance of the parts seen in both, at least so m
     total, count = np.where(known, apart, 0).sum(-1), known.sum(-1)
     return np.where(count >= least, total / np.maximum(count, 1), np.nan)
 
-# %% ../../nbs/data/48_checks.ipynb #0d79100c
+# %% ../../nbs/data/48_checks.ipynb #9c707077
 def exchanges(
     a: np.ndarray, # (frames, parts, 2) pixels, one mouse
     b: np.ndarray, # The other
@@ -116,9 +116,11 @@ def exchanges(
     (a0, a1), (b0, b1) = ((m[both[:-1]], m[both[1:]]) for m in (a, b))
     gap = np.diff(both)
     least = np.where(gap > 1, min(2, a.shape[1]), 1)
-    kept = _step(a0, a1, least) + _step(b0, b1, least)
-    changed = _step(a0, b1, least) + _step(b0, a1, least)
-    swap = (changed < kept / 2) & (kept - changed > length / 2) & (gap <= bridge)
+    kept = _step(a0, a1, least), _step(b0, b1, least)
+    changed = _step(a0, b1, least), _step(b0, a1, least)
+    known = np.isfinite([*kept, *changed]).sum(0) >= 3
+    far, near = np.fmin(*kept), np.fmax(*changed)
+    swap = known & (far > 1.5 * near) & (far - near > length / 8) & (gap <= bridge)
     return both[1:][swap]
 
 # %% ../../nbs/data/48_checks.ipynb #341de7f9

@@ -76,23 +76,30 @@ def everything(
     social = {(a, t, x) for a in names for t in names if a != t for x in SOCIAL}
     return frozenset(social | {(a, a, "rear") for a in names})
 
-# %% ../../nbs/data/18_colony.ipynb #e8483b20
+# %% ../../nbs/data/18_colony.ipynb #396f6fb8
 def in_range(name, value, low, high, whole=False):
     "`value`. Raises `ConfigError` unless it is a number (an integer) in low..high."
-    kind = Integral if whole else Real
+    kind, word = (Integral, "an integer") if whole else (Real, "a number")
     if isinstance(value, kind) and low <= value <= high: return value
-    raise ConfigError(f"{name} is {value!r}, expected {'an integer' if whole else 'a number'}"
-                      f" from {low:,} to {high:,}")
+    raise ConfigError(f"{name} is {value!r}, expected {word} from {low:,} to {high:,}")
 
-# %% ../../nbs/data/18_colony.ipynb #93fa2f15
-def _check(parts, labelled, mice):
+# %% ../../nbs/data/18_colony.ipynb #25ceb498
+def _check_numbers(seed, frames, mice, fps, px_per_cm, lead):
+    for s in np.atleast_1d(seed): in_range("seed", s, 0, 2**63, whole=True)
+    in_range("frames", frames, 1, 10_000_000, whole=True)
+    in_range("mice", mice, 1, 4, whole=True)
+    in_range("fps", fps, 1, 1000)
+    in_range("px_per_cm", px_per_cm, 0.1, 1000)
+    in_range("lead", lead, 0, 1)
+
+def _check_names(parts, labelled, mice):
     for part in parts:
         if part not in BODY: raise ConfigError.unknown("body part", part, BODY)
     for triple in labelled - everything(mice):
         raise ConfigError(f"nobody can be labelled {triple}, expected agent, target, "
                           f"action such as ('mouse1', 'mouse2', 'sniff')")
 
-# %% ../../nbs/data/18_colony.ipynb #26eeeafe
+# %% ../../nbs/data/18_colony.ipynb #6755ae05
 def make_recording(
     seed = 0, # Integer, or a sequence of them
     frames: int = 1800,
@@ -107,22 +114,17 @@ def make_recording(
     lab_id: str = "Colony",
 ) -> Recording:
     "Simulated mice in memory. Raises `ConfigError` for what cannot be simulated."
-    in_range("frames", frames, 1, 10_000_000, whole=True)
-    in_range("mice", mice, 1, 4, whole=True)
-    in_range("fps", fps, 1, 1000)
-    in_range("px_per_cm", px_per_cm, 0.1, 1000)
-    in_range("lead", lead, 0, 1)
-    for s in np.atleast_1d(seed): in_range("seed", s, 0, 2**63, whole=True)
+    _check_numbers(seed, frames, mice, fps, px_per_cm, lead)
     parts = PARTS.get(parts, (parts,)) if isinstance(parts, str) else tuple(parts)
     labelled = everything(mice) if labelled is None else frozenset(labelled)
-    _check(parts, labelled, mice)
+    _check_names(parts, labelled, mice)
     rng, wanted = np.random.default_rng(seed), {x for *_, x in labelled} & set(ACTS)
     state, bouts = simulate(rng, frames, fps, mice, [*ACTS, *sorted(wanted)], lead)
     xy = keypoints(state, parts) + rng.normal(0, 0.05, (frames, mice, len(parts), 2))
     xy = np.round((xy + HALF + 6) * px_per_cm, 2).astype(np.float32)
-    side = round(2 * (HALF + 6) * px_per_cm)
+    meta = dict.fromkeys(("video_width_pix", "video_height_pix"),
+                         round(2 * (HALF + 6) * px_per_cm))
     rec = Recording(xy, tuple(f"mouse{i + 1}" for i in range(mice)), parts, fps,
                     px_per_cm, bout_table(b for b in bouts if b[:3] in labelled),
-                    labelled, video_id, lab_id, {"video_width_pix": side,
-                                                 "video_height_pix": side})
+                    labelled, video_id, lab_id, meta)
     return spoil(rec, rng) if messy else rec

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ..errors import DataError
 
-# %% ../../nbs/data/05_columns.ipynb #14105ba8
+# %% ../../nbs/data/05_columns.ipynb #890d8bee
 def read_columns(
     path, # Parquet file
     columns: list, # Names that must be there, once each
@@ -22,20 +22,20 @@ def read_columns(
 ) -> pa.Table: # Those columns, in that order
     "Some columns of a parquet file. Raises `DataError` if it is none or lacks one."
     try:
-        with pq.ParquetFile(path, read_dictionary=dictionary) as file:
+        with pq.ParquetFile(path, read_dictionary=dictionary, pre_buffer=False) as file:
             names = file.schema_arrow.names
             for name in columns:
-                if names.count(name) != 1:
-                    raise DataError(f"{names.count(name) or 'no'} columns named {name!r} "
-                                    f"among {names[:12]}, expected one each of {columns}",
+                if (n := names.count(name)) != 1:
+                    raise DataError(f"{n or 'no'} columns named {name!r} among "
+                                    f"{names[:12]}, expected one each of {columns}",
                                     path)
             return file.read(columns=columns, use_threads=threads).select(columns)
     except FileNotFoundError: raise DataError("file not found", path) from None
     except KeyError: return read_columns(path, columns) # names the one that is absent
-    except (pa.ArrowException, OSError) as e:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).strip().split("\n")[0][:160]
-        raise DataError("cannot be read as a parquet file, expected a whole one; fetch or "
-                        f"write it again ({reason})", path) from None
+        raise DataError("cannot be read as a parquet file, expected a whole one; fetch "
+                        f"or write it again ({reason})", path) from None
 
 # %% ../../nbs/data/05_columns.ipynb #61055492
 def _casts(column, dtype):
@@ -86,7 +86,7 @@ def as_frames(
     row = pc.index(pc.is_null(column), True).as_py()
     raise DataError(f"{name!r} is empty, expected a frame number", path, f"row {row}")
 
-# %% ../../nbs/data/05_columns.ipynb #6fcc342c
+# %% ../../nbs/data/05_columns.ipynb #3da0078c
 MICE = ("mouse1", "mouse2", "mouse3", "mouse4")
 
 
@@ -95,7 +95,7 @@ def as_mice(
     name: str, # Column of mouse numbers or names
     path=None, # File it came from, for the message
 ) -> pa.ChunkedArray: # int8: 1 to 4, 0 = no mouse that can be
-    "A column of mice as numbers. Raises `DataError` with the first row that holds none."
+    "A column of mice as numbers. Raises `DataError` with the first row without one."
     column = table[name]
     if not pa.types.is_integer(column.type):
         if pa.types.is_dictionary(column.type):
@@ -103,13 +103,13 @@ def as_mice(
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = pc.replace_substring_regex(column, "^mouse", "")
         column = as_numbers(pa.table({name: column}), name, pa.int32(), path)
-    limits = pc.min_max(column).as_py()
-    if column.null_count or (len(column) and not 1 <= limits["min"] <= limits["max"] <= 4):
+    low, high = pc.min_max(column).as_py().values() # None if there are no rows
+    if column.null_count or (len(column) and not 1 <= low <= high <= 4):
         real = pc.fill_null(pc.is_in(column, pa.array(range(1, 5), column.type)), False)
         column = pc.if_else(real, column, pa.scalar(0, column.type))
     return column.cast(pa.int8())
 
-# %% ../../nbs/data/05_columns.ipynb #b920e4ed
+# %% ../../nbs/data/05_columns.ipynb #3eaf633d
 def as_words(
     table: pa.Table,
     name: str, # Column of text
@@ -122,7 +122,8 @@ def as_words(
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(f"column {name!r} is of type {kind}, expected text", path)
     try:
-        for chunk in column.chunks: (chunk.dictionary if coded else chunk).validate(full=True)
+        for chunk in column.chunks:
+            (chunk.dictionary if coded else chunk).validate(full=True)
     except pa.ArrowInvalid:
         raise DataError(f"column {name!r} is not valid text, expected UTF-8; fetch or "
                         "write the file again", path) from None

@@ -17,9 +17,9 @@ from .mabe22 import read_mabe22
 from .video_ids import select_videos, unknown_video
 from ..errors import DataError
 
-# %% ../../nbs/data/19_dataset.ipynb #03cc1a3a
+# %% ../../nbs/data/19_dataset.ipynb #a054ee3c
 class RecordingList:
-    "A dataset of Recordings that are in memory. Raises `DataError` for an id used twice."
+    "Recordings in memory as a dataset. Raises `DataError` for an id used twice."
     split = "train"
 
     def __init__(self,
@@ -31,8 +31,8 @@ class RecordingList:
         self.name = name or self.root.resolve().stem
         for rec in recordings:
             if self._of.setdefault(rec.video_id, rec) is not rec:
-                raise DataError(f"video id {rec.video_id!r} is there twice, expected one "
-                                "Recording a video", root)
+                raise DataError(f"video id {rec.video_id!r} is there twice, expected "
+                                "one Recording a video", root)
         self.ids = tuple(self._of)
 
     def __len__(self): return len(self.ids)
@@ -57,13 +57,14 @@ def content_hash(
 ) -> str: # 32 hexadecimal digits
     "Changes when the poses, their names, the units, the bouts or what is known do."
     known = None if rec.labelled is None else sorted(rec.labelled)
-    words = repr((rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps),
-                  rec.px_per_cm and float(rec.px_per_cm), known, rec.bouts.values.tolist()))
+    scale = rec.px_per_cm and float(rec.px_per_cm)
+    words = repr((rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps), scale,
+                  known, rec.bouts.values.tolist()))
     digest = hashlib.blake2b(words.encode(), digest_size=16)
     digest.update(np.ascontiguousarray(rec.xy))
     return digest.hexdigest()
 
-# %% ../../nbs/data/19_dataset.ipynb #1169635f
+# %% ../../nbs/data/19_dataset.ipynb #89aaacba
 SUFFIXES = (".json", ".npy", ".npz")
 
 
@@ -85,6 +86,7 @@ def open_dataset(
     files = sorted(f for f in path.glob("*") if f.suffix.lower() in SUFFIXES)
     if files and not (path/"train.csv").exists():
         return RecordingList([rec for f in files for rec in _read_file(f)], path)
-    raise DataError(f"{'holds' if path.exists() else 'does not exist; expected'} no "
-                    f"dataset: looked for {split}.csv (Kaggle layout), a CalMS21 .json, "
-                    ".npy or .npz, a MABe22 .npy, or a folder of those", path)
+    raise DataError(("is no dataset" if path.exists() else "does not exist") +
+                    f"; looked for a folder with {split}.csv (Kaggle layout), a "
+                    "CalMS21 .json, .npy or .npz, a MABe22 .npy, or a folder of those",
+                    path)

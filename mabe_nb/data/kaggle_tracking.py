@@ -6,7 +6,7 @@
 __all__ = ['TRACKING', 'PLACES_PER_ROW', 'PLACES_ALWAYS', 'PIECE', 'read_points', 'tracked_mice', 'tracked_parts', 'array_shape',
            'places', 'scatter', 'count_rows', 'count_points', 'extent', 'Tracking', 'read_tracking']
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #432c56f9
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #44adbca6
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from .columns import (MICE, as_frames, as_mice, as_numbers, as_words,
                                   read_columns)
-from .recording import Finding
+from .kaggle_tables import counted
 from ..errors import DataError
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #a1bac593
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #7bc62ade
 TRACKING = ["video_frame", "mouse_id", "bodypart", "x", "y"]
 
 
@@ -28,7 +28,8 @@ def read_points(
 ) -> tuple: # pa.Table of `TRACKING`, list of `Finding`
     "The points of one video. Raises `DataError` with file and row."
     table = read_columns(path, TRACKING, ["bodypart"])
-    frame, mouse = as_frames(table, "video_frame", path), as_mice(table, "mouse_id", path)
+    frame = as_frames(table, "video_frame", path)
+    mouse = as_mice(table, "mouse_id", path)
     x, y = (_positions(table, c, path) for c in "xy")
     table = pa.table([frame, mouse, as_words(table, "bodypart", path), x, y], TRACKING)
     first = pc.min(frame).as_py()
@@ -51,14 +52,14 @@ def _placeable(table, path, video):
     bad_mouse, bad_part = pc.equal(table["mouse_id"], 0), pc.is_null(table["bodypart"])
     counts = [("unknown_mouse", "of a mouse that is not 1 to 4", bad_mouse),
               ("nameless_part", "without a body part", bad_part)]
-    found = [Finding(video, kind, n, f"{n} rows {text}, left out")
-             for kind, text, bad in counts if (n := pc.sum(bad).as_py())]
+    found = counted(video, [(kind, pc.sum(bad).as_py(), f"rows {text}, left out")
+                            for kind, text, bad in counts])
     table = table.filter(pc.invert(pc.or_(bad_mouse, bad_part)))
     if len(table): return table, found
     raise DataError("has no row with a mouse from 1 to 4 and a body part, expected one "
                     "for every point", path)
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #e0e2d499
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #bc5046f6
 def tracked_mice(
     table: pa.Table, # From `read_points`
 ) -> list: # Numbers, ascending
@@ -81,11 +82,11 @@ def tracked_parts(
     extra, absent = sorted(there - set(listed)), [p for p in listed if p not in there]
     texts = [("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
              ("absent_parts", absent, "body parts are listed but not tracked, missing")]
-    found = [Finding(video, kind, len(names), f"{len(names)} {text}: "
-                     + ", ".join(names[:8])) for kind, names, text in texts if names]
-    return tuple(listed + extra), found
+    return tuple(listed + extra), counted(video, [
+        (kind, len(names), f"{text}: {', '.join(names[:8])}")
+        for kind, names, text in texts])
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #ebaba71c
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #712f1c61
 PLACES_PER_ROW, PLACES_ALWAYS = 64, 2**22
 
 
@@ -100,9 +101,9 @@ def array_shape(
     places = (last + 1)*mice*parts
     if places <= max(PLACES_ALWAYS, PLACES_PER_ROW*len(table)):
         return last + 1, mice, parts
-    raise DataError(f"the last frame is {last:,}, which {len(table):,} rows cannot fill "
-                    f"({mice} mice x {parts} parts); expected frames counted from 0 "
-                    "without huge gaps", path, "video_frame")
+    raise DataError(f"the last frame is {last:,}, which {len(table):,} rows cannot "
+                    f"fill ({mice} mice x {parts} parts); expected frames counted from "
+                    "0 without huge gaps", path, "video_frame")
 
 # %% ../../nbs/data/07_kaggle_tracking.ipynb #0418771e
 PIECE = 2**15 # Rows at once: their temporaries stay in the processor's cache
@@ -144,7 +145,7 @@ def scatter(
         out[places(batch, mice, parts)] = xy
     return out
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #8f9c51d9
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #4acdfde6
 def count_rows(
     table: pa.Table, # From `read_points`
     z: np.ndarray, # From `scatter`
@@ -154,7 +155,8 @@ def count_rows(
     solid: bool, # Whether every row holds a finite point
 ) -> list: # (kind, count, text) of what was found
     "Frames without rows and points with more than one."
-    if solid and len(table) == len(z) and not np.isnan(z.view(np.float32).min()): return []
+    full = len(table) == len(z) and not np.isnan(z.view(np.float32).min())
+    if solid and full: return []
     if solid: there = ~np.isnan(z.real)
     else:
         there = np.zeros(len(z), bool)
@@ -186,7 +188,8 @@ def count_points(
         x, y = z.real, z.imag
         outside = int(((x < 0) | (y < 0) | (x > width) | (y > height)).sum())
     return [("zero_points", zeros, "points at (0, 0), taken as missing"),
-            ("infinite_points", infinite, "points that are no finite position, missing"),
+            ("infinite_points", infinite, "points that are no finite position, taken "
+             "as missing"),
             ("points_outside", outside, "points outside the picture, kept"),
             ("missing_points", int(np.count_nonzero(np.isnan(z.real))),
              f"of {len(z)} points are missing")]
@@ -207,7 +210,7 @@ def extent(
         high.append(float(np.fmax.reduce(ends[:, 1])))
     return tuple(low), tuple(high), solid
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #66ebd5f9
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #c352c336
 class Tracking(NamedTuple):
     "The poses of one video."
     xy: np.ndarray # (frames, mice, parts, 2) float32 pixels, NaN = missing
@@ -231,6 +234,6 @@ def read_tracking(
     low, high, solid = extent(table)
     counts = [*count_rows(table, z, shape, mice, parts, solid),
               *count_points(z, solid, low, high, size)]
-    found += of_parts + [Finding(video, k, n, f"{n} {text}") for k, n, text in counts if n]
+    found += of_parts + counted(video, counts)
     xy = z.view(np.float32).reshape(*shape, 2)
     return Tracking(xy, tuple(MICE[m - 1] for m in mice), parts, found)

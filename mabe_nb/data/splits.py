@@ -106,7 +106,7 @@ class Split(NamedTuple):
     train: tuple
     valid: tuple
 
-# %% ../../nbs/data/60_splits.ipynb #0ee0f27e
+# %% ../../nbs/data/60_splits.ipynb #600b7386
 def check_no_leak(
     table: pd.DataFrame, # From `groups`
     train_ids, # Video ids
@@ -120,25 +120,25 @@ def check_no_leak(
     for i in train_ids: first.setdefault(group[i], i)
     for i in valid_ids:
         if (other := first.get(group[i])) is not None:
-            what = (f"it is on both sides of the split" if other == i else
+            what = ("it is on both sides of the split" if other == i else
                     f"it shares poses with video {other} in training")
             raise DataError(f"{what}; move one of them", where=f"validation video {i}")
 
-# %% ../../nbs/data/60_splits.ipynb #b71b9146
+# %% ../../nbs/data/60_splits.ipynb #d8b2e677
 def _labels(table): # (groups, labels) bool, sorted by group; a lab is a label too
     actions = [c for c in table if c.startswith("frames_")]
-    long = table.melt(["lab_id", "group"], actions).query("value > 0")
+    long = table.melt(["lab_id", "group"], actions)
     labs = table[["lab_id", "group"]].assign(variable="")
-    long = pd.concat([long, labs], ignore_index=True)
+    long = pd.concat([long[long.value.fillna(0) > 0], labs], ignore_index=True)
     return pd.crosstab(long.group, [long.lab_id, long.variable]).to_numpy() > 0
 
-# %% ../../nbs/data/60_splits.ipynb #a58fb75c
+# %% ../../nbs/data/60_splits.ipynb #2ab7a579
 def _deal(table, shares, seed): # The part, 0..len(shares)-1, of each row of the table
     size, shares = table.groupby("group").frames.sum().sort_index(), np.array(shares)
     n, k = len(size), len(shares)
     if n < k:
-        raise DataError(f"{n} group(s) of videos that share no poses, expected at least "
-                        f"{k}; take more videos or fewer parts")
+        raise DataError(f"{n} group(s) of videos that share no poses, expected at "
+                        f"least {k}; take more videos or fewer parts")
     has, rng, part = _labels(table), np.random.default_rng(seed), np.full(n, -1)
     want = np.outer(shares, has.sum(0))
     want = np.where(has.sum(0) >= k, np.maximum(want, 1), want)
@@ -157,13 +157,13 @@ def _deal(table, shares, seed): # The part, 0..len(shares)-1, of each row of the
 def _split(table, valid): # valid: (videos,) bool
     return Split(tuple(table.video_id[~valid]), tuple(table.video_id[valid]))
 
-# %% ../../nbs/data/60_splits.ipynb #748f04f6
+# %% ../../nbs/data/60_splits.ipynb #33774529
 def holdout(
     table: pd.DataFrame, # From `groups`
     valid: float = 0.2, # Share to validate on, above 0, below 1
     seed: int = 0,
 ) -> Split:
-    "One split; labs and actions with at least two groups are, if possible, in both parts."
+    "One split; what occurs in two groups or more is, if possible, in both parts."
     if not 0 < valid < 1:
         raise ConfigError(f"valid is {valid}, expected a share above 0 and below 1")
     return _split(table, _deal(table, (1 - valid, valid), seed) == 1)
@@ -179,11 +179,11 @@ def folds(
     part = _deal(table, [1 / k] * int(k), seed)
     return [_split(table, part == i) for i in range(int(k))]
 
-# %% ../../nbs/data/60_splits.ipynb #502e6fea
+# %% ../../nbs/data/60_splits.ipynb #73ffd272
 def leave_one_lab_out(
     table: pd.DataFrame, # From `groups`
 ) -> dict: # Lab to `Split`
-    "Each lab in turn for validation; what shares poses with it is left out of training."
+    "Each lab in turn for validation; nothing that shares poses with it is trained on."
     labs, out = sorted(table.lab_id.unique()), {}
     if len(labs) < 2: raise DataError(f"one lab ({labs[0]}), expected at least two")
     for lab in labs:

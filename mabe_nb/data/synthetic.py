@@ -35,19 +35,19 @@ class Lab(NamedTuple):
     scaled: bool = True # Whether the scale is given
     quoted: bool = False # Whether a whitelist entry has quotes inside
 
-# %% ../../nbs/data/20_synthetic.ipynb #8a9defa0
+# %% ../../nbs/data/20_synthetic.ipynb #86dbbd9d
 _12, _21, _13 = ("mouse1", "mouse2"), ("mouse2", "mouse1"), ("mouse1", "mouse3")
 LABS = (
     Lab("AmberOtter", 30.0, 16.0, "A7", (2,),
         {_12: ("attack", "mount", "sniff"), _21: ("sniff",)}, False, 0.7, "MARS"),
     Lab("BrightHeron", 25.0, 10.5, "C5", (3, 2),
-        {p: ("approach", "chase", "sniff") for p in (_12, _21, _13, _13[::-1])}, True, 0.5,
-        "DeepLabCut", zeros=True),
+        {p: ("approach", "chase", "sniff") for p in (_12, _21, _13, _13[::-1])}, True,
+        0.5, "DeepLabCut", zeros=True),
     Lab("CopperLynx", 50.0, 21.0, "B7", (2,),
         {p: ("attack", "chase", "mount") for p in (_12, _21)}, True, 0.5, "SLEAP",
         scaled=False, quoted=True))
 
-# %% ../../nbs/data/20_synthetic.ipynb #b0d0d9a0
+# %% ../../nbs/data/20_synthetic.ipynb #a7606692
 def colony_video(
     k: int, # Position in the colony, from 0
     minutes: float = 1,
@@ -59,17 +59,18 @@ def colony_video(
     mice = lab.mice[k // len(LABS) % len(lab.mice)]
     watched = {t for t in everything(mice)
                if t[2] in lab.pairs.get(t[:2], ()) or t[2] == "rear" and lab.rear}
-    return make_recording([seed, k], max(1, round(minutes * 60 * lab.fps)), mice, lab.parts,
-                          lab.fps, lab.px_per_cm, messy, watched, lab.lead, str(k + 1),
-                          lab.name)
+    frames = max(1, round(minutes * 60 * lab.fps))
+    return make_recording([seed, k], frames, mice, lab.parts, lab.fps, lab.px_per_cm,
+                          messy, watched, lab.lead, str(k + 1), lab.name)
 
-# %% ../../nbs/data/20_synthetic.ipynb #5a920322
+# %% ../../nbs/data/20_synthetic.ipynb #a3bd7cd0
 COLUMNS = (["lab_id", "video_id"]
            + [f"mouse{i}_{what}" for i in range(1, 5)
               for what in ("strain", "color", "sex", "id", "age", "condition")]
            + ["frames_per_second", "video_duration_sec", "pix_per_cm_approx",
-              "video_width_pix", "video_height_pix", "arena_width_cm", "arena_height_cm",
-              "arena_shape", "arena_type", "body_parts_tracked", "behaviors_labeled",
+              "video_width_pix", "video_height_pix", "arena_width_cm",
+              "arena_height_cm", "arena_shape", "arena_type", "body_parts_tracked",
+              "behaviors_labeled",
               "tracking_method"])
 
 # %% ../../nbs/data/20_synthetic.ipynb #f29c5483
@@ -106,7 +107,7 @@ def tracking_table(
                          "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
                          "x": xy[:, 0], "y": xy[:, 1]})
 
-# %% ../../nbs/data/20_synthetic.ipynb #507cd1c1
+# %% ../../nbs/data/20_synthetic.ipynb #6582ba2c
 def annotation_table(
     rec: Recording,
 ) -> pd.DataFrame: # agent_id, target_id, action, start_frame, stop_frame
@@ -114,7 +115,7 @@ def annotation_table(
     number = {name: i + 1 for i, name in enumerate(rec.mice)}
     return pd.DataFrame({"agent_id": rec.bouts.agent.map(number).astype(np.int8),
                          "target_id": rec.bouts.target.map(number).astype(np.int8),
-                         "action": rec.bouts.action,
+                         "action": rec.bouts.action.astype("string"),
                          "start_frame": rec.bouts.start.astype(np.int32),
                          "stop_frame": rec.bouts.stop.astype(np.int32)})
 
@@ -149,21 +150,22 @@ CALMS21_PARTS = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right
                  "tail_base")
 VOCABULARY = {"attack": 0, "investigation": 1, "mount": 2, "other": 3}
 
-# %% ../../nbs/data/20_synthetic.ipynb #ef59f6c0
+# %% ../../nbs/data/20_synthetic.ipynb #5558bc1b
 def _sequence(k, minutes, seed, messy):
     make = lambda messy: make_recording(
         [seed, k], max(1, round(minutes * 1800)), 2, CALMS21_PARTS, 30, 11.5, messy,
         {(*_12, "attack"), (*_12, "mount"), (*_12, "sniff")}, 0.8)
-    rec, rng, labels = make(messy), np.random.default_rng([seed, k, 1]), {}
+    rec, rng = make(messy), np.random.default_rng([seed, k, 1])
     lost = np.isnan(rec.xy[..., 0])
     guess = make(False).xy + rng.normal(0, 6, rec.xy.shape)
     xy = np.where(lost[..., None], guess, rec.xy) + [236, 9] # 1024 x 570 pixels
-    scores = np.where(lost, rng.uniform(0, 0.3, lost.shape), rng.beta(20, 1, lost.shape))
+    unsure, sure = rng.uniform(0, 0.3, lost.shape), rng.beta(20, 1, lost.shape)
     labels = np.full(len(rec), VOCABULARY["other"])
     for _, _, action, start, stop in rec.bouts.itertuples(index=False):
         labels[start:stop] = VOCABULARY.get(action, VOCABULARY["investigation"])
     return {"keypoints": xy.swapaxes(2, 3).round(2).tolist(),
-            "scores": scores.round(3).tolist(), "annotations": labels.tolist(),
+            "scores": np.where(lost, unsure, sure).round(3).tolist(),
+            "annotations": labels.tolist(),
             "metadata": {"annotator-id": 0, "vocab": VOCABULARY}}
 
 # %% ../../nbs/data/20_synthetic.ipynb #b5390561
@@ -178,12 +180,12 @@ def _calms21(root, train, test, minutes, seed, messy):
                 f.write(json.dumps(_sequence(k, minutes, seed, messy), allow_nan=False))
             f.write("}}\n")
 
-# %% ../../nbs/data/20_synthetic.ipynb #f098d6dd
+# %% ../../nbs/data/20_synthetic.ipynb #4722488e
 LAYOUTS = {"kaggle": _kaggle, "calms21": _calms21}
 README = "A synthetic colony: simulated mice, no animal was observed.\n"
-_OURS = {"README.txt", "train.csv", "test.csv", "sample_submission.csv", "train_tracking",
-         "train_annotation", "test_tracking", "calms21_task1_train.json",
-         "calms21_task1_test.json"}
+_OURS = {"README.txt", "train.csv", "test.csv", "sample_submission.csv",
+         "train_tracking", "train_annotation", "test_tracking",
+         "calms21_task1_train.json", "calms21_task1_test.json"}
 
 # %% ../../nbs/data/20_synthetic.ipynb #707fa73c
 def _free(root, overwrite):
@@ -198,7 +200,16 @@ def _free(root, overwrite):
         raise DataError("holds a colony already; choose another folder or overwrite it",
                         root)
 
-# %% ../../nbs/data/20_synthetic.ipynb #53a99973
+# %% ../../nbs/data/20_synthetic.ipynb #007266e9
+def _about(layout, videos, minutes, seed, messy):
+    return (f"{README}Layout {layout}, {videos} videos for training, {minutes} minutes "
+            f"each, seed {seed}, {'messy' if messy else 'clean'}.\n")
+
+def _bar(ks, what):
+    from tqdm.auto import tqdm
+    return tqdm(ks, what, unit="video")
+
+# %% ../../nbs/data/20_synthetic.ipynb #65325b87
 def write_colony(
     root, # Folder to make
     layout: str = "kaggle", # Or "calms21"
@@ -217,14 +228,12 @@ def write_colony(
     root = Path(root).expanduser().resolve()
     _free(root, overwrite)
     train, test = range(videos), range(videos, videos + max(1, videos // 6))
-    if progress: from tqdm.auto import tqdm
-    shown = (lambda ks, what: tqdm(ks, what, unit="video")) if progress else lambda ks, _: ks
+    if progress: train, test = _bar(train, "train"), _bar(test, "test")
     try:
         with atomic(root) as tmp:
-            LAYOUTS[layout](tmp, shown(train, "train"), shown(test, "test"), minutes,
-                            seed, messy)
-            (tmp/"README.txt").write_text(
-                f"{README}Layout {layout}, {videos} videos for training, {minutes} minutes "
-                f"each, seed {seed}, {'messy' if messy else 'clean'}.\n", encoding="utf-8")
-    except OSError as e: raise DataError(f"cannot be written: {e.strerror}", root) from None
+            LAYOUTS[layout](tmp, train, test, minutes, seed, messy)
+            about = _about(layout, videos, minutes, seed, messy)
+            (tmp/"README.txt").write_text(about, encoding="utf-8")
+    except OSError as e:
+        raise DataError(f"cannot be written: {e.strerror}", root) from None
     return root

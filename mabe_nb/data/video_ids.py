@@ -11,7 +11,7 @@ import re
 
 from ..errors import ConfigError
 
-# %% ../../nbs/data/04_video_ids.ipynb #778fcee9
+# %% ../../nbs/data/04_video_ids.ipynb #873bea5e
 def nearest_id(
     video: str, # What was asked for
     ids, # Those that exist
@@ -29,12 +29,12 @@ def unknown_video(
     source=None, # File or folder of the dataset
 ) -> ConfigError: # To be raised
     "The error for a video that a dataset does not have."
-    near = nearest_id(str(video)[:128], ids)
-    hint = f"the nearest is {near!r}" if near else f"the first is {next(iter(ids), None)!r}"
-    return ConfigError(f"{f'{source}: ' if source else ''}no video {str(video)[:128]!r} "
-                       f"among {len(ids):,}; {hint}")
+    video, place = str(video)[:128], f"{source}: " if source else ""
+    near, first = nearest_id(video, ids), next(iter(ids), None)
+    hint = f"the nearest is {near!r}" if near else f"the first is {first!r}"
+    return ConfigError(f"{place}no video {video!r} among {len(ids):,}; {hint}")
 
-# %% ../../nbs/data/04_video_ids.ipynb #757a1b72
+# %% ../../nbs/data/04_video_ids.ipynb #9b00e2e9
 def _chosen(word, ids, source):
     if word in ids: return [word]
     ends = re.fullmatch(r"(\d{1,30})-(\d{1,30})", word)
@@ -44,8 +44,7 @@ def _chosen(word, ids, source):
     if inside: return sorted(inside, key=int)
     near = nearest_id(str(low), ids)
     why = "it ends before it begins" if high < low else f"the nearest is {near!r}"
-    raise ConfigError(f"{f'{source}: ' if source else ''}no video in the range {word!r}; "
-                      f"{why}")
+    raise ConfigError(f"{source}: no video in the range {word!r}; {why}")
 
 
 def select_videos(

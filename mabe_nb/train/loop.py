@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Frames', 'epoch_starts', 'batch_loss', 'Average', 'run_epoch', 'validate', 'make_scheduler', 'fit', 'shaken']
 
-# %% ../../nbs/train/45_loop.ipynb #02c32ace
+# %% ../../nbs/train/45_loop.ipynb #8f084696
 import copy, math, time
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ import torch
 
 from ..data.windows import gather, window_starts
 from ..errors import MabeError
-from .frame_metrics import masked_f1
+from .judge import masked_f1
 from .losses import allowed_classes, partial_cross_entropy
 from .predict import decide, probabilities
 
@@ -52,7 +52,7 @@ def epoch_starts(
     ends = np.minimum(starts + span, len(known) - 1)
     return starts[known[ends] > known[starts]]
 
-# %% ../../nbs/train/45_loop.ipynb #34bc92a0
+# %% ../../nbs/train/45_loop.ipynb #0502427b
 def batch_loss(
     model: torch.nn.Module,
     x: torch.Tensor, # (windows, length, channels)
@@ -66,7 +66,7 @@ def batch_loss(
     if cfg.use_augmentation and cfg.noise_std:
         x = x + cfg.noise_std * torch.randn_like(x)
     if not (cfg.use_augmentation and cfg.mixup_alpha): return loss(model(x), allowed)
-    lam = float(np.random.beta(cfg.mixup_alpha, cfg.mixup_alpha))
+    lam = torch.distributions.Beta(cfg.mixup_alpha, cfg.mixup_alpha).sample().item()
     other = torch.randperm(len(x), device=x.device)
     scores = model(lam * x + (1 - lam) * x[other])
     return lam * loss(scores, allowed) + (1 - lam) * loss(scores, allowed[other])
@@ -121,7 +121,7 @@ def run_epoch(
     raise MabeError(f"the training loss became {mean}; try a tenth of the learning_rate "
                     f"({cfg.learning_rate:g}) and look for absurd values with 'mabe audit'")
 
-# %% ../../nbs/train/45_loop.ipynb #1524428b
+# %% ../../nbs/train/45_loop.ipynb #10bdbda0
 def validate(
     model: torch.nn.Module,
     data: Frames,
@@ -141,7 +141,8 @@ def validate(
         frames += len(x)
         codes.append(decide(p, (labels >= 0).any(0).cpu().numpy()))
     f1 = masked_f1(data.labels.cpu().numpy(), np.concatenate(codes))
-    return {"valid_loss": loss / max(frames, 1), "valid_f1": float(np.nanmean(f1))}
+    f1 = f1[~np.isnan(f1)]
+    return {"valid_loss": loss / max(frames, 1), "valid_f1": float(f1.mean()) if len(f1) else 0.0}
 
 # %% ../../nbs/train/45_loop.ipynb #833ecead
 def make_scheduler(

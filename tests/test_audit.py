@@ -1,0 +1,279 @@
+"""Each defect, injected by name into a clean recording, is found and counted."""
+import itertools
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb.data.audit import audit, body_sizes, video_rows
+from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
+from mabe_nb.data.recording import Finding, Recording, bout_table
+from mabe_nb.errors import ConfigError, DataError
+
+DATA = Path(__file__).parents[2]/"shared"/"data"
+ALL = frozenset({("mouse1", "mouse2", "sniff"), ("mouse2", "mouse1", "sniff"),
+                 ("mouse1", "mouse2", "chase")})
+
+
+def walk(frames=300, seed=0, mice=2, fps=30.0, video_id="1", scale=1.0, apart=250):
+    "Mice of about 80 px on smooth paths that are `apart` px from each other."
+    rng = np.random.default_rng(seed)
+    t, phase = np.arange(frames)[:, None] / fps, rng.uniform(0, 6, mice)
+    middle = np.stack([np.sin(t / 2 + phase), np.cos(t / 3 + phase)], -1) * 60
+    middle += np.stack([np.arange(mice) * apart + 200, np.full(mice, 300)], -1)
+    body = np.array([[0, -40], [20, -10], [-20, -10], [0, 40]]) * scale
+    xy = middle[:, :, None] + body + rng.normal(0, 0.2, (frames, mice, 4, 2))
+    return Recording(xy.astype(np.float32), tuple(f"mouse{i+1}" for i in range(mice)),
+                     ("nose", "ear_left", "ear_right", "tail_base"), fps, 10.0,
+                     bout_table([("mouse1", "mouse2", "sniff", 10, 40),
+                                 ("mouse2", "mouse1", "sniff", 60, 90),
+                                 ("mouse1", "mouse2", "chase", 100, 150)]),
+                     ALL, video_id, "Lab", {"video_width_pix": 1000,
+                     "video_height_pix": 800, "video_duration_sec": frames / fps})
+
+
+def kinds(rec): return {d.kind: d.count for d in check(rec)}
+
+
+def bouts(rec, *rows):
+    return rec.replace(bouts=bout_table([*rec.bouts.itertuples(index=False), *rows]))
+
+
+def spoil(name, rec):
+    xy = rec.xy
+    if name == "missing_points": xy[5:10, 0, 1] = np.nan
+    if name == "zero_points": xy[7:9, 1, 0] = 0
+    if name == "infinite_points": xy[7, 1, 0, 0] = np.inf
+    if name == "frame_gaps": xy[50:57] = np.nan
+    if name == "frozen_points": xy[50:90, 1, 2] = xy[50, 1, 2]
+    if name == "jumps": xy[70, 0, 3] += 200
+    if name == "identity_swaps": xy[120] = xy[120, ::-1]
+    if name == "bouts_outside":
+        return bouts(rec, ("mouse2", "mouse1", "sniff", 290, 301))
+    if name == "empty_bouts": return bouts(rec, ("mouse2", "mouse1", "sniff", 200, 200))
+    if name == "short_bouts": return bouts(rec, ("mouse2", "mouse1", "sniff", 200, 203))
+    if name == "overlapping_bouts":
+        return bouts(rec, ("mouse1", "mouse2", "sniff", 149, 160))
+    if name == "untracked_bouts":
+        return bouts(rec, ("mouse3", "mouse1", "sniff", 200, 230)).replace(
+            labelled=ALL | {("mouse3", "mouse1", "sniff")})
+    if name == "unlisted_bouts":
+        return bouts(rec, ("mouse2", "mouse1", "bite", 200, 230))
+    if name == "fps_mismatch": return rec.replace(fps=25.0)
+    if name == "scale_missing": return rec.replace(px_per_cm=None)
+    if name == "unlabelled": return rec.replace(bouts=bout_table(), labelled=None)
+    if name == "empty_video":
+        return rec.replace(xy=xy[:0], bouts=bout_table(), meta={})
+    return rec
+
+
+COUNTS = {"missing_points": 5, "zero_points": 2, "infinite_points": 1, "frame_gaps": 7,
+          "frozen_points": 40, "jumps": 2, "identity_swaps": 2, "bouts_outside": 1,
+          "empty_bouts": 1, "short_bouts": 1, "overlapping_bouts": 1,
+          "untracked_bouts": 1, "unlisted_bouts": 1, "fps_mismatch": 50, "scale_missing": 1, "unlabelled": 1,
+          "empty_video": 1}
+
+
+def test_a_clean_recording_has_no_defect():
+    assert kinds(walk()) == {} and len(audit([walk()]).table) == 0
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_defect_is_found_and_counted(name):
+    found = kinds(spoil(name, walk()))
+    found.pop("missing_points" if name == "frame_gaps" else None, None)
+    assert found == {name: COUNTS[name]}
+    assert name in KINDS
+
+
+def test_points_outside_the_picture():
+    rec = walk()
+    rec.xy[3, 0, 0], rec.xy[4:6, 1, 1, 0], rec.xy[8, 1, 2, 1] = -1, 1001, 801
+    assert kinds(rec)["points_outside"] == 4
+    rec = rec.replace(meta={"video_width_pix": "?", "video_height_pix": None})
+    assert kinds(rec)["points_outside"] == 1
+
+
+def test_shares_are_shares():
+    rec = walk()
+    rec.xy[:150, 0] = np.nan
+    assert [d.share for d in check(rec)] == [0.25]
+    rec.xy[:] = np.nan
+    assert [(d.kind, d.share) for d in check(rec)] == [("missing_points", 1),
+                                                       ("frame_gaps", 1)]
+
+
+def test_a_slow_camera_does_not_make_jumps():
+    rec = walk(fps=5.0)
+    rec.xy[:, 0] += (np.arange(300) % 2 * 100)[:, None, None]
+    assert "jumps" not in kinds(rec)
+    assert kinds(rec.replace(fps=30.0))["jumps"] == 299 * 4
+
+
+def test_stillness_shorter_than_a_second_is_not_frozen():
+    rec = walk()
+    rec.xy[50:80, 1, 2] = rec.xy[50, 1, 2] # 30 frames at 30 fps
+    assert kinds(rec) == {}
+    rec.xy[80, 1, 2] = rec.xy[50, 1, 2]
+    assert kinds(rec) == {"frozen_points": 31}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_exactly_the_swaps_that_were_made_are_found(data):
+    seed, mice = data.draw(st.integers(0, 99)), data.draw(st.integers(2, 4))
+    rec = walk(200, seed, mice, apart=data.draw(st.sampled_from([150, 250])))
+    i, j = sorted(data.draw(st.permutations(range(mice)))[:2])
+    cuts = sorted(data.draw(st.sets(st.integers(1, 199), min_size=1, max_size=8)))
+    rec.xy[np.random.default_rng(seed).random(rec.xy.shape[:3]) < 0.05] = np.nan
+    for cut in cuts: rec.xy[cut:, [i, j]] = rec.xy[cut:, [j, i]]
+    found = all_exchanges(rec, seen(rec))
+    assert {k: v.tolist() for k, v in found.items()} == {(i, j): cuts}
+    assert "jumps" not in kinds(rec)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 298), st.integers(1, 5))
+def test_a_swap_during_a_short_gap_is_found(cut, gap):
+    rec = walk()
+    rec.xy[cut:] = rec.xy[cut:, ::-1]
+    rec.xy[cut:cut + gap] = np.nan
+    back = min(cut + gap, 300)
+    assert [f.tolist() for f in all_exchanges(rec, seen(rec)).values()] == (
+        [[back]] if back < 300 else [])
+
+
+def test_body_length_ignores_tails_and_survives_single_points():
+    rec = walk()
+    assert 79 < body_length(rec, seen(rec)) < 82
+    tail = rec.replace(parts=("nose", "ear_left", "tail_base", "tail_tip"))
+    assert body_length(tail, seen(tail)) < 50
+    point = rec.replace(xy=rec.xy[:, :, :1], parts=("nose",))
+    assert 20 < body_length(point, seen(point)) < 100
+    assert kinds(point) == {}
+
+
+class Folder:
+    "A dataset of which some videos are broken."
+    name = "folder"
+
+    def __init__(self, videos, broken=(), found=()):
+        self.ids = tuple(map(str, range(videos)))
+        self.broken, self.found = broken, found
+
+    def __len__(self): return len(self.ids)
+    def findings(self): return list(self.found)
+
+    def __getitem__(self, video):
+        if video in self.broken: raise DataError("is no parquet", f"{video}.parquet")
+        if video not in self.ids: raise ConfigError.unknown("video", video, self.ids)
+        return walk(seed=int(video), video_id=video)
+
+
+def test_unreadable_videos_are_rows_and_the_rest_goes_on():
+    report = audit(Folder(5, broken=("1", "3")))
+    assert report.table.kind.tolist() == ["unreadable"] * 2
+    assert report.table.severity.tolist() == ["error"] * 2
+    assert "1.parquet" in report.table.message[0]
+    assert (report.videos, report.frames) == (5, 900)
+
+
+def test_ids_choose_videos_and_unknown_ones_are_refused():
+    assert audit(Folder(5), ids=["2", 4]).videos == 2
+    with pytest.raises(ConfigError, match="9"): audit(Folder(5), ids=["9"])
+
+
+def test_findings_of_reader_and_dataset_are_rows():
+    rec = walk().replace(findings=(Finding("1", "quoted_tokens", 2, "2 quoted"),
+                                   Finding("1", "missing_points", 9, "9 missing")))
+    rec.xy[0, 0, 0] = np.nan
+    assert {r[2]: r[4] for r in video_rows(rec)} == {"quoted_tokens": 2,
+                                                     "missing_points": 9}
+    whole = (Finding("", "tracking_without_row", 3, "3 files"),)
+    table = audit(Folder(2, found=whole)).table
+    assert table[["video_id", "kind", "count"]].to_numpy().tolist() == [
+        ["", "tracking_without_row", 3]]
+
+
+def test_copies_and_pieces_share_tracks():
+    recs = [walk(900, seed=i, video_id=str(i)) for i in range(4)]
+    piece = recs[2].replace(xy=recs[2].xy[200:700], video_id="piece", lab_id="Other",
+                            bouts=bout_table(), labelled=None, meta={})
+    table = audit([*recs, recs[0].replace(video_id="copy")] + [piece]).table
+    same = table[table.kind == "duplicated_tracks"].set_index("video_id")
+    assert set(same.index) == {"0", "copy", "2", "piece"}
+    assert "video copy" in same.message["0"] and "video 2" in same.message["piece"]
+    assert same.share["copy"] == 1 and 0 < same.share["2"] < 1
+    assert same.message.str.contains("leak").all()
+
+
+def test_an_id_that_comes_twice():
+    table = audit([walk(seed=1), walk(seed=2)]).table
+    assert table.kind.tolist() == ["duplicated_id"] and table["count"][0] == 2
+
+
+def test_a_video_of_another_scale_and_a_series_of_them():
+    recs = [walk(seed=i, video_id=str(i), scale=1.3 if i == 7 else 1)
+            for i in range(12)]
+    table = audit(recs).table
+    assert table[table.kind == "body_size"].video_id.tolist() == ["7"]
+    recs = [walk(seed=i, video_id=str(i), scale=1.1 if i > 7 else 1)
+            for i in range(16)]
+    table = audit(recs).table
+    assert table.kind.tolist() == ["size_drift"]
+    assert "from video 8 on" in table.message[0]
+    cured = [r.replace(px_per_cm=11.0 if i > 7 else 10.0) for i, r in enumerate(recs)]
+    assert audit(cured).table.empty
+
+
+def test_body_sizes_of_nothing_are_no_error():
+    nothing = np.full(3, np.nan)
+    assert body_sizes([]) == [] and body_sizes([("1", "L", (), nothing)] * 5) == []
+
+
+def test_actions_that_are_never_seen_are_named_by_lab():
+    rec = walk().replace(labelled=ALL | {("mouse1", "mouse2", "bite")})
+    row = audit([rec]).table.iloc[0]
+    assert (row.kind, row.lab_id, row["count"]) == ("never_seen", "Lab", 1)
+    assert "bite" in row.message
+
+
+def test_report_summary_worst_json(tmp_path):
+    recs = [spoil(n, walk(seed=i, video_id=n)) for i, n in enumerate(COUNTS)]
+    report = audit(recs)
+    summary = report.summary()
+    assert summary.severity.tolist() == sorted(summary.severity, key=[
+        "error", "warning", "info"].index)
+    assert set(COUNTS) <= set(summary.kind)
+    worst = report.worst(3)
+    assert len(worst) == 3 and (worst.error > 0).all()
+    text = report.to_json(tmp_path/"audit.json")
+    assert json.loads(text) == json.loads((tmp_path/"audit.json").read_text())
+    assert len(json.loads(text)["defects"]) == len(report.table)
+
+
+def test_memory_does_not_grow_with_the_number_of_videos():
+    def peak(videos):
+        tracemalloc.start()
+        audit(walk(2000, seed=i, video_id=str(i)) for i in range(videos))
+        _, high = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return high
+    audit([walk()]) # What is imported and cached once
+    assert peak(24) < 1.3 * peak(3)
+
+
+@pytest.mark.skipif(not (DATA/"rats").is_dir(), reason="shared/data/rats is not here")
+def test_real_rats():
+    from mabe_nb.data.kaggle import read_kaggle
+    rats, fights = (read_kaggle(DATA/n) for n in ("rats", "rat_fights"))
+    report = audit(itertools.chain((rats[i] for i in rats.ids[:4]),
+                                   (fights[i] for i in fights.ids[:3])))
+    summary = report.summary().set_index("kind")
+    assert "unreadable" not in summary.index and report.frames == 7 * 12000
+    assert summary.videos["missing_points"] == summary.videos["scale_missing"] == 7
+    assert 0.1 < summary.share["missing_points"] < 0.6
+    assert summary.videos["duplicated_tracks"] == 6

@@ -1,0 +1,456 @@
+"""The official score: 40 recorded cases, every edge by name, and a row-by-row oracle."""
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import Recording, bout_table
+from mabe_nb.errors import MabeError, ScoreError
+from mabe_nb.train.frame_counts import FRAMES, IDS, union_lengths
+from mabe_nb.train.frame_metrics import (average_precision, bout_scores, confusion,
+                                         frame_scores, masked_f1, match_bouts)
+from mabe_nb.train.metrics import (chance_score, kaggle_report, kaggle_score,
+                                   solution_table, submission_table)
+from reference_score import reference_report, reference_score
+
+SHARED = Path(__file__).parents[2]/"shared"
+CASES = SHARED/"facts"/"kaggle_metric_cases.jsonl"
+BOUTS = SHARED/"data"/"calms21_bouts"
+LISTED = '["mouse1,mouse2,attack", "mouse1,mouse2,mount", "mouse2,self,rear"]'
+ATTACK = (1, "mouse1", "mouse2", "attack", 0, 10)
+
+
+def answer(*rows, lab="L", listed=LISTED):
+    "A solution; a row may bring its own lab and whitelist."
+    rows = [(*r, lab, listed)[:6] + (tuple(r[6:]) or (lab, listed)) for r in rows]
+    return pd.DataFrame(rows, columns=[*IDS, *FRAMES, "lab_id", "behaviors_labeled"])
+
+
+def said(*rows):
+    "A submission."
+    return pd.DataFrame(list(rows), columns=[*IDS, *FRAMES])
+
+
+def refused(match, solution, submission):
+    "It is refused in one sentence that says `match`."
+    with pytest.raises(ScoreError, match=match) as e: kaggle_score(solution, submission)
+    assert isinstance(e.value, MabeError) and "\n" not in str(e.value)
+
+
+def attack(start, stop, action="attack", video=1): # noqa: D103
+    return (video, "mouse1", "mouse2", action, start, stop)
+
+
+# --- recorded and embedded cases
+
+def recorded():
+    "The cases that the official code was run on."
+    return CASES.read_text().splitlines() if CASES.exists() else []
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="shared/facts is not beside the checkout")
+def test_there_are_forty_recorded_cases():
+    assert len(recorded()) == 40
+
+
+@pytest.mark.parametrize("line", recorded(), ids=lambda x: x[:12])
+def test_recorded_case(line):
+    case = json.loads(line)
+    solution, submission = answer(*case["solution"]), said(*case["submission"])
+    if "error" in case["expected"]:
+        refused("Multiple predictions for the same frame from one agent/target pair",
+                solution, submission)
+    else:
+        assert kaggle_score(solution, submission) == pytest.approx(
+            case["expected"]["score"], abs=1e-12)
+
+
+TWO = answer(attack(0, 10), (1, "mouse2", "self", "rear", 20, 50))
+EMBEDDED = {
+    "perfect": (answer(ATTACK), said(ATTACK), 1.0),
+    "wrong_action": (answer(ATTACK), said(attack(0, 10, "mount")), 0.0),
+    "one_of_two_actions": (TWO, said(ATTACK), 0.5),
+    "two_labs_one_silent": (
+        answer(ATTACK, attack(5, 9, "mount"), (*attack(0, 10, video=2), "M", LISTED)),
+        said(ATTACK), 0.25),
+    "touching_labels_one_prediction": (answer(ATTACK, attack(10, 20)),
+                                       said(attack(0, 20)), 1.0),
+    "gap_filled": (answer(ATTACK, attack(30, 40)), said(attack(0, 40)), 2 / 3),
+    "overlapping_labels_count_once": (answer(ATTACK, attack(5, 20)),
+                                      said(attack(0, 20)), 1.0),
+    "phantom_class": (answer(ATTACK), said(ATTACK, attack(60, 61, "mount")), 0.5),
+    "phantom_class_of_no_frames": (answer(ATTACK), said(ATTACK, attack(5, 5, "mount")), 0.5),
+    "overlap_with_unlisted_action": (answer(ATTACK), said(ATTACK, attack(0, 9, "sniff")), 1.0),
+    "overlap_of_same_action": (answer(ATTACK), said(ATTACK, attack(3, 8)), 1.0),
+    "overlap_with_other_target": (
+        answer((*ATTACK, "L", '["mouse1,mouse2,attack","mouse1,mouse3,attack"]')),
+        said(ATTACK, (1, "mouse1", "mouse3", "sniff", 0, 10)), 1.0),
+    "touching_actions": (TWO, said(ATTACK, (1, "mouse2", "self", "rear", 20, 50)), 1.0),
+    "unknown_video_is_free": (answer(ATTACK), said(ATTACK, attack(0, 99, video=2)), 1.0),
+    "only_unknown_videos": (answer(ATTACK), said(attack(0, 10, video=9)), 0.0),
+    "quoted_whitelist": (answer(ATTACK, listed='["\'mouse1\',\'mouse2\',\'attack\'"]'),
+                         said(ATTACK), 0.0),
+    "first_whitelist_decides": (
+        answer((*ATTACK, "L", LISTED), (*attack(20, 30), "L", "[]")),
+        said(attack(0, 10), attack(20, 30)), 1.0),
+    "integer_ids": (answer(ATTACK), said((1, 1, 2, "attack", 0, 10)), 0.0),
+    "integer_ids_in_both": (answer((1, 1, 2, "attack", 0, 10), listed='["1,2,attack"]'),
+                            said((1, 1, 2, "attack", 0, 10)), 1.0),
+    "negative_start": (answer(ATTACK), said(attack(-5, 10)), 0.8),
+    "label_of_no_frames": (answer(attack(3, 3)), said(ATTACK), 0.0),
+    "pooled_after_last_underscore": (
+        answer((1, "mouse1", "mouse2", "sniff_face", 0, 10),
+               listed='["mouse1,mouse2,sniff_face", "mouse1,mouse2,groom_face"]'),
+        said((1, "mouse1", "mouse2", "sniff_face", 0, 10),
+             (1, "mouse1", "mouse2", "groom_face", 10, 20)), 2 / 3),
+    "video_in_two_labs": (
+        answer((*ATTACK, "L", LISTED), (*attack(0, 10, "mount"), "M", LISTED)),
+        said(ATTACK), 0.5),
+    "whitelist_with_other_things": (
+        answer(ATTACK, listed='["mouse1,mouse2,attack", 3, null]'), said(ATTACK), 1.0),
+    "far_away_frames": (answer(attack(10**15, 10**15 + 10)),
+                        said(attack(10**15, 10**15 + 10), attack(0, 1)), 20 / 21),
+    "enormous_bout": (answer(ATTACK), said(attack(0, 2**50)), 20 / (10 + 2**50)),
+}
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_edge(name):
+    solution, submission, expected = EMBEDDED[name]
+    assert kaggle_score(solution, submission) == pytest.approx(expected, abs=1e-12)
+
+
+CLASH = "Multiple predictions for the same frame from one agent/target pair"
+CLASHES = {
+    "two_actions": said(ATTACK, attack(9, 12, "mount")),
+    "inside": said(ATTACK, attack(3, 4, "mount")),
+    "equal": said(ATTACK, attack(0, 10, "mount")),
+    "later_row_starts_earlier": said(attack(5, 9), attack(0, 6, "mount")),
+    "hidden_by_own_action": said(attack(0, 100), attack(5, 6), attack(50, 51, "mount")),
+}
+
+
+@pytest.mark.parametrize("name", CLASHES)
+def test_overlap_is_refused(name): refused(CLASH, TWO, CLASHES[name])
+
+
+def test_overlap_names_both_rows():
+    refused(r"row 1 \(attack 5-9\) and row 3 \(mount 0-6\) of video 1, mouse1, mouse2", TWO,
+            said(attack(0, 9, video=4), attack(5, 9), attack(7, 8), attack(0, 6, "mount")))
+
+
+def test_no_frames_no_overlap():
+    assert kaggle_score(TWO, said(ATTACK, attack(5, 5, "mount"))) == pytest.approx(1 / 3)
+
+
+# --- refusals
+
+def test_start_after_stop_even_in_an_unknown_video():
+    refused("submission row 1: start_frame is after", answer(ATTACK),
+            said(ATTACK, attack(9, 3, video=99)))
+    refused("solution row 0: start_frame is after", answer(attack(5, 3)), said(ATTACK))
+
+
+def test_float_frames():
+    refused("float64", answer(ATTACK), said(ATTACK).astype({"start_frame": float}))
+    refused("float64", answer(ATTACK).astype({"stop_frame": float}), said(ATTACK))
+
+
+def test_one_missing_frame_spoils_the_column():
+    refused("row 1: stop_frame is missing", answer(ATTACK),
+            said(ATTACK, attack(20, None)))
+    elsewhere = said(ATTACK, attack(20, None, video=9))
+    refused("float64", answer(ATTACK), elsewhere)
+
+
+def test_missing_frames_that_do_not_count_are_free():
+    nullable = said(ATTACK, attack(20, None, video=9)).astype(dict.fromkeys(FRAMES, "Int64"))
+    assert kaggle_score(answer(ATTACK), nullable) == 1
+    floats = said(attack(0, 10, video=9)).astype({"start_frame": float})
+    assert kaggle_score(answer(ATTACK), floats) == 0
+
+
+def test_nullable_frame_that_counts():
+    refused("row 1: stop_frame is missing", answer(ATTACK),
+            said(ATTACK, attack(20, None)).astype(dict.fromkeys(FRAMES, "Int64")))
+
+
+def test_infinite_frames():
+    refused("float64", answer(ATTACK), said(attack(0, np.inf)))
+
+
+def test_text_frames_and_unlike_frames():
+    refused("str|object", answer(ATTACK), said(attack("0", "10")))
+    refused("do not compare", answer(ATTACK),
+            said(attack(0, "10")).astype(dict.fromkeys(FRAMES, object)))
+
+
+def test_frames_beyond_counting():
+    refused("beyond", answer(ATTACK), said(attack(0, 2**62)))
+    refused("beyond", answer(ATTACK), said(attack(0, 2**64 - 1)))
+
+
+@pytest.mark.parametrize("which", ["solution", "submission"])
+def test_text_and_integer_video_ids(which):
+    tables = {"solution": answer(ATTACK), "submission": said(ATTACK)}
+    tables[which] = tables[which].astype({"video_id": str})
+    refused("video_id is", **tables)
+
+
+def test_float_video_ids():
+    refused("floating", answer(ATTACK), said(ATTACK).astype({"video_id": float}))
+
+
+def test_mixed_ids():
+    refused("agent_id mixes types", answer(ATTACK), said(ATTACK, (1, 3, "a", "b", 0, 1)))
+
+
+def test_missing_action():
+    refused("row 1: action", answer(ATTACK), said(ATTACK, attack(0, 5, None)))
+    assert kaggle_score(answer(ATTACK), said(ATTACK, attack(0, 5, None, video=7))) == 1
+    refused("solution row 0: action is missing", answer(attack(0, 5, None)), said(ATTACK))
+
+
+def test_action_that_is_no_text():
+    refused("row 0: action is not a text", answer(ATTACK), said(ATTACK).assign(action=3))
+
+
+def test_missing_agent_is_not_listed():
+    assert kaggle_score(answer(ATTACK), said(ATTACK, (1, None, "mouse2", "attack", 0, 5))) == 1
+
+
+@pytest.mark.parametrize("listed", ["[oops", "3", '[["a"]]', None, "[" * 10**5])
+def test_broken_whitelist(listed):
+    refused("solution row 0: behaviors_labeled", answer((*ATTACK, "L", listed)), said(ATTACK))
+
+
+def test_missing_lab():
+    refused("lab_id is missing", answer((*ATTACK, None, LISTED)), said(ATTACK))
+
+
+@pytest.mark.parametrize("column", [*IDS, *FRAMES])
+def test_missing_column(column):
+    refused(column, answer(ATTACK), said(ATTACK).drop(columns=column))
+    refused(column, answer(ATTACK).drop(columns=column), said(ATTACK))
+
+
+def test_missing_solution_columns_doubles_and_no_rows():
+    refused("lab_id", answer(ATTACK).drop(columns="lab_id"), said(ATTACK))
+    refused("one column each", answer(ATTACK),
+            pd.concat([said(ATTACK), said(ATTACK)[["action"]]], axis=1))
+    refused("no rows", answer(ATTACK), said())
+    refused("no rows", answer()[:0], said(ATTACK))
+    refused("no rows", answer(ATTACK), None)
+
+
+def test_many_rows_are_counted_not_listed():
+    refused(r"rows 0, 1, 2, 3, 4 and 95 more", answer(ATTACK), said(*[attack(5, 2)] * 100))
+
+
+# --- dtypes that mean the same
+
+@pytest.mark.parametrize("changes", [
+    {"video_id": "int32"}, {"start_frame": "int16"}, {"start_frame": "uint64"},
+    {"start_frame": object}, {"agent_id": "category", "action": "category"},
+    {"video_id": "Int64"}, {"agent_id": object}, {"start_frame": "int64[pyarrow]"}])
+def test_dtype_does_not_matter(changes):
+    submission = said(ATTACK, (1, "mouse2", "self", "rear", 20, 30))
+    assert kaggle_score(TWO, submission.astype(changes)) == 0.75
+    assert kaggle_score(TWO, submission.iloc[::-1].set_index("action", drop=False)) == 0.75
+
+
+def test_row_id_and_index_do_not_matter():
+    submission = said(ATTACK).assign(row_id=7, note=None)
+    assert kaggle_score(TWO, submission.set_index(pd.Index([99]))) == 0.5
+
+
+def test_beta():
+    submission = said(attack(0, 5))
+    assert kaggle_score(answer(ATTACK), submission, 2) == pytest.approx(25 / 45)
+    with pytest.raises(ScoreError, match="beta"): kaggle_score(TWO, submission, 0)
+    with pytest.raises(ScoreError, match="beta"): kaggle_score(TWO, submission, float("nan"))
+
+
+# --- against the oracle
+
+AGENTS, ACTIONS = ["mouse1", "mouse2"], ["attack", "mount", "rear"]
+TRIPLES = [(a, t, x) for a in AGENTS for t in ("mouse1", "self") for x in ACTIONS]
+bout = st.tuples(st.integers(1, 3), st.sampled_from(TRIPLES), st.integers(-3, 30),
+                 st.integers(0, 9)).map(lambda b: (b[0], *b[1], b[2], b[2] + b[3]))
+whitelist = st.lists(st.sampled_from([",".join(t) for t in TRIPLES]), max_size=9)
+
+
+@st.composite
+def small_case(draw):
+    "A solution of up to three videos in up to two labs, and any submission."
+    listed = [json.dumps(draw(whitelist)) for _ in range(3)]
+    lab = draw(st.lists(st.sampled_from("LM"), min_size=3, max_size=3))
+    rows = [(*b, lab[b[0] - 1], listed[b[0] - 1])
+            for b in draw(st.lists(bout, min_size=1, max_size=6))]
+    own = st.sampled_from([r[:6] for r in rows])
+    return answer(*rows), said(*draw(st.lists(bout | own, min_size=1, max_size=8)))
+
+
+@settings(max_examples=250, deadline=None)
+@given(small_case(), st.sampled_from([1.0, 0.5, 2.0]))
+def test_same_as_row_by_row(case, beta):
+    try: expected = reference_score(*case, beta)
+    except ValueError as e:
+        assert "Multiple predictions" in str(e)
+        with pytest.raises(ScoreError, match=CLASH): kaggle_score(*case, beta)
+    else: assert kaggle_score(*case, beta) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_case())
+def test_report_is_the_score_taken_apart(case):
+    try: expected = reference_report(*case)
+    except ValueError: return
+    report = kaggle_report(*case)
+    json.dumps(report, allow_nan=False)
+    assert report["score"] == pytest.approx(kaggle_score(*case), abs=1e-12)
+    assert {k: pytest.approx(v["actions"]) for k, v in report["labs"].items()} == expected[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_case(), st.randoms())
+def test_row_order_does_not_matter(case, random):
+    solution, submission = case
+    order = random.sample(range(len(submission)), len(submission))
+    def outcome(table):
+        try: return kaggle_score(solution, table)
+        except ScoreError: return "refused"
+    assert outcome(submission) == outcome(submission.iloc[order])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 40), st.integers(0, 9))),
+       st.sampled_from([1, 10**15]))
+def test_union_lengths_are_set_sizes(rows, unit):
+    group, start, length = np.array(rows, np.int64).reshape(-1, 3).T
+    frames = [set() for _ in range(3)]
+    for g, s, n in rows: frames[g].update(range(s, s + n))
+    got = union_lengths(group, start * unit, (start + length) * unit, 3)
+    assert got.tolist() == [len(f) * unit for f in frames]
+
+
+# --- chance and tables
+
+def test_chance_keeps_rates_and_loses_timing():
+    solution = answer(*[attack(i * 100, i * 100 + 20) for i in range(50)])
+    chance = chance_score(solution, solution[[*IDS, *FRAMES]], rounds=40)
+    assert 0.05 < chance["mean"] < 0.45 and chance["sd"] > 0.05
+    always = chance_score(answer(ATTACK), said(attack(0, 10)))
+    assert always["scores"] == [1.0] * 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_case(), st.integers(0, 99))
+def test_shifting_never_makes_an_overlap(case, seed):
+    solution, submission = case
+    try: kaggle_score(*case)
+    except ScoreError:
+        with pytest.raises(ScoreError): chance_score(*case)
+        return
+    for length in (None, {1: 40, 2: 12, "3": 99}):
+        assert len(chance_score(solution, submission, 3, seed, length)["scores"]) == 3
+
+
+def recording(video="7", **changes):
+    "Two mice, an attack and a rearing."
+    bouts = bout_table([("mouse1", "mouse2", "attack", 0, 10),
+                        ("mouse2", "mouse2", "rear", 20, 50)])
+    labelled = frozenset(zip(bouts.agent, bouts.target, bouts.action))
+    return Recording(np.zeros((60, 2, 1, 2), np.float32), ("mouse1", "mouse2"), ("nose",),
+                     30, bouts=bouts, labelled=labelled, video_id=video,
+                     lab_id="L").replace(**changes)
+
+
+def test_a_dataset_scores_one_against_itself():
+    data = RecordingList([recording("7"), recording("8", lab_id="M")])
+    submission = submission_table({v: data[v].bouts for v in data.ids})
+    assert list(submission.row_id) == [0, 1, 2, 3] and "self" in set(submission.target_id)
+    assert kaggle_score(solution_table(data), submission) == 1
+    assert kaggle_score(solution_table(data, ["8"]), submission) == 1
+
+
+def test_video_ids_survive_a_csv(tmp_path):
+    for ids in (["7", "8"], ["7", "x8"], ["007", "8a"]):
+        data = RecordingList([recording(v) for v in ids])
+        path = tmp_path/"s.csv"
+        submission_table({v: data[v].bouts for v in ids}).to_csv(path, index=False)
+        assert kaggle_score(solution_table(data), pd.read_csv(path)) == 1
+
+
+# --- frames and bouts
+
+def test_frame_scores_against_sklearn():
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+    rng = np.random.default_rng(0)
+    true, guess = rng.integers(-1, 4, (2, 3000))
+    ours, known = frame_scores(true, guess, list("abcd")), true >= 0
+    theirs = precision_recall_fscore_support(true[known], guess[known], labels=range(4))
+    for column, expected in zip(["precision", "recall", "f1", "frames"], theirs):
+        np.testing.assert_allclose(ours[column], expected)
+    full = confusion_matrix(true[known], guess[known], labels=[0, 1, 2, 3, -1])
+    assert (confusion(true, guess, list("abcd")).to_numpy() == full[:4]).all()
+
+
+def test_unknown_frames_change_nothing():
+    rng = np.random.default_rng(1)
+    labels, codes = rng.integers(-1, 2, (500, 3)), rng.integers(-1, 3, 500)
+    more = np.vstack([labels, np.full((99, 3), -1)]), np.r_[codes, rng.integers(-1, 3, 99)]
+    np.testing.assert_array_equal(masked_f1(labels, codes), masked_f1(*more))
+    p = rng.random((500, 3))
+    other = np.where(labels < 0, np.nan, p)
+    pd.testing.assert_series_equal(average_precision(labels, p, list("abc")),
+                                   average_precision(labels, other, list("abc")))
+
+
+def by_frame(path):
+    "(frames,) codes of the resident, group after group; stop is inclusive in the file."
+    table = pd.read_csv(path)
+    table = table[table.actor == "resident"].sort_values(["group", "start"])
+    return np.repeat(table.category.to_numpy(), table.stop - table.start + 1), table
+
+
+@pytest.mark.skipif(not BOUTS.exists(), reason="shared/data is not beside the checkout")
+def test_calms21_oracle():
+    names = ["none", "attack", "investigation", "mount"]
+    (true, a), (guess, b) = (by_frame(BOUTS/f"mice_train_{n}.csv")
+                             for n in ("annotations", "cv_predictions"))
+    assert len(true) == len(guess) == 507_738 and a.group.nunique() == 70
+    codes = [pd.Categorical(x, names).codes for x in (true, guess)]
+    f1 = frame_scores(*codes, names).f1
+    assert f1.round(4).tolist() == [0.9359, 0.6906, 0.8505, 0.8548]
+    assert round(f1.mean(), 4) == 0.8329
+    tables = [t.rename(columns={"group": "video", "actor": "agent", "category": "action",
+                                "recipient": "target"}).assign(stop=t.stop + 1)
+              for t in (a, b)]
+    found = bout_scores(*tables)
+    assert found.true["attack"] == 194 and found.predicted["attack"] == 182
+    assert 0.3 < found.f1["attack"] < 1 and found.matched.le(found.true).all()
+
+
+@settings(max_examples=80, deadline=None)
+@given(*[st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60), st.integers(1, 20)),
+                  max_size=8) for _ in range(2)], st.sampled_from([0.1, 0.5, 1.0]))
+def test_bout_matches_are_one_to_one_and_maximal(mine, other, iou):
+    true, guess = (bout_table([("m", "n", a, s, s + n) for a, s, n in x])
+                   for x in (mine, other))
+    pairs = match_bouts(true, guess, iou)
+    assert pairs.true.is_unique and pairs.predicted.is_unique
+    for t, x in true.iterrows():
+        for p, y in guess.iterrows():
+            both = min(x.stop, y.stop) - max(x.start, y.start)
+            near = both / (max(x.stop, y.stop) - min(x.start, y.start))
+            if x.action != y.action or both <= 0 or near < iou: continue
+            better = pairs[(pairs.true == t) | (pairs.predicted == p)]
+            assert len(better) and better.iou.max() >= near - 1e-12
+    scores = bout_scores(true, guess, iou)
+    assert scores.matched.sum() == len(pairs)

@@ -1,0 +1,238 @@
+"Splits: nothing leaks, everything is dealt, rare actions are on both sides."
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb.data.colony import make_recording
+from mabe_nb.data.kaggle import read_kaggle
+from mabe_nb.data.recording import Recording
+from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
+                                 holdout, leave_one_lab_out, marks, pose_hash)
+from mabe_nb.data.synthetic import colony_video, write_colony
+from mabe_nb.errors import ConfigError, DataError, MabeError
+
+DATA = Path(__file__).parents[2]/"shared"/"data"
+real = pytest.mark.skipif(not (DATA/"rats").exists(), reason="needs shared/data/rats")
+quick = settings(max_examples=40, deadline=None)
+
+
+@st.composite
+def tables(draw, least=2):
+    "Tables of videos as `groups` makes them, with shared groups and rare actions."
+    n = draw(st.integers(least, 25))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    group = pd.factorize(rng.integers(0, draw(st.integers(2, n)), n))[0]
+    group[:2] = 0, group.max() + 1 # At least two groups
+    table = pd.DataFrame({"video_id": [f"v{i}" for i in range(n)],
+                          "lab_id": rng.choice(["A", "B", "C"], n),
+                          "group": pd.factorize(group)[0],
+                          "frames": rng.integers(1, 10**5, n), "seconds": 1.0})
+    for a in range(draw(st.integers(0, 5))):
+        values = np.where(rng.random(n) < rng.random(), rng.integers(1, 500, n), 0)
+        table[f"frames_a{a}"] = pd.array(values, "Int64")
+        table.loc[rng.random(n) < 0.2, f"frames_a{a}"] = pd.NA
+    return table
+
+
+def group_of(table, ids): return set(table.group[table.video_id.isin(ids)])
+
+
+@quick
+@given(tables(), st.floats(0.05, 0.9), st.integers(0, 99))
+def test_holdout_keeps_groups_whole_and_deals_everything(table, valid, seed):
+    split = holdout(table, valid, seed)
+    assert sorted(split.train + split.valid) == sorted(table.video_id)
+    assert split.train and split.valid
+    assert not group_of(table, split.train) & group_of(table, split.valid)
+    check_no_leak(table, *split)
+    assert split == holdout(table, valid, seed)
+
+
+@quick
+@given(tables(6), st.integers(2, 5), st.integers(0, 99))
+def test_every_video_is_validated_exactly_once(table, k, seed):
+    if table.group.nunique() < k:
+        with pytest.raises(DataError, match="expected at least"): folds(table, k, seed)
+        return
+    made = folds(table, k, seed)
+    assert len(made) == k and made == folds(table, k, seed)
+    assert sorted(v for s in made for v in s.valid) == sorted(table.video_id)
+    for s in made:
+        assert s.train and s.valid
+        assert sorted(s.train + s.valid) == sorted(table.video_id)
+        check_no_leak(table, *s)
+
+
+@quick
+@given(tables())
+def test_leaving_a_lab_out_leaves_no_trace_of_it(table):
+    try: made = leave_one_lab_out(table)
+    except DataError as e:
+        assert "at least two" in str(e) or "share poses" in str(e)
+        return
+    for lab, split in made.items():
+        assert set(table.lab_id[table.video_id.isin(split.valid)]) == {lab}
+        check_no_leak(table, *split)
+        shown = describe(table, split)
+        assert shown.videos.sum() == len(table)
+
+
+@quick
+@given(tables(), st.integers(0, 99))
+def test_guard_fires_whenever_one_video_is_moved_across_a_shared_group(table, seed):
+    split = holdout(table, 0.3, seed)
+    shared = table.group[table.group.duplicated(keep=False)].unique()
+    for g in shared[:3]:
+        one, two = table.video_id[table.group == g].iloc[:2]
+        with pytest.raises(DataError) as e:
+            check_no_leak(table, {*split.train, one} - {two},
+                          {*split.valid, two} - {one})
+        assert "shares poses" in str(e.value)
+
+
+@quick
+@given(tables(), st.integers(0, 99), st.booleans())
+def test_describe_counts_every_frame(table, seed, by_lab):
+    shown = describe(table, holdout(table, 0.3, seed), by_lab)
+    assert shown.frames.sum() == table.frames.sum() and shown.videos.sum() == len(table)
+    for c in (c for c in table if c.startswith("frames_")):
+        assert shown[c[7:]].sum() == table[c].sum()
+
+
+@quick
+@given(st.integers(0, 10**6))
+def test_rare_actions_are_on_both_sides(seed):
+    rng = np.random.default_rng(seed)
+    n = 20
+    table = pd.DataFrame({"video_id": [str(i) for i in range(n)], "lab_id": "A",
+                          "group": range(n), "frames": 1000, "seconds": 33.0})
+    for a in range(6): # Each action in 2 to 6 videos
+        has = rng.permutation(n) < rng.integers(2, 7)
+        table[f"frames_{a}"] = pd.array(100 * has, "Int64")
+    split = holdout(table, 0.2, seed)
+    shown = describe(table, split)
+    missing = (shown.iloc[:, 4:] == 0).sum().sum()
+    assert missing <= 1 # Of 12; two actions may claim the same video
+    assert 2 <= len(split.valid) <= 8
+
+
+# Hashes
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.randoms())
+def test_hash_ignores_names_orders_and_padding(seed, random):
+    rec = make_recording(seed, 120, 3, messy=True)
+    mice, parts = [0, 1, 2], list(range(7))
+    random.shuffle(mice), random.shuffle(parts)
+    xy = rec.xy[:, mice][:, :, parts]
+    xy = np.concatenate([np.full_like(xy[:3], np.nan), xy])
+    same = rec.replace(xy=xy, parts=tuple(rec.parts[i] for i in parts), fps=99.0,
+                       video_id="x", lab_id="y", labelled=None)
+    assert pose_hash(same) == pose_hash(rec)
+    moved = rec.xy.copy()
+    moved[random.randrange(120), 1, 2] += 3
+    if np.array_equal(moved, rec.xy, equal_nan=True): return
+    assert pose_hash(rec.replace(xy=moved)) != pose_hash(rec)
+
+
+def test_extreme_numbers_do_not_break_the_hash():
+    xy = make_recording(frames=50).xy.copy()
+    xy[0], xy[1], xy[2] = np.inf, -3e38, 3e38
+    rec = Recording(xy, ("mouse1", "mouse2"), tuple("abcdefg"), 30)
+    assert len(frame_codes(rec)) == 49
+
+
+def test_videos_without_poses_share_nothing():
+    nothing = np.full((10, 2, 7, 2), np.nan, np.float32)
+    empty = [make_recording(frames=10).replace(xy=nothing, video_id=str(i))
+             for i in range(3)]
+    empty.append(make_recording(frames=1).replace(
+        xy=np.empty((0, 2, 7, 2), np.float32), video_id="none"))
+    assert groups(empty).group.nunique() == 4
+
+
+def test_a_piece_of_a_video_is_found_and_chains_connect():
+    long = make_recording(1, 3000)
+    piece = lambda i, a, b: long.replace(xy=long.xy[a:b], video_id=i)
+    table = groups([piece("a", 0, 1200), piece("b", 900, 2200), piece("c", 1900, 3000),
+                    make_recording(2, 1000, video_id="d")])
+    assert table.group.tolist() == [0, 0, 0, 1]
+
+
+def test_a_frozen_tracker_connects_nothing():
+    stills = (make_recording(k, 1) for k in range(1000))
+    still = next(r for r in stills if frame_codes(r)[0] >> np.uint64(59) == 0)
+    still = still.xy.repeat(600, 0) # A pose that would be a mark if it came once
+    recs = [make_recording(k, 600, video_id=str(k)) for k in (1, 2)]
+    recs = [r.replace(xy=np.concatenate([r.xy, still])) for r in recs]
+    assert groups(recs).group.nunique() == 2
+
+
+# Datasets
+
+def test_groups_reads_datasets_and_lists_alike(tmp_path):
+    dataset = read_kaggle(write_colony(tmp_path/"c", videos=6, minutes=0.1))
+    table = groups(dataset)
+    pd.testing.assert_frame_equal(table, groups(list(dataset), progress=True))
+    some = groups(dataset, ids=["5", "2"])
+    assert some.video_id.tolist() == ["5", "2"]
+    assert set(groups(iter(dataset), ids=["5", "2"]).video_id) == {"2", "5"}
+    assert table.frames_rear.isna().tolist() == [True, False, False, True, False, True]
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: holdout(t, 0), lambda t: holdout(t, 1), lambda t: holdout(t, np.nan),
+    lambda t: folds(t, 1), lambda t: folds(t, 2.5), lambda t: folds(t, 99),
+    lambda t: holdout(t[:1]), lambda t: leave_one_lab_out(t[:1]),
+    lambda t: check_no_leak(t, ["1"], ["1"]), lambda t: check_no_leak(t, ["no"], ["1"]),
+    lambda t: describe(t, (["1"], ["1"])), lambda t: groups([])])
+def test_bad_arguments(call):
+    table = groups(colony_video(k, 0.1) for k in range(4))
+    with pytest.raises(MabeError) as e: call(table)
+    assert "\n" not in str(e.value)
+
+
+def test_the_same_id_twice_is_named():
+    with pytest.raises(DataError, match="video 3"):
+        groups([colony_video(2, 0.1), colony_video(2, 0.1)])
+
+
+# Real data
+
+@pytest.fixture(scope="module")
+def both():
+    return groups([*read_kaggle(DATA/"rats"), *read_kaggle(DATA/"rat_fights")])
+
+
+@real
+def test_tracks_that_lie_in_two_datasets_are_found(both):
+    assert len(both) == 92 and both.group.nunique() == 46
+    assert (both.group[:46].to_numpy() == both.group[46:].to_numpy()).all()
+    with pytest.raises(DataError, match="shares poses with video 7 in training"):
+        check_no_leak(both, ["7", "1008"], ["1007"])
+
+
+@real
+def test_splits_of_both_do_not_leak_where_a_split_by_id_does(both):
+    for split in [holdout(both), *folds(both)]:
+        check_no_leak(both, *split)
+        assert {i[-2:].lstrip("0") for i in split.train}.isdisjoint(
+            i[-2:].lstrip("0") for i in split.valid)
+    ids = list(both.video_id)
+    np.random.default_rng(0).shuffle(ids)
+    with pytest.raises(DataError): check_no_leak(both, ids[18:], ids[:18])
+    with pytest.raises(DataError, match="RatFight"): leave_one_lab_out(both)
+
+
+@real
+def test_actions_of_the_real_data_are_on_both_sides(both):
+    shown = describe(both, holdout(both), by_lab=True)
+    actions = [c for c in both if c.startswith("frames_")]
+    present = both.groupby(["lab_id", "group"])[actions].sum()
+    for lab in ("RatSocial", "RatFight"):
+        for action, n in (present.loc[lab] > 0).sum().items():
+            if n >= 2: assert (shown.loc[lab][action[7:]] > 0).all(), (lab, action)
+    assert 0.12 < shown.frames.xs("valid", level="part").sum() / both.frames.sum() < 0.3

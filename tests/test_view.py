@@ -1,0 +1,205 @@
+"""Pictures have labels, reports escape what they show, and no file is half-written."""
+import base64
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+from matplotlib.figure import Figure
+
+from mabe_nb.data.audit import audit
+from mabe_nb.data.colony import make_recording
+from mabe_nb.data.recording import bout_table
+from mabe_nb.view import plots
+from mabe_nb.view.report import figure_svg, page_html, write_report
+
+NASTY = "<script>alert(1)</script>"
+VOID = {"meta", "img", "br", "link", "hr", "input"}
+
+
+class Page(HTMLParser):
+    "Checks nesting and notes tags and attributes."
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.words = [], [], ""
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID: self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data): self.words += data
+    def all(self, tag): return [a for t, a in self.tags if t == tag]
+
+
+def history(n=6):
+    e = np.arange(1, n + 1)
+    return pd.DataFrame({"epoch": e, "train_loss": 1 / e, "valid_loss": 1.1 / e,
+                         "valid_macro_f1": 0.9 - 0.1 * abs(e - 4), "seconds": 1.0})
+
+
+def scores(lab="Lab", action="sniff"):
+    return {"score": 0.5, "labs": {lab: {"score": 0.5, "actions": {action: 0.5}}}}
+
+
+def pictures(name="sniff", **ax):
+    "One of each kind, with `name` wherever a name goes."
+    rec = make_recording(seed=1, frames=600, messy=True, video_id=name, lab_id=name)
+    table = bout_table([("mouse1", "mouse2", name, 30, 60)])
+    square = pd.DataFrame([[8, 2], [1, 9]], [name, "none"], [name, "none"])
+    report = audit([rec])
+    report = type(report)(report.table, name, report.videos, report.frames)
+    return {"audit": plots.plot_audit(report, **ax),
+            "ethogram": plots.plot_ethogram({"truth": table, name: table}, 30, **ax),
+            "confusion": plots.plot_confusion(square, **ax),
+            "tracks": plots.plot_tracks(rec, 0, 300, **ax),
+            "scores": plots.plot_scores(scores(name, name), 0.1, **ax)}
+
+
+def test_every_picture_has_labels_a_title_and_words():
+    for name, (figure, ax) in pictures().items():
+        assert ax.get_xlabel() and ax.get_title(loc="left") and figure.get_label(), name
+    figure, (left, right) = plots.plot_learning_curve(history())
+    assert left.get_ylabel() == "loss" and right.get_ylabel() == "macro F1"
+    assert left.get_legend() and "in epoch 4" in figure.get_label()
+
+
+def test_units_are_in_the_labels():
+    made = pictures()
+    assert made["ethogram"][1].get_xlabel() == "time (s)"
+    assert made["tracks"][1].get_xlabel() == "x (cm)"
+    rec = make_recording(seed=1, frames=60).replace(px_per_cm=None)
+    assert plots.plot_tracks(rec)[1].get_ylabel() == "y (pixels)"
+
+
+def test_ethogram_lanes_times_and_limits():
+    table = bout_table([("m", "m", "rear", 30, 90), ("m", "m", "sniff", 300, 330)])
+    _, ax = plots.plot_ethogram({"truth": table, "predicted": table.head(1)}, 30,
+                                actions=["sniff", "rear"], start=60, stop=150)
+    assert [t.get_text().split() for t in ax.get_yticklabels()] == [
+        ["sniff", "truth"], ["predicted"], ["rear", "truth"], ["predicted"]]
+    spans = [p.get_extents() for c in ax.collections for p in c.get_paths()]
+    assert [(s.x0, s.x1) for s in spans] == [(2, 3), (2, 3)] and ax.get_xlim() == (2, 5)
+
+
+def test_confusion_rows_add_up_to_one():
+    table = pd.DataFrame([[30, 10], [0, 0]], ["a", "b"], ["a", "b"])
+    _, ax = plots.plot_confusion(table)
+    assert [t.get_text() for t in ax.texts] == ["0.75", "0.25", "–", "–"]
+
+
+def test_scores_show_each_value_and_chance():
+    _, ax = plots.plot_scores(scores(), 0.1)
+    assert {t.get_text() for t in ax.texts} == {"0.50", "chance 0.10"}
+    _, ax = plots.plot_scores(scores())
+    assert {t.get_text() for t in ax.texts} == {"0.50"}
+
+
+def test_pictures_of_nothing_say_so():
+    assert "nothing" in plots.plot_audit(audit([]))[0].get_label()
+    assert "no bouts" in plots.plot_ethogram({}, 30)[0].get_label()
+    assert "no scores" in plots.plot_scores({"score": 0, "labs": {}})[0].get_label()
+    assert "No epoch" in plots.plot_learning_curve(history(0))[0].get_label()
+
+
+def test_given_axes_are_drawn_into():
+    for name in pictures():
+        ax = Figure().subplots()
+        assert pictures(ax=ax)[name][1] is ax
+    pair = Figure().subplots(1, 2)
+    assert plots.plot_learning_curve(history(), ax=pair)[1] is pair
+
+
+def test_nothing_global_is_left_behind():
+    before = dict(matplotlib.rcParams)
+    pictures()
+    assert dict(matplotlib.rcParams) == before
+    assert "matplotlib.pyplot" not in matplotlib.__dict__ or not \
+        matplotlib.pyplot.get_fignums()
+
+
+@pytest.mark.filterwarnings("ignore:Glyph", "ignore:constrained_layout")
+def test_names_are_text_for_matplotlib_too():
+    for name in ("$\\frac{1}$", "$", "_x_", NASTY, "a" * 300, "Mäuse 鼠", "\\n%s{}"):
+        for figure, _ in pictures(name).values():
+            assert "NaN" not in figure_svg(figure)
+
+
+def sections(name):
+    table = pd.DataFrame({"video": [name], name: [0.5], "none": [None]}, index=[name])
+    return [(name, [name, {name: name, "score": 0.5, "lost": float("nan")}, table]),
+            ("pictures", list(pictures(name).values()))]
+
+
+def test_what_comes_from_data_is_escaped():
+    text = page_html(NASTY, sections(NASTY))
+    page = Page(text)
+    assert not page.all("script") and "<script" not in text.lower()
+    assert page.words.count(NASTY) >= 8
+    for image in page.all("img"):
+        svg = base64.b64decode(image["src"].split(",")[1]).decode()
+        assert "<script" not in svg and ET.fromstring(svg) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text())
+def test_any_text_gives_a_whole_page(name):
+    table = pd.DataFrame({name: [name]}, index=[name])
+    page = Page(page_html(name, [(name, [name, {name: name}, table])]))
+    assert {t for t, _ in page.tags} <= {
+        "html", "head", "meta", "title", "style", "body", "header", "h1", "nav", "ul",
+        "li", "a", "main", "section", "h2", "p", "dl", "div", "dt", "dd", "table",
+        "thead", "tr", "th", "tbody", "td", "footer"}
+    assert all(set(a) <= {"href"} for a in page.all("a"))
+
+
+def test_page_has_landmarks_headings_and_alternative_text():
+    page = Page(page_html("Title", sections("x")))
+    assert page.all("html")[0]["lang"] == "en" and len(page.all("h1")) == 1
+    for landmark in ("header", "nav", "main", "footer"): assert len(page.all(landmark)) == 1
+    ids = [a["id"] for a in page.all("h2")]
+    assert [a["aria-labelledby"] for a in page.all("section")] == ids
+    assert [a["href"] for a in page.all("a")] == ["#" + i for i in ids]
+    assert page.all("img") and all(len(a["alt"]) > 10 for a in page.all("img"))
+    assert all(a["scope"] == "col" for a in page.all("th"))
+
+
+def test_page_needs_nothing_from_outside():
+    text = page_html("Title", sections("x"))
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", text) and "url(" not in text
+    assert "default-src 'none'" in text and "prefers-color-scheme: dark" in text
+    assert "@import" not in text
+
+
+def test_figures_follow_light_and_dark():
+    svg = figure_svg(pictures()["scores"][0])
+    assert "prefers-color-scheme:dark" in svg and "currentColor" in svg
+    assert f": {plots.INK}" not in svg and svg == figure_svg(pictures()["scores"][0])
+
+
+def test_long_tables_say_what_they_leave_out():
+    text = page_html("t", [("x", pd.DataFrame({"a": range(1000)}))])
+    assert text.count("<tr>") == 201 and "200 of 1,000" in text
+
+
+def test_a_report_is_whole_or_not_there(tmp_path):
+    path = write_report(tmp_path/"deep"/"report.html", "one", [("a", "b")])
+    first = path.read_bytes()
+    with pytest.raises(TypeError): write_report(path, "two", [("a", ["b", object()])])
+    assert path.read_bytes() == first and b"one" in first
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_lone_surrogates_do_not_stop_a_report(tmp_path):
+    path = write_report(tmp_path/"r.html", "\ud800", [("\udfff", "x\ud800")])
+    assert "</html>" in path.read_text(encoding="utf-8")
