@@ -1,9 +1,9 @@
-"""Reading one tracking file: ours, a bare `pyarrow.parquet.read_table`, and pandas' pivot.
+"""Reading one tracking file: ours, a bare `pyarrow.parquet.read_table`, pandas' pivot.
 
 Rounds are paired: each runs all three in turn on the same file, and a ratio is the
 median over rounds. `video` is `dataset[id]`: poses, table row, annotations and checks.
 
-    python bench/read_kaggle.py --rounds 30 --json read.json [--real ../shared/data/rats]
+    python bench/read_kaggle.py --rounds 30 --json read.json [--real KAGGLE_FOLDER]
 """
 import argparse
 import json

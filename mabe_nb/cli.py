@@ -117,12 +117,14 @@ def score(args, say) -> dict:
     say(f"score {report['score']:.4f}, chance {report['chance']:.4f}")
     return report
 
-# %% ../nbs/cli.ipynb #127787a2
+# %% ../nbs/cli.ipynb #e057a214
 def demo(args, say) -> dict:
     "Colony, audit, features, training, prediction, score and a report."
+    from mabe_nb.train.config import make_config
     from mabe_nb.view.demo import run_demo
-    return run_demo(args.out, videos=args.videos, minutes=args.minutes, seed=args.seed,
-                    epochs=args.epochs, say=say, progress=say.progress)
+    return run_demo(args.out, args.videos, args.minutes, args.seed,
+                    make_config({"epochs": args.epochs, "seed": args.seed}), say,
+                    say.progress)
 
 # %% ../nbs/cli.ipynb #90956e95
 def add_settings(
@@ -203,7 +205,7 @@ def add_data_commands(command):
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
 
-# %% ../nbs/cli.ipynb #b70a5bcf
+# %% ../nbs/cli.ipynb #f01fb72a
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -228,7 +230,7 @@ def add_run_commands(command):
     p.add_argument("--out", default="demo", help="folder to write")
     p.add_argument("--videos", type=number(int, low=6), default=12)
     p.add_argument("--minutes", type=number(float, above=0), default=1.0)
-    p.add_argument("--epochs", type=COUNT, default=None)
+    p.add_argument("--epochs", type=COUNT, default=20)
     p.add_argument("--seed", type=NATURAL, default=0)
 
 # %% ../nbs/cli.ipynb #3f74187f

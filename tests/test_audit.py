@@ -73,7 +73,8 @@ def spoil(name, rec):
 COUNTS = {"missing_points": 5, "zero_points": 2, "infinite_points": 1, "frame_gaps": 7,
           "frozen_points": 40, "jumps": 2, "identity_swaps": 2, "bouts_outside": 1,
           "empty_bouts": 1, "short_bouts": 1, "overlapping_bouts": 1,
-          "untracked_bouts": 1, "unlisted_bouts": 1, "fps_mismatch": 50, "scale_missing": 1, "unlabelled": 1,
+          "untracked_bouts": 1, "unlisted_bouts": 1, "fps_mismatch": 50,
+          "scale_missing": 1, "unlabelled": 1,
           "empty_video": 1}
 
 
@@ -133,6 +134,36 @@ def test_exactly_the_swaps_that_were_made_are_found(data):
     found = all_exchanges(rec, seen(rec))
     assert {k: v.tolist() for k, v in found.items()} == {(i, j): cuts}
     assert "jumps" not in kinds(rec)
+
+
+def runners(behind, beside, pace=40):
+    "The first mouse runs `behind` and `beside` px from the second, `pace` px a frame."
+    rec = walk(60)
+    xy = np.tile(rec.xy[0, 0], (60, 2, 1, 1))
+    xy[..., 0] += (np.arange(60) * pace)[:, None, None]
+    xy[:, 0] -= [behind, beside]
+    return rec.replace(xy=xy, bouts=bout_table(), meta={})
+
+
+def test_a_swap_is_found_while_both_run():
+    rec = runners(0, 100)
+    assert kinds(rec) == {}
+    rec.xy[30] = rec.xy[30, ::-1]
+    assert kinds(rec) == {"identity_swaps": 2}
+
+
+def test_passing_by_is_no_swap():
+    rec = walk(60)
+    xy = rec.xy - rec.xy.mean(2, keepdims=True) + np.float32([300, 300])
+    xy[:30, 1] += [70, 56]
+    xy[30:, 0] += [70, 0]
+    xy[30:, 1] += [0, 56] # Each 70 px from where it was, 56 from where the other was
+    assert kinds(rec.replace(xy=xy, bouts=bout_table(), meta={})) == {}
+
+
+@pytest.mark.parametrize("behind", [20, 40, 80, 120])
+def test_chasing_in_line_is_no_swap(behind):
+    assert kinds(runners(behind, 0)) == {}
 
 
 @settings(max_examples=20, deadline=None)

@@ -50,8 +50,8 @@ def folder(tmp_path):
     return root
 
 
-def run(root, out, **settings):
-    return prepare(Folder(root), out=out, progress=False, **settings)
+def run(root, out, features="coords", **settings):
+    return prepare(Folder(root), features, out, progress=False, **settings)
 
 
 def content(out):
@@ -68,7 +68,8 @@ import sys
 sys.path.insert(0, {tests!r})
 from test_prepare import Folder, prepare
 if __name__ == "__main__":
-    prepare(Folder({root!r}, delay=.3), out={out!r}, workers={workers}, progress=False)
+    prepare(Folder({root!r}, delay=.3), "coords", {out!r}, workers={workers},
+            progress=False)
 """
 
 
@@ -188,7 +189,7 @@ def test_broken_video(folder, tmp_path, workers):
 
 def test_killed_worker(folder, tmp_path):
     with pytest.warns(UserWarning, match="a worker died.*--workers"):
-        done = prepare(Folder(folder, die="v4"), out=tmp_path/"out", workers=2,
+        done = prepare(Folder(folder, die="v4"), "coords", tmp_path/"out", workers=2,
                        progress=False)
     run(folder, tmp_path/"plain")
     assert len(done.videos) == 6 and content(tmp_path/"out") == content(tmp_path/"plain")
@@ -256,10 +257,32 @@ def test_spoilt_cache(folder, tmp_path, harm):
     assert content(out) == data
 
 
+def test_interrupted_update_is_noticed(folder, tmp_path, monkeypatch):
+    "Videos are new, the manifest is not yet: neither the old nor the new dataset."
+    out = tmp_path/"out"
+    run(folder, out)
+    (folder/"v1.txt").write_text("9")
+    monkeypatch.setattr(prepare_module, "_manifest", lambda *args: 1/0)
+    with pytest.raises(ZeroDivisionError): run(folder, out)
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="v1.*it was interrupted"): open_prepared(out)
+    assert len(run(folder, out).videos) == 6
+
+
+def test_channels_that_differ(folder, tmp_path, monkeypatch):
+    "Plain coordinates of two and of three mice cannot be one dataset."
+    real = Folder.__getitem__
+    monkeypatch.setattr(Folder, "__getitem__", lambda self, i: make_recording(
+        seed=1, frames=90, mice=3, video_id=i) if i == "v4" else real(self, i))
+    with pytest.raises(DataError, match="video v4: has other channels than video v0"):
+        run(folder, tmp_path/"out")
+    assert len(run(folder, tmp_path/"out", features="social").videos) == 6
+
+
 def test_values_and_labels_are_those_of_the_recording(folder, tmp_path):
     from mabe_nb.data.features import compute
     data = Folder(folder)
-    done = run(folder, tmp_path/"out", workers=2)
+    done = run(folder, tmp_path/"out", features="social", workers=2)
     assert list(done.sequences.columns) == ["video_id", "lab_id", "agent", "target",
                                             "frames", "fps", "path"]
     for i, row in done.sequences.iterrows():
@@ -289,7 +312,7 @@ class Unlabelled(Folder):
 def test_unlabelled_videos(folder, tmp_path):
     out = tmp_path/"out"
     def prepared(**settings):
-        return prepare(Unlabelled(folder), out=out, progress=False, **settings)
+        return prepare(Unlabelled(folder), "coords", out, progress=False, **settings)
     done = prepared()
     assert set(done.sequences.video_id) == {"v0", "v1"}
     assert read_json(out/"manifest.json")["left_out"] == 4

@@ -166,7 +166,7 @@ def test_any_text_gives_a_whole_page(name):
 def test_page_has_landmarks_headings_and_alternative_text():
     page = Page(page_html("Title", sections("x")))
     assert page.all("html")[0]["lang"] == "en" and len(page.all("h1")) == 1
-    for landmark in ("header", "nav", "main", "footer"): assert len(page.all(landmark)) == 1
+    assert all(len(page.all(t)) == 1 for t in ("header", "nav", "main", "footer"))
     ids = [a["id"] for a in page.all("h2")]
     assert [a["aria-labelledby"] for a in page.all("section")] == ids
     assert [a["href"] for a in page.all("a")] == ["#" + i for i in ids]

@@ -37,12 +37,12 @@ def read_columns(
         raise DataError("cannot be read as a parquet file, expected a whole one; fetch "
                         f"or write it again ({reason})", path) from None
 
-# %% ../../nbs/data/05_columns.ipynb #61055492
+# %% ../../nbs/data/05_columns.ipynb #b2dcaea1
 def _casts(column, dtype):
     try: return column.cast(dtype)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError): return None
 
-
+# %% ../../nbs/data/05_columns.ipynb #fc6488de
 def bad_row(
     column: pa.ChunkedArray, # One that does not convert
     dtype: pa.DataType, # What it should become
@@ -86,10 +86,10 @@ def as_frames(
     row = pc.index(pc.is_null(column), True).as_py()
     raise DataError(f"{name!r} is empty, expected a frame number", path, f"row {row}")
 
-# %% ../../nbs/data/05_columns.ipynb #3da0078c
+# %% ../../nbs/data/05_columns.ipynb #e98ed8e2
 MICE = ("mouse1", "mouse2", "mouse3", "mouse4")
 
-
+# %% ../../nbs/data/05_columns.ipynb #6151bfbb
 def as_mice(
     table: pa.Table,
     name: str, # Column of mouse numbers or names

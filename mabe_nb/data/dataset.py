@@ -17,7 +17,7 @@ from .mabe22 import read_mabe22
 from .video_ids import select_videos, unknown_video
 from ..errors import DataError
 
-# %% ../../nbs/data/19_dataset.ipynb #a054ee3c
+# %% ../../nbs/data/19_dataset.ipynb #0d40a8b6
 class RecordingList:
     "Recordings in memory as a dataset. Raises `DataError` for an id used twice."
     split = "train"
@@ -51,7 +51,7 @@ class RecordingList:
     def findings(self): return []
     def fingerprint(self, video_id): return content_hash(self[video_id])
 
-
+# %% ../../nbs/data/19_dataset.ipynb #8da0662a
 def content_hash(
     rec, # A `Recording`
 ) -> str: # 32 hexadecimal digits
@@ -64,7 +64,7 @@ def content_hash(
     digest.update(np.ascontiguousarray(rec.xy))
     return digest.hexdigest()
 
-# %% ../../nbs/data/19_dataset.ipynb #89aaacba
+# %% ../../nbs/data/19_dataset.ipynb #2acc1856
 SUFFIXES = (".json", ".npy", ".npz")
 
 
@@ -73,7 +73,7 @@ def _read_file(path):
     triplets = path.suffix.lower() == ".npy" and b"sequences" in head
     return read_mabe22(path) if triplets else read_calms21(path)
 
-
+# %% ../../nbs/data/19_dataset.ipynb #f457ff4d
 def open_dataset(
     path, # Kaggle folder, CalMS21 or MABe22 file, or folder of such files
     split: str = "train", # "train" or "test", for a Kaggle folder

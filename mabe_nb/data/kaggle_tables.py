@@ -19,7 +19,7 @@ from .recording import Finding
 from ..errors import DataError
 from ..files import safe_id
 
-# %% ../../nbs/data/06_kaggle_tables.ipynb #8173d0e7
+# %% ../../nbs/data/06_kaggle_tables.ipynb #8349324a
 REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
             "behaviors_labeled"]
 
@@ -39,7 +39,7 @@ def _csv(path):
         raise DataError("cannot be read as a table of videos, expected text with "
                         f"commas and a header ({reason})", path) from None
 
-
+# %% ../../nbs/data/06_kaggle_tables.ipynb #8e2283ab
 def read_videos(
     path, # `train.csv` or `test.csv`
 ) -> pd.DataFrame: # One row a video, ids as text; index + 2 is the row in the file
@@ -101,7 +101,7 @@ def triple(
     target = agent if target == "self" else target
     return (agent, target, action) if agent in MICE and target in MICE else None
 
-# %% ../../nbs/data/06_kaggle_tables.ipynb #f1552842
+# %% ../../nbs/data/06_kaggle_tables.ipynb #105f05dd
 def counted(
     video: str, # Id
     counts: list, # Of (kind, how many, what they are and what was done)
@@ -109,7 +109,7 @@ def counted(
     "Findings for those kinds that there are any of."
     return [Finding(video, kind, n, f"{n} {text}") for kind, n, text in counts if n]
 
-
+# %% ../../nbs/data/06_kaggle_tables.ipynb #a081daad
 def read_whitelist(
     tokens: list, # The entries of `behaviors_labeled`
     video: str = "", # Id, for the findings
@@ -126,10 +126,10 @@ def read_whitelist(
         ("broken_tokens", len(triples) - len(clean), "whitelist entries that are not "
          "'agent,target,action' with mouse1 to mouse4, left out")])
 
-# %% ../../nbs/data/06_kaggle_tables.ipynb #734c8b94
+# %% ../../nbs/data/06_kaggle_tables.ipynb #fde9b7d0
 ANNOTATION = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
-
+# %% ../../nbs/data/06_kaggle_tables.ipynb #47842129
 def read_bouts(
     path, # Annotation file
     video: str = "", # Id, for the findings

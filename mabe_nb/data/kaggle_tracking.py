@@ -18,10 +18,10 @@ from .columns import (MICE, as_frames, as_mice, as_numbers, as_words,
 from .kaggle_tables import counted
 from ..errors import DataError
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #7bc62ade
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #39490e4a
 TRACKING = ["video_frame", "mouse_id", "bodypart", "x", "y"]
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #c238e648
 def read_points(
     path, # Tracking file
     video: str = "", # Id, for the findings
@@ -40,7 +40,7 @@ def read_points(
                         f"row {row}")
     return _placeable(table, path, video)
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #0603099a
 def _positions(table, name, path):
     column = as_numbers(table, name, pa.float32(), path)
     return pc.fill_null(column, np.nan) if column.null_count else column
@@ -59,7 +59,7 @@ def _placeable(table, path, video):
     raise DataError("has no row with a mouse from 1 to 4 and a body part, expected one "
                     "for every point", path)
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #bc5046f6
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #8bc1a519
 def tracked_mice(
     table: pa.Table, # From `read_points`
 ) -> list: # Numbers, ascending
@@ -67,7 +67,7 @@ def tracked_mice(
     chunks = [c.to_numpy() for c in table["mouse_id"].chunks]
     return [m for m in range(1, len(MICE) + 1) if any((c == m).any() for c in chunks)]
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #952d72c7
 def tracked_parts(
     table: pa.Table, # From `read_points`
     listed: list, # Parts that the table of videos lists
@@ -105,10 +105,10 @@ def array_shape(
                     f"fill ({mice} mice x {parts} parts); expected frames counted from "
                     "0 without huge gaps", path, "video_frame")
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #0418771e
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #a720c017
 PIECE = 2**15 # Rows at once: their temporaries stay in the processor's cache
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #aa56c211
 def places(
     batch: pa.RecordBatch, # Piece of the table of `read_points`
     mice: list, # Numbers of the tracked mice
@@ -130,7 +130,7 @@ def places(
     out += code
     return out.astype(np.intp)
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #b45a5243
 def scatter(
     table: pa.Table, # From `read_points`
     shape: tuple, # From `array_shape`
@@ -145,7 +145,7 @@ def scatter(
         out[places(batch, mice, parts)] = xy
     return out
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #4acdfde6
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #95a0499a
 def count_rows(
     table: pa.Table, # From `read_points`
     z: np.ndarray, # From `scatter`
@@ -167,7 +167,7 @@ def count_rows(
             ("double_rows", len(table) - int(np.count_nonzero(there)),
              "rows for points that come again later in the file, the last ones count")]
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #e68e332f
 def count_points(
     z: np.ndarray, # From `scatter`; (0, 0) and infinite points become NaN in place
     solid: bool, # Whether every row holds a finite point
@@ -210,7 +210,7 @@ def extent(
         high.append(float(np.fmax.reduce(ends[:, 1])))
     return tuple(low), tuple(high), solid
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #c352c336
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #1303d6e4
 class Tracking(NamedTuple):
     "The poses of one video."
     xy: np.ndarray # (frames, mice, parts, 2) float32 pixels, NaN = missing
@@ -218,7 +218,7 @@ class Tracking(NamedTuple):
     parts: tuple # Names along axis 2
     findings: list # `Finding`s
 
-
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #e733ccbb
 def read_tracking(
     path, # Tracking file
     listed: list = (), # Parts that the table of videos lists

@@ -97,7 +97,7 @@ def _up_to_date(plan, video_id, key):
         if info["key"] == key and (known or plan.unlabelled): return info
     return None
 
-# %% ../../nbs/data/45_prepare.ipynb #0ed2cc9a
+# %% ../../nbs/data/45_prepare.ipynb #205d9ecc
 def prepare_video(
     plan: Plan,
     video_id: str,
@@ -118,9 +118,28 @@ def prepare_video(
             np.save(tmp/pair_file(agent, target), values, allow_pickle=False)
             info.update(names=list(got.names), units=list(got.units),
                         channels=values.shape[1])
+            info["findings"].update({f.kind: f.count for f in got.findings})
         write_json(tmp/"video.json", info)
         _drop(plan.out/info["folder"])
     return _entry(info)
+
+# %% ../../nbs/data/45_prepare.ipynb #9c695cb9
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+
+
+def _clear_temporaries(out):
+    for path in [*out.glob(".*.tmp"), *out.glob("*/.*.tmp")]:
+        if not TEMPORARY.fullmatch(path.name): continue
+        if path.is_dir(): shutil.rmtree(path)
+        else: path.unlink()
+
+
+def _forget(out, keep): # Remove our videos' folders, but for those that `keep` wants
+    mark = f'"format": "{FORMAT}"'
+    for path in out.glob("*/*/video.json"):
+        if keep(path.parent) or mark not in path.read_text("utf-8", "replace"): continue
+        _drop(path.parent)
+        if not any(path.parent.parent.iterdir()): path.parent.parent.rmdir()
 
 # %% ../../nbs/data/45_prepare.ipynb #9b80cde5
 _plan = None # In a worker: what it works on
@@ -147,7 +166,7 @@ def _pooled(plan, ids, workers):
         for done in as_completed(futures): yield futures[done], done.result()
     finally: pool.shutdown(cancel_futures=True)
 
-# %% ../../nbs/data/45_prepare.ipynb #a2822b89
+# %% ../../nbs/data/45_prepare.ipynb #82747f06
 def _each(plan, ids, workers): # (video_id, entry or DataError), in any order
     left = dict.fromkeys(ids)
     if workers > 1 and len(ids) > 1:
@@ -158,8 +177,8 @@ def _each(plan, ids, workers): # (video_id, entry or DataError), in any order
         except BrokenProcessPool:
             warnings.warn(f"a worker died, most often because memory ran out; going on "
                           f"without workers for the remaining {len(left)} videos. Next "
-                          "time give fewer of them with workers= (--workers)",
-                          stacklevel=2)
+                          "time give fewer of them with workers= (--workers)")
+            _clear_temporaries(plan.out) # of workers that were ended with it
     for video_id in list(left): yield video_id, _try(video_id, plan)
 
 # %% ../../nbs/data/45_prepare.ipynb #0a2176e3
@@ -180,14 +199,14 @@ def dataset_parts(
             if not skip_broken: raise
     return tuple(sorted(found))
 
-# %% ../../nbs/data/45_prepare.ipynb #3f06d339
+# %% ../../nbs/data/45_prepare.ipynb #d4870435
 def _channels(entries): # Names and units over all videos; names must agree
     first, *others = [e for e in entries if e["names"]]
     for e in others:
         if e["names"] != first["names"]:
-            raise DataError(f"has other channels than video {first['video_id']}; give "
-                            "the body parts to use for both with parts=",
-                            where=f"video {e['video_id']}")
+            raise DataError(f"has other channels than video {first['video_id']}; such "
+                            "features need the same mice and body parts in all videos, "
+                            "'social' does not", where=f"video {e['video_id']}")
     units = zip(first["units"], *(e["units"] for e in others))
     return first["names"], [" or ".join(sorted(set(u))) for u in units]
 
@@ -201,25 +220,7 @@ def _manifest(plan, entries, skipped):
         videos=[{name: e[name] for name in kept} for e in entries],
         skipped=[{"video_id": i, "reason": str(e)} for i, e in skipped])
 
-# %% ../../nbs/data/45_prepare.ipynb #9c695cb9
-TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
-
-
-def _clear_temporaries(out):
-    for path in [*out.glob(".*.tmp"), *out.glob("*/.*.tmp")]:
-        if not TEMPORARY.fullmatch(path.name): continue
-        if path.is_dir(): shutil.rmtree(path)
-        else: path.unlink()
-
-
-def _forget(out, keep): # Remove our videos' folders, but for those that `keep` wants
-    mark = f'"format": "{FORMAT}"'
-    for path in out.glob("*/*/video.json"):
-        if keep(path.parent) or mark not in path.read_text("utf-8", "replace"): continue
-        _drop(path.parent)
-        if not any(path.parent.parent.iterdir()): path.parent.parent.rmdir()
-
-# %% ../../nbs/data/45_prepare.ipynb #6030b3e8
+# %% ../../nbs/data/45_prepare.ipynb #34a51d9b
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     found = {}
@@ -242,9 +243,10 @@ def _fill(plan, ids, workers, resume, skip_broken, progress):
     entries, skipped = _gather(plan, ids, workers, skip_broken, progress)
     left_out = len(ids) - len(entries) - len(skipped)
     if not any(e["names"] for e in entries):
-        raise DataError(f"nothing to prepare: of {len(ids)} videos {len(skipped)} "
-                        f"cannot be read and {left_out} are unlabelled; unlabelled=True "
-                        "(--unlabelled) takes these too", plan.dataset.root)
+        raise DataError(
+            f"nothing to prepare: of {len(ids)} videos {len(skipped)} cannot be read "
+            f"and {left_out} are unlabelled; unlabelled=True (--unlabelled) takes these",
+            plan.dataset.root)
     others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
         video_id for video_id, _ in skipped}
     current = {plan.out/e["folder"] for e in entries}
@@ -262,7 +264,7 @@ def _alone(out):
         warnings.warn(f"another prepare is writing to {out}; waiting for it to end")
         return lock.acquire()
 
-# %% ../../nbs/data/45_prepare.ipynb #fe73824b
+# %% ../../nbs/data/45_prepare.ipynb #4ffb61d7
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
@@ -289,6 +291,7 @@ def prepare(
             return open_prepared(out)
     except OSError as e:
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = ("no space is left on the disk; free some and run this again, it goes "
-                "on where it stopped" if full else f"cannot be written: {e.strerror or e}")
+        what = f"cannot be written: {e.strerror or e}" if not full else (
+            "no space is left on the disk; free some and run this again, it goes on "
+            "where it stopped")
         raise DataError(what, out if full else e.filename or out) from e

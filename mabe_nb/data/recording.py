@@ -25,16 +25,15 @@ class Finding(NamedTuple):
 # %% ../../nbs/data/00_recording.ipynb #36976ddc
 BOUT_COLUMNS = ["agent", "target", "action", "start", "stop"]
 
-# %% ../../nbs/data/00_recording.ipynb #62b9f184
+# %% ../../nbs/data/00_recording.ipynb #c802306a
 def bout_table(
     rows=(), # Tuples of agent, target, action, start, stop
 ) -> pd.DataFrame: # Columns of `BOUT_COLUMNS`, sorted by start; frames are int64
     "A table of bouts in the one order and with the one set of dtypes used everywhere."
-    table = pd.DataFrame(list(rows), columns=BOUT_COLUMNS)
-    table = table.astype({"agent": object, "target": object, "action": object,
-                          "start": np.int64, "stop": np.int64})
-    return table.sort_values(["start", "stop", "agent", "target", "action"],
-                             ignore_index=True)
+    rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
+    columns = zip(BOUT_COLUMNS, list(zip(*rows)) or [()] * 5)
+    return pd.DataFrame({c: pd.Series(v, dtype=object if i < 3 else np.int64)
+                         for i, (c, v) in enumerate(columns)})
 
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)

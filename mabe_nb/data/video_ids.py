@@ -11,7 +11,7 @@ import re
 
 from ..errors import ConfigError
 
-# %% ../../nbs/data/04_video_ids.ipynb #873bea5e
+# %% ../../nbs/data/04_video_ids.ipynb #22d02e08
 def nearest_id(
     video: str, # What was asked for
     ids, # Those that exist
@@ -22,7 +22,7 @@ def nearest_id(
         return min(digits, key=lambda i: abs(int(i) - int(video)))
     return next(iter(difflib.get_close_matches(video, ids, 1, 0.5)), None)
 
-
+# %% ../../nbs/data/04_video_ids.ipynb #7829c0d2
 def unknown_video(
     video, # What was asked for
     ids, # Those that exist
@@ -34,7 +34,7 @@ def unknown_video(
     hint = f"the nearest is {near!r}" if near else f"the first is {first!r}"
     return ConfigError(f"{place}no video {video!r} among {len(ids):,}; {hint}")
 
-# %% ../../nbs/data/04_video_ids.ipynb #9b00e2e9
+# %% ../../nbs/data/04_video_ids.ipynb #6813c266
 def _chosen(word, ids, source):
     if word in ids: return [word]
     ends = re.fullmatch(r"(\d{1,30})-(\d{1,30})", word)
@@ -46,7 +46,7 @@ def _chosen(word, ids, source):
     why = "it ends before it begins" if high < low else f"the nearest is {near!r}"
     raise ConfigError(f"{source}: no video in the range {word!r}; {why}")
 
-
+# %% ../../nbs/data/04_video_ids.ipynb #582ef1fd
 def select_videos(
     dataset, # Any dataset: it has `ids` and `root`
     text: str, # Ids and ranges with commas between: "1-36,40,A"

@@ -36,7 +36,7 @@ def has_coords(
     "Are the plain coordinates among the chosen features?"
     return bool({"coords", "kaggle288"} & set(chosen(cfg).split("+")))
 
-# %% ../../nbs/train/35_inputs.ipynb #4c4db445
+# %% ../../nbs/train/35_inputs.ipynb #95c3b82d
 @dataclass(frozen=True)
 class Inputs:
     "From prepared features to what a model sees; fitted by `fit_inputs`."
@@ -71,7 +71,7 @@ class Inputs:
         raise DataError(f"holds {len(prepared.names)} channels of {prepared.features!r}, "
                         f"the model was trained on {len(self.names)} of "
                         f"{self.features!r}; prepare it with --features {self.features}",
-                        prepared.path)
+                        prepared.root)
 
 # %% ../../nbs/train/35_inputs.ipynb #ca4e7e1b
 POINT, CONTEXT = re.compile(r"\.[xy]$"), re.compile(r"\.(mean|std|min|max|rise)\d+$")
