@@ -140,6 +140,19 @@ def test_overlap_in_two_pieces_and_the_other_row_named():
     assert changes.done.tolist() == ["cut to 10-20 and 30-40"]
 
 
+def test_same_action_is_never_in_the_way():
+    submission = table({"start_frame": 0, "stop_frame": 10}, {"stop_frame": 20, "start_frame": 5},
+                       {"action": "mount", "start_frame": 18, "stop_frame": 25})
+    changes = fix_submission(submission, SOLUTION)[1]
+    assert changes[["row", "done"]].values.tolist() == [[2, "cut to 20-25"]]
+
+
+def test_frame_numbers_that_no_video_has():
+    submission = table({}, {"start_frame": 2**62, "stop_frame": 2**62 + 9})
+    fixed, changes = fix_submission(submission, SOLUTION)
+    assert len(fixed) == 1 and changes.kind.tolist() == ["bad_frame"]
+
+
 def test_integer_columns_and_float_video_ids():
     submission = table({}, REAR).astype({"video_id": float})
     submission["agent_id"] = [1, 2]

@@ -140,6 +140,16 @@ def test_zoom_does_not_matter_in_body_lengths(zoom):
     close(big.values, compute(rec, "social").values, rtol=2e-3, atol=2e-3)
 
 
+def test_a_mirror_does_not_matter_to_order_free_channels():
+    rec = smooth(4)
+    mirror = rec.replace(xy=rec.xy*np.array([-1, 1], np.float32))
+    a, b = (compute(r, "symmetric").values for r in (rec, mirror))
+    close(a, b, rtol=1e-4, atol=1e-4)
+    f, g = (compute(r, "own") for r in (rec, mirror))
+    turn = f.names.index("agent.turn")
+    close(f.values[:, turn], -g.values[:, turn], rtol=1e-4, atol=1e-4)
+
+
 # --- NumPy and torch
 
 @settings(deadline=None, max_examples=10)

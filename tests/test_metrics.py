@@ -145,6 +145,11 @@ def test_overlap_names_both_rows():
             said(attack(0, 9, video=4), attack(5, 9), attack(7, 8), attack(0, 6, "mount")))
 
 
+def test_overlap_does_not_name_a_row_of_no_frames():
+    refused(r"row 0 \(attack 0-10\) and row 2 \(mount 8-12\)", TWO,
+            said(ATTACK, attack(5, 5, "mount"), attack(8, 12, "mount")))
+
+
 def test_no_frames_no_overlap():
     assert kaggle_score(TWO, said(ATTACK, attack(5, 5, "mount"))) == pytest.approx(1 / 3)
 
@@ -340,6 +345,13 @@ def test_union_lengths_are_set_sizes(rows, unit):
     assert got.tolist() == [len(f) * unit for f in frames]
 
 
+def test_union_lengths_of_groups_too_far_apart_for_one_line():
+    far = 2**60
+    got = union_lengths(np.array([0, 8, 8]), np.array([far - 5, -far, 1 - far]),
+                        np.array([far, 3 - far, 4 - far]), 9)
+    assert got[[0, 1, 8]].tolist() == [5, 0, 4]
+
+
 # --- chance and tables
 
 def test_chance_keeps_rates_and_loses_timing():
@@ -458,3 +470,14 @@ def test_bout_matches_are_one_to_one_and_maximal(mine, other, iou):
             assert len(better) and better.iou.max() >= near - 1e-12
     scores = bout_scores(true, guess, iou)
     assert scores.matched.sum() == len(pairs)
+
+
+def test_bout_inside_another_hides_nothing():
+    true = bout_table([("m", "n", "a", 0, 100), ("m", "n", "a", 10, 20),
+                       ("m", "n", "a", 30, 40), ("m", "n", "a", 50, 55)])
+    assert match_bouts(true, bout_table([("m", "n", "a", 60, 100)]), 0.3).true.tolist() == [0]
+
+
+@pytest.mark.parametrize("iou", [0, -1, 1.5, float("nan")])
+def test_impossible_iou(iou):
+    with pytest.raises(ScoreError, match="iou"): bout_scores(bout_table(), bout_table(), iou)

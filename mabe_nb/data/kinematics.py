@@ -35,19 +35,22 @@ def roles(
     "agent, target, other1, other2, ..."
     return [*ROLES[:2], *(f"other{i}" for i in range(1, count - 1))][:count]
 
-# %% ../../nbs/data/33_kinematics.ipynb #4a0770fe
+# %% ../../nbs/data/33_kinematics.ipynb #c0ebc410
 def natural_layout(
     rec: Recording,
     pair=None, # (agent, target)
     parts=None, # Names of parts to use; None = the recording's own
 ) -> Layout:
-    "Every mouse and every part, mice in order of their roles; absent parts are NaN."
+    "Mice in order of their roles, each with every part; all of them, or with `parts` two."
     order = mouse_order(rec, pair)
+    if parts:
+        alone = pair is not None and pair[0] == pair[1]
+        order = (order[:1 if alone else 2] + [None])[:2]
     mine = {plain_part(p): i for i, p in enumerate(rec.parts)}
     wanted = [plain_part(p) for p in parts] if parts else list(mine)
     names = tuple(f"{r}.{p}" for r in roles(len(order)) for p in wanted)
     every = [(m, mine.get(p)) for m in order for p in wanted]
-    slots = [i for i, (_, p) in enumerate(every) if p is not None]
+    slots = [i for i, (m, p) in enumerate(every) if m is not None and p is not None]
     return Layout(names, slots, [every[i] for i in slots])
 
 # %% ../../nbs/data/33_kinematics.ipynb #485eff16

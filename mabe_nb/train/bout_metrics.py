@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..errors import ScoreError
 
-# %% ../../nbs/train/52_bout_metrics.ipynb #5b10b29e
+# %% ../../nbs/train/52_bout_metrics.ipynb #914e06be
 def _candidates(true, predicted):
     "Row of true, row of predicted and IoU of all bouts of one key that overlap."
     true = true.sort_values("start")
@@ -19,7 +19,8 @@ def _candidates(true, predicted):
     first = np.searchsorted(np.maximum.accumulate(stop), predicted["start"], "right")
     last = np.maximum(np.searchsorted(start, predicted["stop"], "left"), first)
     other = np.repeat(np.arange(len(predicted)), last - first)
-    mine = np.arange(len(other)) - np.repeat(np.cumsum(last - first) - last, last - first)
+    shift = np.cumsum(last - first) - last
+    mine = np.arange(len(other)) - np.repeat(shift, last - first)
     begin, end = (predicted[c].to_numpy()[other] for c in ("start", "stop"))
     both = np.minimum(stop[mine], end) - np.maximum(start[mine], begin)
     either = (stop - start)[mine] + end - begin - both
@@ -27,7 +28,7 @@ def _candidates(true, predicted):
                          "predicted": predicted.index.to_numpy()[other],
                          "iou": both / np.maximum(either, 1)})
 
-# %% ../../nbs/train/52_bout_metrics.ipynb #532045ef
+# %% ../../nbs/train/52_bout_metrics.ipynb #18fffb71
 def match_bouts(
     true: pd.DataFrame, # See `bout_table`; may have a column `video` too
     predicted: pd.DataFrame, # The same columns
@@ -37,7 +38,8 @@ def match_bouts(
     if not 0 < iou <= 1: raise ScoreError(f"iou is {iou}, expected above 0 and up to 1")
     key = [c for c in ("video", "agent", "target", "action") if c in true]
     theirs = dict(list(predicted.groupby(key)))
-    found = [_candidates(bouts, theirs[k]) for k, bouts in true.groupby(key) if k in theirs]
+    found = [_candidates(bouts, theirs[k])
+             for k, bouts in true.groupby(key) if k in theirs]
     if not found: return pd.DataFrame(columns=["true", "predicted", "iou"])
     pairs = pd.concat(found)
     pairs = pairs[pairs.iou >= iou].sort_values("iou", ascending=False, kind="stable")
@@ -48,14 +50,14 @@ def match_bouts(
         kept.append(i)
     return pairs.iloc[kept].reset_index(drop=True)
 
-# %% ../../nbs/train/52_bout_metrics.ipynb #2e556450
+# %% ../../nbs/train/52_bout_metrics.ipynb #4314b26a
 def _known(bouts, labelled):
     "Which bouts are of a triple that was looked for."
     if labelled is None: return np.ones(len(bouts), bool)
-    return np.array([t in labelled for t in zip(bouts.agent, bouts.target, bouts.action)],
-                    bool)
+    triples = zip(bouts.agent, bouts.target, bouts.action)
+    return np.array([t in labelled for t in triples], bool)
 
-# %% ../../nbs/train/52_bout_metrics.ipynb #3399eedb
+# %% ../../nbs/train/52_bout_metrics.ipynb #d6b2f4d8
 def bout_scores(
     true: pd.DataFrame, # See `bout_table`; may have a column `video` too
     predicted: pd.DataFrame, # The same columns
@@ -73,7 +75,9 @@ def bout_scores(
                         "predicted": said.action.value_counts(),
                         "matched": true.action.iloc[at].value_counts(),
                         "ignored": ignored.action.value_counts()}).fillna(0).astype(int)
-    out["precision"], out["recall"] = out.matched / out.predicted, out.matched / out.true
+    out["precision"] = out.matched / out.predicted
+    out["recall"] = out.matched / out.true
     out["f1"] = 2 * out.matched / (out.predicted + out.true)
-    out["onset_error"] = pd.Series(np.abs(late)).groupby(true.action.to_numpy()[at]).mean()
+    actions = true.action.to_numpy()[at]
+    out["onset_error"] = pd.Series(np.abs(late)).groupby(actions).mean()
     return out.rename_axis("action").sort_index()

@@ -23,7 +23,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
-# %% ../../nbs/train/10_config.ipynb #e83d79eb
+# %% ../../nbs/train/10_config.ipynb #a6ec0e71
 class InputConfig(BaseModel):
     "What the model is shown."
     features: str = None # Preset or blocks joined by `+`; None: by the next two switches
@@ -32,27 +32,27 @@ class InputConfig(BaseModel):
     include_pca: bool = False # Add principal components of the coordinates
     pca_components: Count = 16
     sequence_length: Annotated[int, Field(ge=2)] = 100 # Frames in a window
-    frame_gap: Count = 1 # Every how many frames one is taken
+    frame_gap: Count = 2 # Every how many frames one is taken
     stride: Count = None # Frames between windows; None: they do not overlap
     fps: Positive = None # For sources that do not state it
     input_dim: Count = None # Expected channels, checked against the data
     num_classes: Count = None # Expected classes (`other` first), checked likewise
 
-# %% ../../nbs/train/10_config.ipynb #33533682
+# %% ../../nbs/train/10_config.ipynb #80e2a108
 class ModelConfig(BaseModel):
     "The network."
     model_type: Literal["conv_bilstm"] = "conv_bilstm"
     conv_channels: Annotated[list[Count], Field(min_length=1)] = [64, 128, 256]
     lstm_hidden: Count = 128
     lstm_layers: Count = 1
-    dropout: Share = 0.3
+    dropout: Share = 0.5
 
-# %% ../../nbs/train/10_config.ipynb #f2113457
+# %% ../../nbs/train/10_config.ipynb #a0d6f4ba
 class FitConfig(BaseModel):
     "The training loop."
-    epochs: Count = 12
-    batch_size: Count = 32 # Windows in a step
-    learning_rate: Positive = 0.001
+    epochs: Count = 10
+    batch_size: Count = 16 # Windows in a step
+    learning_rate: Positive = 0.0005
     weight_decay: NotNegative = 0.01
     optimizer: Literal["adamw"] = "adamw"
     ema_decay: Share = 0.99 # Running mean of the weights; 0: none
@@ -66,7 +66,7 @@ class FitConfig(BaseModel):
     min_lr: NotNegative = 1e-5
     early_stopping_patience: Count = 15
     use_augmentation: bool = True
-    noise_std: NotNegative = 0.05 # In standard deviations of each channel
+    noise_std: NotNegative = 0.1 # In standard deviations of each channel
     temporal_jitter: Annotated[int, Field(ge=0)] = 2 # Frames a window may shift
     mixup_alpha: NotNegative = 0.0 # 0: no mixup
 

@@ -21,7 +21,7 @@ def diagnose(
     "Everything that is wrong with a submission. Raises `ScoreError` for a bad `truth`."
     return examine(submission, truth, frames)[1].drop(columns="done")
 
-# %% ../../nbs/train/56_doctor.ipynb #83f967a0
+# %% ../../nbs/train/56_doctor.ipynb #a94da3c4
 def fix_submission(
     submission: pd.DataFrame, # What would be sent
     truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
@@ -34,17 +34,19 @@ def fix_submission(
     fixed, notes = examine(submission, truth, frames)
     if fixed is None:
         counts = ", ".join(f"{k} {n}" for k, n in notes.kind.value_counts().items())
-        raise ScoreError(f"nothing of the submission can be kept: {counts}; see diagnose")
+        raise ScoreError(f"nothing of the submission can be kept: {counts}; "
+                         "see diagnose")
     return fixed, notes[notes.done != "nothing"].reset_index(drop=True)
 
-# %% ../../nbs/train/56_doctor.ipynb #0461b8bd
+# %% ../../nbs/train/56_doctor.ipynb #b28480d9
 def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
 ) -> pd.DataFrame:
     "A submission as it is. Raises `DataError` if it is no table or lacks a column."
     try: table = pd.read_csv(path, low_memory=False)
     except FileNotFoundError: raise DataError("file not found", path) from None
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
     except ValueError as e:
         reason = str(e).splitlines()[0]
         raise DataError(f"is no CSV table ({reason}), expected the columns "

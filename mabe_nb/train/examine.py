@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['EFFECTS', 'examine']
 
-# %% ../../nbs/train/54_examine.ipynb #c61d3445
+# %% ../../nbs/train/54_examine.ipynb #6ebae6bb
 import json
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import ScoreError
 from .frame_counts import FRAMES, IDS, kind_of, union_lengths
-from .metrics import solution_table
+from .metrics import solution_table, whitelist_text
 
 # %% ../../nbs/train/54_examine.ipynb #51ef54bc
 EFFECTS = {
@@ -36,7 +36,7 @@ class _Known(NamedTuple):
     classes: set # (lab, action) with labels; None if nobody knows
     frames: dict # Id as text -> length in frames
 
-# %% ../../nbs/train/54_examine.ipynb #b64be0f1
+# %% ../../nbs/train/54_examine.ipynb #b9a6fd92
 def _known(truth, frames):
     "`_Known` of a dataset or table. Raises `ScoreError` if it lacks a column."
     if hasattr(truth, "ids"): truth = _listing(truth)
@@ -44,10 +44,11 @@ def _known(truth, frames):
         if c not in truth: raise ScoreError(f"the table of videos has no column {c}")
     videos, listed, labs = {}, {}, {}
     first = truth.drop_duplicates(["lab_id", "video_id"])
-    for video, lab, tokens in zip(first.video_id, first.lab_id, first.behaviors_labeled):
-        try: tokens = {t for t in json.loads(tokens) if isinstance(t, str)}
+    columns = (first[c] for c in ("video_id", "lab_id", "behaviors_labeled"))
+    for video, lab, text in zip(*columns):
+        try: tokens = {t for t in json.loads(text) if isinstance(t, str)}
         except (TypeError, ValueError, RecursionError):
-            raise ScoreError(f"video {video}: behaviors_labeled is {str(tokens)[:60]!r}, "
+            raise ScoreError(f"video {video}: behaviors_labeled is {str(text)[:60]!r}, "
                              "expected a JSON list of texts") from None
         videos[str(video)], labs[str(video)] = video, lab
         listed[str(video)] = listed.get(str(video), set()) | tokens
@@ -58,17 +59,15 @@ def _known(truth, frames):
     return _Known(videos, listed, labs, classes or None,
                   {str(v): int(n) for v, n in (frames or {}).items()})
 
-# %% ../../nbs/train/54_examine.ipynb #64f7907e
+# %% ../../nbs/train/54_examine.ipynb #cab8f795
 def _listing(dataset):
     "Solution of a dataset, and a row without action for each video that has no bout."
     table = solution_table(dataset)
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
-    listed = [json.dumps([f"{a},{'self' if t == a else t},{x}"
-                          for a, t, x in sorted(dataset.whitelist(v))]) for v in rest]
     ids = [int(v) for v in rest] if kind_of(table.video_id) == "integer" else rest
-    more = pd.DataFrame({"video_id": ids, "behaviors_labeled": listed,
-                         "lab_id": [dataset.lab(v) for v in rest]})
-    return pd.concat([table, more]) if len(table) and rest else table if len(table) else more
+    more = pd.DataFrame({"video_id": ids, "lab_id": [dataset.lab(v) for v in rest],
+                         "behaviors_labeled": [whitelist_text(dataset, v) for v in rest]})
+    return pd.concat([t for t in (table, more) if len(t)] or [more])
 
 # %% ../../nbs/train/54_examine.ipynb #cd899eec
 class _Case:
@@ -95,45 +94,46 @@ class _Case:
         self.mark(wrong, kind, message, "dropped")
         self.table = self.table[~np.asarray(wrong, bool)]
 
-# %% ../../nbs/train/54_examine.ipynb #f30acce5
+# %% ../../nbs/train/54_examine.ipynb #df241d7f
 def _columns(case):
     "Columns there, once each, and rows in them: whether it is worth going on."
     needed, have = [*IDS, *FRAMES], list(case.source.columns)
     wrong = [c for c in needed if have.count(c) != 1]
     for c in wrong:
-        case.note("missing_column", f"there are {have.count(c)} columns {c}, expected one",
-                  "nothing")
+        case.note("missing_column", f"there are {have.count(c)} columns {c}, expected "
+                  "one", "nothing")
     if not wrong and not len(case.source):
         case.note("no_rows", "there are no rows, expected at least one", "nothing")
     for c in have:
         if c not in ("row_id", *needed):
             case.note("extra_column", f"the format has no column {c}", "dropped")
-    if have.count("row_id") != 1 or list(case.source["row_id"]) != list(range(len(case.table))):
+    numbers = list(range(len(case.table)))
+    if have.count("row_id") != 1 or list(case.source["row_id"]) != numbers:
         case.note("row_id", "row_id is missing or not 0, 1, 2, ... in this order",
                   "numbered 0, 1, 2, ...")
     return not wrong and len(case.source) > 0
 
-# %% ../../nbs/train/54_examine.ipynb #85e3e58b
+# %% ../../nbs/train/54_examine.ipynb #4b96c6cc
 def _values(case):
     "Ids and frames present, and of the solution's type."
     case.table = case.table[[*IDS, *FRAMES]].astype(object)
     case.table.insert(0, "row", range(len(case.table)))
     for c in IDS:
         case.drop(case.table[c].isna(), "missing_value", f"{c} is missing")
-    kinds = {kind_of(pd.Series(list(case.known.videos.values()))),
-             kind_of(case.source["video_id"])}
-    if len(kinds) > 1:
-        case.note("video_type", f"video_id is {kind_of(case.source['video_id'])}, not of "
-                  "the solution's type", "converted")
+    ours = kind_of(pd.Series(list(case.known.videos.values())))
+    theirs = kind_of(case.source["video_id"])
+    if ours != theirs:
+        case.note("video_type", f"video_id is {theirs}, expected {ours}", "converted")
     case.table["video_id"] = [_plain(v) for v in case.table["video_id"]]
     for c in FRAMES: _whole(case, c)
 
-# %% ../../nbs/train/54_examine.ipynb #37b07818
+# %% ../../nbs/train/54_examine.ipynb #a1b5365f
 def _plain(value):
     "Text of an id; a float that is whole reads as an integer."
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value)
 
-# %% ../../nbs/train/54_examine.ipynb #7172f0f4
+# %% ../../nbs/train/54_examine.ipynb #f51e91d8
 def _whole(case, column):
     "Frames of a column as int64; what is no frame number goes, fractions are rounded."
     found = pd.to_numeric(case.table[column], errors="coerce").astype(float)
@@ -143,8 +143,8 @@ def _whole(case, column):
     case.mark(case.table["near"] != found[~bad], "fraction",
               f"{column} is {{{column}}}, expected a whole number", "rounded to {near}")
     if kind_of(case.source[column]) != "integer":
-        case.note("frame_type", f"{column} is {case.source[column].dtype}, expected int64",
-                  "converted")
+        case.note("frame_type", f"{column} is {case.source[column].dtype}, expected "
+                  "int64", "converted")
     case.table[column] = case.table.pop("near")
 
 # %% ../../nbs/train/54_examine.ipynb #f05dd385
@@ -154,7 +154,7 @@ def _is_listed(case):
     return np.array([f"{a},{o},{x}" in case.known.listed[v] for v, a, o, x in
                      zip(t.video_id, t.agent_id, t.target_id, t.action)], bool)
 
-# %% ../../nbs/train/54_examine.ipynb #8ef4c73b
+# %% ../../nbs/train/54_examine.ipynb #00692797
 def _names(case):
     "Known videos only, names mended where that may help, and listed triples only."
     case.drop(~case.table.video_id.isin(case.known.videos), "unknown_video",
@@ -166,8 +166,8 @@ def _names(case):
           IDS[1:3], lambda row, text: f"mouse{text}" if text.isdecimal() else text)
     _mend(case, "self_by_name", "is the agent itself, which is called self",
           ["target_id"], lambda row, text: "self" if text == row.agent_id else text)
-    case.drop(~_is_listed(case), "not_listed", "{agent_id},{target_id},{action} is not on "
-              "the whitelist of video {video_id}")
+    case.drop(~_is_listed(case), "not_listed", "{agent_id},{target_id},{action} is not "
+              "on the whitelist of video {video_id}")
 
 # %% ../../nbs/train/54_examine.ipynb #2542f373
 def _mend(case, kind, what, columns, change):
@@ -181,7 +181,7 @@ def _mend(case, kind, what, columns, change):
                   "changed to {better}")
         case.table[c] = case.table.pop("better")
 
-# %% ../../nbs/train/54_examine.ipynb #e13b7bb3
+# %% ../../nbs/train/54_examine.ipynb #9f418135
 def _spans(case):
     "Bouts forwards, inside the video, longer than nothing, and each once."
     case.drop(case.table.start_frame > case.table.stop_frame, "backwards",
@@ -192,8 +192,8 @@ def _spans(case):
               "clipped to 0")
     end = t.video_id.map(case.known.frames).fillna(2**53).astype(np.int64)
     case.table = t.assign(end=end)
-    case.mark(t.stop_frame > end, "beyond_end", "ends at frame {stop_frame} of a video of "
-              "{end} frames", "clipped to {end}")
+    case.mark(t.stop_frame > end, "beyond_end", "ends at frame {stop_frame} of a video "
+              "of {end} frames", "clipped to {end}")
     for c in FRAMES: case.table[c] = t[c].clip(lower=0).clip(upper=end)
     case.drop(case.table.start_frame == case.table.stop_frame, "no_frames",
               "{agent_id},{target_id},{action} at {start_frame}-{stop_frame} has no "
@@ -210,14 +210,14 @@ def _rest(start, stop, taken):
         start = max(start, b)
     return pieces + [(start, stop)] if start < stop else pieces
 
-# %% ../../nbs/train/54_examine.ipynb #7de29de7
+# %% ../../nbs/train/54_examine.ipynb #774f7105
 def _claims(key, start, stop):
     "Per bout of one pair: what is left of it, and position of the first in its way."
     out = []
     for i in range(len(key)):
         a, b = int(start[i]), int(stop[i])
         over = np.flatnonzero((key[:i] != key[i]) & (start[:i] < b) & (stop[:i] > a))
-        taken = [(int(start[j]), min(int(stop[j]), b)) for j in over]
+        taken = [(int(start[j]), int(stop[j])) for j in over]
         out.append((_rest(a, b, taken), int(over[0]) if len(over) else None))
     return out
 
@@ -234,22 +234,24 @@ def _crowded(table):
     twice = np.bincount(pair[at], alone, n) > union_lengths(pair, start, stop, n)
     return [np.flatnonzero(pair == p) for p in np.flatnonzero(twice)]
 
-# %% ../../nbs/train/54_examine.ipynb #a6f96fbe
+# %% ../../nbs/train/54_examine.ipynb #d832fb45
 def _overlaps(case):
     "Cut later rows of another action where an earlier one of the pair has the frame."
     t, changed = case.table.reset_index(drop=True), {}
     for at in _crowded(t):
         mine = t.iloc[at]
         claims = _claims(mine.action.to_numpy(), *(mine[c].to_numpy() for c in FRAMES))
-        for i, (pieces, other) in zip(at, claims):
-            if other is not None: changed[i] = pieces, t.iloc[at[other]]
-    for i, (pieces, other) in sorted(changed.items()):
-        row = t.iloc[i]
-        kept = " and ".join(f"{a}-{b}" for a, b in pieces)
-        case.notes.append((row.row, "overlap", EFFECTS["overlap"],
-            f"row {row.row}: {row.action} {row.start_frame}-{row.stop_frame} meets row "
-            f"{other.row}, {other.action} {other.start_frame}-{other.stop_frame} of the same "
-            "agent and target", f"cut to {kept}" if kept else "dropped"))
+        changed |= {i: (left, at[j]) for i, (left, j) in zip(at, claims)
+                    if j is not None}
+    rows = list(t.itertuples())
+    bout = "row {0.row}, {0.action} {0.start_frame}-{0.stop_frame}".format
+    for i, (left, j) in sorted(changed.items()):
+        kept = " and ".join(f"{a}-{b}" for a, b in left)
+        case.notes.append((
+            rows[i].row, "overlap", EFFECTS["overlap"],
+            f"row {rows[i].row}: {rows[i].action} {rows[i].start_frame}-"
+            f"{rows[i].stop_frame} meets {bout(rows[j])} of the same agent and target",
+            f"cut to {kept}" if kept else "dropped"))
     spans = [changed[i][0] if i in changed else [(a, b)]
              for i, (a, b) in enumerate(zip(t.start_frame, t.stop_frame))]
     t = t.iloc[np.repeat(np.arange(len(t)), [len(s) for s in spans])]
@@ -266,16 +268,16 @@ def _phantoms(case):
     case.mark(wrong, "phantom_class", "{action} has no label in the lab of video "
               "{video_id} and now counts as an action of F1 0", "nothing")
 
-# %% ../../nbs/train/54_examine.ipynb #62157516
+# %% ../../nbs/train/54_examine.ipynb #bde0c2ef
 def _finished(case):
     "The table in the competition's columns and types, numbered anew."
     fixed = case.table[[*IDS, *FRAMES]].reset_index(drop=True)
     fixed["video_id"] = [case.known.videos[v] for v in fixed.video_id]
-    fixed = fixed.astype({**dict.fromkeys(IDS[1:], str), **dict.fromkeys(FRAMES, np.int64)})
+    fixed = fixed.astype(dict.fromkeys(IDS[1:], str) | dict.fromkeys(FRAMES, np.int64))
     fixed.insert(0, "row_id", np.arange(len(fixed)))
     return fixed
 
-# %% ../../nbs/train/54_examine.ipynb #b299384c
+# %% ../../nbs/train/54_examine.ipynb #0764b6a7
 def examine(
     submission: pd.DataFrame, # What would be sent
     truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
@@ -288,7 +290,8 @@ def examine(
     case = _Case(submission, _known(truth, frames))
     whole = _columns(case)
     for step in (_values, _spans, _overlaps, _phantoms) if whole else (): step(case)
-    notes = pd.DataFrame(case.notes, columns=["row", "kind", "effect", "message", "done"])
+    notes = pd.DataFrame(case.notes,
+                         columns=["row", "kind", "effect", "message", "done"])
     notes["row"] = notes["row"].astype("Int64")
     notes = notes.sort_values("row", kind="stable", na_position="first",
                               ignore_index=True)

@@ -61,7 +61,7 @@ def check_table(table, name, columns):
                          "whole numbers in both") from None
     _refuse(table, name, np.flatnonzero(backwards), "start_frame is after stop_frame")
 
-# %% ../../nbs/train/48_frame_counts.ipynb #46d8c785
+# %% ../../nbs/train/48_frame_counts.ipynb #5cff95ee
 def _frames(table, rows, name):
     "(2, rows) int64 start and stop of some rows; refuses what is no whole number."
     out = np.empty((2, len(rows)), np.int64)
@@ -69,8 +69,8 @@ def _frames(table, rows, name):
         column = table[c].iloc[rows]
         _refuse(table, name, rows[column.isna()], f"{c} is missing")
         if pd.api.types.infer_dtype(column, skipna=False) != "integer":
-            _refuse(table, name, rows, f"{c} is {column.dtype}, expected whole numbers; "
-                    "convert with astype('int64')")
+            _refuse(table, name, rows, f"{c} is {column.dtype}, expected whole "
+                    "numbers; convert with astype('int64')")
         wild = (column > 2**60) | (column < -2**60)
         _refuse(table, name, rows[wild], f"{c} is beyond 2**60 frames")
         out[i] = column.to_numpy(np.int64)
@@ -129,7 +129,7 @@ def _entries(solution, video, videos):
     return entry, pd.DataFrame({"entry": range(len(found)), "lab": labs[lab],
                                 "video": video, "row": first})
 
-# %% ../../nbs/train/48_frame_counts.ipynb #81793035
+# %% ../../nbs/train/48_frame_counts.ipynb #735f4bf9
 def _listed(solution, first, texts):
     "Codes `entry * len(texts) + text` of all whitelisted `texts`."
     index, out = {t: i for i, t in enumerate(texts)}, []
@@ -138,20 +138,20 @@ def _listed(solution, first, texts):
         try: found = [index[t] for t in set(json.loads(listed)) if t in index]
         except (TypeError, ValueError, RecursionError):
             raise ScoreError(f"solution row {row}: behaviors_labeled is "
-                             f"{str(listed)[:60]!r}, expected a JSON list of texts like "
-                             "mouse1,mouse2,attack") from None
+                             f"{str(listed)[:60]!r}, expected a JSON list of texts "
+                             "like mouse1,mouse2,attack") from None
         out += [entry * len(texts) + t for t in found]
     return np.array(out, np.int64)
 
-# %% ../../nbs/train/48_frame_counts.ipynb #c5c96945
+# %% ../../nbs/train/48_frame_counts.ipynb #584483a6
 def _judged(solution, submission, video, triple, texts, entries):
     "Submission rows of known videos and on their whitelist, each with its entry."
     met = pd.DataFrame({"row": np.arange(len(video)), "video": video}).merge(
         entries[["video", "entry"]], on="video")
     row, entry = met["row"].to_numpy(), met["entry"].to_numpy()
     text = kind_of(submission["action"]) == "string"
-    _refuse(submission, "submission", row[submission["action"].isna().iloc[row] | (not text)],
-            "action is not a text")
+    wrong = row[submission["action"].isna().iloc[row] | (not text)]
+    _refuse(submission, "submission", wrong, "action is not a text")
     listed = _listed(solution, entries["row"], texts)
     good = np.isin(entry * len(texts) + triple[row], listed)
     return row[good], entry[good]
@@ -184,12 +184,12 @@ def _check_overlap(submission, rows, pair, key, start, stop, covered):
             f"({other[3]} {other[4]}-{other[5]}) of video {first[0]}, {first[1]}, "
             f"{first[2]}")
 
-# %% ../../nbs/train/48_frame_counts.ipynb #02db1b35
+# %% ../../nbs/train/48_frame_counts.ipynb #d76a474d
 def count_frames(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
 ) -> pd.DataFrame: # Columns hit, missed, wrong; one row a (lab, action)
-    "Frames per lab and action. Raises `ScoreError` where the competition's code raises."
+    "Frames per lab and action. Raises `ScoreError` where the official code raises."
     check_table(solution, "solution", [*IDS, *FRAMES, "lab_id", "behaviors_labeled"])
     check_table(submission, "submission", [*IDS, *FRAMES])
     _check_kinds(solution, submission)
@@ -197,7 +197,8 @@ def count_frames(
     video, videos = _codes(solution, submission, "video_id")
     triple, said = _triples(solution, submission)
     entry, entries = _entries(solution, video[:n], len(videos))
-    row, there = _judged(solution, submission, video[n:], triple[n:], list(said.text), entries)
+    row, there = _judged(solution, submission, video[n:], triple[n:], list(said.text),
+                         entries)
     triple = np.r_[triple[:n], triple[n:][row]]
     key, keys = pd.factorize(np.r_[entry, there] * len(said) + triple)
     start, stop = np.hstack([_frames(solution, np.arange(n), "solution"),
@@ -206,6 +207,7 @@ def count_frames(
                for s in (slice(n), slice(n, None), slice(None)))
     pair = there * (said.pair.max() + 1) + said.pair.to_numpy()[triple[n:]]
     _check_overlap(submission, row, pair, key[n:], start[n:], stop[n:], P)
-    lab, action = entries.lab.to_numpy()[keys // len(said)], said.action[keys % len(said)]
-    return pd.DataFrame({"lab": lab, "action": action.to_numpy(), "hit": L + P - U,
-                         "missed": U - P, "wrong": U - L}).groupby(["lab", "action"]).sum()
+    counts = pd.DataFrame({"lab": entries.lab.to_numpy()[keys // len(said)],
+                           "action": said.action.to_numpy()[keys % len(said)],
+                           "hit": L + P - U, "missed": U - P, "wrong": U - L})
+    return counts.groupby(["lab", "action"]).sum()

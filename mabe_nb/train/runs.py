@@ -28,7 +28,7 @@ from .losses import balanced_weights, class_counts
 from .models import count_parameters, make_model
 from .predict import decide
 
-# %% ../../nbs/train/70_runs.ipynb #bac19827
+# %% ../../nbs/train/70_runs.ipynb #2927b736
 def choose_videos(
     dataset,
     cfg: TrainConfig,
@@ -36,7 +36,9 @@ def choose_videos(
     valid_ids=None, # Video ids, None: `valid_share` of the others
 ) -> tuple: # Train ids, valid ids
     "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
-    named = None if train_ids is None or valid_ids is None else [*train_ids, *valid_ids]
+    named = None
+    if train_ids is not None and valid_ids is not None:
+        named = list(dict.fromkeys([*train_ids, *valid_ids]))
     table = groups(dataset, ids=named)
     table = table[table.filter(like="frames_").notna().any(axis=1)]
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]

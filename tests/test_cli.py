@@ -1,0 +1,181 @@
+"""The command line as a user meets it: every command, and every way to get it wrong."""
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from mabe_nb import cli
+from mabe_nb.data.synthetic import write_colony
+
+TINY = ["--epochs", "6", "--conv-channels", "16,", "--lstm-hidden", "16",
+        "--learning-rate", "0.01", "--batch-size", "4", "--stride", "50", "--num-workers", "1",
+        "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cli")
+    write_colony(root/"colony", videos=6, minutes=0.25)
+    return root
+
+
+@pytest.fixture
+def mabe(work, monkeypatch, capsys):
+    "Run one command in the work folder: exit code, standard output, standard error."
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("MABE_HOME", str(work/"home"))
+
+    def run(*words):
+        try: code = cli.main([str(w) for w in words])
+        except SystemExit as e: code = e.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def trained(work, mabe):
+    if not (work/"run"/"metrics.json").exists():
+        code, out, err = mabe("train", "colony", "--out", "run", *TINY, "--json")
+        assert code == 0, err
+    return work/"run"
+
+
+def test_from_colony_to_score(mabe, trained, work):
+    code, out, err = mabe("predict", "run", "colony", "--out", "sub.csv", "--json")
+    assert code == 0 and json.loads(out)["bouts"] == len(pd.read_csv(work/"sub.csv"))
+    code, out, err = mabe("score", "colony", "sub.csv", "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert set(answer) >= {"score", "labs", "chance"}
+    labs = answer["labs"].values()
+    assert answer["score"] == pytest.approx(sum(x["score"] for x in labs) / len(labs))
+    for lab in labs:
+        assert lab["score"] == pytest.approx(sum(lab["actions"].values())
+                                             / len(lab["actions"]))
+    code, out, err = mabe("score", "colony", "sub.csv")
+    assert f"score {answer['score']:.4f}" in out and "chance" in out
+
+
+def test_a_refused_submission_is_mended_on_request(mabe, trained, work):
+    mabe("predict", "run", "colony", "--out", "sub.csv")
+    table = pd.read_csv(work/"sub.csv")
+    rival = table.iloc[[0]].assign(action="sniff" if table.action[0] != "sniff" else "attack")
+    pd.concat([table, rival]).to_csv(work/"bad.csv", index=False)
+    code, out, err = mabe("score", "colony", "bad.csv")
+    assert code == 2 and "--fix" in err and len(err.strip().splitlines()) == 1
+    code, out, err = mabe("score", "colony", "bad.csv", "--fix", "good.csv", "--json")
+    assert code == 0 and "changes" in err, err
+    assert mabe("score", "colony", "good.csv", "--json")[1] == out
+
+
+def test_test_split_is_predicted_from_its_whitelist(mabe, trained, work):
+    code, out, err = mabe("predict", "run", "colony", "--split", "test", "--out", "t.csv")
+    assert code == 0, err
+    listed = pd.read_csv(work/"colony"/"test.csv").set_index("video_id")
+    table = pd.read_csv(work/"t.csv")
+    for row in table.itertuples():
+        allowed = json.loads(listed.behaviors_labeled[row.video_id])
+        assert f"{row.agent_id},{row.target_id},{row.action}" in allowed
+
+
+def test_prepare_then_again_does_nothing(mabe, work):
+    words = ("prepare", "colony", "--features", "coords", "--workers", "1", "--out", "c",
+             "--json")
+    code, out, err = mabe(*words)
+    first = {p: p.stat().st_mtime_ns for p in (work/"c").rglob("*.npy")}
+    assert code == 0 and json.loads(out)["sequences"] == len(first) > 0
+    assert mabe(*words)[0] == 0
+    assert first == {p: p.stat().st_mtime_ns for p in (work/"c").rglob("*.npy")}
+
+
+def test_audit_json_is_all_there_is_on_stdout(mabe):
+    code, out, err = mabe("audit", "colony", "--json")
+    assert code == 0 and isinstance(json.loads(out), dict)
+
+
+def test_synth_is_calms21_too(mabe, work):
+    code, out, err = mabe("synth", "calms", "--layout", "calms21", "--videos", "3",
+                          "--minutes", "0.2", "--json")
+    assert code == 0, err
+    file = next((work/"calms").glob("*train.json"))
+    code, out, err = mabe("train", file, "--out", "calmsrun", *TINY, "--json")
+    assert code == 0, err
+    assert "other" in json.loads(out)["classes"]
+
+
+def test_a_run_is_not_written_over(mabe, trained):
+    code, out, err = mabe("train", "colony", "--out", "run", *TINY)
+    assert code == 2 and "already holds a run" in err
+
+
+WRONG = {
+    "no such folder": (["audit", "nowhere"], "nowhere"),
+    "no such video": (["train", "colony", "--out", "x", "--train-videos", "1-3",
+                       "--valid-videos", "77"], "77"),
+    "flag slip": (["train", "colony", "--out", "x", "--bach-size", "3"],
+                  "--batch-size"),
+    "word slip": (["train", "colony", "--out", "x", "--scheduler", "plato"], "plateau"),
+    "number": (["train", "colony", "--out", "x", "--epochs", "many"], "--epochs"),
+    "bound": (["synth", "y", "--videos", "0"], "at least 1"),
+    "nan": (["synth", "y", "--minutes", "nan"], "minutes"),
+    "feature slip": (["prepare", "colony", "--features", "socail"], "social"),
+    "no run": (["predict", "nothing", "colony"], "nothing"),
+    "no submission": (["score", "colony", "none.csv"], "none.csv"),
+    "leak": (["train", "colony", "--out", "x", "--train-videos", "1-4",
+              "--valid-videos", "4"], "both sides"),
+    "no command": ([], "COMMAND"),
+    "layout": (["synth", "y", "--layout", "kagle"], "kaggle"),
+    "device": (["train", "colony", "--out", "x", "--device", "cuda:77"], "cuda:77"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_sentence_and_code_2(mabe, work, name):
+    words, hint = WRONG[name]
+    code, out, err = mabe(*words)
+    assert code == 2 and hint in err and not out, (code, out, err)
+    assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
+    assert not (work/"x").exists() and not (work/"y").exists()
+
+
+def test_config_with_an_unknown_key_names_its_line(mabe, work):
+    (work/"c.yaml").write_text("epochs: 2\nbach_size: 3\n")
+    code, out, err = mabe("train", "colony", "--out", "x", "--config", "c.yaml")
+    assert code == 2 and "line 2" in err and "batch_size" in err
+    (work/"c.yaml").write_text("epochs: [1\n")
+    assert mabe("train", "colony", "--out", "x", "--config", "c.yaml")[0] == 2
+
+
+def test_flags_win_over_the_file(work):
+    (work/"d.yaml").write_text("epochs: 7\nlearning_rate: 1e-3\ninclude_pca: true\n")
+    args = cli.make_parser().parse_args(
+        ["train", "d", "--out", "r", "--config", str(work/"d.yaml"), "--epochs", "2",
+         "--use_augmentation", "false", "--conv-channels", "8,9", "--class-weights", "1,2"])
+    cfg = cli.config_from(args)
+    assert (cfg.epochs, cfg.learning_rate, cfg.include_pca) == (2, 1e-3, True)
+    assert cfg.conv_channels == [8, 9] and not cfg.use_augmentation
+    assert cfg.class_weights == [1, 2]
+
+
+def test_broken_video_stops_training_with_its_name_and_can_be_skipped(mabe, work):
+    write_colony(work/"broken", videos=4, minutes=0.2)
+    victim = next((work/"broken"/"train_tracking").rglob("2.parquet"))
+    victim.write_bytes(victim.read_bytes()[:500])
+    code, out, err = mabe("prepare", "broken", "--out", "b", "--workers", "1")
+    assert code == 2 and "2.parquet" in err and "--skip-broken" in err
+    code, out, err = mabe("prepare", "broken", "--out", "b", "--workers", "1",
+                          "--skip-broken", "--json")
+    assert code == 0 and len(json.loads(out)["skipped"]) == 1
+    code, out, err = mabe("audit", "broken", "--json")
+    assert code == 0 and "unreadable" in out
+
+
+def test_importing_the_package_is_cheap():
+    code = ("import sys, mabe_nb, mabe_nb.cli; "
+            "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout.strip() == "[]", out.stderr
