@@ -15,7 +15,8 @@ from mabe_nb.data.features import compute
 from mabe_nb.data.kinematics import SLOTS
 from mabe_nb.data.recording import Recording
 
-CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right", "tail_base")
+CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",
+           "tail_base")
 
 
 def recording(frames, mice, parts):
@@ -63,10 +64,11 @@ def measure(frames, rounds):
             row[name] = time.perf_counter() - start
         seconds.append(row)
     middle = statistics.median
-    return [{"variant": name, "frames_s": round(frames / middle(r[name] for r in seconds)),
-             "of_copy": round(middle(r["copy"] / r[name] for r in seconds), 4),
-             "of_pandas": round(middle(r["kaggle288_pandas"] / r[name] for r in seconds), 3)}
-            for name in calls]
+    share = lambda peer, name: middle(r[peer] / r[name] for r in seconds)
+    rate = lambda name: frames / middle(r[name] for r in seconds)
+    return [{"variant": name, "frames_s": round(rate(name)),
+             "of_copy": round(share("copy", name), 4),
+             "of_pandas": round(share("kaggle288_pandas", name), 3)} for name in calls]
 
 
 def main():
@@ -76,8 +78,9 @@ def main():
     p.add_argument("--json", type=Path, help="file for the rows")
     args = p.parse_args()
     rows = measure(args.frames, args.rounds)
-    for row in rows: print("{variant:18} {frames_s:>12,} frames/s   {of_copy:7.3f} of a copy"
-                           "   {of_pandas:6.2f} of pandas".format(**row))
+    line = ("{variant:18} {frames_s:>12,} frames/s {of_copy:8.3f} of a copy"
+            " {of_pandas:8.2f} of pandas")
+    for row in rows: print(line.format(**row))
     if args.json: args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 

@@ -19,25 +19,26 @@ from mabe_nb.data.rolling import half_frames, rolling_max, rolling_mean_std, rol
 from mabe_nb.data.social import CONTEXT, GAP_MS, GROUPS
 from mabe_nb.errors import ConfigError, DataError, MabeError
 
-CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right", "tail_base")
+CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",
+           "tail_base")
 RATS = ("body_center", "head", "tail_base", "tail_midpoint", "tail_tip")
 KAGGLE_SETS = {
     "A7": CALMS21,
-    "B7": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right", "nose",
-           "tail_base"),
+    "B7": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right",
+           "nose", "tail_base"),
     "C5": ("body_center", "ear_left", "ear_right", "nose", "tail_base"),
     "D5": ("ear_left", "ear_right", "nose", "tail_base", "tail_tip"),
     "E4": ("ear_left", "ear_right", "head", "tail_base"),
-    "F18": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right", "nose",
-            "tail_base", "neck", "tail_midpoint", "tail_tip",
-            *(f"headpiece_{a}{b}{c}" for a in ("top", "bottom") for b in ("front", "back")
-              for c in ("left", "right"))),
-    "G14": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right", "nose",
-            "tail_base", "hip_left", "hip_right", "spine_1", "spine_2", "tail_middle_1",
-            "tail_middle_2", "tail_tip"),
+    "F18": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right",
+            "nose", "tail_base", "neck", "tail_midpoint", "tail_tip",
+            *(f"headpiece_{a}{b}{c}" for a in ("top", "bottom")
+              for b in ("front", "back") for c in ("left", "right"))),
+    "G14": ("body_center", "ear_left", "ear_right", "lateral_left", "lateral_right",
+            "nose", "tail_base", "hip_left", "hip_right", "spine_1", "spine_2",
+            "tail_middle_1", "tail_middle_2", "tail_tip"),
     "H12": ("body_center", "ear_left", "ear_right", "forepaw_left", "forepaw_right",
-            "hindpaw_left", "hindpaw_right", "neck", "nose", "tail_base", "tail_midpoint",
-            "tail_tip"),
+            "hindpaw_left", "hindpaw_right", "neck", "nose", "tail_base",
+            "tail_midpoint", "tail_tip"),
 }
 BODY = {"nose": (70, 0), "head": (60, 0), "ear_left": (55, 12), "ear_right": (55, -12),
         "neck": (45, 0), "body_center": (30, 0), "hip_left": (10, 14),
@@ -84,8 +85,9 @@ dyadic = st.integers(-64, 64).map(lambda i: i / 16)
 
 
 @settings(deadline=None, max_examples=40)
-@given(x=st.tuples(dyadic, dyadic), v=st.tuples(dyadic, dyadic), a=st.tuples(dyadic, dyadic),
-       fps=st.sampled_from([10, 25, 29.97, 30, 120]), frames=st.integers(3, 600))
+@given(x=st.tuples(dyadic, dyadic), v=st.tuples(dyadic, dyadic),
+       a=st.tuples(dyadic, dyadic), fps=st.sampled_from([10, 25, 29.97, 30, 120]),
+       frames=st.integers(3, 600))
 def test_parabola(x, v, a, fps, frames):
     "Speed and acceleration of x + v t + a t^2 / 2 (t in frames), at every frame."
     # Only paths that float32 holds exactly: else the poses are not on the parabola.
@@ -129,7 +131,8 @@ def test_camera_does_not_matter(angle, dx, dy, seed, scale):
     rec = smooth(4, seed=seed, px_per_cm=scale)
     a = compute(rec, "social+speed").values
     b = compute(moved(rec, angle, (dx, dy)), "social+speed").values
-    for x, y in zip(a.T, b.T): close(x, y, rtol=5e-3, atol=5e-3*(1 + np.nanmax(np.abs(x))))
+    for x, y in zip(a.T, b.T):
+        close(x, y, rtol=5e-3, atol=5e-3*(1 + np.nanmax(np.abs(x))))
 
 
 @pytest.mark.parametrize("zoom", [.5, 3])
@@ -153,8 +156,9 @@ def test_a_mirror_does_not_matter_to_order_free_channels():
 # --- NumPy and torch
 
 @settings(deadline=None, max_examples=10)
-@given(seed=st.integers(0, 99), share=st.sampled_from([0, .1, .4]), mice=st.integers(1, 4),
-       name=st.sampled_from(["coords", "kaggle288", "social", "context+speed", *BLOCKS]))
+@given(seed=st.integers(0, 99), share=st.sampled_from([0, .1, .4]),
+       mice=st.integers(1, 4),
+       name=st.sampled_from([*PRESETS, "context+speed", *BLOCKS]))
 def test_torch_agrees(seed, share, mice, name):
     rec = holes(smooth(3, mice=mice, seed=seed), share, seed)
     one, two = compute(rec, name), compute(rec, name, backend="torch")
@@ -238,13 +242,25 @@ def test_swapping_the_pair_swaps_the_roles():
             close(x, by[name], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["coords", "speed", "social"])
+def test_parts_of_the_dataset_fix_the_channels(name):
+    every = [p for s in KAGGLE_SETS.values() for p in s]
+    every = tuple(dict.fromkeys(every))
+    cases = [(mice, parts, pair) for parts in (CALMS21, RATS) for mice in (1, 2, 4)
+             for pair in (None, ("mouse1", "mouse1"))]
+    all_names = {compute(smooth(1, mice=m, parts=p), name, pair, parts=every).names
+                 for m, p, pair in cases}
+    assert len(all_names) == 1
+
+
 @pytest.mark.parametrize("pair", [("mouse1", "mouse1"), None])
 def test_alone(pair):
     rec = smooth(3, mice=2 if pair else 1)
     f = compute(rec, "social", pair)
     assert f.names == compute(smooth(3), "social").names
     for name, x in zip(f.names, f.values.T):
-        if name.startswith("target.") and "missing" not in name: assert np.isnan(x).all()
+        if name.startswith("target.") and "missing" not in name:
+            assert np.isnan(x).all()
         if name.startswith(("agent.speed", "agent.length")): assert np.isfinite(x).all()
 
 
@@ -252,7 +268,8 @@ def test_alone(pair):
 def test_every_kaggle_part_set(parts):
     rec = smooth(1, mice=4, parts=parts)
     f = compute(rec, "kaggle288")
-    assert f.values.shape == (30, 288) and f.names == compute(smooth(1), "kaggle288").names
+    assert f.values.shape == (30, 288)
+    assert f.names == compute(smooth(1), "kaggle288").names
     assert np.isfinite(f.values).all(0).sum() == 4*4*len(parts)
     assert len(f.findings) == (not set(parts) <= set(SLOTS))
     found = f.values[:, :36].reshape(30, 18, 2)
@@ -280,8 +297,10 @@ def test_kaggle288_refuses_what_does_not_fit(shape):
 
 @pytest.mark.parametrize("name, pair, backend, said", [
     ("socail", None, "numpy", "did you mean 'social'"), ("", None, "numpy", "known:"),
-    ("coords+coords", None, "numpy", "twice"), ("kaggle288+speed", None, "numpy", "twice"),
-    ("coords", ("mouse1", "mouse9"), "numpy", "mouse"), ("coords", None, "jax", "backend")])
+    ("coords+coords", None, "numpy", "twice"),
+    ("kaggle288+speed", None, "numpy", "twice"),
+    ("coords", ("mouse1", "mouse9"), "numpy", "mouse"),
+    ("coords", None, "jax", "backend")])
 def test_wrong_names(name, pair, backend, said):
     with pytest.raises(ConfigError, match=said) as e:
         compute(smooth(1), name, pair, backend=backend)
@@ -376,7 +395,8 @@ def test_groups_add_up_to_social():
 RAT_FOLDER = Path(__file__).parents[2] / "shared" / "data" / "rats"
 
 
-@pytest.mark.skipif(not RAT_FOLDER.exists(), reason="real rat videos are not beside this checkout")
+@pytest.mark.skipif(not RAT_FOLDER.exists(),
+                    reason="real rat videos are not beside this checkout")
 def test_rats():
     from mabe_nb.data.kaggle import read_kaggle
     rec = read_kaggle(RAT_FOLDER)["1"]

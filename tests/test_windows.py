@@ -6,8 +6,8 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.windows import gather, overlap_average, window_starts
 
-shapes = dict(frames=st.integers(1, 400), length=st.integers(1, 60), gap=st.integers(1, 5),
-              share=st.floats(.05, 1))
+shapes = dict(frames=st.integers(1, 400), length=st.integers(1, 60),
+              gap=st.integers(1, 5), share=st.floats(.05, 1))
 
 
 def lay(frames, length, gap, share):

@@ -31,12 +31,12 @@ def plain_part(
     side = re.fullmatch(r"(left|right)_(ear|hip|lateral|forepaw|hindpaw)", name)
     return f"{side[2]}_{side[1]}" if side else SPELLINGS.get(name, name)
 
-# %% ../../nbs/data/32_bodies.ipynb #6c5fa596
+# %% ../../nbs/data/32_bodies.ipynb #e0c4cdaf
 ALTERNATIVES = {
     "front": ("nose", "head", "ear_left ear_right", "neck",
               "headpiece_topfrontleft headpiece_topfrontright"),
-    "center": ("body_center", "lateral_left lateral_right", "spine_1 spine_2", "spine_1",
-               "neck neck hip_left hip_right", "neck tail_base",
+    "center": ("body_center", "lateral_left lateral_right", "spine_1 spine_2",
+               "spine_1", "neck neck hip_left hip_right", "neck tail_base",
                "ear_left ear_right tail_base tail_base", "head tail_base",
                "nose tail_base"),
     "rear": ("tail_base", "hip_left hip_right", "hindpaw_left hindpaw_right", "spine_2",

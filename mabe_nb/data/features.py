@@ -20,7 +20,7 @@ from .recording import Recording
 from .social import GROUPS, animals, social_groups
 from ..errors import ConfigError
 
-# %% ../../nbs/data/35_features.ipynb #bf09ce1e
+# %% ../../nbs/data/35_features.ipynb #fd1f9396
 @dataclass(frozen=True, eq=False)
 class Features:
     "Numbers per frame, each with a name and a unit."
@@ -31,17 +31,18 @@ class Features:
 
     def __len__(self): return len(self.values)
 
-    def __repr__(self): return f"Features: {len(self):,} frames x {len(self.names)} channels"
+    def __repr__(self):
+        return f"Features: {len(self):,} frames x {len(self.names)} channels"
 
 # %% ../../nbs/data/35_features.ipynb #fd29e494
 PRESETS = {"coords": ("coords",), "kaggle288": ("kaggle288",), "social": GROUPS}
 BLOCKS = KINDS + GROUPS
 
-# %% ../../nbs/data/35_features.ipynb #ff720021
+# %% ../../nbs/data/35_features.ipynb #d899724a
 def blocks_of(
     name: str, # A preset, or presets and blocks joined by "+"
 ) -> list: # Of `BLOCKS`, and kaggle288
-    "The blocks in a name. Raises `ConfigError` for one that does not exist or is twice."
+    "The blocks in a name. Raises `ConfigError` if one is unknown or there twice."
     blocks = []
     for part in str(name).split("+"):
         if part not in PRESETS and part not in BLOCKS:
@@ -81,7 +82,7 @@ def stacked(
     xp = array_namespace(values[0])
     return xp.stack([xp.astype(v, xp.float32) for v in values], axis=1)
 
-# %% ../../nbs/data/35_features.ipynb #c3388484
+# %% ../../nbs/data/35_features.ipynb #0ea43cad
 def pair_features(
     rec: Recording,
     xy, # Its poses, of NumPy or torch
@@ -94,7 +95,8 @@ def pair_features(
     order = mouse_order(rec, pair)[:1 if alone else 2]
     mine = {plain_part(p): i for i, p in enumerate(rec.parts)}
     names = other_parts(parts or rec.parts)
-    points = [*body_points(rec).values(), *((mine[p],) if p in mine else () for p in names)]
+    points = [*body_points(rec).values(),
+              *((mine[p],) if p in mine else () for p in names)]
     (factor, length), halo, n, done = scale(rec), round(HALO_S * rec.fps), len(rec), []
     for a in range(0, max(n, 1), STRETCH):
         start = max(a - halo, 0)
@@ -105,14 +107,15 @@ def pair_features(
     return Features(array_namespace(xy).concat(done, axis=0), tuple(channels),
                     tuple(u for u, _ in channels.values()))
 
-# %% ../../nbs/data/35_features.ipynb #157019b6
+# %% ../../nbs/data/35_features.ipynb #87b306dd
 def poses(
     rec: Recording,
     backend: str, # numpy or torch
 ): # (frames, mice, parts, 2) float32
     "The poses as an array of the wanted kind. Raises `ConfigError` for another."
     if backend == "numpy": return rec.xy
-    if backend != "torch": raise ConfigError.unknown("backend", backend, ("numpy", "torch"))
+    if backend != "torch":
+        raise ConfigError.unknown("backend", backend, ("numpy", "torch"))
     import torch
     return torch.from_numpy(np.ascontiguousarray(rec.xy))
 

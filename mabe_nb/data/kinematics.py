@@ -35,13 +35,13 @@ def roles(
     "agent, target, other1, other2, ..."
     return [*ROLES[:2], *(f"other{i}" for i in range(1, count - 1))][:count]
 
-# %% ../../nbs/data/33_kinematics.ipynb #c0ebc410
+# %% ../../nbs/data/33_kinematics.ipynb #661a3390
 def natural_layout(
     rec: Recording,
     pair=None, # (agent, target)
     parts=None, # Names of parts to use; None = the recording's own
 ) -> Layout:
-    "Mice in order of their roles, each with every part; all of them, or with `parts` two."
+    "Mice in order of their roles, each with every part; with `parts` the pair only."
     order = mouse_order(rec, pair)
     if parts:
         alone = pair is not None and pair[0] == pair[1]
@@ -53,19 +53,20 @@ def natural_layout(
     slots = [i for i, (m, p) in enumerate(every) if m is not None and p is not None]
     return Layout(names, slots, [every[i] for i in slots])
 
-# %% ../../nbs/data/33_kinematics.ipynb #485eff16
+# %% ../../nbs/data/33_kinematics.ipynb #8009ff5c
 SLOTS = ("nose", "ear_left", "ear_right", "head", "neck", "body_center", "lateral_left",
-         "lateral_right", "hip_left", "hip_right", "tail_base", "tail_midpoint", "tail_tip",
-         "spine_1", "forepaw_left", "forepaw_right", "hindpaw_left", "hindpaw_right")
+         "lateral_right", "hip_left", "hip_right", "tail_base", "tail_midpoint",
+         "tail_tip", "spine_1", "forepaw_left", "forepaw_right", "hindpaw_left",
+         "hindpaw_right")
 
-# %% ../../nbs/data/33_kinematics.ipynb #b1059a0e
+# %% ../../nbs/data/33_kinematics.ipynb #13d9e0d3
 def slot_parts(
     rec: Recording,
 ) -> tuple: # {slot: index of the part}, and the findings
     "A slot for every part. Raises `DataError` if there are more than 18."
     if len(rec.parts) > len(SLOTS):
-        raise DataError(f"has {len(rec.parts)} body parts, kaggle288 holds {len(SLOTS)}; "
-                        "leave some out or use 'coords+speed+acceleration'",
+        raise DataError(f"has {len(rec.parts)} body parts, kaggle288 holds "
+                        f"{len(SLOTS)}; leave some out or use coords+speed",
                         where=f"video {rec.video_id}")
     mine = {plain_part(p): i for i, p in enumerate(rec.parts)}
     taken = {SLOTS.index(p): i for p, i in mine.items() if p in SLOTS}
@@ -73,11 +74,11 @@ def slot_parts(
     guests = [i for p, i in sorted(mine.items()) if p not in SLOTS]
     moved = {rec.parts[i]: SLOTS[s] for s, i in zip(free, guests)}
     text = ", ".join(f"{p} in {s}" for p, s in moved.items())
-    found = (Finding(rec.video_id, "part_in_other_slot", len(moved),
-                     f"parts without a slot of their own were put into free ones: {text}"),)
-    return taken | dict(zip(free, guests)), found if moved else ()
+    said = f"parts without a slot of their own were put into free ones: {text}"
+    found = Finding(rec.video_id, "part_in_other_slot", len(moved), said)
+    return taken | dict(zip(free, guests)), (found,) if moved else ()
 
-# %% ../../nbs/data/33_kinematics.ipynb #b48f35bc
+# %% ../../nbs/data/33_kinematics.ipynb #d65cc22a
 def kaggle_layout(
     rec: Recording,
     pair=None, # (agent, target)
@@ -85,8 +86,8 @@ def kaggle_layout(
     "72 slots. Raises `DataError` for more than 4 mice or 18 parts."
     order = mouse_order(rec, pair)
     if len(order) > len(ROLES):
-        raise DataError(f"has {len(order)} mice, kaggle288 holds {len(ROLES)}; leave some "
-                        "out or use 'coords+speed+acceleration'",
+        raise DataError(f"has {len(order)} mice, kaggle288 holds {len(ROLES)}; leave "
+                        "some out or use 'coords+speed+acceleration'",
                         where=f"video {rec.video_id}")
     parts, findings = slot_parts(rec)
     every = [(len(SLOTS)*i + s, (m, parts[s])) for i, m in enumerate(order)

@@ -31,7 +31,7 @@ def window_sum(
     total = xp.cumulative_sum(xp.concat([left, x, right], axis=0), axis=0)
     return total[2*half + 1:] - total[:-2*half - 1]
 
-# %% ../../nbs/data/31_rolling.ipynb #84bbebff
+# %% ../../nbs/data/31_rolling.ipynb #bf793e15
 def rolling_mean_std(
     x, # (frames, ...) float64, NaN = missing
     half: int, # Frames to either side
@@ -40,7 +40,8 @@ def rolling_mean_std(
     xp = array_namespace(x)
     known = ~xp.isnan(x)
     weight = xp.astype(known, x.dtype)
-    centre = xp.sum(xp.where(known, x, 0.), axis=0) / xp.clip(xp.sum(weight, axis=0), 1, None)
+    many = xp.clip(xp.sum(weight, axis=0), 1, None)
+    centre = xp.sum(xp.where(known, x, 0.), axis=0) / many
     x = xp.where(known, x - centre, 0.)
     count = window_sum(weight, half)
     count = xp.where(count > 0, count, math.nan)

@@ -30,7 +30,7 @@ class Animals(NamedTuple):
 # %% ../../nbs/data/34_social.ipynb #09b549cc
 GAP_MS = 400 # Longest gap that is bridged
 
-# %% ../../nbs/data/34_social.ipynb #6b4fa002
+# %% ../../nbs/data/34_social.ipynb #5e2f0ba8
 def animals(
     xy, # (frames, mice, parts, 2) pixels, mice in order: agent, target
     factor: float, # Pixels to lengths
@@ -44,8 +44,9 @@ def animals(
     xy = xp.astype(xy[:, :2], xp.float64) * factor
     if xy.shape[1] < 2: xy = xp.concat([xy, xp.full_like(xy, math.nan)], axis=1)
     whole = derive(fill_gaps(xy, round(GAP_MS * fps / 1000)), points)
-    lost = [xp.astype(xp.isnan(x[..., 0]), xp.float64) for x in (derive(xy, points), whole)]
-    return Animals(whole[:, :, :3], whole[:, :, 3:], (lost[0] + lost[1])/2, tuple(names),
+    lost, still = (xp.astype(xp.isnan(x[..., 0]), xp.float64)
+                   for x in (derive(xy, points), whole))
+    return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names),
                    fps, length)
 
 # %% ../../nbs/data/34_social.ipynb #f6d641c5
@@ -71,7 +72,7 @@ def headings(
         heading = xp.where(xp.isnan(heading), part, heading)
     return heading
 
-# %% ../../nbs/data/34_social.ipynb #5f910a3c
+# %% ../../nbs/data/34_social.ipynb #8924e655
 def own(
     a: Animals,
 ) -> dict: # Name -> unit, (frames, 2)
@@ -81,6 +82,7 @@ def own(
     speed, second = norm(velocity), half_frames(1000, a.fps)
     bend = in_frame(unit(front - center), unit(center - rear))
     travel = in_frame(velocity[:, :, 1], heading)
+    turn = in_frame(smooth_velocity(heading, a.fps), heading)[..., 1]
     lengths = {"length": norm(front - rear), "front_center": norm(front - center),
                "center_rear": norm(center - rear),
                "travel_1s": norm(shift(center, second) - shift(center, -second))}
@@ -90,7 +92,7 @@ def own(
     return ({k: (a.length, v) for k, v in lengths.items()}
             | {k: (f"{a.length}/s", v) for k, v in speeds.items()}
             | {"bend_cos": ("1", bend[..., 0]), "bend_sin": ("1", bend[..., 1]),
-               "turn": ("rad/s", in_frame(smooth_velocity(heading, a.fps), heading)[..., 1]),
+               "turn": ("rad/s", turn),
                "accelerate": (f"{a.length}/s2", smooth_velocity(speed[..., 1], a.fps))})
 
 # %% ../../nbs/data/34_social.ipynb #e27b7f22
@@ -152,9 +154,9 @@ def between(
             | {"same_way": ("1", angle[..., 0]), "across": ("1", angle[..., 1])}
             | {k: (f"{a.length}/s", v) for k, v in speeds.items()})
 
-# %% ../../nbs/data/34_social.ipynb #cf83da84
-SYMMETRIC = ("length", "travel_1s", "speed_front", "speed", "forward", "turn", "accelerate",
-             "facing_cos", "approach")
+# %% ../../nbs/data/34_social.ipynb #4c7b1579
+SYMMETRIC = ("length", "travel_1s", "speed_front", "speed", "forward", "turn",
+             "accelerate", "facing_cos", "approach")
 
 # %% ../../nbs/data/34_social.ipynb #1ea35920
 def symmetric(
@@ -229,7 +231,7 @@ def missing(
 # %% ../../nbs/data/34_social.ipynb #4fef812a
 GROUPS = ("own", "toward", "between", "symmetric", "parts", "missing", "context")
 
-# %% ../../nbs/data/34_social.ipynb #bafae2a3
+# %% ../../nbs/data/34_social.ipynb #d68826a4
 def social_groups(
     a: Animals,
     wanted=GROUPS, # Some of `GROUPS`, in the order wanted
@@ -239,7 +241,7 @@ def social_groups(
     pair = {f"pair.{k}": v for k, v in between(a).items()}
     even = symmetric(both["own"] | both["toward"])
     late = {"parts": lambda: by_role(parts(a)), "missing": lambda: by_role(missing(a)),
-            "own": lambda: by_role(both["own"]), "toward": lambda: by_role(both["toward"]),
-            "between": lambda: pair, "symmetric": lambda: even,
+            "own": lambda: by_role(both["own"]), "between": lambda: pair,
+            "toward": lambda: by_role(both["toward"]), "symmetric": lambda: even,
             "context": lambda: context(pair | even, a.fps)}
     return {k: v for group in wanted for k, v in late[group]().items()}

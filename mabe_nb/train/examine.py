@@ -59,14 +59,15 @@ def _known(truth, frames):
     return _Known(videos, listed, labs, classes or None,
                   {str(v): int(n) for v, n in (frames or {}).items()})
 
-# %% ../../nbs/train/54_examine.ipynb #cab8f795
+# %% ../../nbs/train/54_examine.ipynb #7ce724c2
 def _listing(dataset):
     "Solution of a dataset, and a row without action for each video that has no bout."
     table = solution_table(dataset)
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
     ids = [int(v) for v in rest] if kind_of(table.video_id) == "integer" else rest
     more = pd.DataFrame({"video_id": ids, "lab_id": [dataset.lab(v) for v in rest],
-                         "behaviors_labeled": [whitelist_text(dataset, v) for v in rest]})
+                         "behaviors_labeled": [whitelist_text(dataset, v)
+                                               for v in rest]})
     return pd.concat([t for t in (table, more) if len(t)] or [more])
 
 # %% ../../nbs/train/54_examine.ipynb #cd899eec

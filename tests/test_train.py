@@ -1,0 +1,219 @@
+"""Training, classifiers and predictions: properties and faults."""
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import frame_labels, runs
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
+from mabe_nb.train.config import TrainConfig, make_config
+from mabe_nb.train.judge import masked_f1
+from mabe_nb.train.losses import allowed_classes, partial_cross_entropy
+from mabe_nb.train.predict import decide, smooth, to_bouts
+from mabe_nb.train.runs import train
+
+QUICK = settings(max_examples=60, deadline=None)
+TINY = dict(epochs=4, conv_channels=[16], lstm_hidden=16, batch_size=4, stride=50,
+            learning_rate=0.01, num_workers=1, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def colony():
+    return RecordingList([colony_video(k, minutes=0.3) for k in range(0, 15, 3)])
+
+
+@pytest.fixture(scope="module")
+def run(colony, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    train(colony, out/"run", TrainConfig(**TINY), ["1", "4", "7"], ["10", "13"],
+          cache=out/"cache")
+    return out
+
+
+# config
+
+@QUICK
+@given(st.dictionaries(st.text(max_size=20), st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9),
+    st.lists(st.integers(), max_size=3)), max_size=3))
+def test_any_settings_give_a_config_or_one_sentence(values):
+    try: cfg = make_config(values)
+    except ConfigError as e: assert str(e) and "\n" not in str(e)
+    else: assert set(values) <= set(TrainConfig.model_fields) and cfg
+
+
+@QUICK
+@given(st.sampled_from(sorted(TrainConfig.model_fields)), st.one_of(
+    st.integers(-5, 5), st.floats(), st.text(max_size=9), st.booleans()))
+def test_known_keys_with_any_value_give_a_config_or_name_the_key(key, value):
+    try: make_config({key: value})
+    except ConfigError as e: assert key in str(e) and "\n" not in str(e)
+
+
+@QUICK
+@given(st.binary(max_size=200))
+def test_any_bytes_as_yaml_give_a_config_or_a_sentence(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp()/"any.yaml"
+    path.write_bytes(data)
+    try: TrainConfig.from_yaml(path)
+    except MabeError as e: assert "any.yaml" in str(e) or str(e)
+
+
+def test_round_trip_of_every_setting(tmp_path):
+    cfg = TrainConfig(**TINY, class_weights=[1, 2.5], modal_gpu="A10G", stride=None) \
+        if "stride" not in TINY else TrainConfig(**TINY, class_weights=[1, 2.5])
+    cfg.to_yaml(tmp_path/"c.yaml")
+    assert TrainConfig.from_yaml(tmp_path/"c.yaml") == cfg
+    assert set(yaml.safe_load((tmp_path/"c.yaml").read_text())) == set(
+        TrainConfig.model_fields)
+
+
+# loss
+
+@QUICK
+@given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 10**6))
+def test_loss_is_finite_and_silent_about_the_unknown(actions, frames, seed):
+    rng = np.random.default_rng(seed)
+    labels = torch.from_numpy(rng.integers(-1, 2, (frames, actions)).astype(np.int8))
+    scores = torch.randn(frames, actions + 1, requires_grad=True)
+    weights = torch.from_numpy(rng.random(actions + 1).astype(np.float32)) + 0.1
+    loss = partial_cross_entropy(scores, allowed_classes(labels), weights)
+    loss.backward()
+    unknown = (labels == -1).all(1)
+    assert torch.isfinite(loss) and loss >= 0
+    assert (scores.grad[unknown] == 0).all()
+
+
+# decisions
+
+@QUICK
+@given(st.lists(st.integers(-1, 3), max_size=60))
+def test_bouts_paint_the_frames_they_came_from(codes):
+    codes, back = np.array(codes, int), np.full(len(codes), -1)
+    for a, t, action, start, stop in to_bouts(codes, "wxyz", "m", "n"):
+        assert (back[start:stop] == -1).all()
+        back[start:stop] = "wxyz".index(action)
+    assert (back == codes).all() and (np.diff(runs(codes)[:, 1]) > 0).all()
+
+
+@QUICK
+@given(st.integers(0, 10**6), st.integers(1, 5))
+def test_only_wanted_actions_are_decided_and_only_above_their_bar(seed, actions):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(actions + 1), 40)
+    wanted, bars = rng.random(actions) < 0.6, rng.random(actions)
+    for code, row in zip(decide(p, wanted, bars), p):
+        over = [a for a in range(actions) if wanted[a] and row[a + 1] >= bars[a]]
+        assert (code in over) if over else code == -1
+    plain = decide(p, np.ones(actions, bool))
+    assert (plain[p[:, 1:].max(1) > 0.5] >= 0).all()
+
+
+@QUICK
+@given(st.integers(1, 80), st.floats(1, 120), st.floats(0, 3000), st.integers(0, 99))
+def test_smoothing_keeps_probabilities(frames, fps, ms, seed):
+    p = np.random.default_rng(seed).dirichlet(np.ones(3), frames).astype(np.float32)
+    q = smooth(p, fps, ms)
+    assert q.shape == p.shape and np.allclose(q.sum(1), 1, atol=1e-4)
+
+
+# runs
+
+def test_the_score_in_the_run_is_the_score_of_its_predictions(run, colony):
+    metrics = json.loads((run/"run"/"metrics.json").read_text())
+    clf = load_classifier(run/"run"/"best.safetensors")
+    table = predict_dataset(clf, colony, ["10", "13"], cache=run/"cache")
+    labels, codes = [], []
+    for video in ("10", "13"):
+        rec = colony[video]
+        for agent, target in {(a, t) for a, t, _ in rec.labelled}:
+            labels.append(frame_labels(rec, agent, target, clf.actions))
+            code = np.full(len(rec), -1)
+            mine = table[(table.video_id.astype(str) == video) & (table.agent_id == agent)
+                         & (table.target_id == ("self" if agent == target else target))]
+            for row in mine.itertuples():
+                code[row.start_frame:row.stop_frame] = clf.actions.index(row.action)
+            codes.append(code)
+    ours = masked_f1(np.concatenate(labels), np.concatenate(codes))
+    said = [metrics["valid"]["f1"][a] for a in clf.actions]
+    assert np.allclose(ours, np.array(said, float), atol=1e-6, equal_nan=True)
+
+
+def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_path):
+    cfg = TrainConfig(**TINY | {"epochs": 1}, include_pca=True, pca_components=4)
+    wild = [v.replace(xy=v.xy * 9) if v.video_id == "13" else v for v in colony]
+    for name, data in (("a", colony), ("b", RecordingList(wild))):
+        train(data, tmp_path/name, cfg, ["1", "4", "7"], ["13"], cache=tmp_path/f"c{name}")
+    a, b = (load_file(tmp_path/n/"best.safetensors") for n in "ab")
+    assert {k for k in a if "components" in k} and a.keys() == b.keys()
+    for key in a: assert torch.equal(a[key], b[key]), key
+
+
+def test_tracks_on_both_sides_are_refused(colony, tmp_path):
+    twin = colony["1"].replace(video_id="99", lab_id="Other")
+    data = RecordingList([*colony, twin])
+    with pytest.raises(DataError, match="shares poses"):
+        train(data, tmp_path/"r", TrainConfig(**TINY), ["1", "4"], ["99"])
+    assert not (tmp_path/"r").exists()
+
+
+def test_a_pickle_is_not_loaded(tmp_path):
+    class Evil:
+        def __reduce__(self): return (open, (str(tmp_path/"owned"), "w"))
+    torch.save({"model": Evil()}, tmp_path/"best.safetensors")
+    with pytest.raises(DataError, match="safetensors"):
+        load_classifier(tmp_path/"best.safetensors")
+    assert not (tmp_path/"owned").exists()
+
+
+@QUICK
+@given(st.integers(0, 10**9), st.integers(0, 255))
+def test_a_damaged_classifier_is_read_or_refused(run, seed, byte):
+    data = bytearray((run/"run"/"best.safetensors").read_bytes())
+    data[seed % min(len(data), 6000)] = byte
+    path = run/"damaged.safetensors"
+    path.write_bytes(data)
+    try: clf = load_classifier(path)
+    except MabeError as e: assert "damaged" in str(e)
+    else: assert clf.actions
+
+
+def test_tensors_of_another_shape_are_refused(run, tmp_path):
+    from safetensors import safe_open
+    with safe_open(run/"run"/"best.safetensors", "pt") as f:
+        meta, tensors = f.metadata(), {k: f.get_tensor(k) for k in f.keys()}
+    save_file(tensors | {"inputs.mean": torch.zeros(3)}, tmp_path/"x.safetensors", meta)
+    with pytest.raises(DataError, match="do not fit"):
+        load_classifier(tmp_path/"x.safetensors")
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"*": 3}', '{"*": {"a": 2}}',
+                                  '{"*": {"a": true}}', '{"*": {"a": null}}'])
+def test_bad_thresholds_are_refused(tmp_path, text):
+    (tmp_path/"t.json").write_text(text)
+    with pytest.raises(DataError, match="t.json"): read_thresholds(tmp_path/"t.json")
+
+
+def test_history_and_log_agree(run):
+    history = pd.read_csv(run/"run"/"history.csv")
+    log = [json.loads(line) for line in (run/"run"/"log.jsonl").read_text().splitlines()]
+    assert [r["epoch"] for r in log] == history.epoch.tolist()
+    best = json.loads((run/"run"/"metrics.json").read_text())["best"]
+    assert best["valid_f1"] == pytest.approx(history.valid_f1.max())
+
+
+def test_missing_points_everywhere_still_train(colony, tmp_path):
+    blind = [v.replace(xy=np.full_like(v.xy, np.nan)) if v.video_id in "14" else v
+             for v in colony]
+    metrics = train(RecordingList(blind), tmp_path/"r", TrainConfig(**TINY | {"epochs": 1}),
+                    ["1", "7"], ["10"], cache=tmp_path/"c")
+    assert np.isfinite(metrics["best"]["train_loss"])
