@@ -17,7 +17,7 @@ from pathlib import Path
 def mabe(*words):
     "A command of the package, its answer and the seconds it took."
     begun = time.perf_counter()
-    out = subprocess.run([sys.executable, "-m", "mabe_nb.cli", *map(str, words), "--json"],
+    out = subprocess.run([Path(sys.executable).with_name("mabe"), *map(str, words), "--json"],
                          check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(out), time.perf_counter() - begun
 

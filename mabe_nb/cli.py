@@ -153,7 +153,7 @@ def demo(args, say) -> dict:
                     make_config({"epochs": args.epochs, "seed": args.seed}), say,
                     say.progress)
 
-# %% ../nbs/cli.ipynb #08678eed
+# %% ../nbs/cli.ipynb #6a6a8a7e
 def add_data_commands(command):
     "`synth`, `audit` and `prepare`."
     p = command("synth", synth)
@@ -165,13 +165,13 @@ def add_data_commands(command):
     command("audit", audit, data=True)
     p = command("prepare", prepare, data=True)
     p.add_argument("--features", default="social", help="preset, or blocks joined by +")
-    p.add_argument("--workers", type=COUNT, default=2)
+    p.add_argument("--workers", type=COUNT, default=1)
     p.add_argument("--out", help="cache folder (default: under MABE_HOME)")
     p.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True)
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
 
-# %% ../nbs/cli.ipynb #24ed6e38
+# %% ../nbs/cli.ipynb #4ce7e99a
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -187,7 +187,7 @@ def add_run_commands(command):
     p.add_argument("--out", default="submission.csv", help="CSV to write")
     p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
-    p.add_argument("--workers", type=COUNT, default=2)
+    p.add_argument("--workers", type=COUNT, default=1)
     p = command("score", score)
     p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout")
     p.add_argument("submission", metavar="SUBMISSION", help="CSV to score")

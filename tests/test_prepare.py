@@ -269,14 +269,29 @@ def test_interrupted_update_is_noticed(folder, tmp_path, monkeypatch):
     assert len(run(folder, out).videos) == 6
 
 
-def test_channels_that_differ(folder, tmp_path, monkeypatch):
-    "Plain coordinates of two and of three mice cannot be one dataset."
+def with_three_mice(monkeypatch):
     real = Folder.__getitem__
     monkeypatch.setattr(Folder, "__getitem__", lambda self, i: make_recording(
         seed=1, frames=90, mice=3, video_id=i) if i == "v4" else real(self, i))
+
+
+@pytest.mark.parametrize("features", ["coords", "social", "kaggle288"])
+def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, features):
+    with_three_mice(monkeypatch)
+    done = run(folder, tmp_path/"out", features=features)
+    assert len(done.videos) == 6
+    assert all(done.values(i).shape[1] == len(done.names) for i in range(len(done)))
+
+
+def test_channels_that_differ(folder, tmp_path, monkeypatch):
+    "Features that do not come out alike are named, not joined."
+    from mabe_nb.data import prepare as module
+    with_three_mice(monkeypatch)
+    real = module.feature_module.compute
+    monkeypatch.setattr(module.feature_module, "compute",
+                        lambda rec, name, pair, parts: real(rec, name, pair, None))
     with pytest.raises(DataError, match="video v4: has other channels than video v0"):
-        run(folder, tmp_path/"out")
-    assert len(run(folder, tmp_path/"out", features="social").videos) == 6
+        run(folder, tmp_path/"out", features="coords")
 
 
 def test_values_and_labels_are_those_of_the_recording(folder, tmp_path):

@@ -5,8 +5,10 @@
 # %% auto #0
 __all__ = ['window_starts', 'gather', 'overlap_average']
 
-# %% ../../nbs/data/40_windows.ipynb #60009562
+# %% ../../nbs/data/40_windows.ipynb #1bb60f67
 import numpy as np
+
+from ..errors import ConfigError
 
 # %% ../../nbs/data/40_windows.ipynb #accd30a1
 def window_starts(
@@ -37,14 +39,14 @@ def gather(
     index = torch.from_numpy(at.ravel()).to(x.device)
     return x.index_select(0, index).unflatten(0, at.shape)
 
-# %% ../../nbs/data/40_windows.ipynb #d6750bbf
+# %% ../../nbs/data/40_windows.ipynb #767005c2
 def overlap_average(
     answers: np.ndarray, # (windows, length, classes)
     starts: np.ndarray, # (windows,) first frames, as from `window_starts`
     gap: int, # Every how many frames one was taken
     frames: int, # Length of the video
 ) -> np.ndarray: # (frames, classes) float64
-    "Average of what overlapping windows say about each frame."
+    "Average over windows. Raises `ConfigError` if they leave out more than a gap does."
     windows, length, classes = answers.shape
     weight = np.minimum(np.arange(length) + 1, length - np.arange(length)).astype(float)
     at = np.asarray(starts)[:, None] + np.arange(length) * gap
@@ -55,6 +57,9 @@ def overlap_average(
     out = np.stack([np.bincount(at, weight * flat[:, c], frames)
                     for c in range(classes)], 1)
     seen = np.flatnonzero(total)
+    if np.diff(seen, prepend=-1, append=frames).max(initial=0) > gap:
+        raise ConfigError("windows leave frames out that need an answer; lower the stride "
+                          f"to {length * gap} or less")
     out[seen] /= total[seen, None]
     if len(seen) == frames: return out
     every = np.arange(frames)

@@ -23,7 +23,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
-# %% ../../nbs/train/10_config.ipynb #a6ec0e71
+# %% ../../nbs/train/10_config.ipynb #762449c0
 class InputConfig(BaseModel):
     "What the model is shown."
     features: str = None # Preset or blocks joined by `+`; None: by the next two switches
@@ -34,7 +34,7 @@ class InputConfig(BaseModel):
     sequence_length: Annotated[int, Field(ge=2)] = 100 # Frames in a window
     frame_gap: Count = 2 # Every how many frames one is taken
     stride: Count = None # Frames between windows; None: they do not overlap
-    fps: Positive = None # For sources that do not state it
+    fps: Positive = None # Expected frames per second, checked against the data
     input_dim: Count = None # Expected channels, checked against the data
     num_classes: Count = None # Expected classes (`other` first), checked likewise
 
@@ -70,12 +70,12 @@ class FitConfig(BaseModel):
     temporal_jitter: Annotated[int, Field(ge=0)] = 2 # Frames a window may shift
     mixup_alpha: NotNegative = 0.0 # 0: no mixup
 
-# %% ../../nbs/train/10_config.ipynb #77facea2
+# %% ../../nbs/train/10_config.ipynb #e73a012d
 class PlaceConfig(BaseModel):
     "Machine and folders."
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = "auto" # `auto`, `cpu`, `cuda`, `cuda:1`, `mps`
-    num_workers: Annotated[int, Field(ge=0)] = 2 # Processes that prepare features
+    num_workers: Annotated[int, Field(ge=0)] = 1 # Processes that prepare features
     valid_share: Annotated[float, Field(gt=0, lt=1)] = 0.2 # If no videos are named
     smooth_ms: NotNegative = 0.0 # Moving average over predicted probabilities
     checkpoint_dir: str = "checkpoints" # Inside the run folder

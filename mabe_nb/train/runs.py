@@ -74,11 +74,12 @@ def load_frames(
     labels = np.concatenate([prepared.labels(i, actions) for i in rows])
     return Frames(x.to(device), torch.from_numpy(labels).to(device), lengths)
 
-# %% ../../nbs/train/70_runs.ipynb #557f3a6e
+# %% ../../nbs/train/70_runs.ipynb #e1a1472f
 def reconcile(
     cfg: TrainConfig,
     dim: int, # Channels the data gives
     counts: np.ndarray, # (classes,) training frames of each class
+    fps: tuple = (), # Frame rates of the data
 ) -> tuple: # Class weights (classes,), warnings
     "Class weights for this data, and a sentence for each expectation it does not meet."
     said, n = [], len(counts)
@@ -86,6 +87,9 @@ def reconcile(
         want = getattr(cfg, key)
         if want and want != have:
             said.append(f"{key} is {want} in the config, this data gives {have}")
+    if cfg.fps and any(abs(rate - cfg.fps) > 0.02 * cfg.fps for rate in fps):
+        said.append(f"fps is {cfg.fps:g} in the config, this data has "
+                    + ", ".join(f"{rate:g}" for rate in fps))
     weights = cfg.class_weights
     if isinstance(weights, list) and len(weights) == n:
         return np.array(weights, np.float32), said
@@ -140,7 +144,7 @@ class Keeper:
                 f"Val F1: {row['valid_f1']:.4f}{' *' if better else ''}")
         self.say(text) if self.bar is None else self.bar.write(text)
 
-# %% ../../nbs/train/70_runs.ipynb #9cb15ddb
+# %% ../../nbs/train/70_runs.ipynb #e8a04232
 def train(
     dataset, # See `open_dataset`
     out, # Run folder; must not hold a run yet
@@ -162,7 +166,8 @@ def train(
     inputs, actions = fit_inputs(prepared, rows, cfg), tuple(prepared.actions)
     learn, judge = (load_frames(prepared, inputs, actions, i, device) for i in ids)
     counts = class_counts(learn.labels.cpu().numpy())
-    weights, warnings = reconcile(cfg, inputs.dim, counts)
+    weights, warnings = reconcile(cfg, inputs.dim, counts,
+                                  tuple(sorted(prepared.sequences.fps.unique())))
     torch.manual_seed(cfg.seed)
     model = make_model(cfg, inputs.dim, len(counts)).to(device)
     clf = Classifier(model, inputs, actions, self_actions(prepared), counts > 0, cfg)
