@@ -226,12 +226,13 @@ def test_empty_annotation_file_is_looked_for_and_not_seen(tmp_path):
     assert (frame_labels(rec, "mouse1", "mouse2", ["chase"]) == 0).all()
 
 
-def test_test_split_has_whitelist_but_no_labels(tmp_path):
+def test_test_split_looks_for_its_whitelist_and_has_no_bouts(tmp_path):
     write_parquet(tmp_path, tracking_of(), split="test")
     write_csv(tmp_path, [row()], "test")
     dataset = read_kaggle(tmp_path, "test")
     rec = dataset["7"]
-    assert rec.labelled is None and rec.findings == () and len(rec.bouts) == 0
+    assert rec.labelled == dataset.whitelist("7") == {("mouse1", "mouse2", "chase")}
+    assert rec.findings == () and len(rec.bouts) == 0
     assert dataset.whitelist("7") == {("mouse1", "mouse2", "chase")}
 
 
