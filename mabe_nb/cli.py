@@ -34,15 +34,15 @@ def pick(
     from mabe_nb.data.dataset import select_videos
     return None if text is None else select_videos(data, text)
 
-# %% ../nbs/cli.ipynb #343ab8a3
+# %% ../nbs/cli.ipynb #492ccbfe
 def synth(args, say) -> dict:
     "Write a synthetic colony: mice that sniff, chase, mount, attack and rear."
     from mabe_nb.data.synthetic import write_colony
-    root = write_colony(args.out, args.layout, args.videos, args.minutes, args.seed)
-    say(f"{args.videos} videos of {args.minutes:g} min in {args.layout} layout: {root}")
-    return {"root": str(root), "videos": args.videos}
+    write_colony(args.out, args.layout, args.videos, args.minutes, args.seed)
+    say(f"{args.videos} videos of {args.minutes:g} min in {args.layout} layout: {args.out}")
+    return {"root": str(args.out), "videos": args.videos}
 
-# %% ../nbs/cli.ipynb #90088739
+# %% ../nbs/cli.ipynb #3f5cda9b
 def audit(args, say) -> dict:
     "List every defect of a dataset, by video and kind."
     from mabe_nb.data.audit import audit as check
@@ -50,7 +50,8 @@ def audit(args, say) -> dict:
     report = check(open_dataset(args.data, args.split), progress=say.progress)
     say(report.summary().to_string(index=False) if len(report.table) else "nothing found")
     errors = report.table[report.table.severity == "error"]
-    for m in errors.message.head(20): say(f"error: {m}")
+    for row in errors.head(20).itertuples():
+        say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
     return json.loads(report.to_json())
 
 # %% ../nbs/cli.ipynb #b1aa3c92
@@ -171,10 +172,11 @@ def add_data_commands(command):
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
 
-# %% ../nbs/cli.ipynb #4ce7e99a
+# %% ../nbs/cli.ipynb #5d88a0cf
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
+    p.usage = "mabe train DATA --out RUN [--config FILE] [--SETTING VALUE ...]"
     p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout, or a file")
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")

@@ -8,18 +8,20 @@ __all__ = ['COUNT', 'NATURAL', 'add_settings', 'config_from', 'Parser', 'number'
 # %% ../nbs/cli_parser.ipynb #5635bdf8
 import argparse, difflib, sys
 
-# %% ../nbs/cli_parser.ipynb #90956e95
+# %% ../nbs/cli_parser.ipynb #cb4d51ef
 def add_settings(
     parser: argparse.ArgumentParser, # Gets a flag for every field of `TrainConfig`
 ):
     "Every setting as a flag, under the dashed name and its own."
-    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.config import TrainConfig, comments
+    said = comments()
     group = parser.add_argument_group("settings (see mabe_nb.train.config)")
     for key, field in TrainConfig.model_fields.items():
         names = dict.fromkeys([f"--{key.replace('_', '-')}", f"--{key}"])
         switch = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
         group.add_argument(*names, dest=f"set_{key}", metavar="VALUE", **switch,
-                           help=f"default: {field.default}")
+                           help=f"{said.get(key, '')} (default: {field.default})"
+                           .replace("%", "%%").strip())
 
 # %% ../nbs/cli_parser.ipynb #0c76a9c2
 def config_from(

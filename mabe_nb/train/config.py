@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['Count', 'Share', 'Positive', 'NotNegative', 'InputConfig', 'ModelConfig', 'FitConfig', 'PlaceConfig', 'TrainConfig',
-           'explain', 'choices', 'make_config', 'yaml_settings']
+           'comments', 'explain', 'choices', 'make_config', 'yaml_settings']
 
-# %% ../../nbs/train/10_config.ipynb #d49ead09
-import types, typing
+# %% ../../nbs/train/10_config.ipynb #8d302844
+import inspect, re, types, typing
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -104,6 +104,13 @@ class TrainConfig(PlaceConfig, FitConfig, ModelConfig, InputConfig):
             raise ValueError(f"checkpoint_dir {self.checkpoint_dir!r} must lie in the "
                              "run folder: give a plain name such as 'checkpoints'")
         return self
+
+# %% ../../nbs/train/10_config.ipynb #f237d6be
+def comments() -> dict: # Setting -> what the comment beside it says
+    "What each setting means, where its name does not say it."
+    try: source = "".join(inspect.getsource(c) for c in TrainConfig.__bases__)
+    except OSError: return {} # no source at hand, as in a frozen application
+    return dict(re.findall(r"^    (\w+):[^#\n]*# (.+)$", source, re.M))
 
 # %% ../../nbs/train/10_config.ipynb #214af8dd
 def explain(
