@@ -2,8 +2,8 @@
 
     python bench/rats.py DATA --train-videos 1-36 --valid-videos 37-46 --json F
 
-DATA is a folder in Kaggle's layout; the published figures used the 46 rat videos that
-tests/README.md tells of. Each step is the command that a user would type.
+DATA is a folder in Kaggle's layout; the published figures are of 46 videos of two rats
+(figshare 10.6084/m9.figshare.30393298). Each step is the command that a user would type.
 """
 import argparse
 import json

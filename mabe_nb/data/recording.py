@@ -25,15 +25,16 @@ class Finding(NamedTuple):
 # %% ../../nbs/data/00_recording.ipynb #36976ddc
 BOUT_COLUMNS = ["agent", "target", "action", "start", "stop"]
 
-# %% ../../nbs/data/00_recording.ipynb #c802306a
+# %% ../../nbs/data/00_recording.ipynb #e53fb955
 def bout_table(
     rows=(), # Tuples of agent, target, action, start, stop
 ) -> pd.DataFrame: # Columns of `BOUT_COLUMNS`, sorted by start; frames are int64
     "A table of bouts in the one order and with the one set of dtypes used everywhere."
     rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
-    columns = zip(BOUT_COLUMNS, list(zip(*rows)) or [()] * 5)
-    return pd.DataFrame({c: pd.Series(v, dtype=object if i < 3 else np.int64)
-                         for i, (c, v) in enumerate(columns)})
+    columns, index = list(zip(*rows)) or [()] * 5, pd.RangeIndex(len(rows))
+    kinds = [object] * 3 + [np.int64] * 2
+    return pd.DataFrame({c: pd.Series(v, index, dtype=kind) for c, v, kind
+                         in zip(BOUT_COLUMNS, columns, kinds)}, index, copy=False)
 
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)
