@@ -69,7 +69,7 @@ def prepare(args, say) -> dict:
     return {"root": str(done.root), "sequences": len(done.sequences), "frames": frames,
             "channels": len(done.names), "skipped": done.skipped}
 
-# %% ../nbs/cli.ipynb #7f828de8
+# %% ../nbs/cli.ipynb #c7d48625
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
     from mabe_nb.data.dataset import open_dataset
@@ -77,7 +77,8 @@ def train(args, say) -> dict:
     cfg = config_from(args)
     data = open_dataset(args.data, "train")
     metrics = run(data, args.out, cfg, pick(data, args.train_videos),
-                  pick(data, args.valid_videos), say=say, progress=say.progress)
+                  pick(data, args.valid_videos), resume=args.resume,
+                  say=say, progress=say.progress)
     valid = metrics["valid"]
     for action, f1 in valid["f1"].items():
         say(f"  {action:16s} F1 {'not seen' if f1 is None else format(f1, '.3f')}")
@@ -172,7 +173,7 @@ def add_data_commands(command):
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
 
-# %% ../nbs/cli.ipynb #5d88a0cf
+# %% ../nbs/cli.ipynb #61fd8dbc
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -180,6 +181,8 @@ def add_run_commands(command):
     p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout, or a file")
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")
+    p.add_argument("--preset", help="fastest, balanced or low-memory")
+    p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     for part in ("train", "valid"):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")
     add_settings(p)

@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['COUNT', 'NATURAL', 'add_settings', 'config_from', 'Parser', 'number']
 
-# %% ../nbs/cli_parser.ipynb #5635bdf8
+# %% ../nbs/cli_parser.ipynb #7521be14
 import argparse, difflib, sys
+from pathlib import Path
 
 # %% ../nbs/cli_parser.ipynb #cb4d51ef
 def add_settings(
@@ -23,13 +24,16 @@ def add_settings(
                            help=f"{said.get(key, '')} (default: {field.default})"
                            .replace("%", "%%").strip())
 
-# %% ../nbs/cli_parser.ipynb #0c76a9c2
+# %% ../nbs/cli_parser.ipynb #b2af59c5
 def config_from(
-    args, # Parsed arguments: `config` (a file or None) and the `set_` flags
+    args, # Parsed arguments: `preset`, `config`, `resume`, `out` and the `set_` flags
 ): # `TrainConfig`
-    "The file's settings, changed by the flags. Raises `ConfigError`."
-    from mabe_nb.train.config import make_config, yaml_settings
-    settings, lines = yaml_settings(args.config) if args.config else ({}, {})
+    "The settings that a command line asks for. Raises `ConfigError`."
+    from mabe_nb.train.config import make_config, preset, yaml_settings
+    own = Path(args.out)/"config.yaml" if args.resume else None
+    file = args.config or (own if own and own.exists() else None)
+    settings, lines = yaml_settings(file) if file else ({}, {})
+    if args.preset: settings = preset(args.preset) | settings
     for name, text in vars(args).items():
         key = name.removeprefix("set_")
         if key == name or text is None: continue

@@ -143,7 +143,7 @@ def bars(
     of = {**table.get("*", {}), **table.get(lab, {})}
     return np.array([of.get(a, np.nan) for a in actions], float)
 
-# %% ../../nbs/train/60_classifier.ipynb #8d39ca6d
+# %% ../../nbs/train/60_classifier.ipynb #a4b6e567
 def predict_sequences(
     clf: Classifier,
     prepared, # `Prepared` with the classifier's features
@@ -161,7 +161,7 @@ def predict_sequences(
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
         p = probabilities(model, clf.inputs(prepared.values(i)), cfg.sequence_length,
-                          cfg.frame_gap, possible=clf.possible)
+                          cfg.frame_gap, clf.possible, cfg.loss)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms)
 

@@ -1,0 +1,269 @@
+"""The trainer: equal results however it is cut, stopped, killed or starved."""
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.errors import ConfigError, MabeError
+from mabe_nb.train import checkpoint
+from mabe_nb.train.classifier import load_classifier, predict_dataset
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.frames import Frames, OnDisk
+from mabe_nb.train.loop import Trainer
+from mabe_nb.train.models import make_model
+from mabe_nb.train.runs import train
+
+HERE = Path(__file__).parent
+EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,
+            sequence_length=40, frame_gap=1, device="cpu")
+
+
+def data(n=1500, channels=6, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, channels)).astype(np.float32)
+    labels = (np.convolve(x[:, 0], np.ones(9), "same") > 2).astype(np.int8)[:, None]
+    labels = np.hstack([labels, np.where(x[:, 1:2] > 1, -1, 0).astype(np.int8)])
+    return Frames(torch.from_numpy(x), torch.from_numpy(labels), np.array([n // 3] * 3))
+
+
+def trainer(learn=None, **settings):
+    cfg = TrainConfig(**EVEN | dict(epochs=3, batch_size=8, hidden_size=8) | settings)
+    torch.manual_seed(0)
+    model = make_model(cfg, 6, 3)
+    learn = learn or data()
+    return Trainer(model, learn, data(600, seed=1), np.array([1, 2, 3], np.float32),
+                   np.ones(3, bool), cfg)
+
+
+def step_losses(one, count=20):
+    "Loss of each of the first steps."
+    seen, before = [], [0.0]
+
+    def tick(windows):
+        seen.append((one.total.item() - before[0]) / windows)
+        before[0] = one.total.item()
+
+    def on_epoch(*_): before[0] = 0.0
+    one.tick, one.on_epoch = tick, on_epoch
+    one.fit()
+    return seen[:count]
+
+
+# cut into parts
+
+@pytest.mark.parametrize("batch, parts", [(16, 4), (8, 8), (64, 1)])
+def test_accumulation_is_one_large_batch(batch, parts):
+    "The last step of an epoch is a shorter one and counts too."
+    whole = trainer(batch_size=64, stride=7, epochs=8)
+    cut = trainer(batch_size=batch, gradient_accumulation_steps=parts, stride=7, epochs=8)
+    a, b = step_losses(whole), step_losses(cut)
+    assert len(a) == 20 and np.allclose(a, b, atol=1e-5)
+    for p, q in zip(whole.model.parameters(), cut.model.parameters()):
+        assert torch.allclose(p, q, atol=1e-4)
+
+
+def test_wrong_accumulation_would_be_seen():
+    a, b = (step_losses(trainer(batch_size=n, stride=7)) for n in (64, 32))
+    assert not np.allclose(a[:5], b[:5], atol=1e-5)
+
+
+def test_two_processes_are_one(tmp_path):
+    "gloo, the same effective batch, no batch statistics and no dropout."
+    settings = dict(EVEN, epochs=20, batch_size=512, num_workers=1, hidden_size=8,
+                    early_stopping_patience=99)
+    env = os.environ | {"OMP_NUM_THREADS": "1", "MABE_HOME": str(tmp_path/"home")}
+    for n in (1, 2):
+        subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                        f"--nproc_per_node={n}", str(HERE/"team_run.py"),
+                        str(tmp_path/str(n)), json.dumps(settings)],
+                       check=True, env=env, capture_output=True, timeout=240)
+    one, two = (pd.read_csv(tmp_path/n/"run"/"history.csv") for n in "12")
+    assert len(one) == 20 and np.allclose(one.train_loss, two.train_loss, atol=1e-5)
+    assert np.allclose(one.valid_f1, two.valid_f1, atol=1e-5)
+    a, b = (json.loads((tmp_path/n/"run"/"metrics.json").read_text()) for n in "12")
+    assert a["valid"]["f1"] == pytest.approx(b["valid"]["f1"], abs=1e-4)
+    assert not list((tmp_path/"2"/"run").glob(".process*"))
+
+
+# killed and stopped
+
+def test_killed_twenty_times_is_as_if_never(tmp_path):
+    out = subprocess.run([sys.executable, str(HERE/"killed_runs.py"), str(tmp_path), "20",
+                          "0"], check=True, capture_output=True, text=True, timeout=500,
+                         env=os.environ | {"OMP_NUM_THREADS": "1"}).stdout
+    killed = json.loads(out)["killed"]
+    assert len(killed) == 20 and len({step for _, step in killed}) > 5, killed
+    for name in ("best.safetensors", "history.csv", "metrics.json"):
+        whole, again = ((tmp_path/run/name).read_bytes() for run in ("whole", "killed"))
+        assert whole == again, name
+    colony = RecordingList([colony_video(9, minutes=0.5)])
+    a, b = (predict_dataset(load_classifier(tmp_path/run/"best.safetensors"), colony,
+                            cache=tmp_path/"cache10") for run in ("whole", "killed"))
+    pd.testing.assert_frame_equal(a, b)
+    assert not list((tmp_path/"killed").rglob(".*"))
+
+
+COLONY = [colony_video(k, minutes=0.3) for k in (0, 3, 6)]
+SMALL = TrainConfig(epochs=4, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=40,
+                    num_workers=1, device="cpu")
+
+
+def small_run(out, resume=False, cfg=SMALL):
+    return train(RecordingList(COLONY), out/"run", cfg, ["1", "4"], ["7"],
+                 cache=out/"cache", resume=resume)
+
+
+def test_interrupt_keeps_the_state_and_goes_on(tmp_path, monkeypatch):
+    whole = small_run(tmp_path/"a")
+    update, count = checkpoint.save_checkpoint, [0]
+    monkeypatch.setattr(Trainer, "save_seconds", 1e9)
+    from mabe_nb.train import loop
+    real = loop.take_step
+
+    def step(*args):
+        count[0] += 1
+        if count[0] == 7: os.kill(os.getpid(), signal.SIGINT)
+        return real(*args)
+
+    monkeypatch.setattr(loop, "take_step", step)
+    with pytest.raises(KeyboardInterrupt): small_run(tmp_path/"b")
+    about = checkpoint.load_checkpoint(tmp_path/"b"/"run"/"last")[1]
+    assert about["step"] > 0 or about["epoch"] > 0
+    assert update is checkpoint.save_checkpoint
+    assert small_run(tmp_path/"b", resume=True) == whole
+
+
+def test_damaged_state_falls_back_and_says_so(tmp_path):
+    whole = small_run(tmp_path/"a")
+    last = tmp_path/"a"/"run"/"last"
+    state = last/"state.safetensors"
+    state.write_bytes(state.read_bytes()[:1000])
+    (tmp_path/"a"/"run"/"metrics.json").unlink()
+    said = []
+    again = train(RecordingList(COLONY), tmp_path/"a"/"run", SMALL, cache=tmp_path/"a"/"cache",
+                  resume=True, say=said.append)
+    assert any("state before" in line for line in said)
+    assert again["valid"] == whole["valid"]
+
+
+def test_full_disk_keeps_the_state_before(tmp_path, monkeypatch):
+    from safetensors import torch as st
+    checkpoint.save_checkpoint(tmp_path, {"a": torch.ones(3)}, {"n": 1})
+
+    def full(tensors, path, header):
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(st, "save_file", full)
+    with pytest.raises(MabeError, match="no space"):
+        checkpoint.save_checkpoint(tmp_path, {"a": torch.ones(3)}, {"n": 2})
+    assert checkpoint.load_checkpoint(tmp_path)[1] == {"n": 1}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_another_setting_is_no_resume(tmp_path):
+    small_run(tmp_path)
+    other = SMALL.model_copy(update={"batch_size": 8})
+    with pytest.raises(ConfigError, match="batch_size"): small_run(tmp_path, True, other)
+    with pytest.raises(ConfigError, match="--resume"): small_run(tmp_path)
+
+
+# beyond memory
+
+def on_disk(learn, folder):
+    learn.x.numpy().tofile(folder/"x.f32")
+    return Frames(OnDisk(folder/"x.f32", *learn.x.shape), learn.labels, learn.lengths)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_disk_and_memory_train_alike(tmp_path, workers):
+    noisy = dict(use_augmentation=True, dropout=0.3, num_workers=workers)
+    a = trainer(**noisy)
+    whole = a.fit()
+    b = trainer(on_disk(data(), tmp_path), **noisy)
+    assert b.fit() == whole
+    assert all(map(torch.equal, a.model.parameters(), b.model.parameters()))
+
+
+def test_file_that_shrinks_while_training_is_named(tmp_path):
+    one = trainer(on_disk(data(), tmp_path), num_workers=2)
+    os.truncate(tmp_path/"x.f32", 9000)
+    with pytest.raises(MabeError, match="x.f32"): one.fit()
+
+
+def test_run_beyond_its_budget_is_the_same_run(tmp_path):
+    whole = small_run(tmp_path/"a")
+    other = SMALL.model_copy(update={"resident_gb": 0.0})
+    assert small_run(tmp_path/"b", cfg=other) == whole
+    assert not list((tmp_path/"b"/"run").glob(".process*"))
+
+
+def test_reading_windows_keeps_memory_flat(tmp_path):
+    "400 MB on disk, batches from all over it, in a process of its own."
+    code = f"""
+import numpy as np, resource
+from pathlib import Path
+from mabe_nb.train.frames import OnDisk, batches
+path = Path({str(tmp_path/'big.f32')!r})
+with open(path, "wb") as f:
+    for _ in range(40): np.zeros((25_000, 100), np.float32).tofile(f)
+rng = np.random.default_rng(0)
+x = OnDisk(path, 1_000_000, 100)
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for b in batches(x, [rng.integers(0, 999_000, 16)] * 3, 100, 2): pass
+before = peak()
+for b in batches(x, [rng.integers(0, 999_000, 16) for _ in range(150)], 100, 2): pass
+print(peak() - before)
+"""
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                         text=True).stdout
+    assert int(out) < 30_000  # kB
+
+
+# numbers
+
+def test_half_precision_agrees_on_the_cpu():
+    one, said = trainer(amp=True, epochs=2), []
+    one.say = said.append
+    history = one.fit()
+    assert one.precision.name == "bf16" and not said
+    plain = trainer(epochs=2).fit()
+    assert history[-1]["train_loss"] == pytest.approx(plain[-1]["train_loss"], rel=0.05)
+
+
+def test_half_precision_that_differs_is_left(monkeypatch):
+    one, said = trainer(amp=True, epochs=1), []
+    forward = one.model.forward
+
+    def wrong(x):
+        scores = forward(x)
+        return scores * (3 if torch.is_autocast_enabled("cpu") else 1)
+
+    monkeypatch.setattr(one.model, "forward", wrong)
+    one.say = said.append
+    one.fit()
+    assert one.precision.name == "fp32" and "bf16 differs" in said[0]
+
+
+def test_nan_in_the_features_stops_with_step_and_cause():
+    learn = data()
+    learn.x[700, 2] = float("nan")
+    with pytest.raises(MabeError, match="by step .* of epoch 1.*features") as e:
+        trainer(learn).fit()
+    assert "mabe audit" in str(e.value) and "\n" not in str(e.value)
+
+
+def test_state_of_another_model_is_refused():
+    one, two = trainer(), trainer(hidden_size=16)
+    with pytest.raises(MabeError, match="does not fit"):
+        two.restore(*copy.deepcopy(one.state()))
