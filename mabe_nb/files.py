@@ -12,19 +12,31 @@ from pathlib import Path
 
 from .errors import DataError
 
-# %% ../nbs/01_files.ipynb #7e96ab70
+# %% ../nbs/01_files.ipynb #e57cbe42
+@contextmanager
+def _written(path):
+    try: yield
+    except OSError as e:
+        raise DataError(f"cannot be written: {e.strerror or e}", path) from e
+
+# %% ../nbs/01_files.ipynb #92040285
 @contextmanager
 def atomic(
     path, # File or folder to appear, whole or not at all
 ):
-    "Temporary `Path` to write to, renamed to `path` if the block ends without an error."
+    """Temporary `Path` to write to, renamed to `path` if the block ends without an error.
+
+    Raises `DataError` if there can be no such file or folder.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.name: raise DataError("is no name for a file", repr(str(path)))
+    with _written(path): path.parent.mkdir(parents=True, exist_ok=True)
     tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         yield tmp
-        if path.is_dir() and tmp.is_dir(): shutil.rmtree(path)
-        os.replace(tmp, path)
+        with _written(path):
+            if path.is_dir() and tmp.is_dir(): shutil.rmtree(path)
+            os.replace(tmp, path)
     finally:
         if tmp.is_dir(): shutil.rmtree(tmp, ignore_errors=True)
         else: tmp.unlink(missing_ok=True)

@@ -189,3 +189,14 @@ def test_swap_of_two_videos_columns_is_no_memory_bomb(broken):
     code, err, kinds = broken(tracking(lambda t: t.assign(
         video_frame=(t.x * 1e6).astype("int64"), x=t.video_frame.astype(float))))
     assert code == 2 and "2.parquet" in err
+
+
+@pytest.mark.parametrize("rows, words", [
+    ([], "has no videos"), ([row("1"), row("2")], "2 are unlabelled")])
+def test_nothing_to_prepare_names_no_flag_that_is_not_there(broken, rows, words):
+    def spoil(root, good):
+        for path in root.glob("train_annotation/*/*"): path.unlink()
+        if rows: write_csv(root, rows)
+        else: (root/"train.csv").write_text(",".join(row()) + "\n")
+    code, err, _ = broken(spoil)
+    assert code == 2 and words in err and "--unlabelled" not in err, err

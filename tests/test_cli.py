@@ -130,16 +130,76 @@ WRONG = {
     "no command": ([], "COMMAND"),
     "layout": (["synth", "y", "--layout", "kagle"], "kaggle"),
     "device": (["train", "colony", "--out", "x", "--device", "cuda:77"], "cuda:77"),
+    "no device": (["train", "colony", "--out", "x", "--device", "meta"], "meta"),
+    "run is a file": (["train", "colony", "--out", "file"], "is a file"),
+    "run below a file": (["train", "colony", "--out", "file/run"], "file is a file"),
+    "prepare below a file": (["prepare", "colony", "--out", "file/c"], "cannot be written"),
+    "window": (["train", "colony", "--out", "x", "--sequence-length", "100001"],
+               "100000"),
+    "batch": (["train", "colony", "--out", "x", "--batch-size", "100001"], "100000"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input_is_one_sentence_and_code_2(mabe, work, name):
     words, hint = WRONG[name]
+    (work/"file").write_text("a file")
     code, out, err = mabe(*words)
     assert code == 2 and hint in err and not out, (code, out, err)
     assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
     assert not (work/"x").exists() and not (work/"y").exists()
+
+
+@pytest.mark.parametrize("words", [
+    ["predict", "run", "colony", "--out", "colony"],
+    ["predict", "run", "colony", "--out", "run/metrics.json/x.csv"],
+    ["score", "colony", "sub.csv", "--fix", "colony"]])
+def test_a_place_that_cannot_be_written(mabe, trained, work, words):
+    mabe("predict", "run", "colony", "--out", "sub.csv")
+    code, out, err = mabe(*words)
+    assert code == 2 and not out and "file" in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x/y"),
+                                   MemoryError(), OSError("odd\nand long")])
+def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
+    def refuse(*_): raise error
+    monkeypatch.setattr(cli, "synth", refuse)
+    code, out, err = mabe("synth", "z")
+    assert code == 2 and not out and len(err.splitlines()) == 1 and "Traceback" not in err
+
+
+def test_all_predicted_videos_count(mabe, trained, work):
+    (work/"never.json").write_text(json.dumps({"*": {
+        a: 1.0 for a in ("approach", "attack", "chase", "mount", "rear", "sniff")}}))
+    code, out, err = mabe("predict", "run", "colony", "--videos", "1-2", "--out", "no.csv",
+                          "--thresholds", "never.json", "--json")
+    answer = json.loads(out)
+    assert code == 0 and (answer["bouts"], answer["videos"]) == (0, 2), (answer, err)
+
+
+def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
+    mabe("predict", "run", "colony", "--out", "sub.csv")
+    table = pd.read_csv(work/"sub.csv")
+    assert "ignored" not in json.loads(mabe("score", "colony", "sub.csv", "--json")[1])
+    quoted = table.iloc[[0]].assign(agent_id=f"'{table.agent_id[0]}'",
+                                    target_id=f"'{table.target_id[0]}'")
+    strange = table.iloc[[0, 1]].assign(video_id=99999)
+    pd.concat([table, quoted, strange]).to_csv(work/"ignored.csv", index=False)
+    code, out, err = mabe("score", "colony", "ignored.csv", "--json")
+    assert json.loads(out)["ignored"] == {"unknown_video": 2, "quoted_id": 1}
+    assert "quoted_id 1" in mabe("score", "colony", "ignored.csv")[1]
+
+
+def test_fix_is_offered_only_where_it_helps(mabe, trained, work):
+    mabe("predict", "run", "colony", "--out", "sub.csv")
+    bad = pd.read_csv(work/"sub.csv").assign(video_id=99999, start_frame=0.5)
+    bad.to_csv(work/"hopeless.csv", index=False)
+    code, out, err = mabe("score", "colony", "hopeless.csv")
+    assert code == 2 and "--fix" not in err, err
+    code, out, err = mabe("score", "colony", "hopeless.csv", "--fix", "f.csv")
+    assert code == 2 and "unknown_video" in err and "diagnose" not in err
+    assert not (work/"f.csv").exists()
 
 
 def test_config_with_an_unknown_key_names_its_line(mabe, work):

@@ -256,3 +256,19 @@ def test_read_submission(tmp_path):
         with pytest.raises(DataError, match=r"s\.csv"): read_submission(path)
     for gone in (tmp_path, tmp_path/"none.csv"):
         with pytest.raises(DataError): read_submission(gone)
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_a_row_with_a_field_too_many_is_refused_by_line(tmp_path, row):
+    table({}, REAR, {}).to_csv(tmp_path/"s.csv", index=False)
+    lines = (tmp_path/"s.csv").read_text().splitlines()
+    lines[row] += ",1"
+    (tmp_path/"s.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=f"line {row + 1}"): read_submission(tmp_path/"s.csv")
+
+
+def test_doubled_column_in_a_file_is_refused(tmp_path):
+    twice = table({})
+    twice.insert(5, "action", "attack", allow_duplicates=True)
+    twice.to_csv(tmp_path/"s.csv", index=False)
+    with pytest.raises(DataError, match="2 columns action"): read_submission(tmp_path/"s.csv")

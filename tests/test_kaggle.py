@@ -274,6 +274,15 @@ TRACKING_ERRORS = {
     "mouse is a rat": (lambda t: t.assign(mouse_id="rat"), "row 0"),
     "parts are numbers": (lambda t: t.assign(bodypart=3), "'bodypart'"),
     "x is a list": (lambda t: t.assign(x=[[1]]*len(t)), "'x'"),
+    "nothing but nulls": (lambda t: t.assign(mouse_id=None, bodypart=None, x=None),
+                          "no row with a mouse"),
+    "no rows, no types": (lambda t: pd.DataFrame(columns=list(t)), "no rows"),
+    "5,000 parts": (lambda t: pd.concat([t]*25).assign(
+        bodypart=[f"p{i}" for i in range(25*len(t))]), "bodypart: has 6,00"),
+    "part with a line break": (lambda t: t.assign(bodypart="a\nb"), r"'a\nb'"),
+    "part with a NUL": (lambda t: t.assign(bodypart="a\0b"), r"'a\x00b'"),
+    "part with a slash": (lambda t: t.assign(bodypart="../a"), "'../a'"),
+    "part with an escape": (lambda t: t.assign(bodypart="\x1b[2J"), r"'\x1b[2J'"),
 }
 
 
@@ -284,6 +293,33 @@ def test_error_in_tracking(tmp_path, name):
     dataset = read_kaggle(tmp_path)
     refusal(lambda: dataset["7"], "7.parquet", words)
     assert isinstance(dataset["8"], Recording)
+
+
+def test_annotation_file_without_rows_or_types_is_not_seen(tmp_path):
+    root = write_small(tmp_path)
+    write_parquet(root, pd.DataFrame(columns=list(bout_rows([]))), kind="annotation")
+    rec = read_kaggle(root)["7"]
+    assert rec.labelled == {("mouse1", "mouse2", "chase")} and not len(rec.bouts)
+
+
+def test_dangling_annotation_is_an_error_not_an_unlabelled_video(tmp_path):
+    path = write_small(tmp_path)/"train_annotation/Ours/7.parquet"
+    path.unlink()
+    path.symlink_to(tmp_path/"gone.parquet")
+    dataset = read_kaggle(tmp_path)
+    assert dataset.labelled("7") is not None
+    for call in (dataset.__getitem__, dataset.annotations, dataset.fingerprint):
+        refusal(lambda: call("7"), str(path), "not found")
+
+
+@pytest.mark.parametrize("kind", ["tracking", "annotation"])
+def test_folder_in_place_of_a_file(tmp_path, kind):
+    path = write_small(tmp_path)/f"train_{kind}/Ours/7.parquet"
+    path.unlink()
+    path.mkdir()
+    dataset = read_kaggle(tmp_path)
+    for call in (dataset.__getitem__, dataset.fingerprint):
+        refusal(lambda: call("7"), str(path), "cannot be read")
 
 
 def test_absurd_frame_takes_no_memory(tmp_path):
@@ -331,6 +367,9 @@ ROW_ERRORS = {
     "deep JSON": (dict(whitelist="["*100_000), "behaviors_labeled"),
     "parts are no JSON": (dict(parts="nose, neck"), "body_parts_tracked"),
     "parts are numbers": (dict(parts=[1, 2]), "body_parts_tracked"),
+    "part with a line break": (dict(parts=["a\nb"]), r"'a\nb'"),
+    "part with a slash": (dict(parts=["nose", "a/b"]), "'a/b'"),
+    "5,000 parts": (dict(parts=[f"p{i}" for i in range(5000)]), "5,000 body parts"),
     "text in fps": (dict(frames_per_second="fast"), "frames_per_second"),
     "no fps": (dict(frames_per_second=None), "frames_per_second"),
     "fps 0": (dict(frames_per_second=0), "frames_per_second"),
@@ -362,6 +401,14 @@ def test_error_in_table(tmp_path, name):
     rows, words = TABLE_ERRORS[name]
     write_csv(tmp_path, rows)
     refusal(lambda: read_kaggle(tmp_path), "train.csv", words)
+
+
+@pytest.mark.parametrize("column", ["video_id", "frames_per_second", "sex"])
+def test_error_double_column(tmp_path, column):
+    table = pd.DataFrame([row() | {"sex": "f"}])
+    table.insert(0, column, ["8"], allow_duplicates=True)
+    table.to_csv(tmp_path/"train.csv", index=False)
+    refusal(lambda: read_kaggle(tmp_path), "train.csv", f"{column!r} twice")
 
 
 @pytest.mark.parametrize("column", ["lab_id", "video_id", "frames_per_second",

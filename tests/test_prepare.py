@@ -18,7 +18,7 @@ from mabe_nb.data.prepare import (DataError, code_version, dataset_parts, defaul
                                   open_prepared, prepare)
 from mabe_nb.data.recording import frame_labels, pairs
 from mabe_nb.errors import MabeError
-from mabe_nb.files import file_hash, read_json
+from mabe_nb.files import file_hash, read_json, write_json
 
 
 class Folder:
@@ -257,6 +257,30 @@ def test_spoilt_cache(folder, tmp_path, harm):
     assert content(out) == data
 
 
+@pytest.mark.parametrize("change", [
+    {"pairs": [[1]]}, {"pairs": [["a", "b", "c"]]}, {"labelled": [1]},
+    {"labelled": [[{}, 1, 2]]}, {"bouts": [[1, 2]]}, {"fps": 0.0}, {"fps": -1.0},
+    {"bouts": [["mouse1", "mouse2", "chase", 5, 10**9]]}, {"frames": -1}])
+def test_edited_cache(folder, tmp_path, change):
+    out = tmp_path/"out"
+    run(folder, out)
+    data, path = content(out), out/"Lab0"/"v2"/"video.json"
+    write_json(path, read_json(path) | change)
+    with pytest.raises(DataError, match="video.json.*no-resume"): open_prepared(out)
+    run(folder, out)
+    assert content(out) == data
+
+
+@pytest.mark.parametrize("name", ["names", "units", "folder"])
+def test_cache_that_lacks_what_the_manifest_needs_is_redone(folder, tmp_path, name):
+    out = tmp_path/"out"
+    run(folder, out)
+    data, path = content(out), out/"Lab0"/"v2"/"video.json"
+    write_json(path, {k: v for k, v in read_json(path).items() if k != name})
+    run(folder, out)
+    assert content(out) == data
+
+
 def test_interrupted_update_is_noticed(folder, tmp_path, monkeypatch):
     "Videos are new, the manifest is not yet: neither the old nor the new dataset."
     out = tmp_path/"out"
@@ -339,7 +363,7 @@ def test_unlabelled_videos(folder, tmp_path):
     after = times(out)
     assert {i: after[i] for i in before} == before and len(after) == 6
     assert len(prepared().videos) == 2 and times(out) == after
-    with pytest.raises(DataError, match="4 are unlabelled.*--unlabelled"):
+    with pytest.raises(DataError, match="4 are unlabelled, so there is nothing to learn"):
         prepared(ids=["v2", "v3", "v4", "v5"])
 
 

@@ -118,6 +118,16 @@ def broken(**changes): return {"g": {"seq/7": sequence(codes=[0] * 20) | changes
     (broken(metadata=None), "give vocab="),
     (broken(metadata={"vocab": {"attack": "x"}}), "vocabulary"),
     (broken(metadata={"vocab": {"attack": 0, "mount": 0}}), "vocabulary"),
+    (broken(metadata=[1]), "metadata is '[1]'"),
+    (broken(metadata="x"), "metadata is 'x'"),
+    (broken(metadata={"vocab": 5}), "vocabulary"),
+    (broken(metadata={"vocab": "ab"}), "vocabulary"),
+    (broken(metadata={"vocab": [["a"]]}), "vocabulary"),
+    (broken(metadata={"vocab": ["a", "a"]}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": float("inf")}}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": float("nan")}}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": 10**400}}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": 0, "mount": 1.5}}), "vocabulary"),
 ])
 @pytest.mark.parametrize("suffix", [".json", ".npy"])
 def test_calms21_faults(tmp_path, tree, says, suffix):

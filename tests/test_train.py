@@ -8,6 +8,7 @@ import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mabe_nb.data.dataset import RecordingList
@@ -66,6 +67,24 @@ def test_any_bytes_as_yaml_give_a_config_or_a_sentence(tmp_path_factory, data):
     path.write_bytes(data)
     try: TrainConfig.from_yaml(path)
     except MabeError as e: assert "any.yaml" in str(e) or str(e)
+
+
+@pytest.mark.parametrize("text", [
+    "epochs: 2020-99-99", "[" * 3000, "epochs: " + "9" * 5000, "epochs: !!timestamp x",
+    "epochs: !!int ''", "a: &a [*a]", "epochs: .inf", "learning_rate: .nan",
+    "epochs: true", "conv_channels: [true]", "dropout: " + "x" * 999,
+    "epochs: &a [1, *a]", "? [a]\n: 1"])
+def test_odd_yaml_is_one_short_sentence(tmp_path, text):
+    (tmp_path/"c.yaml").write_text(text)
+    with pytest.raises(MabeError) as e: TrainConfig.from_yaml(tmp_path/"c.yaml")
+    said = str(e.value).replace(str(tmp_path), "")
+    assert "\n" not in said and len(said) < 200 or "known: " in said
+
+
+@pytest.mark.parametrize("key", ["learning_rate", "noise_std", "resident_gb", "fps"])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "inf", True])
+def test_only_finite_numbers_are_numbers(key, value):
+    with pytest.raises(ConfigError, match=key): make_config({key: value})
 
 
 def test_round_trip_of_every_setting(tmp_path):
@@ -201,6 +220,31 @@ def test_tensors_of_another_shape_are_refused(run, tmp_path):
 def test_bad_thresholds_are_refused(tmp_path, text):
     (tmp_path/"t.json").write_text(text)
     with pytest.raises(DataError, match="t.json"): read_thresholds(tmp_path/"t.json")
+
+
+FOREIGN = {
+    "nan": lambda t, a: next(v for k, v in t.items() if k.startswith("model.")
+                             and v.is_floating_point()).fill_(float("nan")),
+    "possible": lambda t, a: a["possible"].append(True),
+    "possible nested": lambda t, a: a.update(possible=[a["possible"]]),
+    "direct of floats": lambda t, a: t.update({"inputs.direct": t["inputs.direct"].float()}),
+    "direct of rows": lambda t, a: t.update({"inputs.direct": t["inputs.direct"][None]}),
+    "masks of switches": lambda t, a: t.update({"inputs.masks": torch.ones(1).bool()}),
+    "base alone": lambda t, a: t.update({"inputs.base": torch.tensor(0)}),
+    "no weights": lambda t, a: [t.pop(k) for k in list(t) if k.startswith("model.")],
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_does_not_fit_in_a_classifier_is_one_line(run, tmp_path, kind):
+    path = run/"run"/"best.safetensors"
+    with safe_open(path, "pt") as f: about = json.loads(f.metadata()["mabe"])
+    tensors = load_file(path)
+    FOREIGN[kind](tensors, about)
+    save_file(tensors, tmp_path/"x.safetensors", {"mabe": json.dumps(about)})
+    with pytest.raises(DataError, match="do not fit") as e:
+        load_classifier(tmp_path/"x.safetensors")
+    assert "\n" not in str(e.value)
 
 
 def test_history_and_log_agree(run):

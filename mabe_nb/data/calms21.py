@@ -37,20 +37,37 @@ def _drop_unsure(xy, record, min_score, path, where):
     scores = plain_array(record, "scores", xy.shape[:3], path, where)
     return np.where((scores >= min_score)[..., None], xy, np.float32(np.nan))
 
-# %% ../../nbs/data/12_calms21.ipynb #03da4658
-def _vocabulary(record, vocab, path, where):
+# %% ../../nbs/data/12_calms21.ipynb #42734e8d
+def _about(record, path, where):
+    "The sequence's metadata as a dictionary, empty if it has none."
+    about = record.get("metadata")
+    if about is None: return {}
+    if isinstance(about, dict): return about
+    raise DataError(f"metadata is {str(about)[:40]!r}, expected a dictionary with "
+                    "'vocab'", path, where)
+
+
+def _whole(code):
+    "`code` as an int. Raises `ValueError` where that would change it."
+    if float(code) == int(code) and abs(int(code)) < 2**31: return int(code)
+    raise ValueError(code)
+
+# %% ../../nbs/data/12_calms21.ipynb #374ed115
+def _vocabulary(about, vocab, path, where):
     "Code to name, from the argument or the sequence's metadata."
-    if vocab is None: vocab = (record.get("metadata") or {}).get("vocab")
+    if vocab is None: vocab = about.get("vocab")
     if vocab is None:
         raise DataError("has annotations but no metadata/vocab that says what their "
                         "codes mean; give vocab={'attack': 0, ...}", path, where)
-    if not isinstance(vocab, dict): vocab = {n: i for i, n in enumerate(vocab)}
-    try: codes = {int(code): str(name) for name, code in vocab.items()}
-    except (ValueError, TypeError): codes = {}
-    if not codes or len(codes) != len(vocab):
-        raise DataError(f"vocabulary {str(vocab)[:80]} is not one whole number per "
-                        "action", path, where)
-    return codes
+    try:
+        pairs = [(n, i) for i, n in enumerate(vocab)]
+        if isinstance(vocab, dict): pairs = list(vocab.items())
+        codes = {_whole(code): name for name, code in pairs if isinstance(name, str)}
+    except (ValueError, TypeError, OverflowError): codes = {}
+    if codes and len(codes) == len(set(codes.values())) == len(pairs) and (
+            not isinstance(vocab, str)): return codes
+    raise DataError(f"vocabulary {str(vocab)[:80]!r} is not one whole number per action",
+                    path, where)
 
 # %% ../../nbs/data/12_calms21.ipynb #fcf899fd
 def _codes(record, frames, names, path, where):
@@ -82,7 +99,7 @@ def _video_id(key, taken, path):
     taken.add(unique)
     return unique
 
-# %% ../../nbs/data/12_calms21.ipynb #5426da07
+# %% ../../nbs/data/12_calms21.ipynb #e653b334
 def _sequence(record, group, key, taken, path, vocab, min_score):
     "One sequence of the file as a `Recording`."
     where = f"sequence {str(key)[:100]!r} of group {str(group)[:50]!r}"
@@ -90,11 +107,10 @@ def _sequence(record, group, key, taken, path, vocab, min_score):
         raise DataError("has no 'keypoints'; expected group -> sequence -> keypoints, "
                         "scores, annotations", path, where)
     xy = _drop_unsure(_poses(record, path, where), record, min_score, path, where)
-    table, labelled = bout_table(), None
+    table, labelled, about = bout_table(), None, _about(record, path, where)
     if record.get("annotations") is not None:
-        names = _vocabulary(record, vocab, path, where)
+        names = _vocabulary(about, vocab, path, where)
         table, labelled = _bouts(_codes(record, len(xy), names, path, where), names)
-    about = record.get("metadata") if isinstance(record.get("metadata"), dict) else {}
     return Recording(
         xy, MICE, PARTS, FPS, PX_PER_CM, table, labelled, _video_id(key, taken, path),
         safe_id(group, "group", path), meta={

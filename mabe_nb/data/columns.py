@@ -109,7 +109,7 @@ def as_mice(
         column = pc.if_else(real, column, pa.scalar(0, column.type))
     return column.cast(pa.int8())
 
-# %% ../../nbs/data/05_columns.ipynb #3eaf633d
+# %% ../../nbs/data/05_columns.ipynb #9bd709e6
 def as_words(
     table: pa.Table,
     name: str, # Column of text
@@ -119,6 +119,8 @@ def as_words(
     column = table[name]
     coded = pa.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
+    if pa.types.is_null(kind): # as pandas saves a column in which there is nothing
+        return pa.chunked_array([pa.nulls(len(column), pa.string())]).dictionary_encode()
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(f"column {name!r} is of type {kind}, expected text", path)
     try:

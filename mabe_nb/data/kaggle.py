@@ -4,25 +4,27 @@
 
 # %% auto #0
 __all__ = ['LAB_NOTES', 'KaggleTables', 'KaggleLabels', 'read_rate', 'check_row', 'read_labels', 'read_video', 'folder_findings',
-           'KaggleDataset', 'read_kaggle']
+           'hash_of', 'KaggleDataset', 'read_kaggle']
 
-# %% ../../nbs/data/10_kaggle.ipynb #a8fc4a8b
+# %% ../../nbs/data/10_kaggle.ipynb #efe59c64
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from .kaggle_tables import (REQUIRED, counted, fit_bouts, json_list, number,
-                                        read_bouts, read_videos, read_whitelist)
+from .kaggle_tables import (REQUIRED, check_parts, counted, fit_bouts,
+                                        json_list, number, read_bouts, read_videos,
+                                        read_whitelist)
 from .kaggle_tracking import read_tracking
 from .recording import Finding, Recording, bout_table
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash
 
-# %% ../../nbs/data/10_kaggle.ipynb #4fd81d19
+# %% ../../nbs/data/10_kaggle.ipynb #ff7954f0
 class KaggleTables:
     "The table of a Kaggle folder, and where the files of a video are."
     def __init__(self, root, split="train"):
@@ -52,7 +54,11 @@ class KaggleTables:
         folder = self.root/f"{self.split}_{kind}"
         return folder/self.lab(video_id)/f"{video_id}.parquet"
 
-# %% ../../nbs/data/10_kaggle.ipynb #884660aa
+    def annotated(self, video_id):
+        "Whether there is an annotation file, even a link that leads nowhere."
+        return os.path.lexists(self.file(video_id, "annotation"))
+
+# %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):
     "What was looked for and seen in the videos of a Kaggle folder."
     def whitelist(self, video_id):
@@ -63,13 +69,13 @@ class KaggleLabels(KaggleTables):
 
     def labelled(self, video_id):
         "The whitelist if somebody looked: there is an annotation file, or one is hidden."
-        looked = self.split == "test" or self.file(video_id, "annotation").exists()
+        looked = self.split == "test" or self.annotated(video_id)
         return self.whitelist(video_id) if looked else None
 
     def annotations(self, video_id):
         "Bouts as in the annotation file (see `bout_table`), not cut to the video."
         path = self.file(video_id, "annotation")
-        return bout_table(read_bouts(path)[0] if path.exists() else ())
+        return bout_table(read_bouts(path)[0] if self.annotated(video_id) else ())
 
 # %% ../../nbs/data/10_kaggle.ipynb #f80ec4b9
 def read_rate(
@@ -106,7 +112,7 @@ def check_row(
         scale = None
     return scale, found
 
-# %% ../../nbs/data/10_kaggle.ipynb #24f8295d
+# %% ../../nbs/data/10_kaggle.ipynb #204c931a
 def read_labels(
     tables: KaggleTables,
     video: str, # Id
@@ -116,13 +122,13 @@ def read_labels(
 ) -> tuple: # Table of bouts, frozenset of triples or None, list of `Finding`
     "Bouts and labelled triples of one video, made to agree with its poses and mice."
     listed, found = read_whitelist(tokens, video)
-    path = tables.file(video, "annotation")
-    if not path.exists() and tables.split != "test":
+    path, there = tables.file(video, "annotation"), tables.annotated(video)
+    if not there and tables.split != "test":
         if listed: found.append(Finding(
             video, "no_annotation", 1, f"{len(listed)} behaviours are listed but there "
             "is no annotation file, taken as unlabelled"))
         return bout_table(), None, found
-    bouts, of_file = read_bouts(path, video) if path.exists() else ([], [])
+    bouts, of_file = read_bouts(path, video) if there else ([], [])
     bouts, of_fit = fit_bouts(bouts, mice, frames, video)
     looked = frozenset(t for t in listed if t[0] in mice and t[1] in mice)
     extra = sum(b[:3] not in listed for b in bouts)
@@ -133,7 +139,7 @@ def read_labels(
          "have, kept")])
     return bout_table(bouts), looked, found
 
-# %% ../../nbs/data/10_kaggle.ipynb #2ab38c25
+# %% ../../nbs/data/10_kaggle.ipynb #675cb5e1
 def read_video(
     tables: KaggleTables,
     video: str, # Id
@@ -144,9 +150,7 @@ def read_video(
     size = [number(row, f"video_{side}_pix", tables.path, where)
             for side in ("width", "height")]
     listed = json_list(row, "body_parts_tracked", tables.path, where)
-    if not all(isinstance(part, str) for part in listed):
-        raise DataError("body_parts_tracked holds what is not text, expected names of "
-                        "body parts", tables.path, where)
+    check_parts(listed, tables.path, f"{where}, body_parts_tracked")
     tokens = json_list(row, "behaviors_labeled", tables.path, where)
     poses = read_tracking(tables.file(video, "tracking"), listed, size, video)
     scale, found = check_row(row, len(poses.xy), fps, tables.path, where)
@@ -189,7 +193,18 @@ def folder_findings(
             for lab, video in rows - files]
     return sorted(found, key=lambda f: (f.kind, f.video_id))
 
-# %% ../../nbs/data/10_kaggle.ipynb #174400de
+# %% ../../nbs/data/10_kaggle.ipynb #0d836cfb
+def hash_of(
+    path, # A video's file
+) -> str:
+    "Its `file_hash`. Raises `DataError` if it cannot be read."
+    try: return file_hash(path)
+    except FileNotFoundError: raise DataError("file not found", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read ({e.strerror or e}), expected a parquet file",
+                        path) from None
+
+# %% ../../nbs/data/10_kaggle.ipynb #6b79e150
 class KaggleDataset(KaggleLabels):
     "The Recordings of a Kaggle folder, read when asked for."
     def __len__(self): return len(self.ids)
@@ -210,11 +225,10 @@ class KaggleDataset(KaggleLabels):
         row, _ = self.row(video_id)
         row = {k: v if isinstance(v, str) else float(v)
                for k, v in row.items() if v == v}
-        tracking = self.file(video_id, "tracking")
-        annotation = self.file(video_id, "annotation")
-        if not tracking.exists(): raise DataError("file not found", tracking)
-        text = [json.dumps(row, sort_keys=True), file_hash(tracking),
-                file_hash(annotation) if annotation.exists() else ""]
+        kinds = ["tracking"] + ["annotation"]*self.annotated(video_id)
+        text = [json.dumps(row, sort_keys=True)]
+        text += [hash_of(self.file(video_id, kind)) for kind in kinds]
+        text += [""]*(3 - len(text)) # no annotation is another text than an empty one
         return hashlib.blake2b("\n".join(text).encode(), digest_size=16).hexdigest()
 
 # %% ../../nbs/data/10_kaggle.ipynb #8d92c776

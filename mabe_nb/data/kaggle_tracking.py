@@ -6,7 +6,7 @@
 __all__ = ['TRACKING', 'PLACES_PER_ROW', 'PLACES_ALWAYS', 'PIECE', 'read_points', 'tracked_mice', 'tracked_parts', 'array_shape',
            'places', 'scatter', 'count_rows', 'count_points', 'extent', 'Tracking', 'read_tracking']
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #44adbca6
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #4976fad9
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from .columns import (MICE, as_frames, as_mice, as_numbers, as_words,
                                   read_columns)
-from .kaggle_tables import counted
+from .kaggle_tables import check_parts, counted
 from ..errors import DataError
 
 # %% ../../nbs/data/07_kaggle_tracking.ipynb #39490e4a
@@ -67,18 +67,20 @@ def tracked_mice(
     chunks = [c.to_numpy() for c in table["mouse_id"].chunks]
     return [m for m in range(1, len(MICE) + 1) if any((c == m).any() for c in chunks)]
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #952d72c7
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #55da7995
 def tracked_parts(
     table: pa.Table, # From `read_points`
     listed: list, # Parts that the table of videos lists
     video: str = "", # Id, for the findings
+    path=None, # File it came from, for the message
 ) -> tuple: # Tuple of names, list of `Finding`
-    "All parts of a recording: the listed ones, then the others in the file, sorted."
+    "The listed parts, then the file's others, sorted. Raises `DataError` for bad names."
     listed = list(dict.fromkeys(listed))
     there = {name for chunk in table["bodypart"].chunks
              for name in chunk.dictionary.to_pylist()}
     if there != set(listed): # a dictionary may hold words that no row uses
         there = set(table["bodypart"].unify_dictionaries().unique().to_pylist())
+    check_parts([*listed, *sorted(there - set(listed))], path, "bodypart")
     extra, absent = sorted(there - set(listed)), [p for p in listed if p not in there]
     texts = [("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
              ("absent_parts", absent, "body parts are listed but not tracked, missing")]
@@ -218,7 +220,7 @@ class Tracking(NamedTuple):
     parts: tuple # Names along axis 2
     findings: list # `Finding`s
 
-# %% ../../nbs/data/07_kaggle_tracking.ipynb #e733ccbb
+# %% ../../nbs/data/07_kaggle_tracking.ipynb #60091776
 def read_tracking(
     path, # Tracking file
     listed: list = (), # Parts that the table of videos lists
@@ -228,7 +230,7 @@ def read_tracking(
     "Poses of one video. Raises `DataError` with file and row or column."
     table, found = read_points(path, video)
     mice = tracked_mice(table)
-    parts, of_parts = tracked_parts(table, listed, video)
+    parts, of_parts = tracked_parts(table, listed, video, path)
     shape = array_shape(table, len(mice), len(parts), path)
     z = scatter(table, shape, mice, parts)
     low, high, solid = extent(table)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TEMPORARY', 'code_version', 'Plan', 'video_key', 'prepare_video', 'dataset_parts', 'prepare']
 
-# %% ../../nbs/data/45_prepare.ipynb #23ca07aa
+# %% ../../nbs/data/45_prepare.ipynb #869a809b
 import errno, hashlib, json, os, re, shutil, signal, threading, warnings
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,6 +18,7 @@ import numpy as np
 
 import mabe_nb
 from . import features as feature_module
+from .kaggle_tables import check_parts, json_list
 from .prepared import (FORMAT, Prepared, default_folder, open_prepared,
                                    pair_file, read_video)
 from .recording import BOUT_COLUMNS, pairs
@@ -71,7 +72,7 @@ def _entry(info): # What the manifest needs to know of a video
     names = "video_id", "lab_id", "folder", "key", "fps", "frames", "names", "units"
     return {name: info[name] for name in names}
 
-# %% ../../nbs/data/45_prepare.ipynb #1a98e6b1
+# %% ../../nbs/data/45_prepare.ipynb #c6e3dd37
 def _describe(rec, key): # Content of video.json, but for names and units
     count, bouts = {}, rec.bouts[BOUT_COLUMNS].itertuples(index=False, name=None)
     for f in rec.findings: count[f.kind] = count.get(f.kind, 0) + f.count
@@ -93,8 +94,9 @@ def _up_to_date(plan, video_id, key):
     for path in plan.out.glob(f"*/{video_id}/video.json"):
         try: info = read_video(path.parent)
         except DataError: continue
-        known = info["labelled"] is not None
-        if info["key"] == key and (known or plan.unlabelled): return info
+        ours = {"names", "units"} <= set(info) and (
+            plan.out/str(info.get("folder")) == path.parent and info["key"] == key)
+        if ours and (plan.unlabelled or info["labelled"] is not None): return info
     return None
 
 # %% ../../nbs/data/45_prepare.ipynb #205d9ecc
@@ -181,7 +183,7 @@ def _each(plan, ids, workers): # (video_id, entry or DataError), in any order
             _clear_temporaries(plan.out) # of workers that were ended with it
     for video_id in list(left): yield video_id, _try(video_id, plan)
 
-# %% ../../nbs/data/45_prepare.ipynb #0a2176e3
+# %% ../../nbs/data/45_prepare.ipynb #f160ce76
 def dataset_parts(
     dataset,
     skip_broken: bool = False, # Pass over videos that cannot be read
@@ -190,8 +192,8 @@ def dataset_parts(
     table, found = getattr(dataset, "table", None), set()
     if table is not None and "body_parts_tracked" in table:
         for words in table.body_parts_tracked.dropna():
-            try: found.update(map(str, json.loads(words)))
-            except ValueError: continue # the reader of this video says so
+            try: found.update(check_parts(json_list({"parts": words}, "parts")))
+            except DataError: continue # the reader of this video says so
         return tuple(sorted(found))
     for video_id in dataset.ids:
         try: found.update(dataset[video_id].parts)
@@ -220,7 +222,7 @@ def _manifest(plan, entries, skipped):
         videos=[{name: e[name] for name in kept} for e in entries],
         skipped=[{"video_id": i, "reason": str(e)} for i, e in skipped])
 
-# %% ../../nbs/data/45_prepare.ipynb #34a51d9b
+# %% ../../nbs/data/45_prepare.ipynb #2e40c028
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     found = {}
@@ -243,10 +245,10 @@ def _fill(plan, ids, workers, resume, skip_broken, progress):
     entries, skipped = _gather(plan, ids, workers, skip_broken, progress)
     left_out = len(ids) - len(entries) - len(skipped)
     if not any(e["names"] for e in entries):
-        raise DataError(
-            f"nothing to prepare: of {len(ids)} videos {len(skipped)} cannot be read "
-            f"and {left_out} are unlabelled; unlabelled=True (--unlabelled) takes these",
-            plan.dataset.root)
+        raise DataError(f"nothing to prepare: of {len(ids)} videos {len(skipped)} cannot "
+                        f"be read and {left_out} are unlabelled, so there is nothing to "
+                        "learn from; expected at least one that somebody has annotated",
+                        plan.dataset.root)
     others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
         video_id for video_id, _ in skipped}
     current = {plan.out/e["folder"] for e in entries}
@@ -264,7 +266,7 @@ def _alone(out):
         warnings.warn(f"another prepare is writing to {out}; waiting for it to end")
         return lock.acquire()
 
-# %% ../../nbs/data/45_prepare.ipynb #4ffb61d7
+# %% ../../nbs/data/45_prepare.ipynb #10086632
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
@@ -281,6 +283,7 @@ def prepare(
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
+    if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     if parts is None: parts = dataset_parts(dataset, skip_broken=skip_broken)
     out = Path(default_folder(dataset, features, parts) if out is None else out)
     plan = Plan(dataset, out, features, tuple(parts), unlabelled, code_version())

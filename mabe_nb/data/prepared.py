@@ -43,9 +43,17 @@ def pair_file(
     "Name of the file with the features of a pair. Raises `DataError` for odd names."
     return f"{safe_id(agent, 'agent')}-{safe_id(target, 'target')}.npy"
 
-# %% ../../nbs/data/46_prepared.ipynb #eac6e544
+# %% ../../nbs/data/46_prepared.ipynb #4a460e85
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
           "channels": int, "pairs": list, "bouts": list, "labelled": (list, type(None))}
+
+
+def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
+    lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,)}
+    return (0 < info["fps"] < float("inf") and min(info["frames"], info["channels"]) >= 0
+            and all(isinstance(row, list) and tuple(map(type, row)) == types
+                    for name, types in lists.items() for row in info[name] or ())
+            and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"]))
 
 
 def read_values(
@@ -71,7 +79,8 @@ def read_video(
     try: info = read_json(path)
     except DataError as e: raise DataError(f"{e.what}; {CURE}", path, e.where) from None
     if not (isinstance(info, dict) and info.get("format") == FORMAT and all(
-            name in info and isinstance(info[name], k) for name, k in FIELDS.items())):
+            name in info and isinstance(info[name], k) for name, k in FIELDS.items())
+            and _sound(info)):
         raise DataError(f"is not what prepare writes; {CURE}", path)
     for agent, target in info["pairs"]:
         read_values(Path(folder)/pair_file(agent, target),

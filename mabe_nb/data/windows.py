@@ -24,7 +24,7 @@ def window_starts(
     last = max(frames - span, 0)
     return starts if starts[-1] == last else np.append(starts, last)
 
-# %% ../../nbs/data/40_windows.ipynb #64fcd39a
+# %% ../../nbs/data/40_windows.ipynb #5e589f73
 def gather(
     x, # (frames, ...) NumPy array or torch tensor
     starts, # (windows,) first frames
@@ -32,12 +32,18 @@ def gather(
     gap: int = 1,
 ): # (windows, length, ...), of the same kind as `x`
     "The windows that begin at `starts`."
-    at = np.asarray(starts)[:, None] + np.arange(length) * gap
-    at = np.minimum(at, len(x) - 1)
-    if isinstance(x, np.ndarray): return x[at]
+    starts, span = np.asarray(starts, np.int64), (length - 1) * gap + 1
+    if isinstance(x, np.ndarray):
+        return x[np.minimum(starts[:, None] + np.arange(length) * gap, len(x) - 1)]
     import torch
-    index = torch.from_numpy(at.ravel()).to(x.device)
-    return x.index_select(0, index).unflatten(0, at.shape)
+    index = torch.from_numpy(starts).to(x.device)
+    if starts.max(initial=0) + span <= len(x): # all windows as one view of the frames
+        row, *rest = x.stride()
+        view = x.as_strided((len(x) - span + 1, length, *x.shape[1:]),
+                            (row, gap * row, *rest))
+        return view.index_select(0, index)
+    at = index[:, None] + torch.arange(length, device=x.device) * gap
+    return x[at.clamp(max=len(x) - 1)]
 
 # %% ../../nbs/data/40_windows.ipynb #767005c2
 def overlap_average(

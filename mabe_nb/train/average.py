@@ -10,7 +10,7 @@ import copy
 
 import torch
 
-# %% ../../nbs/train/41_average.ipynb #190534bb
+# %% ../../nbs/train/41_average.ipynb #0e846634
 class Average:
     "A running mean of a model's weights and buffers; `model` is the averaged model."
 
@@ -18,13 +18,16 @@ class Average:
         model: torch.nn.Module,
         decay: float, # Share of the old mean kept at each step; 0: the weights themselves
     ):
-        self.model, self.decay, self.steps = copy.deepcopy(model), decay, 0
+        self.model, self.decay, self.steps = model, decay, 0
+        if not decay: return # the weights themselves
+        self.model = copy.deepcopy(model)
         self.pairs = list(zip(self.model.state_dict().values(), model.state_dict().values()))
         self.old, self.new = zip(*(p for p in self.pairs if p[0].is_floating_point()))
 
     @torch.no_grad()
     def update(self):
         "Take in the weights after a step."
+        if not self.decay: return
         keep, self.steps = min(self.decay, self.steps / (9 + self.steps)), self.steps + 1
         torch._foreach_lerp_(self.old, self.new, 1 - keep)
         for old, new in self.pairs:

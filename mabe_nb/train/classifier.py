@@ -6,8 +6,8 @@
 __all__ = ['Classifier', 'save_classifier', 'load_classifier', 'pick_device', 'self_actions', 'wanted_actions', 'read_thresholds',
            'bars', 'predict_sequences', 'predict_dataset']
 
-# %% ../../nbs/train/60_classifier.ipynb #3afcf7fc
-import json
+# %% ../../nbs/train/60_classifier.ipynb #2fc2d822
+import json, re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,7 @@ def save_classifier(
     with atomic(path) as tmp:
         save_file(tensors, tmp, {"mabe": json.dumps(about, sort_keys=True)})
 
-# %% ../../nbs/train/60_classifier.ipynb #dd5eebdb
+# %% ../../nbs/train/60_classifier.ipynb #4cd74530
 def load_classifier(
     path, # Written by `save_classifier`
 ) -> Classifier: # On the CPU, in evaluation mode
@@ -63,16 +63,28 @@ def load_classifier(
             about = json.loads((f.metadata() or {}).get("mabe", "null"))
             tensors = {k: f.get_tensor(k) for k in f.keys()}
     except FileNotFoundError: raise DataError("no model here", path) from None
-    except (SafetensorError, OSError, json.JSONDecodeError) as e:
-        raise DataError(f"not a readable safetensors file ({e})", path) from None
+    except (SafetensorError, OSError, ValueError, RecursionError) as e:
+        raise DataError(f"not a readable safetensors file ({_line(e)})", path) from None
     if not isinstance(about, dict) or about.get("format") != 1:
         raise DataError("was not written by this package (no 'mabe' header)", path)
     try: return _rebuild(about, tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError, MabeError) as e:
-        raise DataError(f"header and weights do not fit together ({e})", path) from None
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError,
+            OverflowError, MabeError) as e:
+        raise DataError(f"header and weights do not fit together ({_line(e)})",
+                        path) from None
 
-# %% ../../nbs/train/60_classifier.ipynb #f10702ec
+# %% ../../nbs/train/60_classifier.ipynb #591f15d6
+def _line(err):
+    return str(err).partition("\n")[0][:200].rstrip(": ")
+
+# %% ../../nbs/train/60_classifier.ipynb #578a02d0
 def _rebuild(about, tensors):
+    for key, value in tensors.items():
+        if key.startswith("model.") and not torch.isfinite(value).all():
+            raise DataError(f"{key} holds weights that are no numbers")
+    possible = np.array(about["possible"], bool)
+    if possible.shape != (1 + len(about["actions"]),):
+        raise DataError("'possible' and 'actions' differ in number")
     part = lambda p: {k[len(p):]: v for k, v in tensors.items() if k.startswith(p)}
     cfg = make_config(about["config"])
     inputs = Inputs.rebuild(about["inputs"],
@@ -80,15 +92,16 @@ def _rebuild(about, tensors):
     model = make_model(cfg, inputs.dim, 1 + len(about["actions"]))
     model.load_state_dict(part("model."))
     return Classifier(model.eval(), inputs, tuple(map(str, about["actions"])),
-                      tuple(map(str, about["self_actions"])), np.array(about["possible"], bool), cfg)
+                      tuple(map(str, about["self_actions"])), possible, cfg)
 
-# %% ../../nbs/train/60_classifier.ipynb #ebe7718f
+# %% ../../nbs/train/60_classifier.ipynb #24d53f14
 def pick_device(
     name: str, # `auto`, or what torch calls it: `cpu`, `cuda:1`, `mps`
 ) -> torch.device:
     "The device to train on. Raises `ConfigError` if this machine has none of that name."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
+        if not re.fullmatch(r"cpu|mps|cuda(:\d{1,2})?", name): raise NotImplementedError
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError, NotImplementedError):

@@ -5,7 +5,9 @@
 # %% auto #0
 __all__ = ['diagnose', 'fix_submission', 'read_submission']
 
-# %% ../../nbs/train/56_doctor.ipynb #cc17b182
+# %% ../../nbs/train/56_doctor.ipynb #14928ac1
+import csv, warnings
+
 import pandas as pd
 
 from ..errors import DataError, ScoreError
@@ -21,7 +23,7 @@ def diagnose(
     "Everything that is wrong with a submission. Raises `ScoreError` for a bad `truth`."
     return examine(submission, truth, frames)[1].drop(columns="done")
 
-# %% ../../nbs/train/56_doctor.ipynb #a94da3c4
+# %% ../../nbs/train/56_doctor.ipynb #499dec0c
 def fix_submission(
     submission: pd.DataFrame, # What would be sent
     truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
@@ -34,24 +36,38 @@ def fix_submission(
     fixed, notes = examine(submission, truth, frames)
     if fixed is None:
         counts = ", ".join(f"{k} {n}" for k, n in notes.kind.value_counts().items())
-        raise ScoreError(f"nothing of the submission can be kept: {counts}; "
-                         "see diagnose")
+        raise ScoreError(f"nothing of the submission can be kept: {counts}")
     return fixed, notes[notes.done != "nothing"].reset_index(drop=True)
 
-# %% ../../nbs/train/56_doctor.ipynb #b28480d9
+# %% ../../nbs/train/56_doctor.ipynb #5ae94155
 def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
 ) -> pd.DataFrame:
     "A submission as it is. Raises `DataError` if it is no table or lacks a column."
-    try: table = pd.read_csv(path, low_memory=False)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(path, low_memory=False, index_col=False)
+        head = list(pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0])
     except FileNotFoundError: raise DataError("file not found", path) from None
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except pd.errors.ParserWarning:
+        raise DataError("has more fields than the header", path, _wide(path)) from None
     except ValueError as e:
         reason = str(e).splitlines()[0]
         raise DataError(f"is no CSV table ({reason}), expected the columns "
                         f"{', '.join([*IDS, *FRAMES])}", path) from None
+    for c in head:
+        if head.count(c) > 1: raise DataError(f"has {head.count(c)} columns {c}", path)
     missing = [c for c in [*IDS, *FRAMES] if c not in table]
     if not missing: return table
     raise DataError(f"has no column {', '.join(missing)}, only "
                     f"{', '.join(map(str, table.columns[:12]))}", path)
+
+# %% ../../nbs/train/56_doctor.ipynb #f8b9fcac
+def _wide(path):
+    with open(path, newline="", encoding="utf-8", errors="replace") as f:
+        rows = csv.reader(f)
+        most = len(next(rows))
+        return next((f"line {rows.line_num}" for r in rows if len(r) > most), "a row")

@@ -110,10 +110,12 @@ def _about(self):
     return {"features": self.features, "parts": list(self.parts), "names": list(self.names),
             "clip": self.scaler.clip}
 
-# %% ../../nbs/train/35_inputs.ipynb #91245b5d
+# %% ../../nbs/train/35_inputs.ipynb #3965c541
 def _rebuild(about, arrays):
     n = len(about["names"])
     for key in ("direct", "masks", "base"):
+        if arrays[key].ndim != 1 or arrays[key].dtype != np.int64:
+            raise DataError(f"{key} is no list of channel numbers")
         if len(arrays[key]) and not 0 <= arrays[key].min() <= arrays[key].max() < n:
             raise DataError(f"{key} names channels that do not exist")
     pca = PCA(arrays["components"], arrays["share"]) if "components" in arrays else None

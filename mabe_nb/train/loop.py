@@ -6,7 +6,7 @@
 __all__ = ['augmented', 'Trainer', 'best_row', 'losses_of', 'part_loss', 'take_step', 'add_gradients', 'plan_epoch', 'run_epoch',
            'check_number', 'validate', 'fit', 'check_precision', 'state', 'restore']
 
-# %% ../../nbs/train/45_loop.ipynb #753cee2f
+# %% ../../nbs/train/45_loop.ipynb #c36fdfaf
 import math, threading, time
 
 import numpy as np
@@ -20,6 +20,7 @@ from .checkpoint import (optimizer_tensors, random_state, restore_optimizer,
 from .frames import Frames, batches, epoch_starts
 from .judge import masked_f1
 from .losses import make_loss, probabilities_of
+from .objective import objective
 from .precision import Precision, trusted
 from .predict import decide, over_windows, without
 from .schedule import learning_rate
@@ -40,7 +41,7 @@ def augmented(
     order = torch.randperm(len(x), device=x.device)
     return share * x + (1 - share) * x[order], order, share
 
-# %% ../../nbs/train/45_loop.ipynb #592918fd
+# %% ../../nbs/train/45_loop.ipynb #a44aef14
 class Trainer:
     "Everything that changes while a model learns, and the steps that change it."
     on_epoch = staticmethod(lambda row, better, model, seconds: None) # Row, is it best?
@@ -61,7 +62,9 @@ class Trainer:
         self.model, self.learn, self.judge, self.cfg, self.team = (
             model, learn, judge, cfg, team)
         self.device = learn.labels.device
-        self.loss = make_loss(cfg, torch.as_tensor(weights, device=self.device))
+        weights = torch.as_tensor(weights, device=self.device)
+        self.loss, self.answers = objective(cfg, weights, learn.labels)
+        self.judge_loss = make_loss(cfg, weights)
         self.possible, self.average = possible, Average(model, cfg.ema_decay)
         self.precision = Precision(self.device, cfg.amp)
         self.optimizer = torch.optim.AdamW(model.parameters(), cfg.learning_rate,
@@ -82,12 +85,12 @@ def losses_of(self: Trainer) -> list:
     "Validation loss of every epoch so far."
     return [row["valid_loss"] for row in self.history]
 
-# %% ../../nbs/train/45_loop.ipynb #e0147292
+# %% ../../nbs/train/45_loop.ipynb #2483239e
 def part_loss(
     self: Trainer,
     x: torch.Tensor, # (windows, length, channels)
-    labels: torch.Tensor, # (windows, length, actions)
-    whole: torch.Tensor, # Scalar weight of the whole step
+    labels: torch.Tensor, # Their answers, see `objective`
+    whole: torch.Tensor, # Scalar weight of the whole step; None: of these windows
 ) -> torch.Tensor: # Scalar
     "What some windows add to the loss of a step."
     x, order, share = augmented(x, self.cfg)
@@ -96,7 +99,7 @@ def part_loss(
     if order is None: return loss
     return share * loss + (1 - share) * self.loss(scores, labels[order], whole)
 
-# %% ../../nbs/train/45_loop.ipynb #de829cff
+# %% ../../nbs/train/45_loop.ipynb #6fd3c548
 def take_step(
     self: Trainer,
     windows: np.ndarray, # First frames of the whole step's windows
@@ -104,34 +107,35 @@ def take_step(
     inputs, # Iterator over the inputs of these parts
 ) -> torch.Tensor: # Mean loss of the step, on the device
     "One change of the weights."
-    cfg, labels = self.cfg, self.learn.labels
-    cut = lambda some: gather(labels, some, cfg.sequence_length, cfg.frame_gap)
-    whole = self.loss.weight(cut(windows))
     self.optimizer.zero_grad(set_to_none=True)
-    total = torch.zeros((), device=self.device)
+    cut = lambda some: gather(self.answers, some, self.cfg.sequence_length,
+                              self.cfg.frame_gap)
+    alone, total = len(parts) == 1 and self.team.size == 1, 0
+    whole = None if alone else self.loss.weight(cut(windows))
     for some in parts:
         loss = part_loss(self, next(inputs), cut(some), whole)
         self.precision.scaler.scale(loss).backward()
-        total += loss.detach()
-    add_gradients(self, total)
+        total = loss.detach() if alone else total + loss.detach()
+    if self.team.size > 1: total = add_gradients(self, total)
     self.precision.scaler.unscale_(self.optimizer)
-    if cfg.grad_clip:
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), cfg.grad_clip)
+    if self.cfg.grad_clip:
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.cfg.grad_clip)
     self.precision.scaler.step(self.optimizer)
     self.precision.scaler.update()
     self.average.update()
     return total
 
-# %% ../../nbs/train/45_loop.ipynb #6e0e124d
+# %% ../../nbs/train/45_loop.ipynb #595060ab
 def add_gradients(
     self: Trainer,
-    total: torch.Tensor, # Scalar loss of this process, replaced by the team's
-):
+    total, # Loss of this process: a scalar tensor, or 0 if it had no part
+) -> torch.Tensor: # Loss of the team
     "Sum gradients and loss over the team."
-    if self.team.size == 1: return
+    total = torch.zeros((), device=self.device) + total
     for p in self.model.parameters():
         if p.grad is None: p.grad = torch.zeros_like(p)
     self.team.add_up([*(p.grad for p in self.model.parameters()), total])
+    return total
 
 # %% ../../nbs/train/45_loop.ipynb #d4552207
 def plan_epoch(
@@ -149,7 +153,7 @@ def plan_epoch(
     return steps, [[mine[i:i + share] for i in range(0, len(mine), share)]
                    for mine in map(self.team.share, steps)]
 
-# %% ../../nbs/train/45_loop.ipynb #c092c0ea
+# %% ../../nbs/train/45_loop.ipynb #8ecabe97
 def run_epoch(
     self: Trainer,
     stop: threading.Event, # Set: keep the state after this step and leave
@@ -166,7 +170,7 @@ def run_epoch(
     for i in range(first, len(steps)):
         rate = learning_rate(cfg, self.epoch + i / len(steps), losses)
         for group in self.optimizer.param_groups: group["lr"] = rate
-        self.total += take_step(self, steps[i], parts[i], inputs) * len(steps[i])
+        self.total.add_(take_step(self, steps[i], parts[i], inputs), alpha=len(steps[i]))
         self.step_of_epoch = i + 1
         self.tick(len(steps[i]))
         if i % 50 == 49 or i + 1 == len(steps): check_number(self)
@@ -190,7 +194,7 @@ def check_number(self: Trainer):
                     f" of epoch {self.epoch + 1}; {cause}. The last good checkpoint is "
                     f"that of epoch {self.epoch}")
 
-# %% ../../nbs/train/45_loop.ipynb #a912cdd3
+# %% ../../nbs/train/45_loop.ipynb #15d582f7
 @torch.inference_mode()
 def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known actions)
     "Loss and frame-wise macro F1 of the averaged weights over whole sequences."
@@ -199,7 +203,7 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
     for x, labels in self.judge:
         scores = over_windows(model, x, size, gap, stride=size * gap)
         scores = torch.from_numpy(scores).to(self.device)
-        loss += len(scores) * self.loss(scores, labels).item()
+        loss += len(scores) * self.judge_loss(scores, labels).item()
         count += len(scores)
         p = probabilities_of(without(scores, self.possible), cfg.loss).cpu().numpy()
         codes.append(decide(p, (labels >= 0).any(0).cpu().numpy()))
@@ -229,7 +233,7 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
             self.on_save(self)
     return self.history
 
-# %% ../../nbs/train/45_loop.ipynb #8bd0ff75
+# %% ../../nbs/train/45_loop.ipynb #4940ca91
 def check_precision(self: Trainer, count: int = 3):
     "Compare half with full precision on the first batches; fall back if they differ."
     if self.precision.dtype is None: return
@@ -238,8 +242,7 @@ def check_precision(self: Trainer, count: int = 3):
                           cfg.frame_gap, cfg.sequence_length * cfg.frame_gap, rng)
     plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(count)]
     inputs = batches(self.learn.x, plan, cfg.sequence_length, cfg.frame_gap)
-    labels = [gather(self.learn.labels, p, cfg.sequence_length, cfg.frame_gap)
-              for p in plan]
+    labels = [gather(self.answers, p, cfg.sequence_length, cfg.frame_gap) for p in plan]
     pairs = ((x, lambda scores, y=y: self.loss(scores, y)) for x, y in zip(inputs, labels))
     self.precision, note = trusted(self.model, pairs, self.precision)
     if note: self.say(note)

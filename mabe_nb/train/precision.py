@@ -5,7 +5,9 @@
 # %% auto #0
 __all__ = ['half_type', 'Precision', 'disagreement', 'trusted']
 
-# %% ../../nbs/train/39_precision.ipynb #9ec4e9d7
+# %% ../../nbs/train/39_precision.ipynb #debbb4a6
+from contextlib import nullcontext
+
 import torch
 from torch import nn
 
@@ -21,7 +23,7 @@ def half_type(
     if capability >= (8, 0) and (cudnn or 0) >= 91300: return torch.bfloat16
     return torch.float16
 
-# %% ../../nbs/train/39_precision.ipynb #d9bcd90c
+# %% ../../nbs/train/39_precision.ipynb #9991737f
 class Precision:
     "How scores are computed and gradients scaled."
 
@@ -45,7 +47,8 @@ class Precision:
 
     def __call__(self):
         "A context in which a forward pass runs."
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None)
+        if self.dtype is None: return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
 
 # %% ../../nbs/train/39_precision.ipynb #69e84fdc
 @torch.no_grad()
