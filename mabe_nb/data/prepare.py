@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['TEMPORARY', 'code_version', 'Plan', 'video_key', 'prepare_video', 'dataset_parts', 'prepare']
 
-# %% ../../nbs/data/45_prepare.ipynb #869a809b
-import errno, hashlib, json, os, re, shutil, signal, threading, warnings
-import multiprocessing
+# %% ../../nbs/data/45_prepare.ipynb #3bd2f435
+import errno, hashlib, json, multiprocessing, os, re, shutil, signal, threading, warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec

@@ -10,7 +10,7 @@ import os
 
 import torch
 
-# %% ../../nbs/train/38_team.ipynb #1ae10e7a
+# %% ../../nbs/train/38_team.ipynb #d04eb265
 class Team:
     "The processes that train together; by itself, a team of one."
 
@@ -31,6 +31,11 @@ class Team:
         torch.distributed.all_reduce(flat)
         for t, new in zip(tensors, flat.split([t.numel() for t in tensors])):
             t.copy_(new.view_as(t))
+
+    def synchronised(self, model: torch.nn.Module) -> torch.nn.Module:
+        "The model with batch statistics taken over the team, where the backend can."
+        if self.size == 1 or next(model.parameters()).device.type != "cuda": return model
+        return torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
 
     def wait(self):
         "Until everybody is here."

@@ -1,0 +1,83 @@
+"""The speed guide's flags and presets, and the design's config file, as they are written."""
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mabe_nb import cli
+from mabe_nb.data.synthetic import write_colony
+
+SHARED = Path(__file__).parents[2]/"shared"
+SHORT = ["--epochs", "1", "--device", "cpu", "--limit", "2"]
+
+
+@pytest.fixture(scope="module")
+def colony(tmp_path_factory):
+    return write_colony(tmp_path_factory.mktemp("presets")/"colony", videos=6, minutes=0.2)
+
+
+@pytest.fixture
+def trained(colony, tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+
+    def run(*words, data=colony):
+        assert cli.main(["train", str(data), "--out", str(tmp_path/"run"), *words]) == 0
+        return yaml.safe_load((tmp_path/"run"/"config.yaml").read_text())
+
+    return run
+
+
+@pytest.mark.parametrize("name, want", [
+    ("fastest", {"model_type": "transformer", "batch_size": 512, "hidden_size": 256,
+                 "amp": True, "num_workers": 4}),
+    ("balanced", {"model_type": "lstm", "batch_size": 256, "hidden_size": 128, "amp": True,
+                  "num_workers": 2}),
+    ("low-memory", {"model_type": "lstm", "batch_size": 128, "hidden_size": 64,
+                    "amp": True, "gradient_accumulation_steps": 2})])
+def test_presets_of_the_speed_guide_train(trained, name, want):
+    assert want.items() <= trained("--preset", name, *SHORT).items()
+
+
+def test_flags_of_the_speed_guide_train(trained):
+    cfg = trained("--amp", "--batch-size", "512", "--num-workers", "4", "--pin-memory",
+                  "--gradient-accumulation-steps", "4", "--model-type", "transformer",
+                  "--hidden-size", "256", "--num-layers", "1", *SHORT)
+    assert cfg["amp"] and cfg["pin_memory"] and cfg["gradient_accumulation_steps"] == 4
+    assert cfg["num_layers"] == 1 and cfg["limit"] == 2
+
+
+def test_a_flag_wins_over_the_preset(trained):
+    assert trained("--preset", "low-memory", "--hidden-size", "8", *SHORT)["hidden_size"] == 8
+
+
+@pytest.mark.parametrize("loss", ["focal", "binary", "focal_binary"])
+@pytest.mark.parametrize("model", ["tcn", "calms21_conv1d"])
+def test_every_loss_trains(trained, loss, model):
+    trained("--loss", loss, "--model-type", model, *SHORT)
+
+
+@pytest.mark.parametrize("scheduler", ["plateau", "cosine", "onecycle", "none"])
+def test_every_schedule_trains(trained, scheduler):
+    trained("--scheduler", scheduler, "--mixup-alpha", "0.2", "--label-smoothing", "0.1",
+            "--conv-channels", "8,", "--lstm-hidden", "8", *SHORT)
+
+
+def test_the_designs_config_trains_as_it_lies_there(trained, tmp_path):
+    path = SHARED/"facts"/"config_advanced.yaml"
+    if not path.exists(): pytest.skip("config_advanced.yaml lies beside the checkout only")
+    write_colony(tmp_path/"calms", layout="calms21", videos=4, minutes=0.2)
+    cfg = trained("--config", str(path), "--epochs", "1",
+                  data=tmp_path/"calms"/"calms21_task1_train.json")
+    assert cfg["class_weights"] == [0.5, 10.0, 15.0, 15.0] and cfg["lstm_hidden"] == 256
+
+
+def test_resume_on_the_command_line(trained, colony, tmp_path, capsys):
+    short = ["--conv-channels", "8,", "--lstm-hidden", "8", "--device", "cpu", "--epochs", "2"]
+    trained(*short)
+    whole = (tmp_path/"run"/"best.safetensors").read_bytes()
+    words = ["train", str(colony), "--out", str(tmp_path/"run")]
+    assert cli.main([*words, *short]) == 2 and "--resume" in capsys.readouterr().err
+    assert cli.main([*words, "--resume"]) == 0 # with its own settings, nothing left to do
+    assert (tmp_path/"run"/"best.safetensors").read_bytes() == whole
+    assert cli.main([*words, "--resume", "--epochs", "9"]) == 2
+    assert "epochs" in capsys.readouterr().err
