@@ -24,12 +24,13 @@ def window_starts(
     last = max(frames - span, 0)
     return starts if starts[-1] == last else np.append(starts, last)
 
-# %% ../../nbs/data/40_windows.ipynb #5e589f73
+# %% ../../nbs/data/40_windows.ipynb #70e66869
 def gather(
     x, # (frames, ...) NumPy array or torch tensor
     starts, # (windows,) first frames
     length: int, # Frames in a window
     gap: int = 1,
+    out=None, # Tensor of the right shape to write to, where that is possible
 ): # (windows, length, ...), of the same kind as `x`
     "The windows that begin at `starts`."
     starts, span = np.asarray(starts, np.int64), (length - 1) * gap + 1
@@ -41,7 +42,7 @@ def gather(
         row, *rest = x.stride()
         view = x.as_strided((len(x) - span + 1, length, *x.shape[1:]),
                             (row, gap * row, *rest))
-        return view.index_select(0, index)
+        return torch.index_select(view, 0, index, out=out)
     at = index[:, None] + torch.arange(length, device=x.device) * gap
     return x[at.clamp(max=len(x) - 1)]
 

@@ -108,7 +108,7 @@ def epoch_starts(
     ends = np.minimum(starts + span, len(known) - 1)
     return starts[known[ends] > known[starts]]
 
-# %% ../../nbs/train/37_frames.ipynb #664f579a
+# %% ../../nbs/train/37_frames.ipynb #4730582a
 def batches(
     x, # A tensor, or `OnDisk`
     plan: list, # First frames of the windows of each batch
@@ -119,7 +119,11 @@ def batches(
 ):
     "Yield the inputs of each batch, (windows, length, channels) on the data's device."
     if isinstance(x, torch.Tensor):
-        yield from (gather(x, some, length, gap) for some in plan)
+        batch = None
+        for some in plan:
+            if batch is not None and len(batch) != len(some): batch = None
+            batch = gather(x, some, length, gap, out=batch)
+            yield batch
         return
 
     def read(some):

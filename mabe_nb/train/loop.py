@@ -27,14 +27,14 @@ from .schedule import learning_rate
 from .stopping import stop_signal
 from .team import Team
 
-# %% ../../nbs/train/45_loop.ipynb #b8c70e39
+# %% ../../nbs/train/45_loop.ipynb #185e7cd7
 def augmented(
     x: torch.Tensor, # (windows, length, channels)
     cfg, # `TrainConfig`
 ) -> tuple: # Inputs, order of the windows mixed in (or None), share of the first
-    "Inputs with noise, and mixed if the config says so."
+    "Inputs with noise (in place), and mixed if the config says so."
     if not cfg.use_augmentation: return x, None, 1.0
-    if cfg.noise_std: x = x + cfg.noise_std * torch.randn_like(x)
+    if cfg.noise_std: x.add_(torch.randn_like(x), alpha=cfg.noise_std)
     if not cfg.mixup_alpha: return x, None, 1.0
     alpha = torch.tensor(float(cfg.mixup_alpha))
     share = torch.distributions.Beta(alpha, alpha).sample().item()
