@@ -18,7 +18,7 @@ from .checkpoint import save_checkpoint
 from .classifier import save_classifier
 from .config import TrainConfig
 
-# %% ../../nbs/train/64_keeper.ipynb #289bcaeb
+# %% ../../nbs/train/64_keeper.ipynb #35de93cd
 class Keeper:
     "Writes what a run leaves behind, as it goes."
 
@@ -28,6 +28,7 @@ class Keeper:
 
     def __enter__(self):
         cfg = self.clf.cfg
+        for path in self.out.rglob(".*tmp*"): path.unlink() # of a process that was killed
         write_json(self.out/"videos.json", dict(zip(("train", "valid"), self.ids)))
         cfg.to_yaml(self.out/"config.yaml")
         if self.progress:
