@@ -40,21 +40,23 @@ def save_checkpoint(
         raise MabeError(f"{folder/NOW}: {why}; the state before is kept, go on with "
                         "--resume once there is room") from e
 
-# %% ../../nbs/train/44_checkpoint.ipynb #db870c0f
+# %% ../../nbs/train/44_checkpoint.ipynb #7fd6181f
 def read_state(
     path, # One file
+    key: str = "mabe_state", # Under which the header holds the JSON
 ) -> tuple: # Tensors, what was said about them
-    "The state in one file. Raises `DataError` if it is none."
+    "Tensors and JSON of one safetensors file. Raises `DataError` if it holds neither."
     from safetensors import SafetensorError, safe_open
     try:
         with safe_open(path, "pt") as f:
-            about = json.loads((f.metadata() or {}).get("mabe_state", "null"))
+            about = json.loads((f.metadata() or {}).get(key, "null"))
             tensors = {k: f.get_tensor(k) for k in f.keys()}
-    except FileNotFoundError: raise DataError("no checkpoint here", path) from None
+    except FileNotFoundError: raise DataError("file not found", path) from None
     except (SafetensorError, OSError, ValueError, RecursionError) as e:
-        raise DataError(f"not a readable checkpoint ({e})", path) from None
+        why = (str(e) or type(e).__name__).splitlines()[0][:200]
+        raise DataError(f"not a readable safetensors file ({why})", path) from None
     if isinstance(about, dict): return tensors, about
-    raise DataError("is no checkpoint of this package", path)
+    raise DataError(f"was not written by this package (no {key!r} header)", path)
 
 # %% ../../nbs/train/44_checkpoint.ipynb #0556d9df
 def load_checkpoint(

@@ -6,7 +6,7 @@
 __all__ = ['Classifier', 'save_classifier', 'load_classifier', 'pick_device', 'self_actions', 'wanted_actions', 'read_thresholds',
            'bars', 'predict_sequences', 'predict_dataset']
 
-# %% ../../nbs/train/60_classifier.ipynb #2fc2d822
+# %% ../../nbs/train/60_classifier.ipynb #020b0115
 import json, re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import torch
 from ..data.prepare import prepare
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, read_json
+from .checkpoint import read_state
 from .config import TrainConfig, make_config
 from .inputs import Inputs
 from .metrics import submission_table
@@ -52,21 +53,14 @@ def save_classifier(
     with atomic(path) as tmp:
         save_file(tensors, tmp, {"mabe": json.dumps(about, sort_keys=True)})
 
-# %% ../../nbs/train/60_classifier.ipynb #4cd74530
+# %% ../../nbs/train/60_classifier.ipynb #b9a4d95d
 def load_classifier(
     path, # Written by `save_classifier`
 ) -> Classifier: # On the CPU, in evaluation mode
     "The classifier in a file. Raises `DataError` if it holds none."
-    from safetensors import SafetensorError, safe_open
-    try:
-        with safe_open(path, "pt") as f:
-            about = json.loads((f.metadata() or {}).get("mabe", "null"))
-            tensors = {k: f.get_tensor(k) for k in f.keys()}
-    except FileNotFoundError: raise DataError("no model here", path) from None
-    except (SafetensorError, OSError, ValueError, RecursionError) as e:
-        raise DataError(f"not a readable safetensors file ({_line(e)})", path) from None
-    if not isinstance(about, dict) or about.get("format") != 1:
-        raise DataError("was not written by this package (no 'mabe' header)", path)
+    tensors, about = read_state(path, "mabe")
+    if about.get("format") != 1:
+        raise DataError("was not written by this package (another format)", path)
     try: return _rebuild(about, tensors)
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError,
             OverflowError, MabeError) as e:
@@ -94,19 +88,17 @@ def _rebuild(about, tensors):
     return Classifier(model.eval(), inputs, tuple(map(str, about["actions"])),
                       tuple(map(str, about["self_actions"])), possible, cfg)
 
-# %% ../../nbs/train/60_classifier.ipynb #24d53f14
+# %% ../../nbs/train/60_classifier.ipynb #80ee5b20
 def pick_device(
     name: str, # `auto`, or what torch calls it: `cpu`, `cuda:1`, `mps`
 ) -> torch.device:
     "The device to train on. Raises `ConfigError` if this machine has none of that name."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        if not re.fullmatch(r"cpu|mps|cuda(:\d{1,2})?", name): raise NotImplementedError
-        torch.zeros(1, device=name)
-        return torch.device(name)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise ConfigError(f"device {name!r} cannot be used on this machine; "
-                          "try 'auto' or 'cpu'") from None
+    if re.fullmatch(r"cpu|mps|cuda(:\d{1,2})?", name):
+        try: return torch.zeros(1, device=name).device
+        except (RuntimeError, AssertionError): pass # told below
+    raise ConfigError(f"device {name!r} cannot be used on this machine; "
+                      "try 'auto' or 'cpu'")
 
 # %% ../../nbs/train/60_classifier.ipynb #961c1a9b
 def self_actions(
