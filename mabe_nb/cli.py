@@ -6,12 +6,12 @@
 __all__ = ['Talk', 'pick', 'synth', 'audit', 'prepare', 'train', 'predict', 'score', 'ignored_rows', 'judged_submission', 'demo',
            'add_data_commands', 'add_run_commands', 'add_data', 'add_selection', 'make_parser', 'version', 'main']
 
-# %% ../nbs/cli.ipynb #d369b600
+# %% ../nbs/cli.ipynb #0ddbaff1
 import argparse, json, sys
-from pathlib import Path
 
 from .cli_parser import COUNT, NATURAL, Parser, add_settings, check_out, \
     config_from, number, plain
+from .cli_runs import add_runs
 from .errors import DataError, MabeError
 
 # %% ../nbs/cli.ipynb #235fa0c2
@@ -87,13 +87,14 @@ def train(args, say) -> dict:
     say(f"macro F1 {valid['macro_f1']:.4f} on the validation videos; run in {args.out}")
     return metrics
 
-# %% ../nbs/cli.ipynb #30c703cc
+# %% ../nbs/cli.ipynb #fda153b9
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
     from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.train.checkpoints import checkpoint_path
     from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
     check_out(args.out)
-    clf = load_classifier(Path(args.run)/"best.safetensors")
+    clf = load_classifier(checkpoint_path(args.run, args.checkpoint))
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
     table = predict_dataset(clf, data, ids,
@@ -195,7 +196,7 @@ def add_data_commands(command):
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
 
-# %% ../nbs/cli.ipynb #61fd8dbc
+# %% ../nbs/cli.ipynb #40b4334a
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -210,6 +211,7 @@ def add_run_commands(command):
     add_settings(p)
     p = command("predict", predict)
     p.add_argument("run", metavar="RUN", help="run folder, or a .safetensors file")
+    p.add_argument("--checkpoint", default="best", help="best, last or an epoch")
     add_data(p)
     p.add_argument("--out", default="submission.csv", help="CSV to write")
     p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
@@ -239,7 +241,7 @@ def add_selection(parser):
     parser.add_argument("--split", default="train", choices=["train", "test"])
     parser.add_argument("--videos", metavar="A,B-C", help="ids and ranges; default: all")
 
-# %% ../nbs/cli.ipynb #f2dae727
+# %% ../nbs/cli.ipynb #f3de2ecf
 def make_parser() -> Parser:
     "The parser of the whole command line."
     parser = Parser(prog="mabe", description="Poses in, behaviour out.", allow_abbrev=False)
@@ -256,6 +258,10 @@ def make_parser() -> Parser:
 
     add_data_commands(command)
     add_run_commands(command)
+    add_runs(command)
+    from mabe_nb.hardware import commands as hardware
+    from mabe_nb.remote import commands as remote
+    for room in (hardware, remote): room.add_commands(command)
     return parser
 
 # %% ../nbs/cli.ipynb #b90c9bbb

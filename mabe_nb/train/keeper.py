@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FREE', 'Keeper', 'on_epoch', 'begun_with']
 
-# %% ../../nbs/train/64_keeper.ipynb #1dc0b510
+# %% ../../nbs/train/64_keeper.ipynb #3f161932
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,9 @@ from ..files import atomic, read_json, write_json
 from .checkpoint import save_checkpoint
 from .classifier import save_classifier
 from .config import TrainConfig
+from .monitor import Monitor, card_reader, in_words
 
-# %% ../../nbs/train/64_keeper.ipynb #35de93cd
+# %% ../../nbs/train/64_keeper.ipynb #e1404a96
 class Keeper:
     "Writes what a run leaves behind, as it goes."
 
@@ -35,9 +36,12 @@ class Keeper:
             from tqdm.auto import tqdm
             step = cfg.stride or cfg.sequence_length * cfg.frame_gap
             self.bar = tqdm(total=self.frames * cfg.epochs // step, unit=" windows")
+        device = next(self.clf.model.parameters()).device
+        self.monitor = Monitor(card_reader(device)).__enter__()
         return self
 
     def __exit__(self, *error):
+        self.monitor.__exit__(*error)
         if self.bar is not None: self.bar.close()
 
     def tick(self, windows):
@@ -57,7 +61,7 @@ class Keeper:
         "Keep the state."
         save_checkpoint(self.out/"last", *trainer.state())
 
-# %% ../../nbs/train/64_keeper.ipynb #36652ef5
+# %% ../../nbs/train/64_keeper.ipynb #2fe9459e
 def on_epoch(self: Keeper, row, better, model, seconds):
     "After each epoch: history, weights, log and the epoch line."
     cfg, n = self.clf.cfg, row["epoch"]
@@ -67,10 +71,13 @@ def on_epoch(self: Keeper, row, better, model, seconds):
     if better: self.keep("best", model)
     if cfg.save_freq and n % cfg.save_freq == 0:
         self.keep(f"{cfg.checkpoint_dir}/epoch_{n:04}", model)
-    self.log(event="epoch", **row, best=better, seconds=round(seconds, 3))
+    gpu = self.monitor.readings()
+    self.log(event="epoch", **row, best=better, seconds=round(seconds, 3),
+             **({"gpu": gpu} if gpu else {}))
     text = (f"Epoch [{n}/{cfg.epochs}] - Train Loss: {row['train_loss']:.6f}, "
             f"Val Loss: {row['valid_loss']:.6f}, Time: {seconds:.2f}s, "
-            f"Val F1: {row['valid_f1']:.4f}{' *' if better else ''}")
+            f"Val F1: {row['valid_f1']:.4f}{' *' if better else ''}"
+            + (f", {words}" if (words := in_words(gpu)) else ""))
     self.say(text) if self.bar is None else self.bar.write(text)
 
 # %% ../../nbs/train/64_keeper.ipynb #532904e6

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['choose_videos', 'filled', 'load_frames', 'reconcile', 'Material', 'gather_material']
 
-# %% ../../nbs/train/62_material.ipynb #de754f2f
+# %% ../../nbs/train/62_material.ipynb #c7e2c94e
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ..data.prepare import prepare
 from ..data.splits import check_no_leak, groups, holdout
 from ..errors import DataError
 from ..files import atomic
+from .augment import Augment, make_steps
 from .config import TrainConfig
 from .frames import Frames, OnDisk, room_for_data
 from .inputs import Inputs, features_of, fit_inputs
@@ -112,7 +113,7 @@ def reconcile(
                     "balanced weights are used instead")
     return balanced_weights(counts, 0 if weights == "none" else 0.5), said
 
-# %% ../../nbs/train/62_material.ipynb #8c18df60
+# %% ../../nbs/train/62_material.ipynb #0cbc3438
 class Material(NamedTuple):
     "What a run learns from and is judged by."
     prepared: object # `Prepared`
@@ -123,8 +124,9 @@ class Material(NamedTuple):
     counts: np.ndarray # (classes,) frames of each class in `learn`
     weights: np.ndarray # (classes,)
     notes: list # Expectations of the config that the data does not meet
+    augment: Augment # What is done to each batch
 
-# %% ../../nbs/train/62_material.ipynb #bc70f973
+# %% ../../nbs/train/62_material.ipynb #32ee93b7
 def gather_material(
     dataset,
     cfg: TrainConfig,
@@ -148,4 +150,6 @@ def gather_material(
     counts = class_counts(learn.labels.cpu().numpy())
     weights, notes = reconcile(cfg, inputs.dim, counts,
                                tuple(sorted(prepared.sequences.fps.unique())))
-    return Material(prepared, inputs, actions, learn, judge, counts, weights, notes)
+    steps, refused = make_steps(cfg, inputs, device)
+    return Material(prepared, inputs, actions, learn, judge, counts, weights,
+                    notes + refused, Augment(cfg, steps))

@@ -25,7 +25,7 @@ from .models import count_parameters, make_model
 from .predict import decide
 from .team import join_team
 
-# %% ../../nbs/train/70_runs.ipynb #95f29c92
+# %% ../../nbs/train/70_runs.ipynb #e506cbd8
 def train(
     dataset, # See `open_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
@@ -55,7 +55,8 @@ def train(
         say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
             f"{got.inputs.dim} channels, {len(got.actions)} actions, "
             f"{count_parameters(model):,} parameters")
-        trainer = Trainer(model, got.learn, got.judge, got.weights, clf.possible, cfg, team)
+        trainer = Trainer(model, got.learn, got.judge, got.weights, clf.possible, cfg, team,
+                          got.augment)
         teach(trainer, clf, out, ids, resume, say, progress)
     finally:
         for path in out.glob(f"{spill.name}*"): path.unlink()

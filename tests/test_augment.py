@@ -1,0 +1,317 @@
+"""Augmentation: what is done to the inputs is what the changed scene would give."""
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.features import BLOCKS, compute
+from mabe_nb.data.symmetry import exchanged, hidden, mirrored, turned
+from mabe_nb.data.synthetic import make_recording
+from mabe_nb.errors import ConfigError
+from mabe_nb.train.augment import Augment, make_step, make_steps, scale_of, scene
+from mabe_nb.train.config import TrainConfig, make_config
+from mabe_nb.train.frames import Frames
+from mabe_nb.train.inputs import fit_inputs
+from mabe_nb.train.loop import Trainer
+from mabe_nb.train.models import make_model
+from mabe_nb.train.runs import train
+
+CPU = torch.device("cpu")
+PARTS = ("nose", "ear_left", "ear_right", "body_center", "hip_left", "hip_right",
+         "tail_base")
+PRESETS = ["coords", "social", "kaggle288", "coords+speed+acceleration+social"]
+POSITIONS = ["coords", "kaggle288", "coords+toward"]
+FEW = settings(max_examples=5, deadline=None)
+ALL = dict(flip=0.5, rotation=180.0, swap_others=0.5, keypoint_dropout=0.1)
+
+
+def recording(seed=0, mice=4, parts=PARTS, frames=200, spread=10):
+    "Points that go their own ways around (40, 25) cm, at two pixels a centimetre."
+    rec = scene(parts, mice, seed + 100, frames)
+    return rec.replace(xy=2 * (rec.xy * np.float32(spread / 10) + np.float32([40, 25])),
+                       px_per_cm=2.0)
+
+
+def inputs_of(rec, features, parts=None, clip=1e9, **changes):
+    "Inputs fitted on one recording; not clipped, so that numbers can be compared."
+    parts = parts or rec.parts
+    got = compute(rec, features, rec.mice[:2], parts)
+    prepared = SimpleNamespace(names=got.names, features=features, parts=parts,
+                               values=lambda i: got.values)
+    inputs = fit_inputs(prepared, [0], TrainConfig(features=features, **changes))
+    return replace(inputs, scaler=replace(inputs.scaler, clip=clip))
+
+
+def batch(inputs, rec):
+    "The whole recording as one window."
+    got = compute(rec, inputs.features, rec.mice[:2], inputs.parts)
+    return inputs(got.values)[None]
+
+
+def about_middle(change, rec, inputs):
+    "A change about the point that the inputs take for the middle."
+    middle = (2 * scale_of(inputs, scene(inputs.parts)).middle).astype(np.float32)
+    moved = change(rec.replace(xy=rec.xy - middle))
+    return moved.replace(xy=moved.xy + middle)
+
+
+def close(a, b):
+    "Equal, but for a value or two that were exactly 0, which is what missing ones are."
+    odd = (a == 0) & (b != 0)
+    return odd.sum() <= 3 and torch.allclose(a[~odd], b[~odd], atol=2e-4, rtol=2e-4)
+
+
+# the changed scene gives what the step makes of the inputs
+
+@pytest.mark.parametrize("features", [*PRESETS, *BLOCKS])
+def test_flip_is_the_mirrored_recording(features):
+    rec = recording()
+    inputs = inputs_of(rec, features)
+    x, want = batch(inputs, rec), batch(inputs, about_middle(mirrored, rec, inputs))
+    try: step = make_step("flip", 1.0, inputs, CPU)
+    except ConfigError as e:
+        assert "changes nothing" in str(e) and close(x, want)
+        assert features in ("speed", "acceleration", "symmetric", "context") or (
+            pytest.fail(f"{features} has sides"))
+    else:
+        assert not close(x, want) and close(step(x), want)
+        assert close(step(step(x)), x)
+
+
+@FEW
+@given(st.integers(0, 10**6), st.integers(2, 4), st.booleans())
+@example(8, 2, True) # with such a value
+def test_flip_of_any_mice(seed, mice, tracked):
+    rec = (make_recording(seed, 150, mice, PARTS, messy=True, px_per_cm=2.0) if tracked
+           else recording(seed, mice))
+    for features in ("coords", "social", "kaggle288"):
+        inputs = inputs_of(rec, features)
+        flip = make_step("flip", 1.0, inputs, CPU)
+        assert close(flip(batch(inputs, rec)),
+                     batch(inputs, about_middle(mirrored, rec, inputs))), features
+
+
+@FEW
+@given(st.sampled_from(POSITIONS), st.floats(-180, 180))
+def test_turn_is_the_turned_recording(features, degrees):
+    rec = recording(3)
+    inputs = inputs_of(rec, features)
+    turn = make_step("rotation", 180.0, inputs, CPU)
+    want = batch(inputs, about_middle(lambda r: turned(r, degrees), rec, inputs))
+    x = batch(inputs, rec)
+    assert turn.free
+    assert close(turn.by(x, torch.tensor([np.radians(degrees)]).float()), want)
+    again = x
+    for _ in range(4): again = turn.by(again, torch.tensor([np.pi / 2]))
+    assert close(again, x)
+
+
+def test_others_change_places():
+    rec = recording()
+    inputs = inputs_of(rec, "kaggle288")
+    swap = make_step("swap_others", 1.0, inputs, CPU)
+    x = batch(inputs, rec)
+    assert close(swap(x), batch(inputs, exchanged(rec))) and close(swap(swap(x)), x)
+    assert not close(swap(x), x)
+
+
+def lose(drop, x, *keypoints):
+    return drop.of(x, torch.tensor([[k in keypoints for k in drop.keypoints]]))
+
+
+@pytest.mark.parametrize("features", ["coords", "kaggle288", "speed", "missing",
+                                      "coords+acceleration"])
+def test_lost_keypoint_is_the_recording_without_it(features):
+    rec = recording(1)
+    inputs = inputs_of(rec, features)
+    drop, x = make_step("keypoint_dropout", 0.5, inputs, CPU), batch(inputs, rec)
+    mice = rec.mice if features == "kaggle288" else rec.mice[:2]
+    assert drop.keypoints == [(m, p) for m in mice for p in PARTS]
+    for mouse, part in drop.keypoints:
+        gone = hidden(rec, rec.mice.index(mouse), PARTS.index(part))
+        assert torch.equal(lose(drop, x, (mouse, part)), batch(inputs, gone)), part
+    two = hidden(hidden(rec, 0, 0), 1, 3)
+    assert torch.equal(lose(drop, x, ("mouse1", "nose"), ("mouse2", "body_center")),
+                       batch(inputs, two))
+
+
+def test_lost_keypoint_in_social_but_for_what_falls_back():
+    "A channel agrees with the recording without the keypoint, or keeps its value."
+    rec = recording(1)
+    inputs = inputs_of(rec, "social")
+    drop, x = make_step("keypoint_dropout", 0.5, inputs, CPU), batch(inputs, rec)
+    for mouse, part in drop.keypoints:
+        gone = batch(inputs, hidden(rec, rec.mice.index(mouse), PARTS.index(part)))
+        got = lose(drop, x, (mouse, part))
+        right, kept = (got == gone).all(1)[0], (got == x).all(1)[0]
+        assert (right | kept).all() and (right & ~kept).any(), [
+            n for n, ok in zip(inputs.names, right | kept) if not ok]
+        told = [i for i, n in enumerate(inputs.names) if n.endswith("_missing")]
+        assert right[told].all()
+
+
+def test_shares_of_windows():
+    rec = recording()
+    inputs = inputs_of(rec, "coords")
+    i = inputs.names.index("agent.nose.x")
+    frame = int((batch(inputs, rec)[0, :, i] != 0).nonzero()[0])
+    x = batch(inputs, rec).repeat(4000, 1, 1)[:, frame:frame + 1]
+    torch.manual_seed(0)
+    flipped = (make_step("flip", 0.25, inputs, CPU)(x) != x).any((1, 2)).float().mean()
+    assert abs(flipped - 0.25) < 0.03
+    drop = make_step("keypoint_dropout", 0.1, inputs, CPU)
+    assert abs((drop(x)[:, 0, i] == 0).float().mean() - 0.1) < 0.03
+
+
+def test_rotation_up_to_some_degrees_and_by_quarters():
+    rec = recording()
+    inputs = inputs_of(rec, "coords")
+    x = batch(inputs, rec).repeat(400, 1, 1)[:, :2]
+    turn = make_step("rotation", 20.0, inputs, CPU)
+    seen = []
+    turn.by = lambda x, angle: seen.append(angle) or x
+    turn(x)
+    turn.degrees, turn.free = 180.0, False
+    turn(x)
+    assert 0.3 < seen[0].abs().max() <= np.radians(20) + 1e-6 and seen[0].min() < -0.3
+    quarters = seen[1] / (np.pi / 2)
+    assert set(quarters.round().tolist()) == {-2, -1, 0, 1, 2}
+    assert torch.allclose(quarters, quarters.round(), atol=1e-5)
+
+
+def test_nothing_leaves_the_range():
+    rec = recording()
+    inputs = inputs_of(rec, "kaggle288", clip=2.0)
+    x, steps = batch(inputs, rec), make_steps(TrainConfig(**ALL), inputs)[0]
+    for step in steps * 3: x = step(x)
+    assert x.abs().max() == 2.0 and torch.isfinite(x).all()
+
+
+# what cannot be done is said
+
+def test_refusals_name_their_cause():
+    def notes(rec, features, cfg=ALL, **changes):
+        inputs = inputs_of(rec, features, **changes)
+        steps, said = make_steps(TrainConfig(**cfg), inputs)
+        assert len(steps) + len(said) == len(cfg)
+        return "\n".join(said)
+
+    both, flip = recording(mice=2), dict(flip=1.0)
+    assert notes(recording(), "kaggle288") == ""
+    said = notes(both, "social")
+    assert said.count("\n") == 1 and "rotation is left out: it changes nothing" in said
+    assert "swap_others is left out: it changes nothing" in notes(both, "kaggle288")
+    three = notes(recording(mice=3), "kaggle288")
+    assert three.startswith("swap_others") and "never seen" in three
+    assert "\n" not in three
+    assert "no 'ear_right'" in notes(recording(parts=PARTS[:2]), "coords", flip)
+    assert "what becomes of agent.forepaw_left" in notes(recording(parts=(
+        "nose", "tail_base", "ear_left", "ear_right", "neck", "tail_midpoint",
+        "tail_tip", "forepaw_left", "forepaw_right")), "social", flip)
+    guest = recording(parts=(*PARTS, "spine_9"))
+    assert "'spine_9' has no place" in notes(guest, "kaggle288")
+    assert notes(guest, "coords", flip) == ""
+    pca = notes(both, "coords", include_pca=True, pca_components=2)
+    assert pca.count("include_pca") == 4
+    assert make_steps(TrainConfig(**ALL, use_augmentation=False),
+                      inputs_of(both, "coords")) == ([], [])
+
+
+@pytest.mark.parametrize("key, value", [
+    ("flip", 1.1), ("flip", -0.1), ("rotation", 181), ("swap_others", 2),
+    ("keypoint_dropout", "often")])
+def test_settings_out_of_range(key, value):
+    with pytest.raises(ConfigError, match=key): make_config({key: value})
+
+
+def test_a_run_says_what_it_left_out(tmp_path):
+    videos = [make_recording(k, 400, 2, PARTS, video_id=str(k)) for k in (1, 2)]
+    cfg = TrainConfig(features="own", flip=0.5, rotation=90, epochs=1, device="cpu",
+                      conv_channels=[8], lstm_hidden=8, num_workers=1)
+    said = []
+    metrics = train(RecordingList(videos), tmp_path/"run", cfg, ["1"], ["2"],
+                    cache=tmp_path/"cache", say=said.append)
+    want = "rotation is left out: it changes nothing in 'own' of these animals"
+    assert metrics["warnings"] == [want] and f"note: {want}" in said
+    assert json.loads((tmp_path/"run"/"metrics.json").read_text())["warnings"] == [want]
+
+
+# chance
+
+def test_same_seed_same_batch():
+    rec = recording()
+    inputs = inputs_of(rec, "kaggle288")
+    cfg = TrainConfig(**ALL, mixup_alpha=0.3)
+    augment = Augment(cfg, make_steps(cfg, inputs)[0])
+    x = batch(inputs, rec).repeat(6, 1, 1)
+
+    def of(seed):
+        torch.manual_seed(seed)
+        return augment(x.clone())
+
+    (a, order, share), (b, again, same) = of(1), of(1)
+    assert torch.equal(a, b) and torch.equal(order, again) and share == same
+    assert not torch.equal(a, of(2)[0])
+    assert len(augment.steps) == 4
+
+
+def test_steps_stay_on_the_device_and_never_wait_for_it():
+    "The meta device holds no numbers: reading one, or a tensor from elsewhere, fails."
+    rec = recording()
+    inputs, meta = inputs_of(rec, "kaggle288"), torch.device("meta")
+    cfg = TrainConfig(**ALL)
+    augment = Augment(cfg, make_steps(cfg, inputs, meta)[0])
+    x, order, share = augment(torch.empty(6, 50, inputs.dim, device=meta))
+    assert x.shape == (6, 50, inputs.dim) and x.device == meta and len(augment.steps) == 4
+    cpu = Augment(cfg, make_steps(cfg, inputs)[0])
+    with pytest.raises(RuntimeError): cpu(torch.empty(6, 50, inputs.dim, device=meta))
+
+
+def test_noise_and_mixup_alone_need_no_inputs():
+    x = torch.randn(5, 4, 3)
+    torch.manual_seed(0)
+    noisy, order, share = Augment(TrainConfig(noise_std=0.5))(x.clone())
+    torch.manual_seed(0)
+    assert torch.equal(noisy, x + 0.5 * torch.randn_like(x))
+    assert (order, share) == (None, 1)
+    off = TrainConfig(use_augmentation=False, mixup_alpha=0.5)
+    assert torch.equal(Augment(off)(x.clone())[0], x)
+    mixed, order, share = Augment(TrainConfig(noise_std=0, mixup_alpha=0.5))(x.clone())
+    assert torch.equal(mixed, share * x + (1 - share) * x[order]) and 0 < share < 1
+
+
+def test_resume_is_bit_equal_with_everything_on():
+    rec = recording(frames=600)
+    labels = np.random.default_rng(0).integers(0, 2, (600, 1))
+    inputs = inputs_of(rec, "kaggle288", clip=8.0)
+    cfg = TrainConfig(**ALL, mixup_alpha=0.2, epochs=2, batch_size=4, device="cpu",
+                      sequence_length=30, frame_gap=1, model_type="lstm", hidden_size=8)
+    frames = Frames(batch(inputs, rec)[0], torch.from_numpy(labels.astype(np.int8)),
+                    np.array([600]))
+
+    def trainer():
+        torch.manual_seed(0)
+        augment = Augment(cfg, make_steps(cfg, inputs)[0])
+        one = Trainer(make_model(cfg, inputs.dim, 2), frames, frames,
+                      np.ones(2, np.float32), np.ones(2, bool), cfg, augment=augment)
+        one.save_seconds = -1 # after each step
+        return one
+
+    whole, states = trainer(), []
+    def keep(one):
+        tensors, about = one.state()
+        states.append(({k: v.clone() for k, v in tensors.items()},
+                       json.loads(json.dumps(about))))
+    whole.on_save = keep
+    history = whole.fit()
+    middle = next(s for s in states if s[1]["epoch"] == 1 and s[1]["step"] == 2)
+    other = trainer()
+    other.restore(*middle)
+    assert other.fit() == history
+    assert all(map(torch.equal, whole.model.parameters(), other.model.parameters()))

@@ -1,0 +1,392 @@
+"Jobs on this machine: sent, left, found again from another process, stopped, distrusted."
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.remote import commands
+from mabe_nb.remote.backend import Here
+from mabe_nb.remote.carry import job_source
+from mabe_nb.remote.handle import JobError
+from mabe_nb.remote.job import attach, jobs, quote, submit
+
+SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    for name, value in SECRETS.items(): monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    yield tmp_path/"home"
+    for job in jobs() if (tmp_path/"home"/"jobs").exists() else (): job.cancel()
+
+
+def elsewhere(code):
+    "What another process prints."
+    out = subprocess.run([sys.executable, "-c", "from mabe_nb.remote.job import *\n" + code],
+                         capture_output=True, text=True, timeout=30)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+def until(test, seconds=10):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def printed(job): return [e["text"] for e in job.events() if e["k"] == "print"]
+
+
+def test_outputs_and_figure_come_back():
+    job = submit("import matplotlib.pyplot as plt\nplt.plot(X[0]); plt.show()\n"
+                 "Y, steps = X + cfg['n'], [1, 2]\nprint('hello')\nY.sum()",
+                 inputs={"X": np.ones((2, 3)), "cfg": {"n": 1}}, outputs=["Y", "steps"])
+    found = list(job.events())
+    kinds = [e["k"] for e in found if e["k"] != "beat"]
+    assert kinds == ["start", "figure", "print", "result", "end"]
+    assert found[-1]["status"] == "done" and "12.0" in found[-2]["text"]
+    assert np.array_equal(job.result()["Y"], np.full((2, 3), 2.0))
+    assert job.result()["steps"] == [1, 2] and job.cost() == 0
+    assert [job.figure("fig/001.png")] == job.figures()
+
+
+def test_an_exception_comes_with_its_traceback():
+    with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
+        submit("def f(): 1/0\nf()", outputs=["x"]).result()
+    assert "line 1, in f" in e.value.traceback and e.value.status == "error"
+
+
+def test_timeout_refused_output_and_cap():
+    slow = submit("import time; time.sleep(60)", timeout=1)
+    for source, why in (("f = lambda: 1", "'f' is or holds something of type function"),
+                        ("import numpy as np; f = np.zeros(10**6)", "'f' makes 8,000,000")):
+        with pytest.raises(JobError, match=why):
+            submit(source, outputs=["f"], limit=10**6).result()
+    with pytest.raises(JobError, match="stopped after its limit of 1 s"): slow.result()
+    assert slow.status() == "timeout"
+
+
+def test_left_by_one_process_and_found_by_another(tmp_path):
+    "Not a line is lost, whoever looks and whenever."
+    id = elsewhere("print(submit('import time\\nfor i in range(40): print(i); "
+                   "time.sleep(0.02)\\nn = 40', outputs=['n']).id)").strip()
+    job = attach(id)
+    until(lambda: "5\n" in job.log())
+    assert job.status() == "running"
+    lines = elsewhere(f"for e in attach({id!r}).events():\n"
+                      "    if e['k'] == 'print': print(e['text'], end='')")
+    assert lines.split() == "".join(printed(job)).split() == list(map(str, range(40)))
+    assert job.result() == {"n": 40}
+
+
+def test_followed_from_any_byte():
+    job = submit("import time\nfor i in range(30): print('é', i); time.sleep(0.01)")
+    backend, seen, parts = job.backend, 0, []
+    while job.status() == "running":
+        for data in backend.log(job.folder, job.spec, seen, follow=False):
+            parts.append(data)
+            seen += len(data)
+        follower = backend.log(job.folder, job.spec, seen)
+        parts.append(next(follower, b""))
+        seen += len(parts[-1])
+        follower.close() # as on an interrupt
+    parts += backend.log(job.folder, job.spec, seen)
+    assert b"".join(parts) == (job.folder/"log").read_bytes()
+
+
+def test_a_silent_job_beats():
+    job = submit("import time; time.sleep(1.3)")
+    assert sum(e["k"] == "beat" for e in job.events()) >= 2
+
+
+def test_cancelled_from_another_process():
+    job = submit("import time\nprint('on')\ntry: time.sleep(60)\n"
+                 "except KeyboardInterrupt: (CKPT/'saved').touch()")
+    until(lambda: "on" in job.log())
+    elsewhere(f"attach({job.id!r}).cancel()")
+    assert job.status() == "cancelled" and "ckpt/saved" in job.files()
+    job.cancel() # again does nothing
+    with pytest.raises(JobError, match="was cancelled"): job.result()
+
+
+def test_cancelled_at_once():
+    job = submit("import time; time.sleep(60)")
+    job.cancel()
+    assert job.wait(5) == "cancelled"
+
+
+def test_died_by_sigkill():
+    job = submit("import os, time\nprint('deep in thought')\nprint(os.getpid())\ntime.sleep(60)")
+    until(lambda: job.log().count("\n") == 2)
+    pid = int(job.log().split()[-1])
+    os.kill(pid, signal.SIGKILL) # the cell: the runner tells
+    assert job.wait(5) == "died" and "out of memory" in job.state()["error"]["message"]
+    job = submit("import time\nprint('deep in thought')\ntime.sleep(60)")
+    until(lambda: "deep" in job.log())
+    os.kill(job.spec["handle"]["pid"], signal.SIGKILL) # the runner: nobody is left to tell
+    assert job.wait(5) == "died"
+    with pytest.raises(JobError, match="it last printed: deep in thought"): job.result()
+    assert next(e for e in job.events() if e["k"] == "end")["status"] == "died"
+
+
+def test_a_process_id_that_is_somebody_elses_is_left_alone():
+    job = submit("1")
+    job.wait()
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    (job.folder/"status.json").unlink()
+    other = subprocess.Popen(["sleep", "60"])
+    job.spec["handle"]["pid"] = other.pid
+    assert job.status() == "died"
+    job.cancel()
+    assert other.poll() is None
+    other.kill(); other.wait()
+
+
+def test_resumed_from_its_checkpoint():
+    job = submit("n = len(list(CKPT.iterdir()))\n(CKPT/str(n)).touch()\nassert n == 1, n",
+                 outputs=["n"])
+    assert job.wait() == "error"
+    job.resume()
+    assert attach(job.id).result() == {"n": 1} and job.state()["attempt"] == 2
+    with pytest.raises(ConfigError, match="is done"): job.resume()
+
+
+def test_two_at_once_and_a_table():
+    source = "import time; time.sleep(0.5)\nprint(who); got = who"
+    both = [submit(source, inputs={"who": w}, outputs=["got"]) for w in ("a", "b")]
+    assert [j.status() for j in both] == ["running", "running"]
+    assert [j.result()["got"] for j in both] == ["a", "b"]
+    assert [j.log() for j in both] == ["a\n", "b\n"]
+    assert [j.id for j in jobs()] == [both[1].id, both[0].id]
+
+
+def test_hundred_thousand_lines():
+    job = submit("for i in range(100_000): print(i)")
+    found = printed(job)
+    assert "".join(found).split() == list(map(str, range(100_000)))
+    assert len(found) < 10_000 and job.log(tail=1) == "99999\n"
+
+
+def test_no_secret_in_any_file(monkeypatch):
+    sent = [submit("1/0"), submit("x = 1", outputs=["y"], secrets=["HF_TOKEN"]),
+            submit(["sh", "-c", "exit 3"]), submit("import os\nos.kill(os.getpid(), 9)")]
+    for job in sent: job.wait()
+    names = [p for job in sent for p in job.folder.rglob("*") if p.is_file()]
+    assert len(names) > 15
+    for path in names:
+        assert not any(s.encode() in path.read_bytes() for s in SECRETS.values()), path
+    assert sent[1].spec["secrets"] == ["HF_TOKEN"]
+    assert all(job.folder.stat().st_mode & 0o077 == 0 for job in sent)
+
+
+SLIPS = {
+    "unknown place to run at 'locla'; did you mean 'local'?": {"on": "locla"},
+    "timeout is nan": {"timeout": math.nan}, "retries is True": {"retries": True},
+    "'../x' is no name for an output": {"outputs": ["../x"]},
+    "'a b' is no name for a secret": {"secrets": ["a b"]},
+    "unknown option 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
+    "'NO_TOKEN' is not in the environment": {"secrets": ["NO_TOKEN"]},
+    "'f' is or holds something": {"inputs": {"f": len}},
+    "'X' makes": {"inputs": {"X": np.zeros(10**6)}, "limit": 10**6},
+}
+
+
+@pytest.mark.parametrize("why", SLIPS)
+def test_slips_leave_nothing(why, mabe_home):
+    with pytest.raises(MabeError) as e: submit("x = 1", **SLIPS[why])
+    assert why in str(e.value) and "\n" not in str(e.value)
+    assert not list((mabe_home/"jobs").glob("*"))
+
+
+def test_a_backend_that_cannot_start_leaves_nothing(mabe_home, monkeypatch):
+    def fails(*a): raise ConfigError("no capacity")
+    monkeypatch.setattr("mabe_nb.remote.on_local.Backend.start", fails)
+    with pytest.raises(ConfigError, match="no capacity"): submit("x = 1")
+    assert not list((mabe_home/"jobs").iterdir())
+
+
+def test_functions_and_helpers():
+    def shift(x, by=np.int64(1)): return [x + b for b in by]
+    def caller(x): return {"a": shift(x, [1, 2]), "b": np.sum([x])}
+    with pytest.raises(ConfigError, match=r"'shift' from outside.*with_=\('shift',\)"):
+        submit(caller, inputs={"x": 1})
+    source = job_source(caller, {"x": 1}, ["a", "b"], with_=[shift])
+    assert source.startswith("import numpy as np\ndef shift")
+    job = submit(caller, inputs={"x": 1}, outputs=["a", "b"], with_=[shift])
+    assert job.result() == {"a": [2, 3], "b": 1}
+    def twice(x): return 2*x
+    assert submit(twice, inputs={"x": 4}).result() == {"value": 8}
+    with pytest.raises(ConfigError, match="missing a required argument: 'x'"): submit(twice)
+    with pytest.raises(ConfigError, match="list of words"): submit([1, 2])
+    with pytest.raises(ConfigError, match="cannot send a int"): submit(3)
+
+
+def hostile(job, name, data):
+    (job.folder/name).write_bytes(data)
+
+
+def test_hostile_folder(tmp_path):
+    "What a container that was taken over may leave, read as carefully as it must be."
+    job = submit("x = 1", outputs=["x"])
+    job.wait()
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    claim = (b"\x93NUMPY\x01\x00\x3f\x00{'descr': '<f8', 'fortran_order': False, "
+             b"'shape': (125000000000,)}")
+    for index, name, data in ((b'{"x": "pickle"}', "x.pickle", b"cos\nsystem\n(S'true'\ntR."),
+                              (b'{"../../x": "json", "x": "json"}', "x.json", b"1"),
+                              (b'{"x": "npy"}', "x.npy", claim), (b'{"y": "json"}', "y.json", b"1"),
+                              (b"[" * 10**5, "x.json", b"1"), (b'{"x": "json"}', "x.json", b"{")):
+        hostile(job, "out/index.json", index)
+        hostile(job, f"out/{name}", data)
+        with pytest.raises(DataError): job.result()
+    (job.folder/"out"/"x.json").unlink()
+    (job.folder/"out"/"x.json").symlink_to("/etc/hostname")
+    hostile(job, "out/index.json", b'{"x": "json"}')
+    with pytest.raises(DataError, match="not there"): job.result()
+    assert "out/x.json" not in job.files()
+    hostile(job, "fig/001.png", b"<svg onload=alert(1)>")
+    with pytest.raises(DataError, match="no PNG"): job.figures()
+    for path in ("fig/../job.json", "/etc/passwd", "fig/001.png\n"):
+        with pytest.raises(DataError): job.figure(path)
+        with pytest.raises(DataError): job.fetch(path, tmp_path/"got")
+    hostile(job, "status.json", b'{"status": "done", "error": "<b>", "seconds": [], "attempt": 1}')
+    assert job.status() == "died"
+    (tmp_path/"true").write_text('{"status": "done", "error": null, "seconds": 1, "attempt": 1}')
+    for name in ("status.json", "log"):
+        (job.folder/name).unlink()
+        (job.folder/name).symlink_to(tmp_path/"true")
+    assert job.status() == "died" and job.log() == ""
+
+
+def test_escapes_and_html_are_only_text():
+    job = submit(r"print('\x1b]0;owned\x07\x1b[2J<script>alert(1)</script>\x9b1m\u202e')"
+                 "\nraise ValueError('\\x1b[31m<b>')")
+    text = "".join(printed(job))
+    assert text.startswith("<script>alert(1)</script>1m\n") and "\x1b" not in text
+    assert job.state()["error"]["message"] == "<b>"
+
+
+class Cloud(Here):
+    "A backend whose files lie elsewhere, and whose listing lies."
+    name, here, there = "cloud", False, None
+    listing = {"out/index.json": 12, "out/x.npy": 2**40}
+    def alive(self, folder, spec): return False
+    def files(self, folder, spec, under=""): return self.listing
+    def read(self, folder, spec, name, limit):
+        if name == "out/x.npy": raise AssertionError("read before its size was checked")
+        yield b'{"x": "npy"}'
+
+
+def test_sizes_elsewhere_are_checked_before_reading(tmp_path):
+    job = submit("x = 1", outputs=["x"])
+    job.wait()
+    job.backend = Cloud()
+    with pytest.raises(DataError, match="'x' makes 1,099,511,627,776 bytes"): job.result()
+    with pytest.raises(DataError, match="more than"): job.fetch("out", tmp_path/"got")
+    assert not (tmp_path/"got").exists()
+
+
+def test_unknown_deleted_and_broken_jobs(mabe_home):
+    for id in ("nothing", "../../x", ""):
+        with pytest.raises(MabeError) as e: attach(id)
+        assert "\n" not in str(e.value)
+    job = submit("1")
+    job.wait()
+    (job.folder/"job.json").write_text('{"id": 3}')
+    with pytest.raises(DataError, match="'id' is missing"): attach(job.id)
+    with pytest.warns(UserWarning, match="left out"): assert jobs() == []
+    (job.folder/"job.json").unlink()
+    with pytest.raises(MabeError, match="was deleted; 'mabe jobs list'"): job.status()
+
+
+def test_quote_and_cost():
+    assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0, "estimate": True}
+    with pytest.raises(ConfigError, match="timeout is 0"): quote(timeout=0)
+
+
+def call(*words):
+    return subprocess.run([sys.executable, "-c", """
+import argparse, json, sys
+from mabe_nb.remote.commands import add_commands
+p = argparse.ArgumentParser(); subs = p.add_subparsers()
+def command(name, function):
+    q = subs.add_parser(name); q.add_argument("--json", action="store_true")
+    q.set_defaults(function=function); return q
+add_commands(command)
+args = p.parse_args()
+answer = args.function(args, lambda t: print(t, file=sys.stderr if args.json else sys.stdout))
+if args.json: print(json.dumps(answer))
+""", *words], capture_output=True, text=True, timeout=30)
+
+
+def test_command_line(tmp_path):
+    done = call("submit", "--out", "n", "--json", "--", "sh", "-c",
+                "echo counting -- mice; echo 3 > {JOB}/out/n.json")
+    about = json.loads(done.stdout)
+    assert about["status"] == "done" and "counting -- mice" in done.stderr
+    assert attach(about["id"]).result() == {"n": 3}
+    left = json.loads(call("submit", "--detach", "--json", "--", "sleep", "60").stdout)
+    assert left["status"] == "running"
+    assert {r["id"] for r in json.loads(call("jobs", "--json").stdout)} == {
+        about["id"], left["id"]}
+    assert call("jobs", "cancel", left["id"]).stdout == f"job {left['id']}: cancelled\n"
+    assert call("jobs", "logs", about["id"]).stdout == "counting -- mice\n"
+    assert "counting" in call("jobs", "attach", about["id"]).stdout
+    call("jobs", "fetch", about["id"], "out", "--to", str(tmp_path/"got"))
+    assert (tmp_path/"got"/"n.json").read_text() == "3\n"
+    assert "out/n.json" in call("jobs", "fetch", about["id"]).stdout
+
+
+def test_a_failed_command_fails_the_command_line():
+    with pytest.raises(JobError, match="'sh' ended with exit code 4"):
+        commands.follow(submit(["sh", "-c", "exit 4"]))
+
+
+def test_ctrl_c_leaves_it_running(monkeypatch):
+    job = submit("import time\nprint('on')\ntime.sleep(60)")
+    class Stream:
+        def flush(self): pass
+        def write(self, text):
+            self.said = text
+            if text == "on\n": raise KeyboardInterrupt
+    stream = Stream()
+    with monkeypatch.context() as m:
+        m.setattr(sys, "stdout", stream)
+        assert commands.follow(job)["status"] == "running"
+    assert f"mabe jobs attach {job.id}" in stream.said and "cancel" in stream.said
+
+
+def test_started_again_the_moment_it_ended():
+    job = submit("1/0")
+    for attempt in range(1, 5):
+        while job.status() != "error": pass
+        assert job.state()["attempt"] == attempt
+        job.resume()
+    assert job.wait() == "error"
+
+
+def test_never_started_twice():
+    job = submit("import time; time.sleep(60)")
+    with pytest.raises(ConfigError, match="is running; only"): job.resume()
+    with pytest.raises(ConfigError, match="is still running; 'mabe jobs cancel"):
+        job.backend.start(job.folder, job.spec)
+
+
+def test_survives_the_kernel_and_all_its_children():
+    kernel = subprocess.Popen(
+        [sys.executable, "-c", "import time\nfrom mabe_nb.remote.job import submit\n"
+         "print(submit('import time\\ntime.sleep(0.5)\\nn = 1', outputs=['n']).id, flush=True)\n"
+         "time.sleep(60)"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    job = attach(kernel.stdout.readline().strip())
+    os.killpg(kernel.pid, signal.SIGKILL)
+    kernel.wait()
+    assert job.result() == {"n": 1}
