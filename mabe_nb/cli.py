@@ -70,7 +70,7 @@ def prepare(args, say) -> dict:
     return {"root": str(done.root), "sequences": len(done.sequences), "frames": frames,
             "channels": len(done.names), "skipped": done.skipped}
 
-# %% ../nbs/cli.ipynb #601af5f0
+# %% ../nbs/cli.ipynb #2eb165a4
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
     from mabe_nb.data.dataset import open_dataset
@@ -81,6 +81,7 @@ def train(args, say) -> dict:
     metrics = run(data, args.out, cfg, pick(data, args.train_videos),
                   pick(data, args.valid_videos), resume=args.resume,
                   say=say, progress=say.progress)
+    if not metrics: return {} # the first process of the team reports
     valid = metrics["valid"]
     for action, f1 in valid["f1"].items():
         say(f"  {action:16s} F1 {'not seen' if f1 is None else format(f1, '.3f')}")

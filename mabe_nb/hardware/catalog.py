@@ -191,7 +191,7 @@ def _extra(provider, table, cpu, memory_gib):
     rate = table[table.provider == provider].set_index("flavor").usd_per_hour
     return cpu * rate.get("cpu-core", 0.0) + memory_gib * rate.get("memory-gib", 0.0)
 
-# %% ../../nbs/hardware/10_catalog.ipynb #9aa675a8
+# %% ../../nbs/hardware/10_catalog.ipynb #8664742a
 def usd_per_hour(
     gpu, # As for `check_gpu`; None: processor and memory alone
     provider: str = "modal",
@@ -213,7 +213,7 @@ def usd_per_hour(
         if math.isnan(row.usd_per_hour):
             raise ConfigError(f"{provider} {row.flavor}: no price known; write one to "
                               "prices.csv in MABE_HOME, or run 'mabe gpus --refresh'")
-        rate = max(rate, row.usd_per_hour * n / max(row["count"], 1))
+        rate = max(rate, row.usd_per_hour * (n / row["count"] if row["count"] else 1))
     factor = REGION[region] if provider == "modal" else 1.0
     return float(factor * (rate + _extra(provider, table, cpu, memory_gib)))
 

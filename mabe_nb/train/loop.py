@@ -141,7 +141,7 @@ def plan_epoch(
     return steps, [[mine[i:i + share] for i in range(0, len(mine), share)]
                    for mine in map(self.team.share, steps)]
 
-# %% ../../nbs/train/45_loop.ipynb #6c3b7b36
+# %% ../../nbs/train/45_loop.ipynb #8bb8da35
 def run_epoch(
     self: Trainer,
     stop: threading.Event, # Set: keep the state after this step and leave
@@ -159,6 +159,7 @@ def run_epoch(
     for i in range(first, len(steps)):
         rate = learning_rate(cfg, self.epoch + i / len(steps), losses)
         for group in self.optimizer.param_groups: group["lr"] = rate
+        self.team.reseed(cfg.seed, self.epoch, i)
         self.total.add_(take_step(self, steps[i], parts[i], material),
                         alpha=len(steps[i]))
         self.step_of_epoch = i + 1

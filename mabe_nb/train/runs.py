@@ -25,7 +25,7 @@ from .models import count_parameters, make_model
 from .predict import decide
 from .team import join_team
 
-# %% ../../nbs/train/70_runs.ipynb #e506cbd8
+# %% ../../nbs/train/70_runs.ipynb #f184f45c
 def train(
     dataset, # See `open_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
@@ -48,7 +48,6 @@ def train(
         got = gather_material(dataset, cfg, ids, cache, device, spill, team.size, progress)
         torch.manual_seed(cfg.seed)
         model = team.synchronised(make_model(cfg, got.inputs.dim, len(got.counts)).to(device))
-        if not team.leads: torch.manual_seed(cfg.seed + team.rank)
         clf = Classifier(model, got.inputs, got.actions, self_actions(got.prepared),
                          got.counts > 0, cfg)
         for text in got.notes: say(f"note: {text}")

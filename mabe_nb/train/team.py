@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['Team', 'join_team']
 
-# %% ../../nbs/train/38_team.ipynb #66193956
+# %% ../../nbs/train/38_team.ipynb #cec5e046
 import os
 
+import numpy as np
 import torch
 
-# %% ../../nbs/train/38_team.ipynb #d04eb265
+# %% ../../nbs/train/38_team.ipynb #23193a2d
 class Team:
     "The processes that train together; by itself, a team of one."
 
@@ -36,6 +37,12 @@ class Team:
         "The model with batch statistics taken over the team, where the backend can."
         if self.size == 1 or next(model.parameters()).device.type != "cuda": return model
         return torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+    def reseed(self, *numbers: int):
+        "In a team, random numbers that depend on these numbers and the process alone."
+        if self.size == 1: return
+        seed = np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0]
+        torch.manual_seed(int(seed))
 
     def wait(self):
         "Until everybody is here."
