@@ -171,7 +171,7 @@ def test_killed_child_is_named_and_retried(tmp_path):
 
 
 SAVES = ("import time\nn = len(list(CKPT.iterdir()))\nif n: print('resumed', n)\nelse:\n"
-         "    print('ready')\n    try: time.sleep(60)\n"
+         "    try: print('ready'); time.sleep(60)\n"
          "    except KeyboardInterrupt: (CKPT/'saved').touch(); raise\n")
 
 

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['emit', 'progress', 'commit', 'run_source', 'error_of', 'CommandError', 'run_command', 'save_outputs', 'main']
 
-# %% ../../nbs/remote/18_cell.ipynb #e77fd2af
-import ast, json, linecache, os, select, signal, socket, stat, subprocess, sys, threading
-import time, traceback, types
+# %% ../../nbs/remote/18_cell.ipynb #2fcbdc59
+import ast, json, linecache, os, select, shutil, signal, socket, stat, subprocess, sys
+import threading, time, traceback, types
 from pathlib import Path
 
 from ..errors import DataError, MabeError
@@ -101,7 +101,7 @@ def error_of(
     return {"type": type(err).__name__, "message": message[:4000],
             "traceback": "".join(lines)[-20_000:]}
 
-# %% ../../nbs/remote/18_cell.ipynb #59b21722
+# %% ../../nbs/remote/18_cell.ipynb #402499fa
 class CommandError(MabeError):
     "A command that ended with an exit code other than 0."
 
@@ -113,9 +113,12 @@ def run_command(
     "Run a command to its end. Raises `CommandError`."
     words = [word.replace("{JOB}", str(folder)) for word in words]
     pass_fds = [] if _number() is None else [_number()]
-    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    here = os.path.dirname(sys.executable) # where this Python has its commands
+    env = {**os.environ, "PYTHONUNBUFFERED": "1",
+           "PATH": os.pathsep.join([here, os.environ.get("PATH", os.defpath)])}
     try:
-        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen([shutil.which(words[0], path=env["PATH"]) or words[0],
+                                    *words[1:]], env=env, stdin=subprocess.DEVNULL,
                                    pass_fds=pass_fds)
     except OSError as e:
         raise CommandError(f"{words[0]!r} cannot be run: {e.strerror}") from None

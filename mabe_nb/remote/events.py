@@ -80,8 +80,11 @@ def read_event(
     if fields is None or not _number(when) or math.isnan(when): return None
     return {"k": found["k"], "t": float(when), **fields}
 
-# %% ../../nbs/remote/30_events.ipynb #ae502907
+# %% ../../nbs/remote/30_events.ipynb #9a8e4713
 LINE = 2**16 # Bytes of the longest line of text that stays in one piece
+
+
+_BAR = re.compile(rb"\r(?!.*\x1b)[^\n]*[!-~ ]$") # A progress bar: its line has no end
 
 
 def split_lines(
@@ -95,6 +98,7 @@ def split_lines(
         while len(rest) > (EVENT if rest.startswith(b"\x1e") else LINE):
             cut = _cut(rest)
             lines.append(rest[:cut]); rest = rest[cut:]
+        if not chunk and _BAR.search(rest): lines, rest = [rest], b""
         yield lines
     if rest: yield [rest]
 

@@ -115,7 +115,7 @@ class _Drawn(_Filed):
         names = sorted(n for n in self.files("fig") if n.endswith(".png"))
         return [self.figure(name) for name in names]
 
-# %% ../../nbs/remote/39_handle.ipynb #cc1241bf
+# %% ../../nbs/remote/39_handle.ipynb #066c4314
 class Job(_Drawn):
     "A job that was sent: `events status wait result figures files fetch cancel cost`."
     def cancel(self):
@@ -124,7 +124,9 @@ class Job(_Drawn):
 
     def cost(self, state=None) -> float:
         "USD so far, an estimate; of a state that was read already, if given."
-        seconds = (state or self.state())["seconds"]
+        state = state or self.state()
+        seconds = state["seconds"]
+        if seconds is None and state["status"] in ENDED: return 0.0
         if seconds is None:
             most = self.spec["timeout"] * (1 + self.spec["retries"])
             seconds = min(time.time() - self.spec["created"], most)

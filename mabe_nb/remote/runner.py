@@ -26,12 +26,14 @@ CARRY = tuple(f"mabe_nb/{name}.py" for name in (
 class Cancelled(BaseException):
     "Raised in the runner by SIGTERM: somebody wants the job to end for good."
 
-# %% ../../nbs/remote/20_runner.ipynb #c64623a6
+# %% ../../nbs/remote/20_runner.ipynb #cc108b83
 class Tee:
     "The log of a job, appended to, and an optional stream that gets the same bytes."
     def __init__(self, path, out=None, limit=None):
         self.file, self.out, self.limit = open(path, "ab"), out, limit or LOG_LIMIT
-        self.size, self.fresh, self.last = self.file.tell(), True, b""
+        self.size, self.last = self.file.tell(), b""
+        with open(path, "rb") as log: # of an attempt before, cut off within a line?
+            self.fresh = not self.size or log.seek(-1, 2) is None or log.read() == b"\n"
         self.full, self.lost = self.size >= self.limit, 0
 
     def prints(self, data: bytes):

@@ -19,11 +19,12 @@ from .classifier import save_classifier
 from .config import TrainConfig
 from .monitor import Monitor, card_reader, in_words
 
-# %% ../../nbs/train/64_keeper.ipynb #e1404a96
+# %% ../../nbs/train/64_keeper.ipynb #08b24fa1
 class Keeper:
     "Writes what a run leaves behind, as it goes."
 
-    def __init__(self, out, clf, ids, say, frames, progress):
+    def __init__(self, out, clf, ids, say, frames, progress, each=lambda row: None):
+        self.each = each
         self.out, self.clf, self.ids, self.say = out, clf, ids, say
         self.frames, self.progress, self.bar, self.rows = frames, progress, None, []
 
@@ -61,7 +62,7 @@ class Keeper:
         "Keep the state."
         save_checkpoint(self.out/"last", *trainer.state())
 
-# %% ../../nbs/train/64_keeper.ipynb #2fe9459e
+# %% ../../nbs/train/64_keeper.ipynb #4b7e5ec2
 def on_epoch(self: Keeper, row, better, model, seconds):
     "After each epoch: history, weights, log and the epoch line."
     cfg, n = self.clf.cfg, row["epoch"]
@@ -79,6 +80,7 @@ def on_epoch(self: Keeper, row, better, model, seconds):
             f"Val F1: {row['valid_f1']:.4f}{' *' if better else ''}"
             + (f", {words}" if (words := in_words(gpu)) else ""))
     self.say(text) if self.bar is None else self.bar.write(text)
+    self.each(row)
 
 # %% ../../nbs/train/64_keeper.ipynb #532904e6
 Keeper.on_epoch = on_epoch

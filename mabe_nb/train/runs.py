@@ -25,7 +25,7 @@ from .models import count_parameters, make_model
 from .predict import decide
 from .team import join_team
 
-# %% ../../nbs/train/70_runs.ipynb #f184f45c
+# %% ../../nbs/train/70_runs.ipynb #dae75551
 def train(
     dataset, # See `open_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
@@ -36,6 +36,7 @@ def train(
     resume: bool = False, # Go on with the run in the folder
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Draw progress bars
+    each=lambda row: None, # Called with each epoch's row of the history
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder."
     out, (team, device) = Path(out), join_team(pick_device(cfg.device))
@@ -56,7 +57,7 @@ def train(
             f"{count_parameters(model):,} parameters")
         trainer = Trainer(model, got.learn, got.judge, got.weights, clf.possible, cfg, team,
                           got.augment)
-        teach(trainer, clf, out, ids, resume, say, progress)
+        teach(trainer, clf, out, ids, resume, say, progress, each)
     finally:
         for path in out.glob(f"{spill.name}*"): path.unlink()
     return report(out, trainer, got, ids) if team.leads else {}
@@ -77,7 +78,7 @@ def videos_of(
         return begun_with(out, cfg, asked)
     return list(choose_videos(dataset, cfg, *asked))
 
-# %% ../../nbs/train/70_runs.ipynb #be89a046
+# %% ../../nbs/train/70_runs.ipynb #60b97f6c
 def teach(
     trainer: Trainer,
     clf: Classifier, # Of the trainer's model
@@ -86,6 +87,7 @@ def teach(
     resume: bool, # From the state in `out`, if there is one
     say,
     progress: bool,
+    each, # Called with each epoch's row
 ):
     "Run a trainer, from the start or from its last state, and keep what it leaves."
     trainer.say = say
@@ -95,7 +97,7 @@ def teach(
         if note: say(f"note: {note}")
         say(f"going on from epoch {trainer.epoch}, step {trainer.step_of_epoch}")
     if not trainer.team.leads: return trainer.fit()
-    with Keeper(out, clf, ids, say, len(trainer.learn.labels), progress) as keeper:
+    with Keeper(out, clf, ids, say, len(trainer.learn.labels), progress, each) as keeper:
         keeper.rows = list(trainer.history)
         if resume: keeper.log(event="resumed", epoch=trainer.epoch)
         trainer.on_epoch, trainer.on_save, trainer.tick = (keeper.on_epoch,

@@ -29,6 +29,9 @@ def carry(source, target, seen):
         if name in seen and seen[name] == stat: continue
         if stat is None: (target/name).mkdir(parents=True, exist_ok=True)
         elif not _replace(source/name, target/name): del now[name]
+        else: # what was copied, which may be more than there was a moment ago
+            stat = (target/name).stat()
+            now[name] = stat.st_mtime_ns, stat.st_size
     for name in sorted(seen.keys() - now.keys(), reverse=True):
         with contextlib.suppress(OSError):
             (target/name).rmdir() if seen[name] is None else (target/name).unlink()

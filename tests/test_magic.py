@@ -1,0 +1,311 @@
+"""The notebook's way to a card, in real Jupyter kernels; one list of scenarios for all places.
+
+`modal` joins through the stand-in of `tests/localcloud`: real client, no account.
+"""
+import json
+import signal
+import threading
+import time
+
+import nbformat
+import pytest
+from jupyter_client import KernelManager
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from mabe_nb.remote.job import attach, jobs
+
+SETUP = "%load_ext mabe_nb.remote.magic\nimport numpy as np\nx = np.arange(6.0)\ncfg = {'n': 3}"
+
+
+class Book(NotebookClient):
+    "A notebook with a kernel, executed cell by cell as a person would."
+    def __init__(self):
+        super().__init__(new_notebook(), timeout=60, kernel_name="python3", allow_errors=True,
+                         kernel_manager_class=KernelManager, kernel_manager=None)
+        self.create_kernel_manager()
+        self.start_new_kernel()
+        self.start_new_kernel_client()
+        self.sizes = [] # (seconds, bytes as they would be stored) after each message
+        assert not self.run(SETUP).outputs
+
+    def run(self, source):
+        self.nb.cells.append(new_code_cell(source))
+        return self.execute_cell(self.nb.cells[-1], len(self.nb.cells) - 1)
+
+    def process_message(self, msg, cell, cell_index):
+        found = super().process_message(msg, cell, cell_index)
+        if msg["msg_type"] in ("display_data", "update_display_data", "stream"):
+            self.sizes.append((time.monotonic(), size(cell)))
+        return found
+
+    def says(self, source):
+        "What a cell prints."
+        cell = self.run(source)
+        assert not errors(cell), errors(cell)
+        return text(cell)
+
+    def interrupt_when(self, ready):
+        "Press the stop button once `ready()` is true."
+        def press():
+            until(ready, 20)
+            self.km.interrupt_kernel()
+        thread = threading.Thread(target=press, daemon=True)
+        thread.start()
+        return thread
+
+    def kill(self):
+        self.km.signal_kernel(signal.SIGKILL)
+        self.kc.stop_channels()
+        self.km.cleanup_resources()
+
+    def close(self):
+        if self.km.is_alive(): self.km.shutdown_kernel(now=True)
+        self.kc.stop_channels()
+
+
+def until(ready, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := ready()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def size(cell): return len(json.dumps(cell.outputs).encode())
+def shown(cell, kind): return [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
+def errors(cell): return [o for o in cell.outputs if o.output_type == "error"]
+
+
+def text(cell):
+    "All that a cell shows, as plain text."
+    return "\n".join([o.text for o in cell.outputs if o.output_type == "stream"]
+                     + shown(cell, "text/plain"))
+
+
+class Place:
+    "Where the jobs of a scenario run."
+    def __init__(self, name, book, cloud=None):
+        self.name, self.book, self.cloud = name, book, cloud
+        self.to = f"%%gpu --on {name}" + (" --gpu T4" if cloud else "")
+
+    def send(self, source, line=""): return self.book.run(f"{self.to} {line}\n{source}")
+
+    def waits(self, known):
+        "The newest job, once it is one more than were known and has printed 'waiting'."
+        found = jobs()
+        if len(found) == known or not found[0].spec["handle"]: return None
+        return found[0] if "waiting" in found[0].log() else None
+
+
+def cloud_beside(tmp_path, patch):
+    "A stand-in for Modal, if there is a backend for it."
+    pytest.importorskip("modal")
+    pytest.importorskip("mabe_nb.remote.on_modal", reason="the modal backend is missing")
+    from localcloud import start_thread
+    from localcloud.pytest_fixture import forget_client
+    cloud = start_thread(tmp_path)
+    for name, value in cloud.env.items(): patch.setenv(name, value)
+    forget_client()
+    return cloud
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("modal", marks=[
+    pytest.mark.cloud])])
+def place(request, tmp_path_factory):
+    "One kernel for the scenarios that do not disturb each other."
+    root = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, folder in (("MABE_HOME", "home"), ("IPYTHONDIR", "ipython"),
+                             ("JUPYTER_RUNTIME_DIR", "runtime")):
+            patch.setenv(name, str(root/folder))
+        cloud = cloud_beside(root/"cloud", patch) if request.param == "modal" else None
+        book = Book()
+        yield Place(request.param, book, cloud)
+        book.close()
+        for job in jobs(): job.cancel()
+        if cloud: cloud.stop()
+
+
+def test_outputs_and_figure_come_back(place):
+    cell = place.send("import numpy as np, matplotlib.pyplot as plt\n"
+                      "w, losses = x * 2, [1 / (n + 1) for n in range(cfg['n'])]\n"
+                      "for n in range(3): print('epoch', n); progress(n + 1, 3, loss=losses[n])\n"
+                      "plt.plot(losses); plt.show()\nw.sum()", "--in x, cfg --out w,losses")
+    assert not errors(cell)
+    html, = shown(cell, "text/html")
+    assert 'role="status"><strong>done' in html and 'aria-valuenow="100"' in html
+    assert "3/3 loss=0.3333" in html and "epoch 2\n" in html and "30.0" in html
+    png, = shown(cell, "image/png")
+    assert png.startswith("iVBOR")
+    assert place.book.says("print(type(w).__name__, w.sum(), len(losses), job.status())"
+                           ) == "ndarray 30.0 3 done\n"
+
+
+def test_an_exception_stops_with_its_traceback(place):
+    cell = place.send("y = 1\ndef halve(y): return y / 0\nhalve(y)", "--out y")
+    error, = errors(cell)
+    assert error.ename == "JobError" and len(error.traceback) == 1
+    assert "ZeroDivisionError: division by zero" in error.traceback[0]
+    assert "line 2, in halve" in text(cell) and "error" in shown(cell, "text/html")[0]
+    assert "mabe_nb/remote/magic" not in str(cell.outputs)
+    assert place.book.says("print('y' in dir())") == "False\n"
+
+
+def test_timeout_refused_output_and_cap(place):
+    for source, line, why in (
+            ("import time; time.sleep(60)", "--timeout 1", "stopped after its limit of 1 s"),
+            ("f = lambda: 1", "--out f", "'f' is or holds something of type function"),
+            ("pass", "--out f", "the job never set its output 'f'"),
+            ("import numpy as np; f = np.zeros(10**6)", "--out f --limit 1000000",
+             "'f' makes 8,000,000")):
+        error, = errors(cell := place.send(source, line))
+        assert why in error.evalue and why in text(cell)
+
+
+def test_slips_cost_nothing(place):
+    before = len(jobs())
+    for line, source, why in (
+            ("--gpus T4", "1", "unknown option of %%gpu '--gpus'"), ("", "!ls", "line 1 of"),
+            ("--in nope", "1", "--in nope: no such variable"), ("--out 2x", "1", "'2x' is no"),
+            ("--with nope", "1", "unknown helper 'nope'"), ("--on moda", "1", "did you mean")):
+        error, = errors(place.book.run(f"{place.to} {line}\n{source}"))
+        assert why in error.traceback[0] and len(error.traceback) == 1
+    for line in ("%gpu_attach", "%gpu_attach nothing", "%gpu_attach ../x"):
+        error, = errors(place.book.run(line))
+        assert len(error.traceback) == 1
+    assert len(jobs()) == before
+
+
+def test_helpers_and_decorator(place):
+    place.book.says("def twice(y): return 2 * y")
+    assert not errors(place.send("z = twice(21)", "--with twice --out z"))
+    card = "gpu='T4', " if place.cloud else ""
+    assert place.book.says(
+        "from mabe_nb.remote.decorator import gpu\n"
+        f"@gpu(on={place.name!r}, {card}out=['a'])\ndef f(n, by=2): return {{'a': n * by}}\n"
+        "print('got', z, f(4)['a'], f.submit(1, by=5).result())"
+        ).split("got")[1].startswith(" 42 8 {'a': 5}")
+
+
+WAIT = "import time; print('waiting', flush=True); time.sleep(30)"
+
+
+def test_interrupt_cancels(place):
+    known = len(jobs())
+    press = place.book.interrupt_when(lambda: place.waits(known))
+    cell = place.send(WAIT)
+    press.join()
+    error, = errors(cell)
+    assert error.ename == "JobError" and "it was cancelled" in error.evalue
+    assert "interrupted: cancelling job" in text(cell) and "cancelled" in text(cell)
+    assert jobs()[0].status() == "cancelled"
+    assert place.book.says("print(job.status(), 1 + 1)") == "cancelled 2\n"
+
+
+def test_cancelled_from_another_process(place):
+    known = len(jobs())
+    thread = threading.Thread(target=lambda: until(lambda: place.waits(known), 20).cancel())
+    thread.start()
+    error, = errors(place.send(WAIT))
+    thread.join()
+    assert "it was cancelled" in error.evalue
+
+
+def test_two_at_once(place):
+    "The second begins before the first ends, and each result finds its way."
+    for who in "ab":
+        place.book.says(f"who = {who!r}")
+        place.send("import time\nprint('at', time.time(), flush=True)\ntime.sleep(2)\n"
+                   "got, end = who * 2, time.time()", "--in who --out got,end --detach")
+    two, one = jobs()[:2]
+    for job, got in ((one, "aa"), (two, "bb")):
+        cell = place.book.run(f"%gpu_attach {job.id}")
+        assert not errors(cell) and place.book.says("print(got)") == f"{got}\n"
+    begun = float(two.log().split()[1])
+    assert begun < one.result()["end"]
+    listed = place.book.says("%gpu_jobs")
+    assert listed.index(two.id) < listed.index(one.id)
+
+
+def test_a_hundred_thousand_lines(place):
+    cell = place.send("for n in range(100_000): print('line', n)")
+    html, = shown(cell, "text/html")
+    assert "line 99999" in html and "99,900 lines above, job.log() has all 100,000" in html
+    assert html.count("\n") < 110 and size(cell) < 8000
+    assert jobs()[0].log().count("\n") == 100_000
+
+
+def test_nothing_of_a_job_is_rendered(place):
+    evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    cell = place.send(f"evil = {evil!r}\nprint(evil)\n"
+                      "print('\\x1b[31mred\\x1b]8;;http://x\\x07 \\x1e{\"k\": \"figure\"}')\n"
+                      "progress(1, 2, **{evil: 1.0})\n"
+                      "class Loud:\n    def _repr_html_(self): return evil\n"
+                      "    def __repr__(self): return evil\n"
+                      "if cfg['n']: raise ValueError(evil)\nLoud()", "--in cfg")
+    html, = shown(cell, "text/html")
+    assert "<script" not in html and "<img" not in html and "&lt;script&gt;" in html
+    assert "\x1b" not in json.dumps(cell.outputs, ensure_ascii=False) and "red" in html
+    assert {k for o in cell.outputs for k in o.get("data", {})} == {"text/html", "text/plain"}
+    cell = place.send(f"class Loud:\n    def __repr__(self): return {evil!r}\nLoud()")
+    assert "<script" not in shown(cell, "text/html")[0] and not errors(cell)
+
+
+def test_false_figures_are_not_shown(place):
+    cell = place.send("import json, os, pathlib, struct\nfrom mabe_nb.remote.cell import emit\n"
+                      "fig = pathlib.Path(os.environ['MABE_JOB'], 'fig')\n"
+                      "head = b'\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR'\n"
+                      "wide = head + struct.pack('>II', 10**6, 10**6) + bytes(20)\n"
+                      "for n, data in enumerate([b'<svg onload=alert(1)>', wide]):\n"
+                      "    (fig/f'00{n}.png').write_bytes(data)\n"
+                      "    emit('figure', path=f'fig/00{n}.png')\n"
+                      "emit('figure', path='../../etc/passwd')")
+    assert not shown(cell, "image/png") and not errors(cell)
+    assert "is no PNG" in text(cell) and "is too large to be shown" in text(cell)
+
+
+def test_a_silent_job_stays_small(place):
+    "Twelve seconds: one update a second, and not a byte more after ten than after two."
+    before = len(place.book.sizes)
+    cell = place.send("import time; time.sleep(12)")
+    seen = place.book.sizes[before:]
+    begun = seen[0][0]
+    early = max(s for when, s in seen if when - begun < 2)
+    late = [s for when, s in seen if 4 < when - begun < 11]
+    assert len(late) >= 3 and max(late) <= early + 20 # a status to announce
+    assert len(seen) <= seen[-1][0] - begun + 6 and size(cell) < 1000
+
+
+def test_left_killed_and_found_again(place):
+    "A kernel dies, a job goes on, and a new kernel sees every line of it."
+    first = Book()
+    first.run(f"{place.to} --in cfg --out losses --detach\n"
+              "import json, os, time\nkept = CKPT/'kept.json'\n"
+              "losses = json.loads(kept.read_text()) if kept.exists() else []\n"
+              "while len(losses) < 20:\n"
+              "    time.sleep(0.15); losses.append(len(losses))\n"
+              "    print('step', len(losses), flush=True)\n"
+              "    (CKPT/'tmp').write_text(json.dumps(losses)); os.replace(CKPT/'tmp', kept)\n"
+              "    commit()")
+    id = first.says("print(job.id)").strip()
+    first.kill()
+    until(lambda: "step 5\n" in attach(id).log(), 30)
+    if place.cloud: place.cloud.call(place.cloud.faults.preempt)
+    assert attach(id).status() == "running"
+    second = Book()
+    cell = second.run(f"%gpu_attach {id}")
+    assert not errors(cell)
+    lines = text(cell).split("\n")
+    seen = [int(line.split()[1]) for line in lines if line.startswith("step ")]
+    assert sorted(set(seen)) == list(range(1, 21))
+    assert place.cloud or len(seen) == 20 # a preempted job may say its last line again
+    assert second.says("print(losses == list(range(20)), job.id)") == f"True {id}\n"
+    second.close()
+
+
+def test_the_stored_notebook_is_valid_and_small(place):
+    "After all of the above: no widget, no state, no megabytes."
+    nbformat.validate(place.book.nb)
+    stored = nbformat.writes(place.book.nb)
+    assert "widget" not in stored and len(stored) < 100_000

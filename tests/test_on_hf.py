@@ -1,0 +1,321 @@
+"""Jobs at Hugging Face: the real client against a stand-in on loopback (localhf)."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+from localhf import LocalHub # noqa: E402
+
+from mabe_nb.errors import ConfigError, DataError, MabeError # noqa: E402
+from mabe_nb.remote.hf_side import Frames, read_frame # noqa: E402
+from mabe_nb.remote.job import attach, jobs, quote, submit # noqa: E402
+from mabe_nb.remote.handle import JobError # noqa: E402
+from mabe_nb.remote.on_hf import Backend # noqa: E402
+
+SLOW = "import time\nfor i in range(12): print('line', i); time.sleep(0.1)\nn = i"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    monkeypatch.setattr(Backend, "patience", 0.3)
+    with LocalHub(tmp_path/"hub") as hub:
+        for name, value in hub.env.items(): monkeypatch.setenv(name, value)
+        yield hub
+
+
+def until(test, seconds=30):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def lines(job): return "".join(e["text"] for e in job.events() if e["k"] == "print").split("\n")
+
+
+def folder_of(hub, job): return hub.buckets.folder("mouse/mabe-jobs")/job.id
+
+
+def container(hub, job): return hub.jobs[job.spec["handle"]["job"]]
+
+
+def until_printed(hub, job, text):
+    until(lambda: any(text in line["data"] for line in container(hub, job).lines))
+
+
+def test_outputs_and_figure_come_back(hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("MICE_KEY", "a-secret-of-mine")
+    job = submit("import matplotlib.pyplot as plt, mabe_nb, os\nplt.plot(X[0]); plt.show()\n"
+                 "where, key = mabe_nb.__file__, len(os.environ['MICE_KEY'])\nY = X + 1\n"
+                 "has_token = 'HF_TOKEN' in os.environ\nprint('hello')\nY.sum()",
+                 on="hf", inputs={"X": np.ones((2, 3))}, secrets=["MICE_KEY"], gpu="A10G",
+                 outputs=["Y", "where", "key", "has_token"])
+    kinds = [e["k"] for e in job.events() if e["k"] != "beat"]
+    assert kinds == ["start", "figure", "print", "result", "end"]
+    found = job.result()
+    assert np.array_equal(found["Y"], np.full((2, 3), 2.0)) and found["key"] == 16
+    assert "/code/mabe_nb/" in found["where"] and found["has_token"] is False
+    assert job.figures()[0].startswith(b"\x89PNG") and job.spec["gpu"] == "a10g-small"
+    assert job.cost() > 0 and not any(n.startswith("code") for n in job.files())
+    info = container(hub, job).spec
+    assert info["flavor"] == "a10g-small" and info["command"][:2] == ["uv", "run"]
+    assert hub.buckets.private == {"mouse/mabe-jobs": True}
+    for top in (tmp_path/"home", folder_of(hub, job)):
+        for path in (p for p in top.rglob("*") if p.is_file()):
+            data = path.read_bytes()
+            assert b"a-secret-of-mine" not in data and hub.token.encode() not in data, path
+    asked = len(hub.asked)
+    assert attach(job.id).status() == "done" and len(hub.asked) == asked, "known by now"
+
+
+def test_an_exception_comes_with_its_traceback(hub):
+    with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
+        submit("def f(): 1/0\nf()", on="hf", outputs=["x"]).result()
+    assert "line 1, in f" in e.value.traceback and e.value.status == "error"
+
+
+def test_followed_over_broken_connections_no_line_is_lost(hub):
+    hub.drop = [4, 9]
+    job = submit(SLOW, on="hf", outputs=["n"])
+    first = next(e for e in job.events() if e["k"] == "print")
+    assert first["text"] == "line 0\n" and container(hub, job).stage == "RUNNING"
+    assert lines(job) == [f"line {i}" for i in range(12)] + [""]
+    assert hub.drop == [] and sum("/logs" in a for a in hub.asked) >= 3
+
+
+def test_lines_that_never_arrive_come_from_the_bucket(hub):
+    hub.skip = (5, 6, 11)
+    job = submit(SLOW, on="hf")
+    data = b"".join(job.backend.log(job.folder, job.spec))
+    assert data == (folder_of(hub, job)/"log").read_bytes()
+    assert lines(job) == [f"line {i}" for i in range(12)] + [""]
+
+
+def test_out_of_reach_for_a_while(hub):
+    job = submit(SLOW, on="hf")
+    hub.refuse["GET /api/jobs"] = 503
+    threading.Timer(1.5, hub.refuse.clear).start()
+    assert lines(job) == [f"line {i}" for i in range(12)] + [""]
+
+
+def test_out_of_reach_for_good(hub, monkeypatch):
+    monkeypatch.setattr(Backend, "lost", 1.0)
+    job = submit(SLOW, on="hf")
+    hub.refuse["GET /api/jobs"] = 503
+    with pytest.raises(MabeError, match="refused .503.*status.huggingface.co"): lines(job)
+
+
+def test_followed_from_any_byte(hub):
+    job = submit(SLOW, on="hf")
+    follower, parts = job.backend.log(job.folder, job.spec), []
+    while sum(map(len, parts)) < 120: parts.append(next(follower))
+    follower.close() # as on an interrupt
+    seen = sum(map(len, parts))
+    parts += job.backend.log(job.folder, job.spec, seen)
+    assert b"".join(parts) == (folder_of(hub, job)/"log").read_bytes()
+    assert b"".join(attach(job.id).backend.log(job.folder, job.spec, 50)) == \
+        b"".join(parts)[50:]
+
+
+def test_cancelled_from_another_process_it_can_save(hub):
+    job = submit("import time\nprint('ready')\ntry: time.sleep(60)\n"
+                 "except KeyboardInterrupt: (CKPT/'saved').touch()", on="hf")
+    until_printed(hub, job, "ready")
+    subprocess.run([sys.executable, "-c", "from mabe_nb.remote.job import attach\n"
+                    f"attach({job.id!r}).cancel()"], check=True, timeout=60)
+    assert job.status() == "cancelled" and "ckpt/saved" in job.files()
+    job.cancel() # again does nothing
+
+
+def test_waiting_it_is_queued_and_can_be_cancelled(hub):
+    hub.hold.clear()
+    job = submit("1", on="hf")
+    assert job.status() == "queued"
+    job.cancel()
+    assert job.status() == "cancelled" and job.state()["error"] is None
+
+
+def test_timeouts_of_the_job_and_of_the_container(hub):
+    job, other = (submit("import time; time.sleep(60)", on="hf", timeout=t) for t in (1, 50))
+    assert container(hub, other).spec["timeoutSeconds"] == 950
+    until(lambda: container(hub, other).process)
+    container(hub, other).kill()
+    container(hub, other).finish("ERROR", "Job timeout")
+    with pytest.raises(JobError, match="stopped after its limit of 1 s"): job.result()
+    assert other.wait(20) == "timeout"
+
+
+def test_machine_gone_it_died_and_can_be_resumed(hub):
+    job = submit("import time\nfound = sorted(p.name for p in CKPT.iterdir())\n"
+                 "(CKPT/'kept').touch(); commit(); print('ready')\n"
+                 "if not found: time.sleep(60)", on="hf", outputs=["found"])
+    until_printed(hub, job, "ready")
+    container(hub, job).kill()
+    assert job.wait(20) == "died"
+    assert "without a word (Job failed with exit code: -9)" in job.state()["error"]["message"]
+    job.resume()
+    again = attach(job.id)
+    assert again.result() == {"found": ["kept"]} and again.state()["attempt"] == 2
+
+
+def test_a_command_of_this_package(hub):
+    job = submit(["mabe", "synth", "{JOB}/ckpt/data", "--videos", "1", "--minutes", "0.1"],
+                 on="hf", pip="einops==0.8.1")
+    assert job.wait(60) == "done", job.log()
+    assert "1 videos" in job.log() and "ckpt/data/train.csv" in job.files()
+    needs = (folder_of(hub, job)/"code"/"requirements.txt").read_text().split("\n")
+    assert "einops==0.8.1" in needs and any(n.startswith("torch==") for n in needs)
+    assert not any("+" in n or "/" in n for n in needs)
+
+
+def test_a_folder_and_a_file_are_fetched(hub, tmp_path):
+    job = submit("(CKPT/'a').mkdir(); (CKPT/'a'/'w').write_bytes(b'1' * 10**6)", on="hf")
+    assert job.wait(60) == "done", job.log()
+    assert (job.fetch("ckpt/a", tmp_path)/"w").stat().st_size == 10**6
+    with pytest.raises(DataError, match="more than the 10 allowed"):
+        job.fetch("ckpt/a/w", tmp_path/"w", limit=10)
+    assert not (tmp_path/"w").exists()
+
+
+# hostile containers
+
+def hostile(hub, change, outputs=()):
+    "A job whose bucket somebody else wrote to."
+    job = submit("x = 1", on="hf", outputs=["x"])
+    until(lambda: (folder_of(hub, job)/"status.json").exists())
+    change(folder_of(hub, job))
+    until(lambda: job.status() not in ("queued", "running"))
+    return job
+
+
+@pytest.mark.parametrize("word", [b"{}", b"[" * 10**5, b"\xff", b'{"status": "great"}',
+                                  b'{"status": "done", "seconds": "1", "attempt": 1}',
+                                  b" " * 2**21])
+def test_a_last_word_that_lies(hub, word):
+    job = hostile(hub, lambda top: (top/"status.json").write_bytes(word))
+    assert job.status() == "died"
+    with pytest.raises(JobError, match="status.json|without a word"): job.result()
+
+
+def test_an_output_of_a_gigabyte(hub):
+    def grow(top):
+        with open(top/"out"/"x.json", "wb") as f: f.truncate(2**30)
+    job = hostile(hub, grow)
+    begun = time.monotonic()
+    with pytest.raises(DataError, match="more than the"): job.result()
+    with pytest.raises(DataError, match="more than the"):
+        list(job.backend.read(job.folder, job.spec, "out/x.json", 2**20))
+    assert time.monotonic() - begun < 5
+
+
+def test_names_and_links(hub, tmp_path):
+    def fill(top):
+        for name in ("a\x1b[2Jb", "..x", "a:b", "code/x", "fig/001.png"):
+            (top/name).parent.mkdir(exist_ok=True)
+            (top/name).write_bytes(b"<script>")
+        (top/"out"/"index.json").write_text('{"../../x": "json"}')
+    job = hostile(hub, fill)
+    assert {"..x", "fig/001.png"} <= set(job.files()) and not any(
+        "\x1b" in n or ":" in n or n.startswith("code") for n in job.files())
+    with pytest.raises(DataError, match="names a value"): job.result()
+    with pytest.raises(DataError, match="no PNG"): job.figures()
+    for name in ("../secret", "/etc/passwd", "a/../../b", ""):
+        with pytest.raises(DataError): list(job.backend.read(job.folder, job.spec, name, 10))
+
+
+def test_false_pieces_of_a_log(hub):
+    job = submit("import time; print('true'); time.sleep(1.5)", on="hf")
+    until_printed(hub, job, "true")
+    for line in ("<b>html</b>", '{"at": 1e400, "log": "x"}', '{"at": 0, "log": 1}', "\x1b[2J",
+                 '{"at": 10000000, "log": "far"}', "9" * 10**5):
+        container(hub, job).tell(line)
+    assert lines(job) == ["true", ""]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=5000), max_size=5), st.integers(0, 2**30))
+@settings(max_examples=50, deadline=None)
+def test_pieces_make_the_log(parts, at):
+    class Out(list):
+        write = list.append
+    out = Out()
+    frames = Frames(out, at)
+    for part in parts: frames.write(part)
+    found = [read_frame(line.decode()) for line in out]
+    assert b"".join(data for _, data in found) == b"".join(parts)
+    assert [a for a, _ in found] == list(np.cumsum([at] + [len(d) for _, d in found])[:-1])
+    assert all(len(line) < 16_000 for line in out)
+
+
+# what can go wrong before
+
+def fails(match, **more):
+    with pytest.raises(MabeError, match=match) as e: submit("1", on="hf", **more)
+    assert "\n" not in str(e.value) and len(str(e.value)) < 300
+    assert not list((Path(os.environ["MABE_HOME"])/"jobs").glob("*"))
+    return str(e.value)
+
+
+@pytest.mark.parametrize("more, why", [
+    ({"gpu": "A10H"}, "did you mean 'A10'"), ({"gpu": "a10g-smal"}, "did you mean"),
+    ({"gpu": "A100:3"}, "there are machines with"), ({"gpu": ["A10G", "T4"]}, "takes one GPU"),
+    ({"bukket": "a"}, "did you mean 'bucket'"), ({"bucket": "../a"}, "cannot name a file"),
+    ({"image": "x y"}, "expected such as"), ({"pip": "-r /etc/passwd"}, "no package of PyPI"),
+    ({"secrets": ["NOT_SET_1"]}, "set it before you submit")])
+def test_what_is_refused_before_anything_is_sent(hub, more, why):
+    fails(why, **more)
+    assert hub.asked == []
+
+
+def test_no_token_and_a_wrong_one(hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert "hf_wrong" not in fails("refused .401.*'hf auth login'")
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path/"none"))
+    fails("no token for Hugging Face; 'hf auth login'")
+
+
+def test_no_network(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    begun = time.monotonic()
+    fails("cannot be reached .*check the network")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("status, why", [(402, "no credit left"), (403, "settings/tokens")])
+def test_refused_it_leaves_nothing(hub, status, why):
+    hub.refuse["POST /api/jobs"] = status
+    fails(why)
+    found = hub.buckets.folder("mouse/mabe-jobs").rglob("*")
+    assert not [p for p in found if p.is_file()] and not hub.jobs
+
+
+def test_full_storage_and_a_public_bucket(hub):
+    hub.refuse["/batch"] = 507
+    fails("storage is full")
+    hub.refuse = {"xet-write-token": 401}
+    fails("cannot be reached|refused")
+    hub.refuse.clear()
+    hub.buckets.create("mouse/open", private=False)
+    fails("is public", bucket="open")
+
+
+def test_forgotten_by_hugging_face(hub):
+    job = submit("import time; time.sleep(60)", on="hf")
+    container(hub, job).end("CANCELED", grace=0)
+    hub.jobs.clear()
+    assert job.status() in ("cancelled", "died")
+    assert [j.id for j in jobs()] == [job.id] and json.dumps(job.state())
+
+
+def test_the_price_is_known_before(hub):
+    assert quote("hf", "A10G", 3600)["usd_per_hour"] == 1.0

@@ -1,0 +1,255 @@
+"""Jobs on a cluster: through submitit's local executor, and through a stand-in for Slurm.
+
+The stand-in is four shell scripts named sbatch, srun, sacct and scontrol on PATH, which
+really run what they are given. It shows that our side of the talk is right, not that a
+cluster is content with it.
+"""
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given, settings, strategies as st
+from submitit.slurm.slurm import SlurmJob, _make_sbatch_string
+
+from mabe_nb.errors import ConfigError, MabeError
+from mabe_nb.remote.job import attach, jobs, submit
+from mabe_nb.remote.on_slurm import Backend, check_options, gres, parameters
+
+MABE = str(Path(sys.executable).with_name("mabe"))
+SETTINGS = """{conv_channels: [16], lstm_hidden: 16, epochs: 4, stride: 40, batch_size: 4,
+device: cpu, learning_rate: 0.02, dropout: 0.0, use_augmentation: false, sequence_length: 25,
+ema_decay: 0.5}"""
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(Backend, "pause", 0.0)
+    yield tmp_path/"home"
+    for job in jobs() if (tmp_path/"home"/"jobs").exists() else (): job.cancel()
+
+
+def until(test, seconds=60):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def local(source, **more): return submit(source, on="slurm", cluster="local", **more)
+
+
+def preempt(job):
+    "What Slurm does before it takes the machines away."
+    for task in psutil.Process(int(job.spec["handle"]["job"])).children():
+        task.send_signal(signal.SIGUSR2)
+
+
+@pytest.mark.slow
+def test_two_tasks_train_one_model_preempted_and_requeued(tmp_path):
+    subprocess.run([MABE, "synth", tmp_path/"data", "--videos", "4", "--minutes", "0.4",
+                    "--layout", "calms21"], check=True, capture_output=True)
+    (tmp_path/"config.yaml").write_text(SETTINGS)
+    words = [MABE, "train", str(tmp_path/"data"), "--out", "{JOB}/ckpt/run", "--resume",
+             "--config", str(tmp_path/"config.yaml")]
+    whole = local(words, tasks_per_node=2)
+    assert whole.wait(100) == "done", whole.log()
+    job = local(words, tasks_per_node=2)
+    until(lambda: "Epoch [1/" in job.log())
+    preempt(job)
+    assert job.wait(100) == "done", job.log()
+    assert job.state()["attempt"] == 2 and "going on from" in job.log()
+    for name in ("best.safetensors", "history.csv", "last/state.safetensors"):
+        a, b = ((j.folder/"ckpt"/"run"/name).read_bytes() for j in (whole, job))
+        assert a == b, name
+    assert "WORLD_SIZE" not in os.environ and "log.1" in job.files()
+    rows = (job.folder/"ckpt"/"run"/"history.csv").read_text().split("\n")
+    assert len([r for r in rows if r]) == 5, "every epoch once"
+
+
+def test_every_task_finds_its_team():
+    job = local("import os\nteam = {k: os.environ[k] for k in ('RANK', 'LOCAL_RANK', "
+                "'WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')}\nprint(team)\nx = X",
+                tasks_per_node=2, outputs=["team", "x"], inputs={"X": [1, 2]})
+    until(lambda: (job.folder/"tasks"/"1"/"status.json").exists())
+    found = job.result()
+    assert found["x"] == [1, 2] and found["team"]["RANK"] == "0"
+    other = b"".join(job.backend.read(job.folder, job.spec, "log.1", 10**5)).decode()
+    assert str(found["team"] | {"RANK": "1", "LOCAL_RANK": "1"}) in other
+
+
+def test_cancelled_from_another_process_it_can_save():
+    job = local("import time\nprint('on')\ntry: time.sleep(60)\n"
+                "except KeyboardInterrupt: (CKPT/'saved').touch()")
+    until(lambda: "on" in job.log())
+    subprocess.run([sys.executable, "-c", "from mabe_nb.remote.job import attach\n"
+                    f"attach({job.id!r}).cancel()"], check=True, timeout=30)
+    assert job.status() == "cancelled" and "ckpt/saved" in job.files()
+    job.cancel() # again does nothing
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+
+
+def test_killed_it_died_and_can_be_resumed():
+    job = local("import time\nfound = sorted(p.name for p in CKPT.iterdir())\n"
+                "(CKPT/'kept').touch(); print('on')\nif not found: time.sleep(60)",
+                outputs=["found"])
+    until(lambda: "on" in job.log())
+    controller = psutil.Process(int(job.spec["handle"]["job"]))
+    for process in [controller, *controller.children(recursive=True)]: process.kill()
+    until(lambda: job.status() == "died")
+    assert "killed; it last printed: on" in job.state()["error"]["message"]
+    job.resume()
+    assert attach(job.id).result() == {"found": ["kept"]}
+
+
+class Evil:
+    def __reduce__(self): return open, (os.environ["MABE_HOME"] + "/ran", "w")
+
+
+def test_nothing_that_submitit_brings_is_unpickled(mabe_home):
+    job = local("x = 1", outputs=["x"])
+    job.wait()
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    pickles = list((job.folder/"submitit").glob("*.pkl"))
+    assert len(pickles) == 2
+    for path in pickles: path.write_bytes(pickle.dumps(Evil()))
+    again = attach(job.id)
+    assert again.result() == {"x": 1} and list(again.events())[-1]["status"] == "done"
+    again.cancel(); again.files(); again.cost()
+    assert not (mabe_home/"ran").exists()
+
+
+# what is asked for
+
+@given(st.sampled_from(["partition", "account", "qos", "constraint"]), st.text(max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_no_word_becomes_a_command(option, word):
+    options = {option: word}
+    try: check_options(options)
+    except ConfigError as e: assert len(str(e).splitlines()) == 1
+    else: only_flags(options)
+
+
+@given(st.dictionaries(st.text(max_size=12), st.text(max_size=20) | st.booleans(), max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_no_flag_becomes_a_command(flags):
+    try: check_options({"extra": flags})
+    except ConfigError as e: assert len(str(e).splitlines()) == 1
+    else: only_flags({"extra": flags})
+
+
+def only_flags(options):
+    spec = {"id": "a", "timeout": 60, "retries": 0, "gpu": None, "options": options}
+    asked = {k.removeprefix("slurm_"): v for k, v in parameters(spec).items()
+             if k.startswith("slurm_")}
+    text = _make_sbatch_string(command="run", folder="jobs", **asked)
+    lines = [line for line in text.split("\n") if line and not line.startswith("#")]
+    assert lines[0] == "export SUBMITIT_EXECUTOR=slurm" and len(lines) == 2, text
+
+
+@pytest.mark.parametrize("gpu", ["A100:0", "A100:", "a b", "x;id", "A100:2:3", "100", "\n2"])
+def test_cards_that_are_none(gpu):
+    with pytest.raises(ConfigError, match="sinfo"): gres(gpu)
+
+
+@pytest.mark.parametrize("more, why", [
+    ({}, "no Slurm on this machine"), ({"partion": "a"}, "did you mean 'partition'"),
+    ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is True"),
+    ({"cluster": "local", "secrets": ["NOT_SET_1"]}, "set it before you submit"),
+    ({"extra": {"output": "x"}}, "set by mabe itself"), ({"extra": "a"}, "expected flags"),
+    ({"gpu": ["A100", "H100"]}, "sinfo -o %G")])
+def test_errors_are_one_sentence_and_leave_nothing(more, why, mabe_home, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match=why) as e: submit("1", on="slurm", **more)
+    assert "\n" not in str(e.value) and not list((mabe_home/"jobs").glob("*"))
+
+
+# a stand-in for Slurm
+
+SCRIPTS = {
+    "sbatch": """[ -e refuse ] && { echo 'sbatch: error: invalid partition' >&2; exit 1; }
+cp "$1" script; echo PENDING > state
+[ -e hold ] || (./start >/dev/null 2>&1 &)
+echo Submitted batch job 7""",
+    "start": """echo RUNNING > state
+export SLURM_JOB_ID=7 SLURM_NTASKS=$(sed -n 's/.*ntasks-per-node=//p' script)
+export SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=localhost
+cd "$HERE/.."; bash "$HERE/script"; cd "$HERE"
+if [ -e again ]; then rm again; exec ./start; fi
+echo COMPLETED > state""",
+    "srun": """while [ "${1#-}" != "$1" ]; do
+  case "$1" in --output|--error) shift 2;; *) shift;; esac; done
+for i in $(seq 0 $((SLURM_NTASKS - 1))); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NODEID=0 "$@" >> srun.$i 2>&1 &
+  echo $! >> pids; done
+wait""",
+    "sacct": """echo 'JobID|State|NodeList'; echo "7|$(cat state)|x"
+echo "7.batch|RUNNING|x" """,
+    "scontrol": """echo "$@" >> asked; touch again""",
+    "scancel": """echo "$@" >> cancelled; echo 'CANCELLED by 1000' > state"""}
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    folder = tmp_path/"slurm"
+    folder.mkdir()
+    for name, text in SCRIPTS.items():
+        (folder/name).write_text(f"#!/bin/bash\nHERE={folder}; cd {folder}\n{text}\n")
+        (folder/name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    SlurmJob.watcher.clear()
+    return folder
+
+
+def test_preempted_on_slurm_it_goes_on(slurm):
+    job = submit("import os, time\nn = len(list(CKPT.iterdir()))\n"
+                 "(CKPT/f'attempt{n}').touch(); print('attempt', n)\n"
+                 "size = os.environ['WORLD_SIZE']\nif n < 2: time.sleep(60)",
+                 on="slurm", tasks_per_node=2, gpu="a100:2", outputs=["n", "size"],
+                 partition="gpu", extra={"reservation": "mice"})
+    until(lambda: "attempt" in job.log() and (job.folder/"log.1").exists()
+          and b"attempt" in (job.folder/"log.1").read_bytes())
+    for pid in (slurm/"pids").read_text().split(): os.kill(int(pid), signal.SIGUSR2)
+    assert job.wait(30) == "done" and job.state()["attempt"] == 2
+    assert job.result()["size"] == "2" and (slurm/"asked").read_text() == "requeue 7\n"
+    script = (slurm/"script").read_text()
+    for line in ("gres=gpu:a100:2", "partition=gpu", "reservation=mice", "time=63",
+                 "ntasks-per-node=2", "signal=USR2@90", f"job-name=mabe-{job.id}"):
+        assert f"#SBATCH --{line}\n" in script
+    assert "attempt" in job.log() and not (slurm/"cancelled").exists()
+    until(lambda: "COMPLETED" in (slurm/"state").read_text())
+
+
+def test_waiting_it_is_queued_and_can_be_cancelled(slurm):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    assert job.status() == "queued"
+    job.cancel()
+    assert job.status() == "cancelled" and (slurm/"cancelled").read_text() == "7\n"
+
+
+@pytest.mark.parametrize("word, status", [
+    ("CANCELLED by 12", "cancelled"), ("TIMEOUT", "timeout"), ("OUT_OF_MEMORY", "died"),
+    ("NODE_FAIL", "died"), ("COMPLETED", "died"), ("PENDING", "queued"),
+    ("RUNNING", "running"), ("SUSPENDED", "running"), ("PREEMPTED", "running")])
+def test_what_slurm_says(slurm, word, status):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    (slurm/"state").write_text(word)
+    assert job.status() == status
+    if status == "died": assert word in job.state()["error"]["message"]
+    (slurm/"state").write_text("COMPLETED")
+
+
+def test_what_slurm_refuses(slurm, mabe_home):
+    (slurm/"refuse").touch()
+    with pytest.raises(MabeError, match="invalid partition.*'sinfo' shows") as e:
+        submit("1", on="slurm", partition="gup")
+    assert "\n" not in str(e.value) and not list((mabe_home/"jobs").glob("*"))
