@@ -222,7 +222,7 @@ def add_selection(parser):
     parser.add_argument("--split", default="train", choices=["train", "test"])
     parser.add_argument("--videos", metavar="A,B-C", help="ids and ranges; default: all")
 
-# %% ../nbs/cli.ipynb #f3de2ecf
+# %% ../nbs/cli.ipynb #f22a2568
 def make_parser() -> Parser:
     "The parser of the whole command line."
     parser = Parser(prog="mabe", description="Poses in, behaviour out.", allow_abbrev=False)
@@ -241,8 +241,10 @@ def make_parser() -> Parser:
     add_run_commands(command)
     add_runs(command)
     from mabe_nb.hardware import commands as hardware
+    from mabe_nb.measure import commands as measured
     from mabe_nb.remote import commands as remote
     for room in (hardware, remote): room.add_commands(command)
+    measured.add_commands(command, add_settings, config_from)
     return parser
 
 # %% ../nbs/cli.ipynb #b90c9bbb

@@ -1,0 +1,105 @@
+"Cards beside each other: measured, predicted and marked, or failed and told."
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb.errors import ConfigError
+from mabe_nb.hardware.catalog import card
+from mabe_nb.hardware.memory import Need
+from mabe_nb.measure import compare as module
+from mabe_nb.measure.compare import by_bandwidth, by_count, compare, others, pareto, \
+    recurrent_floor
+from mabe_nb.measure.fake import estimate, fake_step
+from mabe_nb.measure.shape import Shape
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.view.cost_plots import plot_compare
+
+TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, sequence_length=20,
+                   batch_size=8)
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12))
+def test_pareto_is_what_nothing_beats(points):
+    s, c = (np.array(points, float).reshape(-1, 2)).T
+    front = pareto(s, c)
+    for i in range(len(points)):
+        beaten = any(s[j] <= s[i] and c[j] <= c[i] and (s[j], c[j]) != (s[i], c[i])
+                     for j in range(len(points)))
+        assert front[i] == (not beaten)
+    assert not points or front.any()
+
+
+def result(card_name="NVIDIA A100-SXM4-40GB", seconds=0.1, gpu="A100-40GB", device="cuda"):
+    return {"status": "ok", "device": device, "card": card_name, "gpu": gpu,
+            "windows_s": 80.0, "precision": "bf16", "flops": 1e12, "bytes": 1e11,
+            "memory": {"peak": 1e9}, "say": "", "reused": False, "usd": 0.01, "batch": 8,
+            "on": "modal", "seconds": dict.fromkeys(("p10", "p50", "p90", "low", "high"),
+                                                    seconds)}
+
+
+def test_prediction_goes_with_bandwidth_and_stops_at_the_floor():
+    v100, a100 = card("V100"), card("A100")
+    assert np.isclose(1 / by_bandwidth(1, v100, a100), 1555 / 900)
+    assert by_bandwidth(1, v100, a100, floor=0.9) == 0.9
+    rows = {r["where"]: r for r in others(TINY, [result()])}
+    assert np.isclose(rows["modal:T4"]["ms"], 100 * 1555 / 320)
+    assert all(np.isclose(r["high"] / r["low"], 2.25) for r in rows.values())
+    assert "modal:A100-40GB" not in rows and "modal:RTX-PRO-6000" not in rows
+
+
+def test_prediction_from_a_processor_is_a_wide_guess():
+    cpu = result("AMD EPYC", gpu="cpu", device="cpu")
+    rows = others(TINY, [cpu])
+    assert all(np.isclose(r["high"] / r["low"], 10) for r in rows)
+    assert all("no card measured" in r["say"] for r in rows)
+    assert np.isclose(by_count(cpu, card("L4")), 1e11 / 300e9 / 0.3)
+    lstm = TINY.model_copy(update={"model_type": "lstm", "sequence_length": 100})
+    assert recurrent_floor(lstm) == pytest.approx(0.006) and recurrent_floor(TINY) == 0
+    assert others(TINY, []) == [] and others(TINY, [{"status": "died"}]) == []
+
+
+def test_places_at_once_and_one_that_fails():
+    "The processor twice would be one; a device that is not there is a row."
+    table = compare(TINY, Shape(windows=800), ["local:cpu", "local:cuda:9", "local:cpu"],
+                    seconds=0.2)
+    assert (table["where"] == "local:cpu").sum() == 1
+    bad = table[table["where"] == "local:cuda:9"].iloc[0]
+    assert bad.basis == "error" and "cuda:9" in bad.say and not bad.front
+    mine = table[table["where"] == "local:cpu"].iloc[0]
+    assert mine.seconds == pytest.approx(800 / mine.windows_s) and mine.usd == 0
+    assert mine.front and (table.basis == "predicted").sum() >= 8
+    again = compare(TINY, Shape(windows=800), "local:cpu", None, seconds=0.2)
+    assert again.reused.all() and again.paid.sum() == 0
+    assert "local:cpu" in plot_compare(table)[0].get_label()
+
+
+def test_price_of_an_epoch(monkeypatch):
+    monkeypatch.setattr(module, "run_probes", lambda asks, *a: [result()])
+    monkeypatch.setattr(module, "_rate", lambda *a: 3.6)
+    row = compare(TINY, Shape(windows=8000), "modal:A100", None).iloc[0]
+    assert row.seconds == pytest.approx(100) and row.usd == pytest.approx(0.1)
+    assert compare(TINY, Shape(), "modal:A100", None).seconds[0] == pytest.approx(12_500)
+
+
+@pytest.mark.parametrize("gpus, words", [([], "no GPUs"), (["moddal:L4"], "unknown place")])
+def test_bad_input_is_one_sentence(gpus, words):
+    with pytest.raises(ConfigError, match=words): compare(TINY, gpus=gpus)
+
+
+def test_fake_memory_is_a_line_with_a_range():
+    lstm = TrainConfig(model_type="lstm", hidden_size=32, sequence_length=50)
+    found = estimate(lstm)
+    far = fake_step(lstm.model_copy(update={"batch_size": 500})) / 1e9
+    assert found.fixed.likely + 500 * found.window.likely == pytest.approx(far, rel=0.02)
+    kept = 64 * 2 * 50 * 4 / 1e9 # a number for each unit and step, both layers
+    assert found.window.high - found.window.low == pytest.approx(14 * kept, rel=0.02)
+    assert isinstance(found.need(8), Need) and "not known" in found.gap
+    assert "not known" not in estimate(TINY).gap

@@ -1,0 +1,34 @@
+"Sweeps and comparisons through the stand-in for Modal: real client, real container code."
+import pytest
+
+modal = pytest.importorskip("modal")
+pytest.importorskip("mabe_nb.remote.on_modal")
+from modal_jobs import calm, cloud  # noqa: E402, F401
+
+from mabe_nb.measure.compare import compare  # noqa: E402
+from mabe_nb.measure.shape import Shape  # noqa: E402
+from mabe_nb.measure.sweep import sweep  # noqa: E402
+from mabe_nb.train.config import TrainConfig  # noqa: E402
+
+pytestmark = pytest.mark.cloud
+TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, sequence_length=20,
+                   batch_size=8)
+
+
+def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):  # noqa: F811
+    "Measured where there is a card, told where there is none, paid once."
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    places = ["modal:T4", "modal:L4", "local:cpu"]
+    table = compare(TINY, Shape(windows=800), places, None, seconds=0.2).set_index("where")
+    assert (table.basis == "measured").all(), table.say.tolist()
+    assert (table.paid[places[:2]] > 0).all() and table.usd["local:cpu"] == 0
+    cloud.faults.no_capacity |= {"H100"}
+    again = compare(TINY, Shape(windows=800), ["modal:H100", *places], None, seconds=0.2,
+                    timeout=2).set_index("where")
+    assert again.reused[places].all() and again.paid.sum() == 0
+    assert again.basis["modal:H100"] == "no capacity"
+    assert "no card came free in 2 s" in again.say["modal:H100"]
+    cloud.faults.no_capacity.clear()
+    done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2)
+    assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
+    assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5

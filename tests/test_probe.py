@@ -1,0 +1,131 @@
+"One training step: what is measured is what training takes, and nothing breaks it."
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb.errors import ConfigError
+from mabe_nb.measure.probe import Steps, checked_spec, main, make_spec, make_trainer, measure
+from mabe_nb.measure.shape import Shape
+from mabe_nb.measure.timing import Clock, median_interval, time_parts, time_steps
+from mabe_nb.measure.work import count_work
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.frames import batches
+from mabe_nb.train.loop import take_step
+
+TINY = TrainConfig(conv_channels=[8], lstm_hidden=8, lstm_layers=1, sequence_length=10,
+                   batch_size=8)
+CPU = torch.device("cpu")
+
+
+def tiny(**change): return TINY.model_copy(update=change)
+
+
+def test_the_step_is_that_of_training():
+    "A probe changes the weights as `take_step` does over the same windows."
+    mine = make_trainer(make_spec(tiny(use_augmentation=False, dropout=0.0)), CPU)
+    theirs = make_trainer(make_spec(tiny(use_augmentation=False, dropout=0.0)), CPU)
+    step = Steps(mine)
+    parts = [next(step.plan) for _ in range(3)]
+    step = Steps(mine)
+    for _ in parts: step()
+    material = zip(*(batches(x, parts, 10, 2) for x in (theirs.learn.x, theirs.answers)))
+    for p in parts: take_step(theirs, p, [p], material)
+    for a, b in zip(mine.model.parameters(), theirs.model.parameters()):
+        assert torch.equal(a, b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(10, 300), st.integers(0, 99))
+def test_interval_holds_the_sample_median(n, seed):
+    times = np.random.default_rng(seed).exponential(size=n)
+    low, high = median_interval(times)
+    assert times.min() <= low <= np.median(times) <= high <= times.max()
+
+
+def test_time_of_a_known_step():
+    "Slow warm-up steps do not count."
+    import time
+    count = [0]
+    def step():
+        count[0] += 1
+        time.sleep(0.05 if count[0] <= 5 else 0.004)
+    told = time_steps(step, Clock(CPU), cap=3)
+    assert 0.004 < told["p50"] < 0.03 and told["n"] >= 10 and told["p10"] <= told["p50"]
+
+
+def test_parts_are_in_their_place():
+    "A slow forward pass is found in `forward`, a slow fetch in `data`."
+    import time
+    trainer = make_trainer(make_spec(TINY), CPU)
+    step = Steps(trainer)
+    forward, pairs = trainer.model.forward, step.pairs
+    def slow(x):
+        time.sleep(0.1)
+        return forward(x)
+    trainer.model.forward = slow
+    told = time_parts(trainer, step, Clock(CPU), 3)
+    assert told["forward"] > 0.1 and max(told, key=told.get) == "forward"
+    trainer.model.forward = forward
+    def late():
+        for pair in pairs:
+            time.sleep(0.1)
+            yield pair
+    step.pairs = late()
+    told = time_parts(trainer, step, Clock(CPU), 3)
+    assert told["data"] > 0.1 and max(told, key=told.get) == "data"
+
+
+def test_operations_of_a_linear_step():
+    a, b = torch.randn(7, 5), torch.randn(5, 3)
+    assert count_work(lambda: a @ b)[0] == 2 * 7 * 5 * 3
+    assert count_work(lambda: a + a)[1] == 3 * a.nbytes
+
+
+def test_every_model_precision_and_loss_is_measured():
+    for change in ({"model_type": "transformer", "hidden_size": 16}, {"amp": True},
+                   {"model_type": "calms21_conv1d", "sequence_length": 16},
+                   {"loss": "binary"}, {"gradient_accumulation_steps": 2}):
+        told = measure(make_spec(tiny(**change), Shape(half_known=True), seconds=0.1))
+        assert told["status"] == "ok" and told["flops"] > 0 and told["windows_s"] > 0
+        json.dumps(told, allow_nan=False)
+    assert measure(make_spec(TINY, seconds=0.1, on_disk=True))["parts"]["data"] > 0
+
+
+def test_a_limit_on_memory_is_a_result():
+    told = measure(make_spec(tiny(batch_size=90_000), memory_gb=0.2))
+    assert told["status"] == "oom"
+    assert "take 45000 with gradient_accumulation_steps 2" in told["say"]
+    assert measure(make_spec(TINY, seconds=0.1))["status"] == "ok"
+
+
+def test_another_error_is_one(monkeypatch):
+    def broken(*a): raise RuntimeError("an illegal memory access was encountered")
+    monkeypatch.setattr("mabe_nb.measure.probe._measured", broken)
+    with pytest.raises(RuntimeError, match="illegal"): measure(make_spec(TINY))
+
+
+def test_as_a_command(tmp_path, capsys):
+    "In a fresh process; a bad spec is one sentence."
+    spec = tmp_path/"spec.json"
+    spec.write_text(json.dumps(make_spec(TINY, seconds=0.1)))
+    out = subprocess.run([sys.executable, "-m", "mabe_nb.measure.probe", spec], timeout=90,
+                         capture_output=True, text=True,
+                         env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert out.returncode == 0, out.stderr
+    assert json.loads(out.stdout)["threads"] == 1
+    spec.write_text("{}")
+    assert main(spec) == 2
+    assert capsys.readouterr().err.startswith("probe: a probe is asked with exactly")
+
+
+@pytest.mark.parametrize("change", [
+    {"settings": {"batch_size": 10**9}}, {"shape": {"channels": -1}}, {"seconds": True},
+    {"shape": {"colour": 1}}, {"settings": None}, {"precision": None}, {"seconds": 1e9}])
+def test_a_spec_that_cannot_be(change):
+    with pytest.raises(ConfigError): checked_spec({**make_spec(TINY), **change})
