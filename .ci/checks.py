@@ -18,7 +18,7 @@ import notebooks as house
 TOP, BIN = house.TOP, Path(sys.executable).parent
 SPARE = {".git", ".venv", "__pycache__", "_proc", "_docs", "build", "dist", "demo",
          ".ipynb_checkpoints", ".hypothesis", ".pytest_cache", ".import_linter_cache"}
-LIMIT = 900  # seconds for one tool
+LIMIT = 900  # seconds for one tool; pytest, most of the work, has twice as long
 
 
 def tool(*command, limit=LIMIT):
@@ -104,8 +104,8 @@ def browser():
 def run_pytest(report):
     "Counts come from the report file, so that no wording of pytest's can mislead."
     marks = [] if browser() else ["-m", "not browser"]
-    code, out = tool(sys.executable, "-m", "pytest", "-q", *marks,
-                     f"--junitxml={report}", "tests")
+    code, out = tool(sys.executable, "-m", "pytest", "-q", "-n2", "--dist=loadfile", *marks,
+                     f"--junitxml={report}", "tests", limit=2 * LIMIT)
     if not report.exists(): return say([out[-6000:]], "pytest")
     suite = ET.parse(report).getroot().find("testsuite").attrib
     bad, skipped = int(suite["failures"]) + int(suite["errors"]), int(suite["skipped"])

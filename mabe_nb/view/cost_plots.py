@@ -30,7 +30,7 @@ def _panel(ax, good, failed, values, line, unit):
         ax.annotate(row.status, (row.batch, 0), (0, 7), textcoords="offset points",
                     ha="center", fontsize=8, color=_ink(ax))
 
-# %% ../../nbs/view/12_cost_plots.ipynb #386de505
+# %% ../../nbs/view/12_cost_plots.ipynb #65994647
 @styled
 def plot_sweep(
     sweep, # `Sweep`
@@ -56,7 +56,7 @@ def plot_sweep(
     right.legend(loc="upper left")
     for a in axes: a.set_ylim(bottom=0)
     figure.set_label(f"Throughput and memory at batches "
-                     f"{', '.join(map(str, good.batch))}: knee at {sweep.knee}, {said}; "
+                     f"{', '.join(map(str, good.batch))}: knee {sweep.knee}, {said}; "
                      f"failed: {', '.join(map(str, failed.batch)) or 'none'}")
     return figure, axes
 
@@ -79,7 +79,7 @@ def _points(ax, rows, least, measured):
                     fontsize=8, color=_ink(ax), rotation=35, rotation_mode="anchor",
                     fontweight="bold" if best else "normal")
 
-# %% ../../nbs/view/12_cost_plots.ipynb #465fce33
+# %% ../../nbs/view/12_cost_plots.ipynb #897541b6
 @styled
 def plot_compare(
     table: pd.DataFrame, # From `compare`: where, basis, seconds, low, high, usd, front
@@ -111,5 +111,6 @@ def plot_compare(
     ax.legend(loc="best")
     figure.set_label("Time and price: " + "; ".join(
         f"{w} {s:.3g} s {u:.3g} USD ({b}{', on the front' if f else ''})"
-        for w, s, u, b, f in good[["where", "seconds", "usd", "basis", "front"]].values))
+        for w, s, u, b, f in
+        good[["where", "seconds", "usd", "basis", "front"]].values))
     return figure, ax
