@@ -1,0 +1,391 @@
+"Panels, driven by their state alone; the work behind them is real, on this machine."
+import json
+import os
+import re
+import signal
+import threading
+import time
+import xml.etree.ElementTree as ET
+
+import ipywidgets as W
+import pytest
+from hypothesis import given, settings, strategies as st
+from traitlets import TraitError
+
+from mabe_nb.cli import make_parser
+from mabe_nb.cli_parser import config_from
+from mabe_nb.data.synthetic import write_colony
+from mabe_nb.errors import ConfigError
+from mabe_nb.hardware.catalog import check_gpu
+from mabe_nb.remote.job import attach, jobs, submit
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.view.gpu_panel import PLACES, GPUPanel, cards_of, parameters_of
+from mabe_nb.view.job_panel import JobPanel, picked, source_of
+from mabe_nb.view.panel import Panel, button, names
+from mabe_nb.view.train_panel import TrainPanel, curves_svg, epochs_of
+
+LONG = ("import time\nfor i in range(900):\n    print('line', i, flush=True)\n"
+        "    time.sleep(0.05)")
+SMALL = dict(conv_channels=[16], lstm_hidden=8, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def colony(tmp_path_factory):
+    return write_colony(tmp_path_factory.mktemp("data")/"colony", videos=4, minutes=0.5)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    yield tmp_path
+    for job in jobs(): job.cancel()
+    for thread in threading.enumerate():
+        if thread.name in ("mabe-panel", "mabe-aside"): thread.join(20)
+
+
+def soon(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def free(panel): return not any(c.disabled for c in panel.locked)
+
+
+def below(widget): # every widget of a page
+    yield widget
+    for child in getattr(widget, "children", ()): yield from below(child)
+
+
+# Names
+
+@pytest.mark.parametrize("kind", [GPUPanel, JobPanel, TrainPanel])
+def test_every_control_has_a_name_and_a_tooltip(kind):
+    found = [w for w in below(kind().box)
+             if isinstance(w, W.Button) or isinstance(w, W.ValueWidget)
+             and not isinstance(w, W.HTML)]
+    assert len(found) > 6
+    for w in found: assert w.description.strip() and w.tooltip.strip(), w
+    said = [w.description for w in found]
+    assert len(set(said)) == len(said), "two controls of one name"
+
+
+def test_a_nameless_control_is_refused():
+    with pytest.raises(ConfigError, match="Button has no description"):
+        Panel().laid_out(W.HBox([button(" ", print)]))
+
+
+def test_names_in_tabs_are_found():
+    assert "learning_rate" in names(TrainPanel().box)
+
+
+# GPUPanel
+
+@pytest.mark.parametrize("on", PLACES.values())
+def test_whatever_can_be_chosen_can_be_asked_for(on):
+    panel = GPUPanel(on)
+    for card, counts in cards_of(on).items():
+        for count in {counts[0], counts[-1]}:
+            panel.card.value, panel.count.value = card, count
+            said = {}
+            exec(panel.code(), said)
+            assert said["on"] == on and said["gpu"] == panel.gpu and panel.error is None
+            if on in ("modal", "hf"): assert check_gpu(panel.gpu, on) == panel.gpu
+            assert "USD an hour, as of" in panel.known()["Price"] or on not in ("modal", "hf")
+
+
+def test_a_typo_cannot_be_sent():
+    panel = GPUPanel("modal", "L4")
+    with pytest.raises(TraitError): panel.card.value = "L44"
+    with pytest.raises(ConfigError, match="did you mean 'H100'"): panel.choose("H10")
+    with pytest.raises(ConfigError, match="not for rent"): panel.choose("A10:7")
+    assert panel.gpu == "L4"
+
+
+def test_the_choice_flows_into_the_job():
+    card = GPUPanel("modal", "T4")
+    job = JobPanel("x = 1", gpu=card, namespace={}, timeout=7200, retries=1)
+    before = job.price.value
+    card.choose("H100:2")
+    asked = job.asked()
+    assert (asked["on"], asked["gpu"]) == ("modal", "H100:2") and "gpu='H100:2'" in job.code()
+    assert "at most about" in job.price.value and job.price.value != before
+    most, rate = map(float, re.findall(r"([\d.]+) USD", job.price_of()))
+    assert most == pytest.approx(rate * 4, abs=0.03) # two attempts of two hours
+    card.place.value = "local"
+    assert job.price_of() == "on local: nothing is billed"
+
+
+def test_the_settings_flow_into_the_fit():
+    card = GPUPanel("modal", "T4")
+    panel = TrainPanel("x", gpu=card)
+    panel.fields["batch_size"].value = 4096
+    panel.fields["lstm_hidden"].value = 2048
+    assert card.batch.value == 4096 and card.params == parameters_of(panel.cfg)
+    assert card.known()["Fits"].startswith(("no", "maybe"))
+
+
+def test_a_model_too_large_for_this_machine_is_counted():
+    cfg = TrainConfig(model_type="lstm", hidden_size=8192, num_layers=128)
+    assert parameters_of(cfg) > 10**11 # 400 GB, were they real
+
+
+# The base
+
+class Work(Panel):
+    def __init__(self, work):
+        super().__init__()
+        self.work, self.field = work, W.Text(description="Field")
+        self.locked = [self.field]
+        self.box = self.laid_out(self.field)
+
+    def code(self): return "pass"
+    def go(self): self.run(self.work)
+
+
+def test_a_failure_is_told_as_text_and_is_not_the_end():
+    def broken(): raise RuntimeError("<img src=x onerror=alert(1)>")
+    panel = Work(broken)
+    panel.start().join()
+    assert panel.status == "error" and panel.error.startswith("RuntimeError: <img")
+    assert "<img" not in panel.line.value and 'role="status"' in panel.line.value
+    assert free(panel)
+    panel.work = lambda: 5
+    panel.go()
+    assert (panel.status, panel.result, panel.error) == ("done", 5, None)
+
+
+def test_one_work_at_a_time_and_locked_meanwhile():
+    gate, calls = threading.Event(), []
+    panel = Work(lambda: (calls.append(1), gate.wait(10)))
+    start = time.monotonic()
+    thread = panel.start()
+    assert time.monotonic() - start < 2
+    soon(lambda: panel.status == "running")
+    panel.go() # returns at once and does nothing
+    assert panel.field.disabled and calls == [1]
+    gate.set()
+    thread.join()
+    assert calls == [1] and free(panel)
+
+
+def test_a_control_that_was_off_stays_off():
+    panel = Work(lambda: 1)
+    panel.field.disabled = True
+    panel.go()
+    assert panel.field.disabled
+
+
+# JobPanel
+
+def test_a_cell_comes_back_with_values_and_figures():
+    cell = ("from matplotlib import pyplot\nfor i in range(3): progress(i + 1, 3, x=i)\n"
+            "pyplot.plot([1, 2]); print('<b>drawn</b>')\ny = [2 * v for v in xs]")
+    panel = JobPanel(cell, namespace={"xs": [1, 2]}, inputs="xs", outputs="y", timeout=60)
+    panel.go()
+    assert (panel.status, panel.result, panel.error) == ("done", {"y": [2, 4]}, None)
+    assert "3/3" in panel.view.value and 'role="progressbar"' in panel.view.value
+    assert "&lt;b&gt;drawn" in panel.view.value and "<b>" not in panel.view.value
+    assert 'alt="figure fig/001.png of the job"' in panel.pictures.value
+    assert free(panel) and panel.stops.disabled and panel.leaves.disabled
+
+
+def test_the_code_does_what_send_does():
+    panel = JobPanel('x = "a\\n" * n\ny = """q"""', namespace={"n": 3}, inputs="n",
+                     outputs="x,y", timeout=60)
+    panel.go()
+    said = {"n": 3}
+    exec(panel.code(), said)
+    assert said["job"].result() == panel.result == {"x": "a\n" * 3, "y": "q"}
+
+
+def double(): return {"value": 42}
+
+
+def test_a_function_and_a_command():
+    panel = JobPanel("double", "function", namespace={"double": double}, outputs="value")
+    panel.go()
+    assert panel.result == {"value": 42} and "submit(double," in panel.code()
+    panel = JobPanel("echo 'two words'", "command", namespace={})
+    panel.go()
+    assert panel.status == "done" and "two words" in panel.job.log()
+
+
+def test_faults_before_anything_is_sent():
+    panel = JobPanel("x =", namespace={"numbers": 1})
+    for change, words in ((dict(source="x ="), "not plain"), (dict(source=" "), "no cell"),
+                          (dict(source="x", inputs="numbrs"), "did you mean 'numbers'"),
+                          (dict(inputs="", outputs="a b-"), "b-"),
+                          (dict(outputs="", kind="function"), "variable 'x'"),
+                          (dict(kind="command", source="a 'b"), "No closing")):
+        for name, value in change.items(): getattr(panel, name).value = value
+        panel.go()
+        assert panel.status == "error" and words in panel.error, (change, panel.error)
+        assert free(panel)
+    assert jobs() == []
+
+
+def test_work_that_fails_and_work_that_dies():
+    panel = JobPanel("raise ValueError('no mice')", namespace={}, timeout=60)
+    panel.go()
+    assert panel.status == "error" and "ValueError: no mice" in panel.error and free(panel)
+    panel.source.value = LONG
+    thread = panel.start()
+    soon(lambda: "line 2" in panel.view.value)
+    os.kill(panel.job.spec["handle"]["pid"], signal.SIGKILL)
+    thread.join(20)
+    assert panel.status == "error" and "was killed" in panel.error and free(panel)
+    panel.source.value = "print(1)"
+    panel.go()
+    assert panel.status == "done"
+
+
+def test_detach_list_follow_cancel():
+    first = JobPanel(LONG, namespace={}, timeout=60)
+    thread = first.start()
+    soon(lambda: "line 2" in first.view.value)
+    start = time.monotonic()
+    first.detach()
+    thread.join(5)
+    assert time.monotonic() - start < 2 and first.status == "idle" and free(first)
+    assert attach(first.job.id).status() == "running"
+    second = JobPanel(namespace={})
+    second.refresh()
+    assert [label.split(" · ")[1:] for label, _ in second.known.options] == [
+        ["local", "running"]]
+    second.known.value = first.job.id
+    second.reattach()
+    soon(lambda: "line 2" in second.view.value)
+    second.cancel()
+    second.thread.join(20)
+    assert second.status == "done" and second.error is None
+    assert attach(first.job.id).status() == "cancelled"
+
+
+def test_following_nothing_says_so():
+    panel = JobPanel(namespace={})
+    panel.reattach()
+    panel.thread.join()
+    assert panel.status == "error" and "no job is chosen" in panel.error
+
+
+def test_a_broken_neighbour_does_not_empty_the_list(home):
+    submit("x = 1").wait()
+    (home/"jobs"/"torn").mkdir()
+    (home/"jobs"/"torn"/"job.json").write_text("{")
+    panel = JobPanel(namespace={})
+    with pytest.warns(UserWarning, match="left out"): panel.refresh()
+    assert len(panel.known.options) == 1
+    (home/"jobs"/"torn"/"job.json").unlink()
+
+
+@given(text=st.text(max_size=30), kind=st.sampled_from(("cell", "command", "function")))
+@settings(max_examples=60, deadline=None)
+def test_any_text_is_a_source_or_an_error(text, kind):
+    try: assert source_of(kind, text, {"f": double})
+    except ConfigError: pass
+
+
+def test_picked_names_the_nearest():
+    with pytest.raises(ConfigError, match="did you mean 'xy'"): picked("yx", {"xy": 1, "_a": 2})
+
+
+# The kernel stays free
+
+def test_the_kernel_answers_while_a_job_runs():
+    from jupyter_client.manager import start_new_kernel
+    manager, client = start_new_kernel(kernel_name="python3")
+    ask = lambda code: client.execute_interactive(code, timeout=60, output_hook=lambda m: None)
+    try:
+        assert ask("from mabe_nb.view.job_panel import JobPanel\n"
+                   f"panel = JobPanel({LONG!r}, namespace={{}}, timeout=60)"
+                   )["content"]["status"] == "ok"
+        waits = []
+        for code in ("panel.start()", *["1 + 1"] * 5):
+            start = time.monotonic()
+            ask(code)
+            waits.append(time.monotonic() - start)
+            time.sleep(0.2)
+        running = ask("import time\nfor _ in range(100):\n"
+                      "    if 'line 2' in panel.view.value: break\n    time.sleep(.1)\n"
+                      "assert panel.status == 'running' and panel.job.status() == 'running'")
+        ask("panel.job.cancel()")
+        assert running["content"]["status"] == "ok" and max(waits) < 2, waits
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+# TrainPanel
+
+def test_form_and_command_line_agree(colony):
+    for cfg in (TrainConfig(), TrainConfig(epochs=3, conv_channels=[8], amp=True, fps=30,
+                loss="focal", class_weights=[1, 2.5], use_augmentation=False, min_lr=0,
+                features="social", model_type="tcn")):
+        panel = TrainPanel(colony, cfg, train_videos="0-2")
+        assert panel.cfg == cfg and panel.error is None
+        args = make_parser().parse_args(panel.words()[1:])
+        assert config_from(args) == cfg and args.train_videos == "0-2"
+        compile(panel.code(), "code", "exec")
+
+
+def test_a_slip_is_told_at_once_and_cannot_be_started():
+    panel = TrainPanel("nowhere")
+    panel.fields["conv_channels"].value = "32,many"
+    assert "conv_channels" in panel.error or "many" in panel.error
+    panel.go()
+    assert panel.status == "error" and free(panel) and jobs() == []
+    panel.fields["conv_channels"].value = ""
+    assert panel.error is None and panel.cfg.conv_channels == [64, 128, 256]
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_says_why(tmp_path):
+    panel = TrainPanel(tmp_path/"no such data")
+    panel.go()
+    assert panel.status == "error" and free(panel)
+    assert "no such data" in panel.job.log()
+
+
+@pytest.mark.slow
+def test_stop_and_resume(colony):
+    panel = TrainPanel(colony, TrainConfig(epochs=400, early_stopping_patience=400, **SMALL),
+                       train_videos="0-2", valid_videos="3")
+    thread = panel.start()
+    soon(lambda: "up to epoch" in panel.curves.value)
+    first = panel.curves.value
+    soon(lambda: panel.curves.value != first) # it moves
+    panel.cancel()
+    thread.join(30)
+    assert panel.status == "done" and panel.job.status() == "cancelled" and free(panel)
+    was = epochs_of(panel.job.folder/"ckpt/run/log.jsonl")[-1]["epoch"]
+    soon(lambda: panel.known.value == panel.job.id)
+    panel.resume()
+    soon(lambda: epochs_of(panel.job.folder/"ckpt/run/log.jsonl")[-1]["epoch"] > was + 1)
+    soon(lambda: not panel.stops.disabled)
+    panel.cancel()
+    panel.thread.join(30)
+    assert "going on from epoch" in panel.job.log() and panel.error is None
+
+
+@given(cut=st.integers(0, 500), noise=st.binary(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_any_beginning_of_a_log_can_be_read(tmp_path_factory, cut, noise):
+    rows = [{"event": "epoch", "epoch": n, "train_loss": float("nan"), "valid_loss": 1.0,
+             "valid_f1": 0.5, "seconds": 1.0} for n in (1, 2, 2, 3)]
+    path = tmp_path_factory.getbasetemp()/"log.jsonl"
+    path.write_bytes("".join(json.dumps(r) + "\n" for r in rows).encode()[:cut] + noise)
+    found = [row["epoch"] for row in epochs_of(path)]
+    assert found == sorted(set(found)) and set(found) <= {1, 2, 3}
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=9), st.lists(st.tuples(
+    st.integers(1, 99), st.floats(0, 1e9) | st.just(float("nan"))), max_size=5), max_size=3),
+    st.text(max_size=9))
+@settings(max_examples=60, deadline=None)
+def test_curves_are_well_formed(lines, title):
+    plain = lambda text: "".join(c for c in text if c.isprintable())
+    svg = curves_svg({plain(k): v for k, v in lines.items()}, plain(title))
+    drawn = ET.fromstring(svg or "<svg/>")
+    for line in drawn.iter("polyline"): assert "nan" not in line.get("points")
