@@ -384,6 +384,7 @@ def test_a_status_and_a_log_that_lie(cloud):
     (kept(cloud, job)/"log.d"/"000000").write_bytes(b"short")
     begun = time.monotonic()
     assert printed(job) == "short" and time.monotonic() - begun < 15
+    (kept(cloud, job)/"log").unlink() # or each later container gets a copy of it
 
 
 # -- the work this package is for

@@ -22,11 +22,15 @@ def tree(root):
     return found
 
 
+LARGEST = 2**32 # Bytes of a file that is carried; a sparse one would fill the disk
+
+
 def carry(source, target, seen):
     "Bring the changes of `source` since `seen` to `target`; returns what there is now."
     now = tree(source)
     for name, stat in list(now.items()):
         if name in seen and seen[name] == stat: continue
+        if stat and stat[1] > LARGEST: continue
         if stat is None: (target/name).mkdir(parents=True, exist_ok=True)
         elif not _replace(source/name, target/name): del now[name]
         else: # what was copied, which may be more than there was a moment ago
