@@ -3,6 +3,7 @@
 `modal` joins through the stand-in of `tests/localcloud`: real client, no account.
 """
 import json
+import os
 import signal
 import threading
 import time
@@ -90,6 +91,19 @@ class Place:
         self.to = f"%%gpu --on {name}" + (" --gpu T4" if cloud else "")
 
     def send(self, source, line=""): return self.book.run(f"{self.to} {line}\n{source}")
+
+    def crash(self, job):
+        "Its process, or its container, dies at once, as when memory runs out."
+        if self.cloud: return self.cloud.call(self.cloud.faults.crash)
+        os.kill(job.spec["handle"]["pid"], signal.SIGKILL)
+
+    def scarce(self, *cards):
+        "Cards that cannot be had; this machine never has them."
+        if self.cloud: self.cloud.faults.no_capacity |= set(cards)
+
+    def drop(self, seconds):
+        "No connection for a while; this machine needs none."
+        if self.cloud: self.cloud.call(lambda: self.cloud.faults.drop(seconds))
 
     def waits(self, known):
         "The newest job, once it is one more than were known and has printed 'waiting'."
@@ -210,6 +224,44 @@ def test_cancelled_from_another_process(place):
     error, = errors(place.send(WAIT))
     thread.join()
     assert "it was cancelled" in error.evalue
+
+
+def test_a_crash_is_told(place):
+    known = len(jobs())
+    thread = threading.Thread(target=lambda: place.crash(until(lambda: place.waits(known), 20)))
+    thread.start()
+    error, = errors(cell := place.send(WAIT + "\ny = 1", "--out y"))
+    thread.join()
+    assert ("crashed" if place.cloud else "was killed") in error.evalue
+    html, = shown(cell, "text/html")
+    assert "<strong>died" in html and "waiting" in html
+    assert jobs()[0].status() == "died"
+    assert place.book.says("print('y' in dir(), 1 + 1)") == "False 2\n"
+
+
+def test_no_capacity_then_fallback(place):
+    place.scarce("H100", "L4")
+    cell = place.send("import os\ncard = os.environ.get('LC_GPU', 'none')",
+                      "--gpu H100,L4,A10G --out card") # the last --gpu counts
+    if place.cloud: place.cloud.faults.no_capacity.clear()
+    assert not errors(cell)
+    assert place.book.says("print(card)") == ("A10\n" if place.cloud else "none\n")
+
+
+def test_followed_through_a_dropped_connection(place):
+    "Ten seconds without a network: the cell goes on looking, and shows every line."
+    known = len(jobs())
+    def cut():
+        until(lambda: place.waits(known), 20)
+        place.drop(10)
+    thread = threading.Thread(target=cut)
+    thread.start()
+    cell = place.send("import time; print('waiting', flush=True)\nfor n in range(40):\n"
+                      "    print('line', n, flush=True); time.sleep(0.15)", "--out n")
+    thread.join()
+    assert not errors(cell) and "line 39<" in shown(cell, "text/html")[0]
+    assert [int(w) for w in jobs()[0].log().split()[2::2]] == list(range(40))
+    assert place.book.says("print(n, job.status())") == "39 done\n"
 
 
 def test_two_at_once(place):

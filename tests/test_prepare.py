@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from threading import Event, Thread
 
 import numpy as np
@@ -145,9 +146,8 @@ def test_changed_code_is_another_version(monkeypatch, tmp_path, module):
     changed.write_text(Path(real(f"mabe_nb.data.{module}").origin).read_text() + "#")
 
     def spec(name):
-        found = real(name)
-        if name == f"mabe_nb.data.{module}": found.origin = str(changed)
-        return found
+        if name != f"mabe_nb.data.{module}": return real(name)
+        return SimpleNamespace(origin=str(changed)) # the real one is the module's own
     monkeypatch.setattr(prepare_module, "find_spec", spec)
     assert code_version() != before
 
