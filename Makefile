@@ -9,6 +9,7 @@ install: .venv/.installed
 
 .venv/.installed: settings.ini setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/pip install --quiet $(TORCH) -c constraints.txt
 	$(BIN)/pip install --quiet -e ".[dev]" -c constraints.txt
 	touch $@
