@@ -75,7 +75,8 @@ def _environment(cloud, container, definition, root, socket):
         task_id=container.id, function_id=container.function.id, app_id=app.id,
         function_def=definition, environment_name="main",
         app_layout=cloud.layout(app)).SerializeToString())
-    env = {"PATH": os.environ["PATH"], "HOME": str(container.folder), "LANG": "C.UTF-8",
+    path = (os.path.dirname(sys.executable), os.environ["PATH"], "/usr/sbin", "/sbin")
+    env = {"PATH": os.pathsep.join(path), "HOME": str(container.folder), "LANG": "C.UTF-8",
            "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": "",
            "MPLBACKEND": "agg", "MODAL_IS_REMOTE": "1", "MODAL_ENVIRONMENT": "main",
            "MODAL_SERVER_URL": f"unix://{socket}", "MODAL_TASK_ID": container.id,
