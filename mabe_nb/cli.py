@@ -6,12 +6,13 @@
 __all__ = ['Talk', 'pick', 'synth', 'audit', 'train', 'predict', 'score', 'ignored_rows', 'judged_submission', 'demo',
            'add_data_commands', 'add_run_commands', 'add_data', 'add_selection', 'make_parser', 'version', 'main']
 
-# %% ../nbs/cli.ipynb #bb993fbf
+# %% ../nbs/cli.ipynb #a2cba918
 import argparse, json, sys
 
 from .cli_parser import COUNT, NATURAL, Parser, add_settings, check_out, \
     config_from, epoch_event, number, plain
 from .cli_prepare import add_prepare
+from .cli_recipe import is_recipe, predict_with_recipe, train_with_recipe
 from .cli_runs import add_runs
 from .errors import DataError, MabeError
 
@@ -56,11 +57,16 @@ def audit(args, say) -> dict:
         say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
     return json.loads(report.to_json())
 
-# %% ../nbs/cli.ipynb #f5900a50
+# %% ../nbs/cli.ipynb #e602e36d
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.runs import train as run
+    if args.recipe:
+        check_out(args.out, folder=True)
+        data = open_dataset(args.data, "train")
+        return train_with_recipe(args, data, pick(data, args.train_videos),
+                                 pick(data, args.valid_videos), say)
     cfg = config_from(args)
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
@@ -74,20 +80,20 @@ def train(args, say) -> dict:
     say(f"macro F1 {valid['macro_f1']:.4f} on the validation videos; run in {args.out}")
     return metrics
 
-# %% ../nbs/cli.ipynb #fda153b9
+# %% ../nbs/cli.ipynb #dee87a08
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.checkpoints import checkpoint_path
     from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
     check_out(args.out)
-    clf = load_classifier(checkpoint_path(args.run, args.checkpoint))
+    blend = is_recipe(args.run)
+    clf = None if blend else load_classifier(checkpoint_path(args.run, args.checkpoint))
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
-    table = predict_dataset(clf, data, ids,
-                            thresholds=read_thresholds(args.thresholds),
-                            smooth_ms=args.smooth_ms, workers=args.workers,
-                            progress=say.progress)
+    table = predict_with_recipe(args, data, ids, say) if blend else predict_dataset(
+        clf, data, ids, thresholds=read_thresholds(args.thresholds),
+        smooth_ms=args.smooth_ms, workers=args.workers, progress=say.progress)
     from mabe_nb.files import atomic
     with atomic(args.out) as tmp: table.to_csv(tmp, index=False)
     videos = len(data.ids if ids is None else ids)
@@ -177,7 +183,7 @@ def add_data_commands(command):
     command("audit", audit, data=True)
     add_prepare(command)
 
-# %% ../nbs/cli.ipynb #40b4334a
+# %% ../nbs/cli.ipynb #09ef6f29
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -186,6 +192,7 @@ def add_run_commands(command):
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")
     p.add_argument("--preset", help="fastest, balanced or low-memory")
+    p.add_argument("--recipe", help="best or quick: folds, networks, trees, a blend")
     p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     for part in ("train", "valid"):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")

@@ -216,7 +216,9 @@ def test_nothing_known(name):
     rec = smooth(2)
     f = compute(rec.replace(xy=rec.xy*np.nan), name)
     told = np.array(["missing" in n for n in f.names])
-    assert np.isnan(f.values[:, ~told]).all() and (f.values[:, told] == 1).all()
+    still = np.array([".std" in n or n.endswith(".usual") for n in f.names])
+    assert np.isnan(f.values[:, ~told]).all() and (f.values[:, told & ~still] == 1).all()
+    assert (f.values[:, told & still] == 0).all() # missing as ever does not vary
 
 
 # --- who and which parts

@@ -90,6 +90,14 @@ def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     assert len(list((mabe_home/"measure").iterdir())) == 3
 
 
+def test_memory_is_foretold_from_the_smallest():
+    cfg = TrainConfig(model_type="lstm", hidden_size=64, num_layers=1, frame_gap=1,
+                      sequence_length=100, device="cpu", use_augmentation=False)
+    rows = sweep(cfg, Shape(28, 4), sizes=[16, 32, 512], on="local:cpu", seconds=0.5).rows
+    line = fit_line(rows.batch[:2], rows.gb[:2])
+    assert line(512) == pytest.approx(rows.gb[2], rel=0.1) and rows.gb[2] > 2 * rows.gb[1]
+
+
 def test_what_is_the_same_and_what_is_not(monkeypatch):
     "Another model, precision, card or place is another result; `fresh` asks again."
     monkeypatch.setattr(results, "CODE", "result = " + repr(made(8, 0.1, 1e9)))
@@ -128,9 +136,9 @@ def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
 def test_leaving_early_stops_what_runs(monkeypatch):
     monkeypatch.setattr(results, "CODE", "import time; time.sleep(60)")
     real = results._finish
-    def leave(job):
+    def leave(job, beat):
         if not isinstance(job, dict) and job.on == "local": raise KeyboardInterrupt
-        return real(job)
+        return real(job, beat)
     monkeypatch.setattr(results, "_finish", leave)
     with pytest.raises(KeyboardInterrupt):
         list(run_probes([(make_spec(TINY), "local", "cpu")]))

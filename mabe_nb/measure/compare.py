@@ -132,7 +132,7 @@ def pareto(
               & ((s[:, None] > s) | (c[:, None] > c))).any(1)
     return ~beaten & np.isfinite(s) & np.isfinite(c)
 
-# %% ../../nbs/measure/40_compare.ipynb #df4bbb93
+# %% ../../nbs/measure/40_compare.ipynb #0b99fd43
 COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
            "usd_per_hour", "usd", "front", "card", "reused", "paid", "say"]
 
@@ -146,6 +146,8 @@ def compare(
     floor: float = None, # Seconds that no card falls below; None: of recurrent layers
     fresh: bool = False, # Measure again what is known?
     timeout: float = 900, # Seconds for each, all included
+    each=lambda where, status: None, # Called after each place
+    beat=lambda: None, # Called while it waits; what it raises ends the comparison
     **options, # Of the places other than this machine, as for `submit`
 ) -> pd.DataFrame: # A place each; seconds and usd of an epoch, or of 10^6 windows
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
@@ -154,7 +156,10 @@ def compare(
     asked, windows = [where(t) for t in targets], shape.windows or 1e6
     spec = make_spec(cfg, shape, precision, seconds)
     rates = [_rate(*ask, options) for ask in asked]
-    found = list(run_probes([(spec, *ask) for ask in asked], fresh, timeout, options))
+    found, asks = [], [(spec, *ask) for ask in asked]
+    for result, target in zip(run_probes(asks, fresh, timeout, options, beat), targets):
+        found.append(result)
+        each(target, result["status"])
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
     table = pd.DataFrame(rows).reindex(columns=COLUMNS)

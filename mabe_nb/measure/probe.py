@@ -6,7 +6,7 @@
 __all__ = ['SETTINGS', 'PRECISIONS', 'FRAMES', 'make_spec', 'checked_spec', 'make_frames', 'precision_of', 'make_trainer',
            'Steps', 'machine', 'processor', 'remedy', 'measure', 'main']
 
-# %% ../../nbs/measure/10_probe.ipynb #a6f78bbe
+# %% ../../nbs/measure/10_probe.ipynb #639dd612
 import itertools, json, os, platform, sys, tempfile, time
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from .room import memory_limit, memory_taken, out_of_memory, resident
 from .shape import Shape, checked_shape
 from .timing import Clock, time_parts, time_steps
 from .work import count_work
+from ..train.allocator import blocks_apart, memory_kept
 from ..train.classifier import pick_device
 from ..train.config import TrainConfig, make_config
 from ..train.frames import Frames, OnDisk, batches
@@ -202,14 +203,18 @@ def measure(
         short = True
     return {**about, "status": "oom", "say": remedy(cfg)}
 
-# %% ../../nbs/measure/10_probe.ipynb #1abcbeb6
+# %% ../../nbs/measure/10_probe.ipynb #614b1b72
 def _measured(spec, device, before, folder):
     trainer, clock = make_trainer(spec, device, folder), Clock(device)
     step, cfg = Steps(trainer), trainer.cfg
-    seconds = time_steps(step, clock, spec["seconds"])
-    memory = memory_taken(device, before)
-    count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
-    parts = time_parts(trainer, step, clock, count)
+    with blocks_apart():
+        for _ in range(3): step()
+        memory = memory_taken(device, before)
+    with memory_kept(device):
+        seconds = time_steps(step, clock, spec["seconds"])
+        if device.type == "cuda": memory = memory_taken(device, before)
+        count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
+        parts = time_parts(trainer, step, clock, count)
     flops, moved = count_work(step)
     windows = cfg.batch_size * cfg.gradient_accumulation_steps
     return {"status": "ok", "seconds": seconds, "memory": memory, "parts": parts,

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NEEDED', 'CODE', 'where', 'here', 'place_of', 'checked_result', 'run_probes']
 
-# %% ../../nbs/measure/15_results.ipynb #8c366941
+# %% ../../nbs/measure/15_results.ipynb #87ade18c
 import hashlib, json, math, os, time
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from importlib.metadata import version
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
 from .probe import processor
+from ..remote.backend import ENDED
 from ..remote.events import clean
 from ..remote.handle import JobError
 from ..remote.job import submit
@@ -80,7 +81,7 @@ def checked_result(
         raise DataError("a probe came back with steps that take no time")
     return result
 
-# %% ../../nbs/measure/15_results.ipynb #65506fbc
+# %% ../../nbs/measure/15_results.ipynb #144211dd
 CODE = "from mabe_nb.measure.probe import measure\nresult = measure(spec)\n"
 
 def _start(spec, on, gpu, timeout, options):
@@ -93,19 +94,30 @@ def _start(spec, on, gpu, timeout, options):
     except MabeError as e: return {"status": "refused", "say": str(e)}
 
 
-def _finish(job):
-    "The row of a job, which is waited for; in a queue no longer than it may run."
+def _waited(job, beat):
+    "Wait for a job, in a queue no longer than it may run; its status."
+    end, nap = max(1, job.spec["created"] + job.spec["timeout"] - time.time()), 0.02
+    end += time.monotonic()
+    while (status := job.status()) not in ENDED:
+        if status == "queued" and time.monotonic() > end: break
+        beat()
+        time.sleep(nap := min(nap * 1.3, 1.0))
+    return status
+
+
+def _finish(job, beat):
+    "The row of a job, which is waited for."
     if isinstance(job, dict): return job
-    limit = job.spec["timeout"]
-    if job.wait(max(1, job.spec["created"] + limit - time.time())) == "queued":
+    if _waited(job, beat) == "queued":
         job.cancel()
-        return {"status": "no capacity", "say": f"no card came free in {limit:g} s"}
+        return {"status": "no capacity",
+                "say": f"no card came free in {job.spec['timeout']:g} s"}
     try: row = checked_result(job.result()["result"])
     except JobError as e: return {"status": e.status, "say": str(e)}
     except MabeError as e: return {"status": "error", "say": str(e)}
     return {**row, "usd": job.cost(), "reused": False}
 
-# %% ../../nbs/measure/15_results.ipynb #836fe846
+# %% ../../nbs/measure/15_results.ipynb #df2cd9d2
 @contextmanager
 def _stopped(jobs):
     "What still runs at the end is stopped."
@@ -121,6 +133,7 @@ def run_probes(
     fresh: bool = False, # Measure what was measured before?
     timeout: float = 900, # Seconds for each
     options: dict = {}, # For the places other than this machine, as `submit` takes them
+    beat=lambda: None, # Called while it waits; what it raises ends everything
 ): # Yields a dict each, in order: a result, or its status and reason
     "Measure, or remember. What was found is kept; no failure ends the others."
     places = [place_of(*ask) for ask in asks]
@@ -131,7 +144,7 @@ def run_probes(
                 jobs[i] = _start(spec, on, gpu, timeout, options)
         for i, ((spec, on, gpu), place) in enumerate(zip(asks, places)):
             if jobs[i] is None: jobs[i] = _start(spec, on, gpu, timeout, {})
-            job, jobs[i] = jobs[i], _finish(jobs[i])
+            job, jobs[i] = jobs[i], _finish(jobs[i], beat)
             if jobs[i]["status"] in NEEDED and not isinstance(job, dict):
                 write_json(place, {"spec": spec, "on": on, "gpu": gpu,
                                    "result": jobs[i]})

@@ -120,7 +120,7 @@ def as_row(
 COLUMNS = ("on", "gpu", "batch", "status", "ms", "p10", "p90", "known", "windows_s",
            "gb", "reused", "usd", "say")
 
-# %% ../../nbs/measure/30_sweep.ipynb #221d0568
+# %% ../../nbs/measure/30_sweep.ipynb #23312023
 def sweep(
     cfg, # `TrainConfig`; its batch_size does not matter
     shape: Shape = Shape(), # Of the data, see `shape_of`
@@ -133,6 +133,8 @@ def sweep(
     fresh: bool = False, # Measure again what is known?
     progress: bool = False, # Draw a progress bar
     timeout: float = 900, # Seconds for each size, all included
+    each=lambda so_far: None, # Called with the `Sweep` so far after each size
+    beat=lambda: None, # Called while it waits; what it raises ends the sweep
     **options, # Of the place, as for `submit`
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
@@ -141,14 +143,16 @@ def sweep(
     gpu = gpu or named
     rate = rate_of(on, gpu, **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
-    how, found = dict(fresh=fresh, timeout=timeout, options=options), []
+    how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
+    found, done = [], summarize([], shape, rate)
     total = len(sizes) if sizes else int(np.log2(LAST / FIRST)) + 1
     with tqdm(total=total, disable=not progress, unit="size") as bar:
         for result in _measured(cfg, sizes, ask, on, gpu, how):
             found.append(result)
             bar.set_postfix_str(f"batch {result['batch']}: {result['status']}")
             bar.update()
-    return summarize(found, shape, rate)
+            each(done := summarize(found, shape, rate))
+    return done
 
 # %% ../../nbs/measure/30_sweep.ipynb #f08bf136
 def rate_of(

@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['masked_f1', 'masked_average_precision', 'confusion', 'frame_scores']
 
-# %% ../../nbs/train/42_judge.ipynb #660bcb8e
+# %% ../../nbs/train/42_judge.ipynb #683e7589
 import numpy as np
 import pandas as pd
-from sklearn.metrics import average_precision_score
 
 # %% ../../nbs/train/42_judge.ipynb #91b36591
 def masked_f1(
@@ -22,12 +21,13 @@ def masked_f1(
     total = 2 * hit + false + missed
     return np.where(total > 0, 2 * hit / np.maximum(total, 1), np.nan)
 
-# %% ../../nbs/train/42_judge.ipynb #9754f928
+# %% ../../nbs/train/42_judge.ipynb #ac203d14
 def masked_average_precision(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
     p: np.ndarray, # (frames, actions) probabilities
 ) -> np.ndarray: # (actions,) NaN where an action was never seen, or always
     "Area under the precision-recall curve of each action, over frames where it is known."
+    from sklearn.metrics import average_precision_score
     out = np.full(labels.shape[1], np.nan)
     for a in range(len(out)):
         known = labels[:, a] >= 0

@@ -6,7 +6,7 @@
 __all__ = ['Trainer', 'best_row', 'losses_of', 'part_loss', 'take_step', 'add_gradients', 'plan_epoch', 'run_epoch',
            'check_number', 'validate', 'fit', 'check_precision', 'state', 'restore']
 
-# %% ../../nbs/train/45_loop.ipynb #fa82a1d7
+# %% ../../nbs/train/45_loop.ipynb #cf782d9a
 import math, threading, time
 from itertools import islice
 
@@ -15,6 +15,7 @@ import torch
 
 from ..data.windows import gather
 from ..errors import DataError, MabeError
+from .allocator import memory_kept
 from .augment import Augment
 from .average import Average
 from .checkpoint import (optimizer_tensors, random_state, restore_optimizer,
@@ -203,12 +204,12 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
     return {"valid_loss": loss / max(count, 1),
             "valid_f1": float(f1.mean()) if len(f1) else 0.0}
 
-# %% ../../nbs/train/45_loop.ipynb #eb9533ae
+# %% ../../nbs/train/45_loop.ipynb #7b4bd6d6
 def fit(self: Trainer) -> list: # History: a dict per epoch
     "Train until the epochs are done or validation F1 has long not improved."
     cfg = self.cfg
     if not self.epoch and not self.step_of_epoch: check_precision(self)
-    with stop_signal() as stop:
+    with memory_kept(self.device), stop_signal() as stop:
         while self.epoch < cfg.epochs:
             best = best_row(self.history)
             if best and self.epoch - best["epoch"] >= cfg.early_stopping_patience: break

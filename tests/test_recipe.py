@@ -1,0 +1,253 @@
+"""Folds that do not leak, trees without pickle, decisions nested, recipes end to end."""
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.prepare import prepare
+from mabe_nb.data.splits import Split, check_no_leak, groups
+from mabe_nb.data.synthetic import write_colony
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.train.boosting import grow_trees, tree_arrays, tree_probabilities, trees_from
+from mabe_nb.train.boosting import trees_of
+from mabe_nb.train.decide import Decision, Told, best_shares, codes_of, nested
+from mabe_nb.train.folds import bootstrap, contiguous_folds, f1_of, video_counts
+from mabe_nb.train.members import train_member
+from mabe_nb.train.recipe import load_recipe, predict_recipe, train_recipe
+
+SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
+                 "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
+
+
+class Changed:
+    "A dataset of which `change(recording)` is seen, under a fingerprint of its own."
+    def __init__(self, data, change, name="changed"):
+        self.data, self.change, self.name, self.root = data, change, name, data.root
+        self.ids = data.ids
+
+    def __len__(self): return len(self.ids)
+    def __iter__(self): return (self[i] for i in self.ids)
+    def __getitem__(self, i): return self.change(self.data[i])
+    def labelled(self, i): return self[i].labelled
+    def fingerprint(self, i): return [self.name, self.data.fingerprint(i)]
+
+
+@pytest.fixture(scope="module")
+def colony(tmp_path_factory):
+    root = tmp_path_factory.mktemp("colony")
+    write_colony(root, videos=6, minutes=0.5, seed=1)
+    return open_dataset(root)
+
+
+@pytest.fixture(scope="module")
+def run(colony, tmp_path_factory):
+    work = tmp_path_factory.mktemp("run")
+    return work, train_recipe(colony, work/"run", "quick", folds=3, cache=work/"features")
+
+
+# --- trees
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 5), st.floats(0, 0.5), st.booleans())
+def test_exported_trees_are_sklearns(seed, classes, missing, gap):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(300, 4)).round(1).astype(np.float32)
+    y = rng.integers(0, classes, 300) + (x[:, 0] > 0) * (classes > 2)
+    if gap: y = y * 2 # a class that was never seen
+    x[rng.random(x.shape) < missing] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=4, random_state=0).fit(x, y)
+    new = np.r_[x, rng.normal(size=(50, 4)).astype(np.float32) * 9]
+    ours = tree_probabilities(trees_of(model), new, int(y.max()) + 1)
+    assert np.abs(ours[:, model.classes_] - model.predict_proba(new)).max() < 1e-15
+    assert np.delete(ours, model.classes_, axis=1).sum() == 0
+
+
+def test_trees_of_a_broken_file():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    trees = grow_trees(x, (x[:, 0] > 0).astype(int), rounds=2)
+    good = tree_arrays(trees)
+    assert np.array_equal(trees_from(good).root, trees.root)
+    wrong = {"left": -good["left"] - 1, "right": good["right"] * 0, "feature":
+             good["feature"] + 99, "root": good["root"] - 1, "classes":
+             good["classes"] - 5, "value": good["value"] * np.nan}
+    for key, value in wrong.items():
+        with pytest.raises(DataError): trees_from(good | {key: value})
+    with pytest.raises(DataError, match="threshold"):
+        trees_from({k: v for k, v in good.items() if k != "threshold"})
+    with pytest.raises(DataError, match="3"): tree_probabilities(trees, x[:, :2], 2)
+    with pytest.raises(DataError, match="two classes"): grow_trees(x, np.zeros(200, int))
+
+
+# --- folds
+
+def test_a_copied_video_is_on_one_side(colony):
+    first, last = colony.ids[0], colony.ids[-1]
+    twin = Changed(colony, lambda r: r.replace(xy=colony[first].xy)
+                   if r.video_id == last else r)
+    table = groups(twin)
+    for split in contiguous_folds(table, 3):
+        assert (first in split.valid) == (last in split.valid)
+        assert not set(split.train) & set(split.valid)
+    with pytest.raises(DataError, match="shares poses"):
+        check_no_leak(table, *Split(tuple(colony.ids[:-1]), (last,)))
+    with pytest.raises(DataError, match="at least 6"): contiguous_folds(table, 6)
+
+
+def test_folds_are_contiguous(colony):
+    parts = [split.valid for split in contiguous_folds(groups(colony), 4)]
+    assert [v for part in parts for v in part] == list(colony.ids)
+    with pytest.raises(ConfigError): contiguous_folds(groups(colony), 1)
+
+
+# --- nothing leaks
+
+@pytest.mark.parametrize("kind", ["net", "boost"])
+def test_a_held_out_video_changes_nothing_fitted(colony, tmp_path, kind):
+    out = colony.ids[2]
+    other = Changed(colony, lambda r: r.replace(xy=r.xy * 3 + 50, bouts=r.bouts[:1])
+                    if r.video_id == out else r)
+    files = []
+    for name, data in (("a", colony), ("b", other)):
+        prepared = prepare(data, "symmetric", out=tmp_path/f"{name}_features",
+                           progress=False)
+        member = train_member(kind, prepared, [v for v in data.ids if v != out],
+                              SMALL[kind])
+        member.save(tmp_path/name)
+        files.append((tmp_path/name).read_bytes())
+        rows = np.flatnonzero(prepared.sequences.video_id == out)
+        files.append(prepared.values(rows[0]).tobytes())
+    assert files[0] == files[2] and files[1] != files[3]
+    inside = train_member(kind, prepared, colony.ids, SMALL[kind])
+    inside.save(tmp_path/"c")
+    assert (tmp_path/"c").read_bytes() != files[0]
+
+
+def told(seed, informed=True):
+    rng, out = np.random.default_rng(seed), []
+    for i in range(6):
+        seen = np.repeat(rng.random(40) < 0.2, 20)
+        rare = np.clip(0.15 + 0.25 * seen * informed + rng.normal(0, .1, 800), 0, 1)
+        out.append(Told(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
+                        30.0, i // 2))
+    return out
+
+
+def test_decisions_of_a_fold_do_not_see_it():
+    some = told(0)
+    changed = [s._replace(labels=1 - s.labels, p=s.p[..., ::-1]) if s.fold == 2 else s
+               for s in some]
+    before, after = nested(some)[1], nested(changed)[1]
+    assert before[2] == after[2] and before[0] != after[0]
+
+
+def test_shares_go_to_the_member_that_knows():
+    some = [s._replace(p=np.concatenate([np.full_like(s.p, 0.5), s.p])) for s in told(1)]
+    assert best_shares(some)[1] > 0.9
+    alone = codes_of(Decision((1.0, 3.0), 0.0, (0.0, 1.0)), some[0])
+    assert np.array_equal(alone, codes_of(Decision((1.0, 3.0)), told(1)[0]))
+
+
+def test_shuffled_labels_score_at_chance(colony, tmp_path, run):
+    def shifted(rec):
+        rng, n = np.random.default_rng(int(rec.video_id)), len(rec)
+        by = int(rng.integers(n // 4, 3 * n // 4))
+        bouts = rec.bouts.assign(start=(rec.bouts.start + by) % n)
+        stop = bouts.start + (rec.bouts.stop - rec.bouts.start)
+        return rec.replace(bouts=bouts.assign(stop=stop.clip(upper=n)))
+
+    data = Changed(colony, shifted, "shifted")
+    metrics = train_recipe(data, tmp_path/"run", "quick", folds=3,
+                           cache=tmp_path/"features")
+    real = run[1]
+    assert metrics["macro_f1"] < real["macro_f1"] / 1.5
+    total = np.sum([list(v.values()) for v in metrics["counts"].values()], 0)
+    share = (total[:, 0] + total[:, 2]) / metrics["frames"]
+    assert (np.nan_to_num(f1_of(total)) < 2 * share / (1 + share) + 0.15).all()
+
+
+# --- end to end
+
+def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch):
+    work, metrics = run
+    kinds = {p.suffix for p in (work/"run").rglob("*") if p.is_file()}
+    assert kinds == {".safetensors", ".json", ".npy", ".csv", ".md"}
+
+    def refuse(*a, **k): raise AssertionError("a pickle was opened")
+    for module, name in ((pickle, "load"), (pickle, "loads"), (torch, "load")):
+        monkeypatch.setattr(module, name, refuse)
+    one = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
+    two = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
+    assert one.equals(two) and set(one.video_id.astype(str)) <= set(colony.ids)
+    assert len(one) and (one.start_frame < one.stop_frame).all()
+    some = predict_recipe(load_recipe(work/"run"), colony, colony.ids[:1],
+                          cache=tmp_path/"g")
+    rest = one[one.video_id.astype(str) == colony.ids[0]]
+    assert some.drop(columns="row_id").equals(rest.drop(columns="row_id").reset_index(
+        drop=True))
+    low, high = metrics["interval"]
+    assert low <= metrics["macro_f1"] <= high
+    assert f"{metrics['macro_f1']:.3f}" in (work/"run"/"card.md").read_text()
+
+
+def test_out_of_fold_files_agree_with_the_score(run, colony):
+    work, metrics = run
+    table = np.genfromtxt(work/"run"/"oof"/"sequences.csv", delimiter=",", names=True,
+                          dtype=None, encoding="utf-8")
+    p = np.load(work/"run"/"oof"/"trees.npy", allow_pickle=False)
+    assert len(p) == table["frames"].sum() and np.allclose(p.sum(1), 1, atol=1e-5)
+    assert sorted(set(table["fold"])) == [1, 2, 3]
+    counts = np.array([list(c.values()) for c in metrics["counts"].values()])
+    assert round(float(np.nanmean(f1_of(counts.sum(0)))), 4) == metrics["macro_f1"]
+
+
+def test_a_killed_recipe_goes_on(run, colony, tmp_path):
+    "What it has is kept, what is missing is trained again, and the end is the same."
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    for name in ("recipe.json", "members/trees-2-1.safetensors"):
+        (tmp_path/"run"/name).unlink()
+    before = (tmp_path/"run"/"members"/"net-1-1.safetensors").stat().st_mtime_ns
+    with pytest.raises(ConfigError, match="other videos or settings"):
+        train_recipe(colony, tmp_path/"run", "quick", folds=2, cache=run[0]/"features")
+    again = train_recipe(colony, tmp_path/"run", "quick", folds=3,
+                         cache=run[0]/"features")
+    assert json.dumps(again, sort_keys=True) == json.dumps(run[1], sort_keys=True)
+    assert before == (tmp_path/"run"/"members"/"net-1-1.safetensors").stat().st_mtime_ns
+    name = "members/trees-2-1.safetensors"
+    assert (tmp_path/"run"/name).read_bytes() == (run[0]/"run"/name).read_bytes()
+
+
+@pytest.mark.parametrize("name, change, said", [
+    ("format", {"format": 9}, "another format"), ("actions", {"actions": []}, "weights"),
+    ("decision", {"decision": 3}, "train_recipe"), ("members", {"members": []}, "shares")])
+def test_broken_recipe(run, tmp_path, name, change, said):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text()) | change
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match=said): load_recipe(tmp_path)
+
+
+def test_refusals(run, colony, tmp_path):
+    with pytest.raises(ConfigError, match="best"): train_recipe(colony, tmp_path, "bset")
+    with pytest.raises(ConfigError, match="already holds"):
+        train_recipe(colony, run[0]/"run", "quick")
+    with pytest.raises(DataError): load_recipe(tmp_path)
+    with pytest.raises(DataError, match="at least 9"):
+        train_recipe(colony, tmp_path/"x", "quick", folds=9)
+
+
+def test_bootstrap_holds_the_score():
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 2, (100, 2)).astype(np.int8) for _ in range(20)]
+    codes = [np.where(rng.random(100) < .7, y.argmax(1), -1) for y in labels]
+    counts = video_counts(labels, codes)
+    low, high = bootstrap(counts)
+    assert low < np.nanmean(f1_of(counts.sum(0))) < high
+    assert bootstrap(counts[:1])[0] == bootstrap(counts[:1])[1]
