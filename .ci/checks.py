@@ -97,14 +97,18 @@ def run_notebooks():
 
 
 def browser():
+    "Can the browser tests run? If not, say what they lack: they are part of the checks."
     names = ("chromium", "chromium-browser", "google-chrome")
-    return any(map(shutil.which, names)) and find_spec("playwright")
+    lacks = [] if any(map(shutil.which, names)) else ["a Chromium on the path"]
+    lacks += [f"the package {name}" for name in ("playwright", "voila")
+              if not find_spec(name)]
+    if lacks: print(f"note: browser tests were LEFT OUT, they need {' and '.join(lacks)}")
+    return not lacks
 
 
-def run_pytest(report):
+def run_pytest(report, *how):
     "Counts come from the report file, so that no wording of pytest's can mislead."
-    marks = [] if browser() else ["-m", "not browser"]
-    code, out = tool(sys.executable, "-m", "pytest", "-q", "-n2", "--dist=loadfile", *marks,
+    code, out = tool(sys.executable, "-m", "pytest", "-q", *how,
                      f"--junitxml={report}", "tests", limit=2 * LIMIT)
     if not report.exists(): return say([out[-6000:]], "pytest")
     suite = ET.parse(report).getroot().find("testsuite").attrib
@@ -121,7 +125,10 @@ def main():
             JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(Path(spare)/"ipython"))
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(), rooms(),
-                run_notebooks(), run_pytest(Path(spare)/"pytest.xml")]
+                run_notebooks(), run_pytest(Path(spare)/"pytest.xml", "-m", "not browser",
+                                            "-n2", "--dist=loadfile")]
+        if browser(): # alone: they look at how soon something happens
+            rows.append(run_pytest(Path(spare)/"browser.xml", "-m", "browser"))
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)

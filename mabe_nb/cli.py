@@ -136,7 +136,7 @@ def ignored_rows(
     found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
     return {kind: int(n) for kind, n in found.kind.value_counts().items()}
 
-# %% ../nbs/cli.ipynb #0e7ee365
+# %% ../nbs/cli.ipynb #8358248c
 def judged_submission(
     args, # Parsed arguments of `score`
     solution, # The official table
@@ -148,6 +148,9 @@ def judged_submission(
     from mabe_nb.train.doctor import fix_submission, read_submission
     from mabe_nb.train.metrics import kaggle_score
     table = read_submission(args.submission)
+    if not len(table): raise DataError("holds no bouts to score", args.submission)
+    left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
+    if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
     if args.fix:
         check_out(args.fix)
         table, done = fix_submission(table, solution)

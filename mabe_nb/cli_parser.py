@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['COUNT', 'NATURAL', 'add_settings', 'config_from', 'Parser', 'number', 'check_out', 'epoch_event', 'plain']
 
-# %% ../nbs/cli_parser.ipynb #c371db83
-import argparse, difflib, os, sys
+# %% ../nbs/cli_parser.ipynb #b4b211f4
+import argparse, difflib, os, re, sys
 from pathlib import Path
 
 from .errors import DataError
@@ -43,7 +43,7 @@ def config_from(
         lines[key] = f"--{key.replace('_', '-')}"
     return make_config(settings, lines)
 
-# %% ../nbs/cli_parser.ipynb #dd2f3658
+# %% ../nbs/cli_parser.ipynb #fda8a758
 class Parser(argparse.ArgumentParser):
     "An `ArgumentParser` that names the nearest right flag."
 
@@ -55,6 +55,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         "One sentence on standard error, exit code 2."
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            near = difflib.get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1)
+            message = f"unknown {wrong[1]!r}; " + (f"did you mean {near[0]!r}?" if near
+                                                   else f"see '{self.prog} --help'")
+        if "required: COMMAND" in message: message = f"which COMMAND? See '{self.prog} --help'"
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(2)
 

@@ -1,29 +1,13 @@
 """The tutorial on panels in a real JupyterLab and Chromium, as a person would work it.
 
-`MABE_SHOTS=FOLDER` keeps screenshots; look at them. Needs `pip install playwright` and a
-Chromium on the path.
+See `browsing.py` for what it needs and what it keeps.
 """
 import json
-import os
-import secrets
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from contextlib import contextmanager
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from browsing import PAGE, PANELS, cancel_all, chromium, expect, line, nameless, panel, \
+    press, serving, shoot, told  # noqa: F401
 
-TOP = Path(__file__).resolve().parents[1]
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which(
-    "google-chrome")
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-         "--force-color-profile=srgb"]
-PAGE = "06_panels.ipynb"
 KERNEL = "window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel"
 LONG = """import time
 for i in range(3000):
@@ -32,15 +16,6 @@ for i in range(3000):
     time.sleep(0.1)"""
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-if CHROMIUM is None: pytest.skip("needs Chromium on the path", allow_module_level=True)
-expect = sync_api.expect
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def settings(folder):
@@ -54,70 +29,22 @@ def settings(folder):
         file.write_text(json.dumps(value))
 
 
-@contextmanager
-def jupyter_lab(tmp):
-    "A server on loopback with its own settings and jobs; ended by its own handle."
-    (tmp/"nb"/"tutorials").mkdir(parents=True)
-    shutil.copy(TOP/"nbs"/"tutorials"/PAGE, tmp/"nb"/"tutorials")
-    shutil.copytree(TOP/"nbs"/"images", tmp/"nb"/"images")
-    settings(tmp/"settings")
-    port, token = free_port(), secrets.token_hex(16)
-    own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
-        LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
-        _CONFIG_DIR="cfg").items()}
-    env = {**os.environ, **own, "JUPYTER_TOKEN": token, "IPYTHONDIR": str(tmp/"ip"),
-           "MABE_HOME": str(tmp/"home"), "XDG_CACHE_HOME": str(tmp/"cache"),
-           "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root",
-             "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-             f"--ServerApp.root_dir={tmp/'nb'}", "--LabApp.expose_app_in_browser=True",
-             "--LabApp.extension_manager=readonly"]
-    with open(tmp/"lab.log", "w") as log:
-        server = subprocess.Popen(words, env=env, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/api?token={token}", server, tmp/"lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/tutorials/{PAGE}?reset&token={token}"
-    finally:
-        server.terminate()
-        try: server.wait(15)
-        except subprocess.TimeoutExpired: server.kill()
-
-
-def wait_for(url, server, log):
-    for _ in range(240):
-        if server.poll() is not None: break
-        try: return urllib.request.urlopen(url, timeout=2).close()
-        except OSError: time.sleep(0.25)
-    raise RuntimeError(log.read_text()[-2000:])
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     "The tutorial, open, with all cells run."
     tmp = tmp_path_factory.mktemp("lab")
-    with jupyter_lab(tmp) as url, sync_api.sync_playwright() as pw:
-        browser = pw.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page, errors = browser.new_page(viewport=dict(width=1280, height=1100)), []
-        page.set_default_timeout(30_000)
-        expect.set_options(timeout=30_000)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("console", lambda m: errors.append(f"{m.text} {m.location.get('url')}")
-                if m.type == "error" else None)
-        page.goto(url)
-        idle(page)
-        choose(page, "Run", "Run All Cells")
-        ran(page)
-        yield SimpleNamespace(page=page, errors=errors, tmp=tmp)
+    settings(tmp/"settings")
+    words = ["jupyter", "lab", "--allow-root", "--ip=127.0.0.1",
+             "--ServerApp.port_retries=0", f"--ServerApp.root_dir={tmp/'nb'}",
+             "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]
+    with serving(tmp, *words) as (url, token), chromium() as found:
+        found.tmp = tmp
+        found.page.goto(f"{url}/lab/tree/tutorials/{PAGE}?reset&token={token}")
+        idle(found.page)
+        choose(found.page, "Run", "Run All Cells")
+        ran(found.page)
+        yield found
         cancel_all(tmp)
-        browser.close()
-
-
-def cancel_all(tmp):
-    "No job outlives the test."
-    env = {**os.environ, "MABE_HOME": str(tmp/"home")}
-    code = ("from mabe_nb.remote.job import jobs\n"
-            "for job in jobs(): job.cancel()")
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 
 
 def idle(page): page.wait_for_function(f"{KERNEL}?.status === 'idle'")
@@ -134,24 +61,11 @@ def ran(page):
         const cells = window.jupyterapp.shell.currentWidget.content.widgets;
         return {KERNEL}.status === 'idle' && cells.every(
             c => c.model.type !== 'code' || c.model.executionCount > 0) }}""")
-    expect(panel(page, "TrainPanel")).to_be_visible()
-
-
-def panel(page, name): return page.locator(f".mabe-{name}")
-
-
-def line(box): return box.locator("> .widget-html [role=status]").last
-
-
-def press(box, name): box.get_by_role("button", name=name, exact=True).click()
+    expect(panel(page, PANELS[-1])).to_be_visible()
 
 
 def test_every_control_has_a_name_in_the_browser(lab):
-    for name in ("GPUPanel", "JobPanel", "TrainPanel"):
-        for control in panel(lab.page, name).locator("button, input, select, textarea").all():
-            said = control.evaluate("e => e.labels?.[0]?.innerText || e.innerText || "
-                                    "e.getAttribute('aria-label') || ''")
-            assert said.strip(), (name, control.evaluate("e => e.outerHTML"))
+    for name in PANELS: assert not list(nameless(panel(lab.page, name))), name
 
 
 def test_choose_a_card(lab):
@@ -214,9 +128,41 @@ def test_train_and_watch_the_curve(lab):
         "e.getBoundingClientRect().bottom + 1")
 
 
+def test_sweep_and_use_the_batch(lab):
+    box, form = panel(lab.page, "SweepPanel"), panel(lab.page, "TrainPanel")
+    press(box, "Measure")
+    expect(line(box)).to_contain_text("1 measured")
+    assert box.get_by_role("button", name="Cancel").is_enabled()
+    expect(line(box)).to_contain_text("done")
+    expect(box.get_by_role("table")).to_contain_text("windows/s")
+    about = box.get_by_role("img").get_attribute("aria-label")
+    press(box, "Use this batch")
+    knee = about.partition("knee ")[2].partition(",")[0]
+    form.get_by_role("tab", name="Fit").click()
+    expect(form.get_by_label("batch_size")).to_have_value(knee)
+    expect(panel(lab.page, "GPUPanel").get_by_label("Batch (windows)")).to_have_value(knee)
+
+
+def test_compare_and_take_a_card(lab):
+    box, card = panel(lab.page, "ComparePanel"), panel(lab.page, "GPUPanel")
+    box.get_by_label("Places", exact=True).select_option(label="this machine")
+    expect(box.get_by_text("nothing is billed")).to_be_visible()
+    press(box, "Measure")
+    expect(line(box)).to_contain_text("done")
+    for word in ("measured", "predicted"):
+        expect(box.get_by_role("cell", name=word, exact=True).first).to_be_visible()
+    expect(box.get_by_role("img")).to_be_visible()
+    there = box.get_by_label("Place to take").locator("option", has_text="modal:L4 ·")
+    box.get_by_label("Place to take").select_option(there.inner_text())
+    press(box, "Use this card")
+    expect(card.get_by_label("Provider")).to_have_value("Modal")
+    expect(panel(lab.page, "JobPanel").get_by_text("on modal L4: at most")).to_be_visible()
+    card.get_by_label("Provider").select_option("this machine")
+    expect(panel(lab.page, "JobPanel").get_by_text("nothing is billed")).to_be_visible()
+
+
 def test_screens(lab):
     "Nothing wider than the page, in light and dark; kept for eyes where MABE_SHOTS says."
-    shots = Path(os.environ.get("MABE_SHOTS", lab.tmp))
     lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
     panel(lab.page, "GPUPanel").get_by_label("Provider").select_option("Modal")
     for theme in ("Light", "Dark"):
@@ -224,14 +170,7 @@ def test_screens(lab):
                           "'apputils:change-theme', {theme})", f"JupyterLab {theme}")
         expect(lab.page.locator("body")).to_have_attribute(
             "data-jp-theme-light", str(theme == "Light").lower())
-        for width in (1280, 768):
-            lab.page.set_viewport_size(dict(width=width, height=1900))
-            for name in ("GPUPanel", "JobPanel", "TrainPanel"):
-                box = panel(lab.page, name)
-                box.scroll_into_view_if_needed()
-                assert box.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (name, width)
-                box.screenshot(path=shots/f"{name}-{width}-{theme.lower()}.png")
-    lab.page.set_viewport_size(dict(width=1280, height=1100))
+        shoot(lab.page, PANELS, theme.lower())
     panel(lab.page, "GPUPanel").get_by_label("Provider").select_option("this machine")
     expect(panel(lab.page, "JobPanel").get_by_text("nothing is billed")).to_be_visible()
 

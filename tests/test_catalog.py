@@ -1,5 +1,7 @@
 """Cards, prices and memory: the guides' figures, bad names, bad files, laws of arithmetic."""
 import math
+import subprocess
+import sys
 from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
@@ -207,6 +209,23 @@ def test_bad_price_file_names_its_line(kind):
     path = own("prices", text)
     with pytest.raises(MabeError, match=match) as e: prices()
     assert str(path) in str(e.value) and "\n" not in str(e.value)
+
+
+def test_an_edit_is_seen_at_once_and_a_table_is_ones_own():
+    own("prices", "provider,flavor,usd_per_hour\nmodal,T4,0.10\n")
+    assert usd_per_hour("T4", cpu=0, memory_gib=0) == 0.10
+    path = own("prices", "provider,flavor,usd_per_hour\nmodal,T4,0.20\n") # same size
+    assert usd_per_hour("T4", cpu=0, memory_gib=0) == 0.20
+    for table in (prices(), gpus()): table.iloc[:, 0] = "changed"
+    assert check_gpu("T4") == "T4" and "changed" not in {*prices().provider, *gpus().name}
+    path.unlink()
+    assert usd_per_hour("T4", cpu=0, memory_gib=0) == 0.59
+
+
+def test_a_name_and_a_price_need_no_pandas():
+    code = ("import sys; from mabe_nb.hardware.catalog import check_gpu, usd_per_hour; "
+            "check_gpu('H100:2'), usd_per_hour('L4'); sys.exit('pandas' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_other_bad_files(tmp_path):

@@ -242,3 +242,22 @@ def test_importing_the_package_is_cheap():
             "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.strip() == "[]", out.stderr
+
+
+def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
+    words = ("train", "colony", "--out", "blend", "--recipe", "quick")
+    code, out, err = mabe(*words, "--valid-videos", "6", "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert answer["videos"] == 5 and answer["interval"][0] <= answer["macro_f1"]
+    (work/"blend"/"recipe.json").unlink()
+    assert json.loads(mabe(*words, "--valid-videos", "6", "--json")[1]) == answer
+    code, out, err = mabe("predict", "blend", "colony", "--videos", "6", "--out", "six.csv",
+                          "--json")
+    assert code == 0 and json.loads(out)["bouts"] == len(pd.read_csv(work/"six.csv")), err
+    for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
+        code, out, err = mabe(*words, *slip)
+        assert code == 2 and hint in err
+    code, out, err = mabe("predict", "blend", "colony", "--out", "x.csv", "--smooth-ms", "9")
+    assert code == 2 and "decisions of its own" in err
+    assert "did you mean 'best'" in mabe("train", "colony", "--out", "b", "--recipe", "bset")[2]

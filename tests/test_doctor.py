@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Recording, bout_table
+from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError, ScoreError
 from mabe_nb.train.doctor import diagnose, fix_submission, read_submission
 from mabe_nb.train.examine import EFFECTS
@@ -272,3 +273,13 @@ def test_doubled_column_in_a_file_is_refused(tmp_path):
     twice.insert(5, "action", "attack", allow_duplicates=True)
     twice.to_csv(tmp_path/"s.csv", index=False)
     with pytest.raises(DataError, match="2 columns action"): read_submission(tmp_path/"s.csv")
+
+
+def test_a_dataset_without_bouts_is_judged_by_its_numbers(tmp_path):
+    "Of a test split nothing but the videos is known; their ids are numbers all the same."
+    write_colony(tmp_path, "kaggle", 4, 0.1, 0)
+    data = open_dataset(tmp_path, "test")
+    table = pd.DataFrame([(0, int(data.ids[0]), "mouse1", "mouse2", "sniff", 1, 5)], columns=[
+        "row_id", "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
+    fixed, _ = fix_submission(table, data)
+    assert pd.api.types.is_integer_dtype(fixed.video_id)

@@ -19,9 +19,12 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import check_gpu
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.train.config import TrainConfig
+from mabe_nb.view import gpu_panel
+from mabe_nb.view.compare_panel import ComparePanel
 from mabe_nb.view.gpu_panel import PLACES, GPUPanel, cards_of, parameters_of
 from mabe_nb.view.job_panel import JobPanel, picked, source_of
 from mabe_nb.view.panel import Panel, button, names
+from mabe_nb.view.sweep_panel import SweepPanel
 from mabe_nb.view.train_panel import TrainPanel, curves_svg, epochs_of
 
 LONG = ("import time\nfor i in range(900):\n    print('line', i, flush=True)\n"
@@ -60,7 +63,8 @@ def below(widget): # every widget of a page
 
 # Names
 
-@pytest.mark.parametrize("kind", [GPUPanel, JobPanel, TrainPanel])
+@pytest.mark.parametrize("kind", [GPUPanel, JobPanel, TrainPanel, SweepPanel,
+                                  ComparePanel])
 def test_every_control_has_a_name_and_a_tooltip(kind):
     found = [w for w in below(kind().box)
              if isinstance(w, W.Button) or isinstance(w, W.ValueWidget)
@@ -115,6 +119,35 @@ def test_the_choice_flows_into_the_job():
     assert most == pytest.approx(rate * 4, abs=0.03) # two attempts of two hours
     card.place.value = "local"
     assert job.price_of() == "on local: nothing is billed"
+
+
+def test_the_last_choice_counts_though_events_come_in_two_threads(monkeypatch):
+    "JupyterLab and ipykernel 7 do that: the first event of a widget in the main thread."
+    card = GPUPanel("modal", "A100")
+    job, began, real = JobPanel("x = 1", gpu=card, namespace={}), threading.Event(), \
+        gpu_panel.get
+    def slow(on):
+        began.set()
+        time.sleep(0.3 if on == "modal" else 0)
+        return real(on)
+    monkeypatch.setattr(gpu_panel, "get", slow)
+    other = threading.Thread(target=lambda: setattr(card.shows_code, "value", True))
+    other.start()
+    assert began.wait(10)
+    card.place.value = "local"
+    other.join()
+    assert "nothing is billed" in job.price.value and "nothing" in card.facts.value
+    assert card.text.value == "on, gpu = 'local', None"
+
+
+def test_a_place_and_a_card_at_once():
+    card = GPUPanel("hf", "l4x4")
+    assert (card.gpu, card.count.value) == ("l4x4", 4)
+    card.move("modal", "A10G:2")
+    assert (card.on, card.gpu) == ("modal", "A10:2")
+    for wrong in (("modal", "H10"), ("mars", None), ("hf", "h200x8"), ("hf", "cpu-basic")):
+        with pytest.raises(ConfigError): card.move(*wrong)
+        assert (card.on, card.gpu) == ("modal", "A10:2")
 
 
 def test_the_settings_flow_into_the_fit():
@@ -311,7 +344,7 @@ def test_the_kernel_answers_while_a_job_runs():
                       "    if 'line 2' in panel.view.value: break\n    time.sleep(.1)\n"
                       "assert panel.status == 'running' and panel.job.status() == 'running'")
         ask("panel.job.cancel()")
-        assert running["content"]["status"] == "ok" and max(waits) < 2, waits
+        assert running["content"]["status"] == "ok" and sorted(waits)[3] < 0.5, waits
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

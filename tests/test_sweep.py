@@ -160,6 +160,18 @@ def test_doubling_ends_with_the_first_failure(monkeypatch):
     assert largest["T4"] == int((0.9 * 16 - 0.2) / 1e-3)
 
 
+def test_doubling_ends_where_memory_would(monkeypatch):
+    "A size that the line says will not fit is not tried."
+    seen = []
+    def fake(asks, **how):
+        for spec, on, gpu in asks:
+            seen.append(batch := spec["settings"]["batch_size"])
+            yield made(batch, 0.01 + 1e-4 * batch, 2e8 + 1e6 * batch)
+    monkeypatch.setattr("mabe_nb.measure.sweep.run_probes", fake)
+    assert set(sweep(TINY, memory_gb=0.5).rows.status) == {"ok"}
+    assert seen == [16, 32, 64, 128, 256]
+
+
 BLANK = {"on": "modal", "gpu": "L4", "reused": False, "usd": 0.0, "say": ""}
 
 

@@ -6,79 +6,89 @@
 __all__ = ['ALIASES', 'SAME', 'EXTRA', 'MARKS', 'REGION', 'gpus', 'prices', 'guide_prices', 'card', 'check_gpu', 'usd_per_hour',
            'Cost', 'cost']
 
-# %% ../../nbs/hardware/10_catalog.ipynb #d14c23d0
+# %% ../../nbs/hardware/10_catalog.ipynb #5486da8f
 import math, re
 from typing import NamedTuple
-
-import numpy as np
-import pandas as pd
 
 from ..errors import ConfigError, DataError
 from ..files import home
 from mabe_nb.hardware.tables import STALE_DAYS, age_days, columns, layered, read_rows, \
     shipped
 
-# %% ../../nbs/hardware/10_catalog.ipynb #c2185d13
-def gpus(
-    path=None, # CSV of corrections; None: `gpus.csv` in `home()`, if there is one
-) -> pd.DataFrame:
-    "The cards: memory in GB, bandwidth in GB/s, dense TFLOPS. Raises `DataError` by line."
+# %% ../../nbs/hardware/10_catalog.ipynb #12fc2189
+def _cards(path=None): # Rows as dictionaries
     rows = layered("gpus", ("name",), path)
     for row in rows:
         if row.get("memory_gb") is None:
             raise DataError(f"card {row['name']!r} needs memory_gb", row["where"])
-    table = pd.DataFrame(rows).reindex(columns=columns("gpus"))
+    return rows
+
+
+def gpus(
+    path=None, # CSV of corrections; None: `gpus.csv` in `home()`, if there is one
+): # DataFrame
+    "The cards: memory in GB, bandwidth in GB/s, dense TFLOPS. Raises `DataError` by line."
+    import pandas as pd
+    table = pd.DataFrame(_cards(path)).reindex(columns=list(columns("gpus")))
     text = ["recheck", "source", "note"]
     return table.assign(**table[text].fillna(""))
 
-# %% ../../nbs/hardware/10_catalog.ipynb #ba178938
+# %% ../../nbs/hardware/10_catalog.ipynb #9912b128
+def _checked(rows):
+    cards = {row["name"] for row in _cards()}
+    for row in rows:
+        row["gpu"], row["note"] = row.get("gpu") or "", row.get("note") or ""
+        row["available"] = row.get("available") is not False
+        row["count"] = row.get("count", 1 if row["gpu"] else 0)
+        row["max_count"] = max(row.get("max_count") or 0, row["count"])
+        if row.get("usd_per_hour") is None: row["usd_per_hour"] = math.nan
+        if row["gpu"] and row["gpu"] not in cards and row["gpu"][:3] != "TPU":
+            raise ConfigError.unknown("card", row["gpu"], cards, row["where"])
+    return rows
+
+
+def _flavors(path=None): # Rows as dictionaries
+    between = [home()/"prices_live.csv"]
+    return _checked(layered("prices", ("provider", "flavor"), path, between))
+
+
+def _provider(name, rows):
+    name = {"hf": "hf-jobs"}.get(name, name)
+    known = sorted({row["provider"] for row in rows})
+    if name not in known: raise ConfigError.unknown("provider", name, known)
+    return name
+
+# %% ../../nbs/hardware/10_catalog.ipynb #89e339cd
 def _dated(rows, today):
-    table = pd.DataFrame(rows)
-    table = table.drop(columns="where").reindex(columns=columns("prices") + [
-        c for c in ("usd_low", "usd_high", "relative_speed") if c in table])
-    table["usd_per_hour"] = table.usd_per_hour.astype(float)
-    table["gpu"], table["note"] = table.gpu.fillna(""), table.note.fillna("")
+    import pandas as pd
+    table = pd.DataFrame(rows).drop(columns="where")
+    more = {"usd_low", "usd_high", "relative_speed"} & {*table}
+    table = table.reindex(columns=[*columns("prices"), *sorted(more)])
     table["age_days"] = [age_days(day, today) for day in table.as_of]
     table["stale"] = ~(table.age_days <= STALE_DAYS)
     return table
 
 
-def _checked(rows, cards):
-    for row in rows:
-        row["available"] = row.get("available") is not False
-        row["count"] = row.get("count", 1 if row.get("gpu") else 0)
-        row["max_count"] = max(row.get("max_count") or 0, row["count"])
-        if row.get("gpu") and row["gpu"] not in cards and row["gpu"][:3] != "TPU":
-            raise ConfigError.unknown("card", row["gpu"], cards, row["where"])
-    return rows
-
-# %% ../../nbs/hardware/10_catalog.ipynb #26679fb6
 def prices(
     provider: str = None, # "modal", "hf-jobs" (or "hf"); None: all
     path=None, # CSV of corrections; None: `prices.csv` in `home()`, if there is one
     today=None, # Day from which the age counts
-) -> pd.DataFrame:
+): # DataFrame
     "What is rented where, in USD per hour, with date and source. Raises `DataError`."
-    rows = layered("prices", ("provider", "flavor"), path, [home()/"prices_live.csv"])
-    table = _dated(_checked(rows, set(gpus().name)), today)
-    if provider is None: return table
-    return table[table.provider == _provider(provider, table)].reset_index(drop=True)
+    rows = _flavors(path)
+    if provider is not None:
+        provider = _provider(provider, rows)
+        rows = [row for row in rows if row["provider"] == provider]
+    return _dated(rows, today)
 
-# %% ../../nbs/hardware/10_catalog.ipynb #938e0604
+
 def guide_prices(
     today=None, # Day from which the age counts
-) -> pd.DataFrame:
+): # DataFrame
     "The prices and relative speeds that the guides give: to reproduce them, not to pay."
     rows = read_rows(shipped("guide_prices"), ("provider", "flavor"),
                      columns("guide_prices"))
-    return _dated(_checked(list(rows.values()), set(gpus().name)), today)
-
-# %% ../../nbs/hardware/10_catalog.ipynb #5f6bfa0d
-def _provider(name, table):
-    name = {"hf": "hf-jobs"}.get(name, name)
-    known = sorted(set(table.provider))
-    if name not in known: raise ConfigError.unknown("provider", name, known)
-    return name
+    return _dated(_checked(list(rows.values())), today)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #735404ed
 ALIASES = {"A100": "A100-40GB", "A100-40": "A100-40GB", "A100-80": "A100-80GB",
@@ -92,11 +102,11 @@ def _plain(name): # "NVIDIA A100-SXM4-80GB" -> "A100-80GB"
     name = re.sub(r"-(SXM\d?|PCIE|HBM\w*|SERVER|EDITION|NVL)\b", "", name)
     return ALIASES.get(name, name)
 
-# %% ../../nbs/hardware/10_catalog.ipynb #f34b40c2
+# %% ../../nbs/hardware/10_catalog.ipynb #4631e99a
 def card(
     name: str, # "A100", "a10g-small", "NVIDIA H100 80GB HBM3", ...
-    table: pd.DataFrame = None, # As `gpus` gives it; None: that
-) -> pd.Series: # One row of `gpus`
+    table=None, # As `gpus` gives it; None: that
+): # Series, a row of `gpus`
     "The card of that name. Raises `ConfigError` that names the nearest one."
     table = gpus() if table is None else table
     plain = _plain(name)
@@ -119,103 +129,111 @@ def _parsed(name):
         "such as 'A10' or 'A100-80GB:2'")
     return found[1], found[2], None if found[3] is None else int(found[3])
 
-# %% ../../nbs/hardware/10_catalog.ipynb #c13ddbef
+# %% ../../nbs/hardware/10_catalog.ipynb #d2ace453
 def _candidates(name, rows):
-    exact = rows[rows.flavor.str.lower() == name.lower()]
-    if len(exact): return exact
+    exact = [row for row in rows if row["flavor"].lower() == name.lower()]
+    if exact: return exact
     plain = _plain(name)
     for word in (plain, SAME.get(plain),
                  "A100-80GB" if name.upper() == "A100" else None):
-        hit = rows[rows.gpu == (word or None)]
-        if len(hit): return hit
-    known = {*rows.flavor, *rows.gpu, *SAME, "A100"} - {""}
-    raise ConfigError.unknown("GPU", name, known, rows.provider.iloc[0])
+        hits = [row for row in rows if word and row["gpu"] == word]
+        if hits: return hits
+    known = {row[key] for row in rows for key in ("flavor", "gpu")} | {*SAME, "A100"}
+    raise ConfigError.unknown("GPU", name, known - {""}, rows[0]["provider"])
 
-# %% ../../nbs/hardware/10_catalog.ipynb #f023688d
+# %% ../../nbs/hardware/10_catalog.ipynb #4dc12f56
 def _count_error(name, count, hits):
-    if (hits.max_count > hits["count"]).any():
-        return ConfigError(f"{name}:{count} is not for rent; expected 1 to "
-                           f"{hits.max_count.max()} cards")
-    have = sorted({int(n) for n in hits["count"]})
+    most = max(row["max_count"] for row in hits)
+    if any(row["max_count"] > row["count"] for row in hits):
+        return ConfigError(f"{name}:{count} is not for rent; expected 1 to {most} "
+                           "cards")
+    have = sorted({row["count"] for row in hits})
     return ConfigError(f"{name}:{count} is not for rent; there are machines with "
                        f"{', '.join(map(str, have))} of them")
+
+
+def _price(row): # By which to sort; unknown is last
+    return math.inf if math.isnan(row["usd_per_hour"]) else row["usd_per_hour"]
 
 
 def _flavor(name, rows): # -> (row of the flavor, mark, number of cards)
     word, mark, count = _parsed(name)
     hits = _candidates(word, rows)
-    if count is not None and len(hits) == 1: # A flavor's own name, or its only machine
-        hits = pd.concat([hits, rows[(rows.gpu == hits.gpu.iloc[0])
-                                     & (rows.flavor != hits.flavor.iloc[0])]])
-    multiple = hits.max_count > hits["count"]
-    if count is None and len(hits) == 1: n = int(hits["count"].iloc[0])
-    else: n = 1 if count is None else count
-    good = hits[(hits["count"] == n) | (multiple & (1 <= n) & (n <= hits.max_count))]
-    if not len(good): raise _count_error(word, n, hits)
-    row = good.sort_values("usd_per_hour", kind="stable").iloc[0]
-    if mark and MARKS.get(row.flavor) != mark:
+    n, first = 1 if count is None else count, hits[0]
+    if len(hits) == 1: # A flavor's own name, or the only machine with that card
+        if count is None: n = first["count"]
+        else: hits = [first] + [row for row in rows if row["gpu"] == first["gpu"]
+                                and row is not first]
+    good = [row for row in hits
+            if n == row["count"] or 1 <= n <= row["max_count"] > row["count"]]
+    if not good: raise _count_error(word, n, hits)
+    row = min(good, key=_price)
+    if mark and MARKS.get(row["flavor"]) != mark:
         raise ConfigError(f"{name!r}: {mark!r} goes with {', '.join(MARKS)} only")
     return row, mark, n
 
-# %% ../../nbs/hardware/10_catalog.ipynb #52b699db
-def _found(gpu, provider, table): # -> [(row, mark, count)]
-    table = prices() if table is None else table
-    provider = _provider(provider, table)
+# %% ../../nbs/hardware/10_catalog.ipynb #6a438d56
+def _rows(table): # Of `prices`; None: those there are
+    return _flavors() if table is None else table.to_dict("records")
+
+
+def _found(gpu, provider, rows): # -> [(row, mark, count)]
+    provider = _provider(provider, rows)
     names = gpu if isinstance(gpu, (list, tuple)) else str(gpu or "").split(",")
     if not names:
         raise ConfigError("an empty list of GPUs, expected names such as 'A10'")
     if len(names) != 1 and provider != "modal":
         raise ConfigError(f"{provider} takes one GPU, not the list {','.join(names)!r}")
-    rows = table[(table.provider == provider) & ~table.flavor.isin(EXTRA)]
+    rows = [r for r in rows if r["provider"] == provider and r["flavor"] not in EXTRA]
     found = [_flavor(n, rows) for n in names]
     for row, *_ in found:
-        if not row.available and provider == "hf-jobs":
-            raise ConfigError(f"{row.flavor} cannot be rented: {row.note}")
+        if not row["available"] and provider == "hf-jobs":
+            raise ConfigError(f"{row['flavor']} cannot be rented: {row['note']}")
     return found
 
-# %% ../../nbs/hardware/10_catalog.ipynb #7ca90ce9
+# %% ../../nbs/hardware/10_catalog.ipynb #d1ec123b
 def check_gpu(
     name, # "H100:2", "A10G", "a10g-small", or several as a list or joined by commas
     provider: str = "modal", # Who is asked for it
-    table: pd.DataFrame = None, # As `prices` gives it; None: that
+    table=None, # As `prices` gives it; None: that
 ) -> str: # As the provider spells it; several joined by commas
     "The GPU one may ask this provider for. Raises `ConfigError` that names the nearest."
     return ",".join(
-        row.flavor + mark + (f":{n}" if n != row["count"] else "")
-        for row, mark, n in _found(name, provider, table))
+        row["flavor"] + mark + (f":{n}" if n != row["count"] else "")
+        for row, mark, n in _found(name, provider, _rows(table)))
 
-# %% ../../nbs/hardware/10_catalog.ipynb #6b4db80c
+# %% ../../nbs/hardware/10_catalog.ipynb #9008d21b
 REGION = {None: 1.0, "broad": 1.5, "narrow": 1.75}
 
-def _extra(provider, table, cpu, memory_gib):
-    rate = table[table.provider == provider].set_index("flavor").usd_per_hour
+def _extra(provider, rows, cpu, memory_gib):
+    rate = {r["flavor"]: r["usd_per_hour"] for r in rows if r["provider"] == provider}
     return cpu * rate.get("cpu-core", 0.0) + memory_gib * rate.get("memory-gib", 0.0)
 
-# %% ../../nbs/hardware/10_catalog.ipynb #8664742a
+# %% ../../nbs/hardware/10_catalog.ipynb #6707bdbf
 def usd_per_hour(
     gpu, # As for `check_gpu`; None: processor and memory alone
     provider: str = "modal",
     cpu: float = 2.0, # Physical cores, where they are billed
     memory_gib: float = 8.0, # GiB, where they are billed
     region: str = None, # None: anywhere; "broad", "narrow"
-    table: pd.DataFrame = None, # As `prices` gives it; None: that
+    table=None, # As `prices` gives it; None: that
 ) -> float: # USD
     "Price of an hour with this GPU. Raises `ConfigError` if there is none."
-    table = prices() if table is None else table
-    provider = _provider(provider, table)
+    rows = _rows(table)
+    provider = _provider(provider, rows)
     if region not in REGION:
         raise ConfigError.unknown("region", region, ["broad", "narrow"])
     for name, value in (("cpu", cpu), ("memory_gib", memory_gib)):
         if not 0 <= value <= 10_000:
             raise ConfigError(f"{name} is {value}, expected 0 to 10000")
     rate = 0.0
-    for row, _, n in [] if gpu is None else _found(gpu, provider, table):
-        if math.isnan(row.usd_per_hour):
-            raise ConfigError(f"{provider} {row.flavor}: no price known; write one to "
-                              "prices.csv in MABE_HOME, or run 'mabe gpus --refresh'")
-        rate = max(rate, row.usd_per_hour * (n / row["count"] if row["count"] else 1))
+    for row, _, n in [] if gpu is None else _found(gpu, provider, rows):
+        if math.isnan(usd := row["usd_per_hour"]):
+            raise ConfigError(f"{provider} {row['flavor']}: no price known; write one "
+                              "to prices.csv in MABE_HOME, or run 'mabe gpus --refresh'")
+        rate = max(rate, usd * (n / row["count"] if row["count"] else 1))
     factor = REGION[region] if provider == "modal" else 1.0
-    return float(factor * (rate + _extra(provider, table, cpu, memory_gib)))
+    return float(factor * (rate + _extra(provider, rows, cpu, memory_gib)))
 
 # %% ../../nbs/hardware/10_catalog.ipynb #af07cb52
 class Cost(NamedTuple):

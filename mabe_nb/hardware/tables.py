@@ -6,13 +6,12 @@
 __all__ = ['NUMBERS', 'WHOLE', 'FLAGS', 'DATES', 'STALE_DAYS', 'parse_cell', 'read_rows', 'shipped', 'columns', 'changed',
            'layered', 'age_days']
 
-# %% ../../nbs/hardware/05_tables.ipynb #779f1d65
+# %% ../../nbs/hardware/05_tables.ipynb #c05e4978
 import csv, math
 from datetime import date
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-
-import pandas as pd
 
 from ..errors import ConfigError, DataError
 from ..files import home
@@ -63,22 +62,25 @@ def parse_cell(
             f"{text[:20]!r}..., expected one line of at most 200 characters")
     return text
 
-# %% ../../nbs/hardware/05_tables.ipynb #ab9e4028
-def _lines(path):
+# %% ../../nbs/hardware/05_tables.ipynb #0d981958
+def _text(path):
     try:
         if Path(path).stat().st_size > 1_000_000:
             raise DataError("is over 1 MB, expected a short table of prices or cards",
                             path)
-        text = Path(path).read_text(encoding="utf-8-sig")
-        reader = csv.reader(text.splitlines(), strict=True)
-        yield from ((reader.line_num, row) for row in reader if any(row))
+        return Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError: raise DataError("file not found", path) from None
     except UnicodeDecodeError: raise DataError("is not text, expected CSV",
                                                path) from None
-    except csv.Error as e:
-        raise DataError(f"broken CSV: {e}", path, f"line {reader.line_num}") from None
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}",
                                          path) from None
+
+
+def _lines(path, text):
+    reader = csv.reader(text.splitlines(), strict=True)
+    try: yield from ((reader.line_num, row) for row in reader if any(row))
+    except csv.Error as e:
+        raise DataError(f"broken CSV: {e}", path, f"line {reader.line_num}") from None
 
 # %% ../../nbs/hardware/05_tables.ipynb #90d5565b
 def _header(path, lines, key, known):
@@ -93,14 +95,10 @@ def _header(path, lines, key, known):
                                                      "line 1")
     return names
 
-# %% ../../nbs/hardware/05_tables.ipynb #61b675f6
-def read_rows(
-    path, # CSV file
-    key: tuple, # Columns that name a row; they must be filled in
-    known: list, # Columns that there may be
-) -> dict: # Key -> {column: value}, with the place of the row as "where"
-    "The rows of a table. Raises `DataError` or `ConfigError` with file and line."
-    lines, rows = _lines(path), {}
+# %% ../../nbs/hardware/05_tables.ipynb #ca82450f
+@lru_cache(maxsize=16)
+def _parsed(path, text, key, known):
+    lines, rows = _lines(path, text), {}
     names = _header(path, lines, key, known)
     for line, cells in lines:
         where = f"line {line}"
@@ -108,8 +106,8 @@ def read_rows(
             raise DataError(f"has {len(cells)} cells, expected {len(names)}", path,
                             where)
         row = {"where": where}
-        for name, text in zip(names, cells):
-            try: row[name] = parse_cell(name, text)
+        for name, cell in zip(names, cells):
+            try: row[name] = parse_cell(name, cell)
             except ValueError as e: raise DataError(f"{name} is {e}", path,
                                                     where) from None
         name = tuple(row[k] for k in key)
@@ -118,7 +116,17 @@ def read_rows(
         rows[name] = row
     return rows
 
-# %% ../../nbs/hardware/05_tables.ipynb #4b38581f
+
+def read_rows(
+    path, # CSV file
+    key: tuple, # Columns that name a row; they must be filled in
+    known: list, # Columns that there may be
+) -> dict: # Key -> {column: value}, with the place of the row as "where"
+    "The rows of a table. Raises `DataError` or `ConfigError` with file and line."
+    rows = _parsed(path, _text(path), tuple(key), tuple(known))
+    return {name: dict(row) for name, row in rows.items()}
+
+# %% ../../nbs/hardware/05_tables.ipynb #8016624b
 def shipped(
     name: str, # "gpus", "prices", "guide_prices", "guide_rules"
 ) -> Path:
@@ -126,11 +134,13 @@ def shipped(
     return Path(str(files("mabe_nb.hardware")/f"{name}.csv"))
 
 
+@cache
 def columns(
     name: str, # As in `shipped`
-) -> list:
+) -> tuple:
     "The columns of a data file, in order."
-    return next(_lines(shipped(name)))[1]
+    path = shipped(name)
+    return tuple(next(_lines(path, _text(path)))[1])
 
 # %% ../../nbs/hardware/05_tables.ipynb #16a544b0
 def changed(

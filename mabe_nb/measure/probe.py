@@ -6,8 +6,9 @@
 __all__ = ['SETTINGS', 'PRECISIONS', 'FRAMES', 'make_spec', 'checked_spec', 'make_frames', 'precision_of', 'make_trainer',
            'Steps', 'machine', 'processor', 'remedy', 'measure', 'main']
 
-# %% ../../nbs/measure/10_probe.ipynb #639dd612
+# %% ../../nbs/measure/10_probe.ipynb #5bef52f8
 import itertools, json, os, platform, sys, tempfile, time
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
@@ -203,14 +204,14 @@ def measure(
         short = True
     return {**about, "status": "oom", "say": remedy(cfg)}
 
-# %% ../../nbs/measure/10_probe.ipynb #614b1b72
+# %% ../../nbs/measure/10_probe.ipynb #063eadd0
 def _measured(spec, device, before, folder):
     trainer, clock = make_trainer(spec, device, folder), Clock(device)
     step, cfg = Steps(trainer), trainer.cfg
     with blocks_apart():
         for _ in range(3): step()
         memory = memory_taken(device, before)
-    with memory_kept(device):
+    with nullcontext() if spec["memory_gb"] else memory_kept(device):
         seconds = time_steps(step, clock, spec["seconds"])
         if device.type == "cuda": memory = memory_taken(device, before)
         count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))

@@ -89,19 +89,21 @@ def checked_sizes(
     if not sizes: raise ConfigError("no sizes, expected some such as 128, 256")
     return sorted({int(s) for s in sizes})
 
-# %% ../../nbs/measure/30_sweep.ipynb #366c24b1
+# %% ../../nbs/measure/30_sweep.ipynb #7eaf2f90
 def _measured(cfg, sizes, ask, on, gpu, how): # Rows, one after the other
     def spec(size):
         return make_spec(make_config({**cfg.model_dump(), "batch_size": size}), **ask)
     if sizes is not None:
         yield from run_probes([(spec(size), on, gpu) for size in sizes], **how)
         return
-    size = FIRST
+    size, known, limit = FIRST, {}, ask["memory_gb"] or np.inf
     while size <= LAST:
         row, = run_probes([(spec(size), on, gpu)], **how)
         yield row
         if row["status"] != "ok" or row["seconds"]["p50"] > ask["seconds"] / 4: return
-        size *= 2
+        known[size], size = row["memory"]["peak"] / 1e9, 2 * size
+        line = fit_line(list(known), list(known.values()))
+        if line and line(size) > limit: return
 
 # %% ../../nbs/measure/30_sweep.ipynb #3b74539b
 def as_row(

@@ -124,7 +124,7 @@ def as_text(
         lines.append(bar + words)
     return "\n".join(lines + view.tail.shown())
 
-# %% ../../nbs/remote/78_live.ipynb #18cd0532
+# %% ../../nbs/remote/78_live.ipynb #bbe2e967
 _BAR = ('<div role="progressbar" aria-label="progress" aria-valuemin="0" '
         'aria-valuemax="100" aria-valuenow="{0}" aria-valuetext="{1}" style="'
         'border:1px solid currentColor;max-width:30em;height:.7em;margin:.3em 0"><div '
@@ -132,7 +132,7 @@ _BAR = ('<div role="progressbar" aria-label="progress" aria-valuemin="0" '
 _LOG = ('<div role="region" aria-label="last lines of the log" tabindex="0" style="'
         'display:flex;flex-direction:column-reverse;max-height:20em;overflow:auto;'
         'margin-top:.4em">'
-        '<pre style="margin:0">{}</pre></div>')
+        '<pre style="margin:0;flex:none">{}</pre></div>')
 
 # %% ../../nbs/remote/78_live.ipynb #608138ff
 def as_html(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['EFFECTS', 'examine']
 
-# %% ../../nbs/train/54_examine.ipynb #6ebae6bb
+# %% ../../nbs/train/54_examine.ipynb #62914f01
 import json
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import ScoreError
 from .frame_counts import FRAMES, IDS, kind_of, union_lengths
-from .metrics import solution_table, whitelist_text
+from .metrics import solution_table, video_ids, whitelist_text
 
 # %% ../../nbs/train/54_examine.ipynb #51ef54bc
 EFFECTS = {
@@ -59,13 +59,13 @@ def _known(truth, frames):
     return _Known(videos, listed, labs, classes or None,
                   {str(v): int(n) for v, n in (frames or {}).items()})
 
-# %% ../../nbs/train/54_examine.ipynb #7ce724c2
+# %% ../../nbs/train/54_examine.ipynb #4b183c49
 def _listing(dataset):
     "Solution of a dataset, and a row without action for each video that has no bout."
     table = solution_table(dataset)
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
-    ids = [int(v) for v in rest] if kind_of(table.video_id) == "integer" else rest
-    more = pd.DataFrame({"video_id": ids, "lab_id": [dataset.lab(v) for v in rest],
+    whole = video_ids(dataset.ids)
+    more = pd.DataFrame({"video_id": [whole[v] for v in rest], "lab_id": [dataset.lab(v) for v in rest],
                          "behaviors_labeled": [whitelist_text(dataset, v)
                                                for v in rest]})
     return pd.concat([t for t in (table, more) if len(t)] or [more])

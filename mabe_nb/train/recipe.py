@@ -25,7 +25,7 @@ from .members import features_for, load_member, train_member
 from .metrics import submission_table
 from .predict import to_bouts
 
-# %% ../../nbs/train/79_recipe.ipynb #1f59ec18
+# %% ../../nbs/train/79_recipe.ipynb #dffb659b
 STEADY = {"sequence_length": 256, "conv_channels": [64, 64], "lstm_hidden": 48,
           "dropout": 0.3, "epochs": 8, "learning_rate": 3e-3, "weight_decay": 0.02,
           "scheduler": "onecycle"}
@@ -33,10 +33,10 @@ RECIPES = {
     "best": (
         {"name": "slow", "kind": "net", "features": "steady+usual", "seeds": 3,
          "settings": STEADY | {"every_ms": 200}},
-        {"name": "wide", "kind": "net", "features": "even+wide", "seeds": 2,
-         "settings": STEADY | {"every_ms": 200}},
-        {"name": "fast", "kind": "net", "features": "steady+usual", "seeds": 1,
+        {"name": "fast", "kind": "net", "features": "steady+usual", "seeds": 2,
          "settings": STEADY | {"every_ms": 67}},
+        {"name": "wide", "kind": "net", "features": "even+wide", "seeds": 1,
+         "settings": STEADY | {"every_ms": 200}},
         {"name": "trees", "kind": "boost", "features": "even+wide", "seeds": 1,
          "settings": {"sample": 12}}),
     "quick": (

@@ -30,7 +30,7 @@ def _panel(ax, good, failed, values, line, unit):
         ax.annotate(row.status, (row.batch, 0), (0, 7), textcoords="offset points",
                     ha="center", fontsize=8, color=_ink(ax))
 
-# %% ../../nbs/view/12_cost_plots.ipynb #65994647
+# %% ../../nbs/view/12_cost_plots.ipynb #2a9be029
 @styled
 def plot_sweep(
     sweep, # `Sweep`
@@ -53,14 +53,14 @@ def plot_sweep(
     said = "" if memory is None else \
         f"{1e3 * max(memory.a, 0):.3g} MB + {1e3 * memory.b:.3g} MB a window"
     right.set_title(said or "Memory")
-    right.legend(loc="upper left")
-    for a in axes: a.set_ylim(bottom=0)
+    right.legend(loc="best")
+    for a in axes: a.set_ylim(0, 1.1 * a.get_ylim()[1])
     figure.set_label(f"Throughput and memory at batches "
                      f"{', '.join(map(str, good.batch))}: knee {sweep.knee}, {said}; "
                      f"failed: {', '.join(map(str, failed.batch)) or 'none'}")
     return figure, axes
 
-# %% ../../nbs/view/12_cost_plots.ipynb #cf2a7588
+# %% ../../nbs/view/12_cost_plots.ipynb #067ad201
 def _front(ax, front, least): # Steps: what money buys
     front = front.sort_values("seconds", ascending=False)
     ax.step(front.usd.clip(lower=least), front.seconds, where="post", color=COLORS[2],
@@ -73,13 +73,15 @@ def _points(ax, rows, least, measured):
     ax.errorbar(at, rows.seconds, ends, fmt="none", ecolor=COLORS[0] if measured
                 else COLORS[7], elinewidth=0.9, capsize=2, zorder=1)
     ax.plot(at, rows.seconds, "o", ms=7, color=COLORS[0], mfc=COLORS[0] if measured
-            else ax.get_facecolor(), label="measured" if measured else "predicted")
-    for name, x, y, best in zip(rows["where"], at, rows.seconds, rows.front):
-        ax.annotate(str(name)[:28], (x, y), (4, 6), textcoords="offset points",
-                    fontsize=8, color=_ink(ax), rotation=35, rotation_mode="anchor",
-                    fontweight="bold" if best else "normal")
+            else "none", label="measured" if measured else "predicted")
+    rows, down = rows.assign(usd=at).sort_values("usd"), -1
+    for name, x, y, best in zip(rows["where"], rows.usd, rows.seconds, rows.front):
+        down = -down # names of neighbours go up and down in turn
+        ax.annotate(str(name)[:28], (x, y), (5, 6 * down), textcoords="offset points",
+                    fontsize=8, color=_ink(ax), rotation=35 * down, va="center",
+                    rotation_mode="anchor", fontweight="bold" if best else "normal")
 
-# %% ../../nbs/view/12_cost_plots.ipynb #897541b6
+# %% ../../nbs/view/12_cost_plots.ipynb #5cfd23d1
 @styled
 def plot_compare(
     table: pd.DataFrame, # From `compare`: where, basis, seconds, low, high, usd, front
@@ -90,13 +92,15 @@ def plot_compare(
     good = table[table.seconds.notna() & table.usd.notna()]
     if good.empty: return _empty(figure, ax, "No card could be measured or predicted.")
     paid = good.usd[good.usd > 0]
-    least = paid.min() / 4 if len(paid) else 1e-6
+    least = paid.min() / 4 if len(paid) else 0.01
+    if (x := good.usd.clip(lower=least)).nunique() == 1:
+        ax.set_xlim(x.iloc[0] / 10, x.iloc[0] * 10)
     if good.front.any(): _front(ax, good[good.front], least)
     for measured in (True, False):
         rows = good[(good.basis == "measured") == measured]
         if len(rows): _points(ax, rows, least, measured)
     ax.set(xscale="log", yscale="log", xlabel="price (USD)", ylabel="time (s)",
-           title="Time and price of an epoch")
+           title="Time and price")
     if (good.usd <= 0).any():
         ax.axvline(least, color=_ink(ax), linestyle=":", linewidth=0.8)
         ax.annotate("free", (least, 0), (3, 3), xycoords=("data", "axes fraction"),
@@ -104,7 +108,7 @@ def plot_compare(
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda v, _:
-            np.format_float_positional(v, 1, fractional=False, trim="-")))
+            np.format_float_positional(v, 3, fractional=False, trim="-")))
         axis.set_minor_formatter(NullFormatter())
     ax.margins(x=0.16, y=0.16)
     ax.grid(which="major")

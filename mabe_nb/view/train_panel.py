@@ -7,7 +7,7 @@ __all__ = ['NUMBERS', 'WIDTH', 'HEIGHT', 'DASHES', 'DASH_WORDS', 'RUN', 'field_o
            'curves_svg', 'curves_of', 'epoch_words', 'TrainPanel', 'fill', 'cfg', 'changes', 'words', 'code', 'command',
            'go', 'resume', 'heard']
 
-# %% ../../nbs/view/46_train_panel.ipynb #003b848e
+# %% ../../nbs/view/46_train_panel.ipynb #8d483d3e
 import json, math, shlex, shutil, sys
 from html import escape
 from pathlib import Path
@@ -19,7 +19,7 @@ from ..remote.job import attach, submit
 from mabe_nb.train.config import SPEED, TrainConfig, choices, comments, make_config, \
     preset
 from .job_panel import Follower
-from .panel import button, control, row
+from .panel import button, control, in_turn, row
 from .plots import COLORS
 
 # %% ../../nbs/view/46_train_panel.ipynb #9dcfb80f
@@ -145,7 +145,7 @@ def epoch_words(
             f"{e['valid_f1']:.4g} (best {best['valid_f1']:.4g} in epoch "
             f"{best['epoch']}), {e['seconds']:.1f} s; {gpu}")
 
-# %% ../../nbs/view/46_train_panel.ipynb #fecd157e
+# %% ../../nbs/view/46_train_panel.ipynb #f34ec38e
 RUN = "ckpt/run" # In the folder of the job
 
 
@@ -160,7 +160,7 @@ class TrainPanel(Follower):
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
-        self.gpu = gpu
+        self.gpu, self.heard_by = gpu, [] # called when a setting changes
         said = comments()
         self.fields = {k: field_of(k, said.get(k, ""))
                        for k in TrainConfig.model_fields}
@@ -180,17 +180,20 @@ class TrainPanel(Follower):
         self.locked += [*mine, *self.fields.values(), self.starts, self.resumes]
         self.box = self._layout(mine)
         self.fill(cfg.model_dump())
-        for f in (*mine, *self.fields.values()): f.observe(self._noticed, "value")
+        for f in (*mine, *self.fields.values()):
+            f.observe(lambda _: self.changed(), "value")
+        self.preset.observe(lambda _: self._preset(), "value")
         self.changed()
         self.aside(self.refresh)
 
     def mine(self, job): return "train" in (job.spec.get("command") or [])[:2]
 
-# %% ../../nbs/view/46_train_panel.ipynb #065866bc
+# %% ../../nbs/view/46_train_panel.ipynb #b5cf8906
 def _layout(self: TrainPanel, mine):
     "The form in a tab for each part of the config, and what is watched below it."
     parts = TrainConfig.__bases__[::-1]
-    for field in self.fields.values(): field.layout = {"width": "24em"}
+    for field in self.fields.values():
+        field.layout, field.style.description_width = {"width": "28em"}, "15em"
     tabs = W.Tab([W.Box([self.fields[k] for k in part.__annotations__],
                         layout={"flex_flow": "row wrap"}) for part in parts],
                  titles=[part.__name__.removesuffix("Config") for part in parts])
@@ -200,6 +203,7 @@ def _layout(self: TrainPanel, mine):
         row(self.follows, self.resumes, self.lists))
 
 
+@in_turn
 def fill(self: TrainPanel, settings: dict):
     "Put settings into the form."
     for key, value in settings.items():
@@ -207,18 +211,18 @@ def fill(self: TrainPanel, settings: dict):
         self.fields[key].value = as_word(value) if text else value
 
 
-def _noticed(self: TrainPanel, change):
-    "A setting was changed; a preset changes some more."
-    if change["owner"] is self.preset and self.preset.value != "none":
-        self.fill(preset(self.preset.value))
-    self.changed()
+def _preset(self: TrainPanel):
+    "Put the settings of the chosen preset into the form."
+    if self.preset.value != "none": self.fill(preset(self.preset.value))
 
 
+@in_turn
 def _changed(self: TrainPanel):
-    "A `GPUPanel` beside it learns of the settings, if they can be."
+    "Those beside it learn of the settings; a `GPUPanel` if they can be."
     Follower.changed(self)
-    if self.gpu is None: return
-    if now := self.checked(lambda: cfg(self)): self.gpu.use(now)
+    now = self.checked(lambda: cfg(self))
+    if now and self.gpu is not None: self.gpu.use(now)
+    for hear in self.heard_by: hear()
 
 # %% ../../nbs/view/46_train_panel.ipynb #3043c34a
 def cfg(self: TrainPanel) -> TrainConfig:
@@ -287,7 +291,7 @@ def heard(self: TrainPanel, event):
     self.epoch.value = f"<div>{escape(epoch_words(epochs))}</div>"
     self.curves.value = curves_of(epochs)
 
-# %% ../../nbs/view/46_train_panel.ipynb #857423cb
-for _method in (_layout, fill, _noticed, changes, words, code, go, resume, heard):
+# %% ../../nbs/view/46_train_panel.ipynb #693c1766
+for _method in (_layout, fill, _preset, changes, words, code, go, resume, heard):
     setattr(TrainPanel, _method.__name__, _method)
 TrainPanel.cfg, TrainPanel.changed = property(cfg), _changed

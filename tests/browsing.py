@@ -1,0 +1,138 @@
+"""A server on loopback and a real Chromium, for tests that work a page as a person would.
+
+`MABE_SHOTS=FOLDER` keeps screenshots; look at them. Needs `playwright` and a Chromium on the
+path. Of a failed test the report has the end of the server's log, and what was on the page.
+"""
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[1]
+CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, (
+    "chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+         "--force-color-profile=srgb"]
+PAGE = "06_panels.ipynb"
+PANELS = ("GPUPanel", "JobPanel", "TrainPanel", "SweepPanel", "ComparePanel")
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+if CHROMIUM is None: pytest.skip("needs Chromium on the path", allow_module_level=True)
+expect = sync_api.expect
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(url, server, log):
+    for _ in range(240):
+        if server.poll() is not None: break
+        try: return urllib.request.urlopen(url, timeout=2).close()
+        except OSError: time.sleep(0.25)
+    raise RuntimeError(log.read_text()[-2000:])
+
+
+@contextmanager
+def serving(tmp, *words):
+    "A server over the tutorial, with its own settings and jobs; ended by its own handle."
+    (tmp/"nb"/"tutorials").mkdir(parents=True)
+    shutil.copy(TOP/"nbs"/"tutorials"/PAGE, tmp/"nb"/"tutorials")
+    shutil.copytree(TOP/"nbs"/"images", tmp/"nb"/"images")
+    port, token = free_port(), secrets.token_hex(16)
+    own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
+        LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
+        _CONFIG_DIR="cfg").items()}
+    env = {**os.environ, **own, "JUPYTER_TOKEN": token, "IPYTHONDIR": str(tmp/"ip"),
+           "MABE_HOME": str(tmp/"home"), "XDG_CACHE_HOME": str(tmp/"cache"),
+           "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", *words, "--no-browser", f"--port={port}"]
+    with open(tmp/"server.log", "w") as log:
+        server = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT,
+                                  cwd=tmp/"nb")
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(f"{url}/?token={token}", server, tmp/"server.log")
+        yield url, token
+    finally:
+        server.terminate()
+        try: server.wait(15)
+        except subprocess.TimeoutExpired: server.kill()
+
+
+@contextmanager
+def chromium():
+    "A page, and what its console complained of."
+    with sync_api.sync_playwright() as pw:
+        browser = pw.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page, errors = browser.new_page(viewport=dict(width=1280, height=1100)), []
+        page.set_default_timeout(60_000)
+        expect.set_options(timeout=60_000)
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.on("console", lambda m: errors.append(f"{m.text} {m.location.get('url')}")
+                if m.type == "error" else None)
+        yield SimpleNamespace(page=page, errors=errors)
+        browser.close()
+
+
+def cancel_all(tmp):
+    "No job outlives the test."
+    env = {**os.environ, "MABE_HOME": str(tmp/"home")}
+    code = ("from mabe_nb.remote.job import jobs\n"
+            "for job in jobs(): job.cancel()")
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+
+
+@pytest.fixture(autouse=True)
+def told(lab, request):
+    "Of a failure: the end of the server's log, and what stood in the panels."
+    before = request.session.testsfailed
+    yield
+    if request.session.testsfailed == before: return
+    print((lab.tmp/"server.log").read_text()[-4000:])
+    for name in PANELS:
+        for box in panel(lab.page, name).all(): print(f"--- {name}\n{box.inner_text()}")
+    print("console:", lab.errors)
+    lab.page.screenshot(path=lab.tmp/f"{request.node.name}.png")
+    print("kept in", lab.tmp)
+
+
+def panel(page, name): return page.locator(f".mabe-{name}")
+
+
+def line(box): return box.locator("> .widget-html [role=status]").last
+
+
+def press(box, name): box.get_by_role("button", name=name, exact=True).click()
+
+
+def nameless(box):
+    "Controls that a screen reader could not name."
+    for control in box.locator("button, input, select, textarea").all():
+        said = control.evaluate("e => e.labels?.[0]?.innerText || e.innerText || "
+                                "e.getAttribute('aria-label') || ''")
+        if not said.strip(): yield control.evaluate("e => e.outerHTML")
+
+
+def shoot(page, names, label, widths=(1280, 768)):
+    "A picture of each panel at each width; nothing may be wider than its panel."
+    shots = os.environ.get("MABE_SHOTS")
+    for width in widths:
+        page.set_viewport_size(dict(width=width, height=1900))
+        for name in names:
+            box = panel(page, name)
+            box.scroll_into_view_if_needed()
+            assert box.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (name, width)
+            if shots: box.screenshot(path=Path(shots)/f"{name}-{width}-{label}.png")
+    page.set_viewport_size(dict(width=1280, height=1100))
