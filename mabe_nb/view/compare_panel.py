@@ -96,7 +96,7 @@ class ComparePanel(Measuring):
             row(self.takes))
         self.changed()
 
-# %% ../../nbs/view/50_compare_panel.ipynb #14507246
+# %% ../../nbs/view/50_compare_panel.ipynb #afd6d77c
 def asked(self: ComparePanel) -> dict: # Arguments of `compare`
     "All that is asked for. Raises `ConfigError` if it cannot be measured."
     if not self.places.value: raise ConfigError("no place is chosen; take one or more")
@@ -128,7 +128,7 @@ def go(self: ComparePanel):
         raise ConfigError(f"nothing could be measured; {table.say.iloc[0]}")
     self.measure(work)
 
-
+# %% ../../nbs/view/50_compare_panel.ipynb #5457cd73
 def show(self: ComparePanel, table: pd.DataFrame):
     "A table as table, picture and choice, and why rows have no time."
     bad = table[~table.basis.isin(["measured", "predicted"])]

@@ -145,7 +145,7 @@ def advice_words(
     if found.changes: facts["unless"] = "; ".join(found.changes)
     return pick, facts
 
-# %% ../../nbs/view/42_gpu_panel.ipynb #8a36817e
+# %% ../../nbs/view/42_gpu_panel.ipynb #b1366452
 class GPUPanel(Panel):
     "Choose a provider and a card; `on` and `gpu` are what was chosen."
     def __init__(self,
@@ -157,8 +157,8 @@ class GPUPanel(Panel):
         super().__init__()
         self.heard_by, self.shape, self.cfg = [], shape, cfg
         self.params = parameters_of(cfg, shape)
-        places = list(PLACES.values())
-        if on not in places: raise ConfigError.unknown("place", on, places)
+        if on not in (known := list(PLACES.values())):
+            raise ConfigError.unknown("place", on, known)
         pick = lambda name, about, have: control(W.Dropdown, name, about, options=have)
         self.place = pick("Provider", "", list(PLACES.items()))
         self.card = pick("Card", "With its memory", [("any", "")])
@@ -175,10 +175,9 @@ class GPUPanel(Panel):
         self.box = self.laid_out(self.place, self.card, self.count, self.batch,
                                  self.facts, self.purpose, self.advice, row(self.take))
         self._offer()
-        for c, do in ((self.place, self._offer), (self.card, self._counts),
-                      (self.count, self.changed), (self.batch, self.changed),
-                      (self.purpose, self.changed)):
-            c.observe(lambda _, do=do: do(), "value")
+        does = {self.place: self._offer, self.card: self._counts}
+        for c in self.locked[:-1]:
+            c.observe(lambda _, do=does.get(c, self.changed): do(), "value")
         if gpu is not None: self.choose(gpu)
 
     @property
@@ -186,7 +185,7 @@ class GPUPanel(Panel):
 
     def code(self): return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
-# %% ../../nbs/view/42_gpu_panel.ipynb #2d4686ec
+# %% ../../nbs/view/42_gpu_panel.ipynb #c99f90f1
 @in_turn
 def _offer(self: GPUPanel):
     "The cards of the provider, with their memory."
@@ -210,7 +209,7 @@ def _counts(self: GPUPanel):
         self.count.value = had if had in have else have[0]
     self.changed()
 
-
+# %% ../../nbs/view/42_gpu_panel.ipynb #70aa95e6
 @in_turn
 def choose(self: GPUPanel, gpu: str):
     "Take a card by name. Raises `ConfigError` that names the nearest."
