@@ -6,9 +6,10 @@
 __all__ = ['Talk', 'pick', 'synth', 'audit', 'train', 'predict', 'score', 'ignored_rows', 'judged_submission', 'demo',
            'add_data_commands', 'add_run_commands', 'add_data', 'add_selection', 'make_parser', 'version', 'main']
 
-# %% ../nbs/cli.ipynb #a2cba918
+# %% ../nbs/cli.ipynb #351f9458
 import argparse, json, sys
 
+from .cli_bundle import add_bundle
 from .cli_parser import COUNT, NATURAL, Parser, add_settings, check_out, \
     config_from, epoch_event, number, plain
 from .cli_prepare import add_prepare
@@ -232,7 +233,7 @@ def add_selection(parser):
     parser.add_argument("--split", default="train", choices=["train", "test"])
     parser.add_argument("--videos", metavar="A,B-C", help="ids and ranges; default: all")
 
-# %% ../nbs/cli.ipynb #f22a2568
+# %% ../nbs/cli.ipynb #df96457d
 def make_parser() -> Parser:
     "The parser of the whole command line."
     parser = Parser(prog="mabe", description="Poses in, behaviour out.", allow_abbrev=False)
@@ -250,6 +251,7 @@ def make_parser() -> Parser:
     add_data_commands(command)
     add_run_commands(command)
     add_runs(command)
+    add_bundle(command)
     from mabe_nb.hardware import commands as hardware
     from mabe_nb.measure import commands as measured
     from mabe_nb.remote import commands as remote
