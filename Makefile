@@ -24,9 +24,11 @@ lab: install
 	$(BIN)/jupyter lab nbs
 
 docs: install
-	@if command -v quarto >/dev/null; then \
-	  $(BIN)/python .ci/readme.py && PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nbdev_docs; \
-	else echo "Quarto is not on the PATH: install it, then run make docs again."; exit 1; fi
+	@command -v quarto >/dev/null || \
+	  { echo "Quarto is not on the PATH: install it, then run make docs again."; exit 1; }
+	$(BIN)/python .ci/readme.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nbdev_docs >docs.log 2>&1 || { cat docs.log; exit 1; }
+	@if grep -i "unable to resolve link" docs.log; then echo "these links lead nowhere"; exit 1; fi
 
 clean:
-	rm -rf _proc _docs build dist demo *.egg-info .pytest_cache .hypothesis
+	rm -rf _proc _docs docs.log build dist demo *.egg-info .pytest_cache .hypothesis
