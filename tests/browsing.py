@@ -4,24 +4,17 @@
 path. Of a failed test the report has the end of the server's log, and what was on the page.
 """
 import os
-import secrets
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lab_page import CHROMIUM, FLAGS, new_page, own_place, started
 
 TOP = Path(__file__).resolve().parents[1]
-CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, (
-    "chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-         "--force-color-profile=srgb"]
 PAGE = "06_panels.ipynb"
 PANELS = ("GPUPanel", "JobPanel", "TrainPanel", "SweepPanel", "ComparePanel")
 
@@ -30,45 +23,17 @@ if CHROMIUM is None: pytest.skip("needs Chromium on the path", allow_module_leve
 expect = sync_api.expect
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def wait_for(url, server, log):
-    for _ in range(240):
-        if server.poll() is not None: break
-        try: return urllib.request.urlopen(url, timeout=2).close()
-        except OSError: time.sleep(0.25)
-    raise RuntimeError(log.read_text()[-2000:])
-
-
 @contextmanager
 def serving(tmp, *words):
     "A server over the tutorial, with its own settings and jobs; ended by its own handle."
     (tmp/"nb"/"tutorials").mkdir(parents=True)
     shutil.copy(TOP/"nbs"/"tutorials"/PAGE, tmp/"nb"/"tutorials")
     shutil.copytree(TOP/"nbs"/"images", tmp/"nb"/"images")
-    port, token = free_port(), secrets.token_hex(16)
-    own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
-        LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
-        _CONFIG_DIR="cfg").items()}
-    env = {**os.environ, **own, "JUPYTER_TOKEN": token, "IPYTHONDIR": str(tmp/"ip"),
-           "MABE_HOME": str(tmp/"home"), "XDG_CACHE_HOME": str(tmp/"cache"),
-           "OMP_NUM_THREADS": "1"}
+    port, token, env = own_place(tmp)
     command = [sys.executable, "-m", *words, "--no-browser", f"--port={port}"]
-    with open(tmp/"server.log", "w") as log:
-        server = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT,
-                                  cwd=tmp/"nb")
-    try:
-        url = f"http://127.0.0.1:{port}"
-        wait_for(f"{url}/?token={token}", server, tmp/"server.log")
+    url = f"http://127.0.0.1:{port}"
+    with started(command, env, tmp/"server.log", f"{url}/?token={token}", tmp/"nb"):
         yield url, token
-    finally:
-        server.terminate()
-        try: server.wait(15)
-        except subprocess.TimeoutExpired: server.kill()
 
 
 @contextmanager
@@ -76,12 +41,7 @@ def chromium():
     "A page, and what its console complained of."
     with sync_api.sync_playwright() as pw:
         browser = pw.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page, errors = browser.new_page(viewport=dict(width=1280, height=1100)), []
-        page.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("console", lambda m: errors.append(f"{m.text} {m.location.get('url')}")
-                if m.type == "error" else None)
+        page, errors = new_page(browser)
         yield SimpleNamespace(page=page, errors=errors)
         browser.close()
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which(
-    "google-chrome")
+CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, (
+    "chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
          "--force-color-profile=srgb"]
 KERNEL = "window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel"
@@ -40,6 +40,44 @@ def wait_for(url, server, log):
     raise RuntimeError(log.read_text()[-2000:])
 
 
+def own_place(tmp):
+    "A free port, a token, and an environment whose settings and jobs lie in a folder."
+    port, token = free_port(), secrets.token_hex(16)
+    own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
+        LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
+        _CONFIG_DIR="cfg").items()}
+    return port, token, {**os.environ, **own, "JUPYTER_TOKEN": token,
+                         "IPYTHONDIR": str(tmp/"ip"), "MABE_HOME": str(tmp/"home"),
+                         "XDG_CACHE_HOME": str(tmp/"cache"), "OMP_NUM_THREADS": "1"}
+
+
+@contextmanager
+def started(words, env, log, url, folder):
+    "A server that answers; ended by its own handle."
+    with open(log, "w") as file:
+        process = subprocess.Popen(words, env=env, stdout=file, stderr=subprocess.STDOUT,
+                                   cwd=folder)
+    try:
+        wait_for(url, process, log)
+        yield
+    finally:
+        process.terminate()
+        try: process.wait(15)
+        except subprocess.TimeoutExpired: process.kill()
+
+
+def new_page(browser, width=1280, height=1100):
+    "A page, and what its console complains of."
+    from playwright.sync_api import expect
+    page, errors = browser.new_page(viewport=dict(width=width, height=height)), []
+    page.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    page.on("console", lambda m: errors.append(f"{m.text} {m.location.get('url')}")
+            if m.type == "error" else None)
+    return page, errors
+
+
 @contextmanager
 def server(tmp, cells):
     "A Lab on loopback with its own settings, and one notebook; gives the notebook's URL."
@@ -51,41 +89,23 @@ def server(tmp, cells):
         file = tmp/"settings"/f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
-    port, token = free_port(), secrets.token_hex(16)
-    own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
-        LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
-        _CONFIG_DIR="cfg").items()}
-    env = {**os.environ, **own, "JUPYTER_TOKEN": token, "IPYTHONDIR": str(tmp/"ip"),
-           "MABE_HOME": str(tmp/"home"), "XDG_CACHE_HOME": str(tmp/"cache"),
-           "OMP_NUM_THREADS": "1"}
+    port, token, env = own_place(tmp)
     words = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root",
              "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
              f"--ServerApp.root_dir={tmp/'nb'}", "--LabApp.expose_app_in_browser=True",
              "--LabApp.extension_manager=readonly"]
-    with open(tmp/"lab.log", "w") as log:
-        process = subprocess.Popen(words, env=env, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/api?token={token}", process, tmp/"lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/page.ipynb?reset&token={token}"
-    finally:
-        process.terminate()
-        try: process.wait(15)
-        except subprocess.TimeoutExpired: process.kill()
+    url = f"http://127.0.0.1:{port}"
+    with started(words, env, tmp/"lab.log", f"{url}/api?token={token}", tmp/"nb"):
+        yield f"{url}/lab/tree/page.ipynb?reset&token={token}"
 
 
 @contextmanager
 def opened(tmp, cells, width=1280, height=1100):
     "The notebook in a page, all cells run: `page`, `errors`, `file`."
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import sync_playwright
     with server(tmp, cells) as url, sync_playwright() as pw:
         browser = pw.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport=dict(width=width, height=height))
-        page.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
-        errors = []
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("console", lambda m: errors.append(f"{m.text} {m.location.get('url')}")
-                if m.type == "error" else None)
+        page, errors = new_page(browser, width, height)
         page.goto(url)
         page.wait_for_function(f"{KERNEL}?.status === 'idle'")
         run_all(page)

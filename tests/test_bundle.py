@@ -163,6 +163,9 @@ def test_nothing_but_what_is_needed(work, blend):
     wheel = "mabe_nb-0.1.0-py3-none-any.whl"
     names = lambda kit: {p.relative_to(kit).as_posix() for p in kit.rglob("*.*")
                          if p.is_file()}
+    for name in ("kit", "blend_kit"): # where Kaggle shows a folder of that name
+        book = nbformat.read(work/name/"predict.ipynb", 4)
+        assert f'"/kaggle/input/{name}"' in book.cells[1].source
     common = {"manifest.json", "predict.ipynb", wheel}
     assert names(work/"kit") == common | {"model/best.safetensors"}
     assert names(blend) == common | {"model/recipe.json"} | {

@@ -1,10 +1,11 @@
 "Sweep and comparison as panels: driven by state, with real jobs of this machine behind."
-import threading
 import time
 from functools import wraps
 
 import pytest
 from hypothesis import given, settings, strategies as st
+
+from panel_work import home, soon  # noqa: F401
 
 from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
@@ -32,20 +33,7 @@ TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, batch_size=8)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MABE_HOME", str(tmp_path))
-    monkeypatch.setattr(results, "CODE", QUICK)
-    yield tmp_path
-    for job in jobs(): job.cancel()
-    for thread in threading.enumerate():
-        if thread.name in ("mabe-panel", "mabe-aside"): thread.join(20)
-
-
-def soon(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+def quick(monkeypatch): monkeypatch.setattr(results, "CODE", QUICK)
 
 
 def free(panel): return not any(c.disabled for c in panel.locked) and panel.stops.disabled

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from traitlets import TraitError
 
+from panel_work import home, soon  # noqa: F401
+
 from mabe_nb.cli import make_parser
 from mabe_nb.cli_parser import config_from
 from mabe_nb.data.synthetic import write_colony
@@ -35,22 +37,6 @@ SMALL = dict(conv_channels=[16], lstm_hidden=8, batch_size=8)
 @pytest.fixture(scope="module")
 def colony(tmp_path_factory):
     return write_colony(tmp_path_factory.mktemp("data")/"colony", videos=4, minutes=0.5)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MABE_HOME", str(tmp_path))
-    yield tmp_path
-    for job in jobs(): job.cancel()
-    for thread in threading.enumerate():
-        if thread.name in ("mabe-panel", "mabe-aside"): thread.join(20)
-
-
-def soon(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def free(panel): return not any(c.disabled for c in panel.locked)

@@ -219,7 +219,7 @@ def forecast(
             "hours": round(frames / about["frames_per_second"] / 3600, 3),
             "longest_gb": round((about["peak_mb"] + more) / 1024, 2)}
 
-# %% ../../nbs/train/80_bundle.ipynb #ff4109f0
+# %% ../../nbs/train/80_bundle.ipynb #405372a9
 def make_bundle(
     run, # Run folder of `train` or `train_recipe`
     out, # Folder to make; must not exist yet
@@ -236,9 +236,9 @@ def make_bundle(
     files, evidence = files_of(run, thresholds), evidence_of(run, dataset)
     recipe = "model/recipe.json" in files
     with atomic(out) as tmp:
-        for name, file in files.items():
-            (tmp/name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, tmp/name)
+        for there, file in files.items():
+            (tmp/there).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, tmp/there)
         wheel = pack_package(tmp)
         about = {"format": FORMAT, "kind": "recipe" if recipe else "classifier",
                  "version": mabe_nb.__version__, "python": sys.version.split()[0],

@@ -178,7 +178,7 @@ def train_recipe(
     first = prepared[specs[0]["name"]]
     return finish(out, recipe, first, splits, oof, files, parts)
 
-# %% ../../nbs/train/79_recipe.ipynb #d92f3dc4
+# %% ../../nbs/train/79_recipe.ipynb #e197c019
 def prepared_for(
     specs, # Of `RECIPES`
     dataset,
@@ -190,15 +190,12 @@ def prepared_for(
     **how, # `unlabelled`, see `prepare`
 ) -> dict: # Member's name -> `Prepared`
     "A dataset with the features of each member."
-    done = {}
-    for spec in specs:
-        name = features_for(spec["kind"], spec["features"], spec["settings"])
-        if name not in done:
-            folder = None if cache is None else Path(cache)/name.replace("+", "_")
-            done[name] = prepare(dataset, name, out=folder, ids=ids, parts=parts,
-                                 workers=workers, progress=progress, **how)
-        done[spec["name"], 0] = done[name]
-    return {spec["name"]: done[spec["name"], 0] for spec in specs}
+    of = {spec["name"]: features_for(spec["kind"], spec["features"], spec["settings"])
+          for spec in specs}
+    done = {name: prepare(dataset, name, ids=ids, parts=parts, workers=workers,
+                          out=None if cache is None else Path(cache)/name.replace("+", "_"),
+                          progress=progress, **how) for name in dict.fromkeys(of.values())}
+    return {member: done[name] for member, name in of.items()}
 
 # %% ../../nbs/train/79_recipe.ipynb #3b0c83e3
 def finish(
