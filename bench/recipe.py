@@ -17,26 +17,36 @@ import numpy as np
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.train.folds import bootstrap, f1_of
+from mabe_nb.train.lessons import usual_workers
 from mabe_nb.train.recipe import train_recipe
 
 JUDGED = {"rats": ("aggression", "nonsocial", "social"),
           "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture")}
-p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-p.add_argument("--data", choices=JUDGED, required=True)
-p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
-p.add_argument("--recipe", default="best")
-p.add_argument("--out", help="folder for the run; default: none is kept")
-p.add_argument("--json")
-args = p.parse_args()
-with tempfile.TemporaryDirectory() as work:
-    data, begun = open_dataset(Path(args.folder)/args.data), time.perf_counter()
-    said = lambda text: print(f"{time.perf_counter() - begun:6.0f} s  {text}", flush=True)
-    metrics = train_recipe(data, args.out or Path(work)/"run", args.recipe, say=said)
-    took = time.perf_counter() - begun
-counts = np.array([[c[a] for a in JUDGED[args.data]] for c in metrics["counts"].values()])
-row = {"data": args.data, "recipe": args.recipe, "judged": list(JUDGED[args.data]),
-       "mean_f1": round(float(f1_of(counts.sum(0)).mean()), 4),
-       "interval": bootstrap(counts), "minutes": round(took / 60, 1)}
-row |= {k: v for k, v in metrics.items() if k not in ("counts", "recipe", "interval")}
-print(json.dumps(row, indent=1))
-if args.json: Path(args.json).write_text(json.dumps(row, indent=1) + "\n")
+
+
+def main():
+    "Train, judge, print."
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--data", choices=JUDGED, required=True)
+    p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
+    p.add_argument("--recipe", default="best")
+    p.add_argument("--out", help="folder for the run; default: none is kept")
+    p.add_argument("--workers", type=int, default=usual_workers())
+    p.add_argument("--json")
+    args = p.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        data, begun = open_dataset(Path(args.folder)/args.data), time.perf_counter()
+        said = lambda text: print(f"{time.perf_counter() - begun:6.0f} s  {text}", flush=True)
+        metrics = train_recipe(data, args.out or Path(work)/"run", args.recipe, say=said,
+                               workers=args.workers)
+        took = time.perf_counter() - begun
+    counts = np.array([[c[a] for a in JUDGED[args.data]] for c in metrics["counts"].values()])
+    row = {"data": args.data, "recipe": args.recipe, "judged": list(JUDGED[args.data]),
+           "mean_f1": round(float(f1_of(counts.sum(0)).mean()), 4),
+           "interval": bootstrap(counts), "minutes": round(took / 60, 1)}
+    row |= {k: v for k, v in metrics.items() if k not in ("counts", "recipe", "interval")}
+    print(json.dumps(row, indent=1))
+    if args.json: Path(args.json).write_text(json.dumps(row, indent=1) + "\n")
+
+
+if __name__ == "__main__": main() # workers import this file

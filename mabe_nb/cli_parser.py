@@ -82,16 +82,20 @@ def number(
 # %% ../nbs/cli_parser.ipynb #a44c3460
 COUNT, NATURAL = number(int, low=1), number(int, low=0)
 
-# %% ../nbs/cli_parser.ipynb #975ff490
+# %% ../nbs/cli_parser.ipynb #210127b6
 def check_out(
     path, # File or folder that the command will write
     folder: bool = False, # Is it a folder?
+    overwrite: bool = True, # May a file that is there be replaced?
 ):
     "Raises `DataError` if nothing can be written there."
     path = Path(path)
     if path.exists() and path.is_dir() != folder:
         raise DataError("is a file, expected a folder to write" if folder else
                         "is a folder, expected a file to write", path)
+    if path.exists() and not overwrite:
+        raise DataError("already exists; choose another name, or replace it with "
+                        "--overwrite", path)
     above = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
     if above != path.absolute() and not above.is_dir():
         raise DataError(f"cannot be written: {above.name} is a file", path)

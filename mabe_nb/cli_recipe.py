@@ -15,26 +15,32 @@ def is_recipe(run) -> bool: # A run folder
     "Was this folder written by `mabe train --recipe`?"
     return (Path(run)/"recipe.json").exists()
 
-# %% ../nbs/cli_recipe.ipynb #d9f26059
+# %% ../nbs/cli_recipe.ipynb #77f90936
 def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     "Train a blend; `valid_ids` are left out of everything, for you to score."
+    from mabe_nb.train.lessons import usual_workers
     from mabe_nb.train.recipe import train_recipe
-    given = [k for k in vars(args) if k.startswith("set_") and getattr(args, k) is not None]
+    given = [k for k in vars(args) if k.startswith("set_") and getattr(args, k) is not None
+             and k != "set_num_workers"]
     if args.config or args.preset or given:
         raise ConfigError("--recipe comes with its own settings; leave out "
                           + (args.config and "--config" or args.preset and "--preset"
                              or f"--{given[0][4:].replace('_', '-')}"))
     out = set(valid_ids or ())
     ids = [v for v in (data.ids if train_ids is None else train_ids) if v not in out]
-    got = train_recipe(data, args.out, args.recipe, ids, say=say, progress=say.progress)
+    workers = args.set_num_workers or (usual_workers() if args.recipe == "best" else 1)
+    got = train_recipe(data, args.out, args.recipe, ids, args.folds or 5, workers=workers,
+                       say=say, progress=say.progress)
     for action, f1 in got["f1"].items():
         say(f"  {action:16s} F1 {'not seen' if f1 is None else format(f1, '.3f')}")
+    for lab, of in got["by_lab"].items() if len(got["by_lab"]) > 1 else ():
+        say(f"  lab {lab or '(no name)':12s} F1 {of['macro_f1']:.3f}")
     low, high = got["interval"]
     say(f"macro F1 {got['macro_f1']:.4f} ({low:.3f} to {high:.3f}), each video by models "
         f"that never saw it; run and card in {args.out}")
     return got
 
-# %% ../nbs/cli_recipe.ipynb #f6b00284
+# %% ../nbs/cli_recipe.ipynb #625589c1
 def predict_with_recipe(args, data, ids, say): # The submission's table
     "Bouts by a recipe. Raises `ConfigError` for flags that it has no use for."
     from mabe_nb.train.recipe import load_recipe, predict_recipe
@@ -42,4 +48,4 @@ def predict_with_recipe(args, data, ids, say): # The submission's table
         raise ConfigError("a recipe has decisions of its own: leave out --thresholds, "
                           "--smooth-ms and --checkpoint")
     return predict_recipe(load_recipe(args.run), data, ids, workers=args.workers,
-                          progress=say.progress)
+                          progress=say.progress, say=say)

@@ -45,7 +45,8 @@ def trained(work, mabe):
 
 
 def test_from_colony_to_score(mabe, trained, work):
-    code, out, err = mabe("predict", "run", "colony", "--out", "sub.csv", "--json")
+    code, out, err = mabe("predict", "run", "colony", "--out", "sub.csv", "--json",
+                          "--overwrite")
     assert code == 0 and json.loads(out)["bouts"] == len(pd.read_csv(work/"sub.csv"))
     code, out, err = mabe("score", "colony", "sub.csv", "--json")
     assert code == 0, err
@@ -61,7 +62,7 @@ def test_from_colony_to_score(mabe, trained, work):
 
 
 def test_a_refused_submission_is_mended_on_request(mabe, trained, work):
-    mabe("predict", "run", "colony", "--out", "sub.csv")
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
     table = pd.read_csv(work/"sub.csv")
     rival = table.iloc[[0]].assign(action="sniff" if table.action[0] != "sniff" else "attack")
     pd.concat([table, rival]).to_csv(work/"bad.csv", index=False)
@@ -70,6 +71,30 @@ def test_a_refused_submission_is_mended_on_request(mabe, trained, work):
     code, out, err = mabe("score", "colony", "bad.csv", "--fix", "good.csv", "--json")
     assert code == 0 and "changes" in err, err
     assert mabe("score", "colony", "good.csv", "--json")[1] == out
+
+
+def test_what_is_there_is_replaced_on_request_only(mabe, trained, work):
+    (work/"mine.csv").write_text("mine")
+    words = ("predict", "run", "colony", "--videos", "1", "--out", "mine.csv")
+    code, out, err = mabe(*words)
+    assert code == 2 and "--overwrite" in err and len(err.splitlines()) == 1
+    assert (work/"mine.csv").read_text() == "mine"
+    assert mabe(*words, "--overwrite")[0] == 0
+    table = pd.read_csv(work/"mine.csv")
+    assert len(table)
+    (work/"mended.csv").write_text("mine")
+    words = ("score", "colony", "mine.csv", "--fix", "mended.csv")
+    assert mabe(*words)[0] == 2 and (work/"mended.csv").read_text() == "mine"
+    assert mabe(*words, "--overwrite")[0] == 0
+    assert pd.read_csv(work/"mended.csv").equals(table)
+    words = ("synth", "twice", "--videos", "2", "--minutes", "0.1")
+    assert mabe(*words)[0] == 0
+    before = (work/"twice"/"README.txt").read_text()
+    code, out, err = mabe(*words, "--seed", "1")
+    assert code == 2 and "--overwrite" in err
+    assert (work/"twice"/"README.txt").read_text() == before
+    assert mabe(*words, "--seed", "1", "--overwrite")[0] == 0
+    assert "seed 1" in (work/"twice"/"README.txt").read_text()
 
 
 def test_test_split_is_predicted_from_its_whitelist(mabe, trained, work):
@@ -155,7 +180,7 @@ def test_wrong_input_is_one_sentence_and_code_2(mabe, work, name):
     ["predict", "run", "colony", "--out", "run/metrics.json/x.csv"],
     ["score", "colony", "sub.csv", "--fix", "colony"]])
 def test_a_place_that_cannot_be_written(mabe, trained, work, words):
-    mabe("predict", "run", "colony", "--out", "sub.csv")
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
     code, out, err = mabe(*words)
     assert code == 2 and not out and "file" in err and len(err.splitlines()) == 1
 
@@ -179,7 +204,7 @@ def test_all_predicted_videos_count(mabe, trained, work):
 
 
 def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
-    mabe("predict", "run", "colony", "--out", "sub.csv")
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
     table = pd.read_csv(work/"sub.csv")
     judged = pd.read_csv(work/"colony"/"train.csv").dropna(subset=["behaviors_labeled"])
     table = table[table.video_id.isin(judged.video_id)].reset_index(drop=True)
@@ -195,7 +220,7 @@ def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
 
 
 def test_fix_is_offered_only_where_it_helps(mabe, trained, work):
-    mabe("predict", "run", "colony", "--out", "sub.csv")
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
     bad = pd.read_csv(work/"sub.csv").assign(start_frame=9, stop_frame=5)
     bad.to_csv(work/"hopeless.csv", index=False)
     code, out, err = mabe("score", "colony", "hopeless.csv")

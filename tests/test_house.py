@@ -185,7 +185,7 @@ def test_rooms_contract_can_fail(tmp_path):
         (tmp_path/name).mkdir()
         (tmp_path/name/"__init__.py").write_text("")
     for name in ("cli", "cli_runs", "cli_prepare", "cli_recipe", "cli_bundle", "cli_parser",
-                 "files", "errors"):
+                 "workers", "files", "errors"):
         (tmp_path/"mabe_nb"/f"{name}.py").write_text("")
     shutil.copy(TOP/".importlinter", tmp_path)
     lint = [Path(sys.executable).parent/"lint-imports", "--no-logo", "--no-cache"]

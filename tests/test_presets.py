@@ -2,10 +2,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.config import preset
 
 SHARED = Path(__file__).parents[2]/"shared"
 SHORT = ["--epochs", "1", "--device", "cpu", "--limit", "2"]
@@ -69,6 +72,35 @@ def test_the_designs_config_trains_as_it_lies_there(trained, tmp_path):
     cfg = trained("--config", str(path), "--epochs", "1",
                   data=tmp_path/"calms"/"calms21_task1_train.json")
     assert cfg["class_weights"] == [0.5, 10.0, 15.0, 15.0] and cfg["lstm_hidden"] == 256
+
+
+def test_the_published_baseline_is_one_short_command(trained, tmp_path, capsys):
+    "Settings of Sun et al. 2021 (arXiv:2104.02710); its score needs its files."
+    write_colony(tmp_path/"calms", layout="calms21", videos=4, minutes=0.5)
+    cfg = trained("--preset", "calms21", "--epochs", "2",
+                  data=tmp_path/"calms"/"calms21_task1_train.json")
+    want = {"features": "coords", "frame_gap": 2, "dropout": 0.5, "learning_rate": 1e-3,
+            "class_weights": "none", "weight_decay": 0, "ema_decay": 0, "grad_clip": 0,
+            "scheduler": "none", "use_augmentation": False, "loss": "cross_entropy",
+            "label_smoothing": 0, "smooth_ms": 0}
+    assert want.items() <= cfg.items() and preset("calms21")["epochs"] == 60
+    net = load_classifier(tmp_path/"run"/"best.safetensors").model
+    convs = [m for m in net.modules() if isinstance(m, torch.nn.Conv1d)][:3]
+    assert [c.out_channels for c in convs] == [128, 64, 32]
+    assert {c.kernel_size for c in convs} == {(5,)}
+    assert convs[0].in_channels in (28, 42) # x and y of 14 points, and what is missing
+    with torch.no_grad():
+        x = torch.zeros(1, 501, convs[0].in_channels)
+        moved = []
+        for at in (250 - 101, 250 - 90, 250 + 90, 250 + 101):
+            y = x.clone()
+            y[0, at] = 9
+            moved.append(not torch.equal(net(x)[0, 250], net(y)[0, 250]))
+    assert moved == [False, True, True, False] # 100 frames before and after
+    assert cli.main(["train", "x", "--out", "y", "--preset", "calms12"]) == 2
+    assert "did you mean 'calms21'" in capsys.readouterr().err
+    with pytest.raises(SystemExit): cli.main(["train", "--help"])
+    assert "calms21" in capsys.readouterr().out
 
 
 def test_resume_on_the_command_line(trained, colony, tmp_path, capsys):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.annotations import read_boris, read_caltech, with_bouts
+from mabe_nb.data.checks import KINDS
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
@@ -559,6 +560,7 @@ def test_with_bouts_cuts_to_the_video(spans):
     assert (spans_out[:, 0] < spans_out[:, 1]).all()
     beyond = sum(s < 0 or s + n > 50 for s, n in spans)
     assert sum(f.count for f in out.findings) == beyond
+    assert {f.kind for f in out.findings} <= set(KINDS)
     assert out.labelled == ({("a", "b", "x")} if spans else set())
     with pytest.raises(DataError, match="'c'"):
         with_bouts(rec, bout_table([("c", "a", "x", 0, 1)]))

@@ -206,7 +206,7 @@ def read_caltech(
     return bout_table((agent, target, a, start, stop) for c, a, start, stop in found
                       if a not in NO_ACTION and (channels is None or c in channels))
 
-# %% ../../nbs/data/17_annotations.ipynb #aa842f6c
+# %% ../../nbs/data/17_annotations.ipynb #a3b38c06
 def with_bouts(
     rec: Recording,
     bouts, # Table of bouts
@@ -223,7 +223,7 @@ def with_bouts(
                        stop=bouts.stop.clip(0, len(rec)))
     outside = int(((bouts.start < 0) | (bouts.stop > len(rec))).sum())
     findings = rec.findings + ((Finding(
-        rec.video_id, "bouts_outside_video", outside,
+        rec.video_id, "bouts_outside", outside,
         f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out"),)
         if outside else ())
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),

@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['SIDED', 'TWINS', 'TELLING', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_MS', 'EXTREME_MS', 'EXTREMES', 'STEADY_MS',
-           'FAR', 'CONTEXT_GROUPS', 'low_high', 'even', 'wide', 'steady', 'usual', 'context_groups']
+           'FAR', 'CONTEXT_GROUPS', 'low_high', 'even', 'wide', 'steady', 'usual', 'place', 'context_groups']
 
-# %% ../../nbs/data/38_context.ipynb #cf8d5aaa
+# %% ../../nbs/data/38_context.ipynb #8b1b504e
 import re
 
 from array_api_compat import array_namespace
 
 from .blocks import shift
+from .place import placed, spread
 from .rolling import half_frames, rolling_max, rolling_mean_std, rolling_min
 from .social import Animals, between, missing, own, parts, toward
 
@@ -88,7 +89,7 @@ def wide(
         add(f"max{ms}", rolling_max(some, half))
     return out
 
-# %% ../../nbs/data/38_context.ipynb #9a9c121d
+# %% ../../nbs/data/38_context.ipynb #b065b425
 STEADY_MS, FAR = 200, 6.0 # Deviations; what is further off is as far as this
 
 
@@ -97,8 +98,8 @@ def steady(
     fps: float, # Frames per second
 ) -> dict: # Name -> unit, (frames,)
     "Mean and deviation of every channel over a moment."
-    xp = array_namespace(channels[TELLING[0]][1])
-    x = xp.stack([v for _, v in channels.values()], axis=1)
+    x = [v for _, v in channels.values()]
+    x = array_namespace(x[0]).stack(x, axis=1)
     parts = zip(("mean", "std"), rolling_mean_std(x, half_frames(STEADY_MS, fps)))
     return {f"{name}.{part}{STEADY_MS}": (unit, values[:, i]) for part, values in parts
             for i, (name, (unit, _)) in enumerate(channels.items())}
@@ -118,10 +119,21 @@ def usual(
         out[f"{name}.usual"] = ("sd", xp.clip(off / xp.clip(std, 1e-9, None), -FAR, FAR))
     return out
 
-# %% ../../nbs/data/38_context.ipynb #3fbc6878
-CONTEXT_GROUPS = ("even", "wide", "steady", "usual")
+# %% ../../nbs/data/38_context.ipynb #aeae95a0
+def place(
+    a: Animals, # With `walls`
+) -> dict: # Name -> unit, (frames,)
+    "Where the pair is between the walls, without regard to who is who."
+    out = {f"both.{name}": channel for name, channel in spread(a).items()}
+    for name, (unit, v) in placed(a, a.walls).items():
+        low, high = low_high(v[:, 0], v[:, 1])
+        out |= {f"low.{name}": (unit, low), f"high.{name}": (unit, high)}
+    return out
 
-# %% ../../nbs/data/38_context.ipynb #fec2616e
+# %% ../../nbs/data/38_context.ipynb #feaa0cc5
+CONTEXT_GROUPS = ("even", "wide", "steady", "usual", "place")
+
+# %% ../../nbs/data/38_context.ipynb #07adde82
 def context_groups(
     a: Animals,
     wanted=CONTEXT_GROUPS, # Some of `CONTEXT_GROUPS`, in the order wanted
@@ -130,6 +142,7 @@ def context_groups(
     now, out = even(a), {}
     make = {"even": lambda: now, "wide": lambda: wide(now, a.fps),
             "steady": lambda: steady(now, a.fps),
-            "usual": lambda: usual(steady(now, a.fps))}
+            "usual": lambda: usual(steady(now, a.fps)),
+            "place": lambda: steady(place(a), a.fps)}
     for group in wanted: out |= make[group]()
     return out

@@ -6,7 +6,7 @@
 __all__ = ['PRESETS', 'PAIR_BLOCKS', 'BLOCKS', 'STRETCH', 'HALO_S', 'Features', 'blocks_of', 'point_features', 'stacked',
            'pair_features', 'poses', 'compute']
 
-# %% ../../nbs/data/35_features.ipynb #a488df16
+# %% ../../nbs/data/35_features.ipynb #e6a568d7
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -17,6 +17,7 @@ from .bodies import body_points, mouse_order, other_parts, plain_part, scale
 from .context import CONTEXT_GROUPS, context_groups
 from .kinematics import (KINDS, kaggle_layout, motion_block, motion_names,
                                      natural_layout)
+from .place import walls
 from .recording import Recording
 from .social import GROUPS, animals, social_groups
 from ..errors import ConfigError
@@ -84,7 +85,7 @@ def stacked(
     xp = array_namespace(values[0])
     return xp.stack([xp.astype(v, xp.float32) for v in values], axis=1)
 
-# %% ../../nbs/data/35_features.ipynb #6cf06f64
+# %% ../../nbs/data/35_features.ipynb #6597d705
 def pair_features(
     rec: Recording,
     xy, # Its poses, of NumPy or torch
@@ -100,10 +101,12 @@ def pair_features(
     points = [*body_points(rec).values(),
               *((mine[p],) if p in mine else () for p in names)]
     (factor, length), halo, n, done = scale(rec), round(HALO_S * rec.fps), len(rec), []
+    arena = factor * walls(rec) if "place" in groups else None
     for a in range(0, max(n, 1), STRETCH):
         start = max(a - halo, 0)
         near = animals(xy[start:a + STRETCH + halo][:, order], factor, points, names,
                        rec.fps, length)
+        near = near._replace(walls=arena)
         channels = {}
         for own, some in groupby(groups, lambda g: g in GROUPS):
             channels |= (social_groups if own else context_groups)(near, tuple(some))

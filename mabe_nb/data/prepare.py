@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['TEMPORARY', 'code_version', 'Plan', 'video_key', 'prepare_video', 'dataset_parts', 'prepare']
 
-# %% ../../nbs/data/45_prepare.ipynb #3bd2f435
-import errno, hashlib, json, multiprocessing, os, re, shutil, signal, threading, warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
+# %% ../../nbs/data/45_prepare.ipynb #ed1d966b
+import errno, hashlib, json, os, re, shutil, warnings
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from .prepared import (FORMAT, Prepared, default_folder, open_prepared,
 from .recording import BOUT_COLUMNS, pairs
 from ..errors import DataError
 from ..files import atomic, safe_id, write_json
+from ..workers import check_main, worker_pool
 
 # %% ../../nbs/data/45_prepare.ipynb #18c2548b
 def code_version(
@@ -38,7 +39,7 @@ def code_version(
     said = [getattr(mabe_nb, "__version__", ""), sorted(sources.items())]
     return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
-# %% ../../nbs/data/45_prepare.ipynb #21a222f1
+# %% ../../nbs/data/45_prepare.ipynb #3052715e
 class Plan(NamedTuple):
     "What one call of `prepare` does, in a form that travels to a worker."
     dataset: object
@@ -47,6 +48,7 @@ class Plan(NamedTuple):
     parts: tuple # Body parts of the whole dataset, so that channels agree
     unlabelled: bool # Also prepare videos in which nobody looked for anything
     code: str # See `code_version`
+    selves: bool = False # In those, each mouse by itself too; see `pairs`
 
 
 def video_key(plan: Plan, video_id: str) -> str: # 32 hexadecimal digits
@@ -55,13 +57,12 @@ def video_key(plan: Plan, video_id: str) -> str: # 32 hexadecimal digits
             plan.dataset.fingerprint(video_id)]
     return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
-# %% ../../nbs/data/45_prepare.ipynb #8c0e6169
+# %% ../../nbs/data/45_prepare.ipynb #cdb885a8
 def _drop(folder):
     "Remove a prepared video, or do nothing; refuses what `prepare` did not write."
     if not folder.exists(): return
     if not (folder/"video.json").is_file():
-        raise DataError("is no prepared video; give another folder with out= (--out)",
-                        folder)
+        raise DataError("is no prepared video; give another out= (--out)", folder)
     aside = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}.tmp")
     os.replace(folder, aside)
     shutil.rmtree(aside)
@@ -71,15 +72,15 @@ def _entry(info): # What the manifest needs to know of a video
     names = "video_id", "lab_id", "folder", "key", "fps", "frames", "names", "units"
     return {name: info[name] for name in names}
 
-# %% ../../nbs/data/45_prepare.ipynb #c6e3dd37
-def _describe(rec, key): # Content of video.json, but for names and units
+# %% ../../nbs/data/45_prepare.ipynb #e9a011b6
+def _describe(rec, key, selves): # Content of video.json, but for names and units
     count, bouts = {}, rec.bouts[BOUT_COLUMNS].itertuples(index=False, name=None)
     for f in rec.findings: count[f.kind] = count.get(f.kind, 0) + f.count
     lab = safe_id(rec.lab_id or "_", "lab_id", where=f"video {rec.video_id}")
     return dict(
         format=FORMAT, key=key, video_id=rec.video_id, lab_id=rec.lab_id,
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
-        frames=len(rec), pairs=[list(p) for p in pairs(rec)], findings=count,
+        frames=len(rec), pairs=[list(p) for p in pairs(rec, selves)], findings=count,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         bouts=[list(b) for b in bouts])
 
@@ -95,10 +96,10 @@ def _up_to_date(plan, video_id, key):
         except DataError: continue
         ours = {"names", "units"} <= set(info) and (
             plan.out/str(info.get("folder")) == path.parent and info["key"] == key)
-        if ours and (plan.unlabelled or info["labelled"] is not None): return info
-    return None
+        alone = not plan.selves or any(a == t for a, t in info["pairs"])
+        if ours and (plan.unlabelled and alone or info["labelled"] is not None): return info
 
-# %% ../../nbs/data/45_prepare.ipynb #205d9ecc
+# %% ../../nbs/data/45_prepare.ipynb #ebc7271e
 def prepare_video(
     plan: Plan,
     video_id: str,
@@ -109,14 +110,13 @@ def prepare_video(
     if old := _up_to_date(plan, video_id, key): return _entry(old)
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
-    info = _describe(rec, key) | {"names": [], "units": [], "channels": 0}
+    info = _describe(rec, key, plan.selves) | {"names": [], "units": [], "channels": 0}
     with atomic(plan.out/info["folder"]) as tmp:
         tmp.mkdir()
-        for agent, target in info["pairs"]:
-            got = feature_module.compute(rec, plan.features, pair=(agent, target),
-                                         parts=plan.parts)
+        for pair in map(tuple, info["pairs"]):
+            got = feature_module.compute(rec, plan.features, pair, plan.parts)
             values = np.ascontiguousarray(got.values, np.float32)
-            np.save(tmp/pair_file(agent, target), values, allow_pickle=False)
+            np.save(tmp/pair_file(*pair), values, allow_pickle=False)
             info.update(names=list(got.names), units=list(got.units),
                         channels=values.shape[1])
             info["findings"].update({f.kind: f.count for f in got.findings})
@@ -142,16 +142,13 @@ def _forget(out, keep): # Remove our videos' folders, but for those that `keep` 
         _drop(path.parent)
         if not any(path.parent.parent.iterdir()): path.parent.parent.rmdir()
 
-# %% ../../nbs/data/45_prepare.ipynb #9b80cde5
+# %% ../../nbs/data/45_prepare.ipynb #9e65f950
 _plan = None # In a worker: what it works on
 
 
 def _start(plan): # Runs once in each worker
     global _plan
     _plan = plan
-    signal.signal(signal.SIGINT, signal.SIG_IGN) # Ctrl-C is for the parent
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _try(video_id, plan=None): # What `prepare_video` returns, or the error in the data
@@ -160,8 +157,7 @@ def _try(video_id, plan=None): # What `prepare_video` returns, or the error in t
 
 
 def _pooled(plan, ids, workers):
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(ids)), context, _start, (plan,))
+    pool = worker_pool(min(workers, len(ids)), _start, plan)
     try:
         futures = {pool.submit(_try, video_id): video_id for video_id in ids}
         for done in as_completed(futures): yield futures[done], done.result()
@@ -265,7 +261,7 @@ def _alone(out):
         warnings.warn(f"another prepare is writing to {out}; waiting for it to end")
         return lock.acquire()
 
-# %% ../../nbs/data/45_prepare.ipynb #10086632
+# %% ../../nbs/data/45_prepare.ipynb #30738597
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
@@ -276,16 +272,18 @@ def prepare(
     resume: bool = True, # Keep what is up to date; False = start over
     skip_broken: bool = False, # Leave out videos that cannot be read, and list them
     unlabelled: bool = False, # Also take unlabelled videos, with all ordered pairs
+    selves: bool = False, # And in these each mouse by itself, for self behaviour
     progress: bool = True, # Show a bar
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
+    check_main()
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     if parts is None: parts = dataset_parts(dataset, skip_broken=skip_broken)
     out = Path(default_folder(dataset, features, parts) if out is None else out)
-    plan = Plan(dataset, out, features, tuple(parts), unlabelled, code_version())
+    plan = Plan(dataset, out, features, tuple(parts), unlabelled, code_version(), selves)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with _alone(out):

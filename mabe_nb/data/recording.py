@@ -73,13 +73,15 @@ class Recording:
         "A copy with some fields changed."
         return replace(self, **changes)
 
-# %% ../../nbs/data/00_recording.ipynb #a472b8b3
+# %% ../../nbs/data/00_recording.ipynb #af8877d0
 def pairs(
     rec: Recording,
+    selves: bool = False, # If unlabelled, each mouse by itself too
 ) -> list: # Sorted (agent, target), target == agent for self behaviour
     "The pairs with at least one labelled action; all ordered pairs if unlabelled."
     if rec.labelled is None:
-        return [(a, b) for a in rec.mice for b in rec.mice if a != b or len(rec.mice) == 1]
+        return [(a, b) for a in rec.mice for b in rec.mice
+                if a != b or selves or len(rec.mice) == 1]
     return sorted({(a, t) for a, t, _ in rec.labelled if a in rec.mice and t in rec.mice})
 
 # %% ../../nbs/data/00_recording.ipynb #34568b23

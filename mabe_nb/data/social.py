@@ -17,7 +17,7 @@ from .blocks import fill_gaps, in_frame, motion, norm, shift, unit
 from .bodies import derive
 from .rolling import half_frames, rolling_max, rolling_mean_std, rolling_min
 
-# %% ../../nbs/data/34_social.ipynb #c9541faa
+# %% ../../nbs/data/34_social.ipynb #3c2da479
 class Animals(NamedTuple):
     "Agent and target (axis 1), float64."
     points: object # (frames, 2, 3, 2) lengths: front, center, rear
@@ -26,6 +26,7 @@ class Animals(NamedTuple):
     names: tuple # Of the parts
     fps: float # Frames per second
     length: str # Unit of length: cm, bl (body lengths) or px
+    walls: object = None # (2, 2) lengths: least and largest x, y of the arena
 
 # %% ../../nbs/data/34_social.ipynb #09b549cc
 GAP_MS = 400 # Longest gap that is bridged

@@ -187,7 +187,7 @@ _OURS = {"README.txt", "train.csv", "test.csv", "sample_submission.csv",
          "train_tracking", "train_annotation", "test_tracking",
          "calms21_task1_train.json", "calms21_task1_test.json"}
 
-# %% ../../nbs/data/20_synthetic.ipynb #707fa73c
+# %% ../../nbs/data/20_synthetic.ipynb #2cf8b817
 def _free(root, overwrite):
     if root.exists() and not root.is_dir():
         raise DataError("is a file, expected a folder to write a colony to", root)
@@ -197,8 +197,8 @@ def _free(root, overwrite):
     if held and not ours:
         raise DataError("is not empty and no colony; choose another folder", root)
     if held and not overwrite:
-        raise DataError("holds a colony already; choose another folder or overwrite it",
-                        root)
+        raise DataError("holds a colony already; choose another folder, or replace it "
+                        "with overwrite=True (--overwrite)", root)
 
 # %% ../../nbs/data/20_synthetic.ipynb #007266e9
 def _about(layout, videos, minutes, seed, messy):

@@ -116,7 +116,7 @@ def add_commands(
     for parser in (p, q):
         parser.add_argument("data", metavar="DATA", nargs="?", help="has the shape")
         parser.add_argument("--config", help="YAML file of settings")
-        parser.add_argument("--preset", help="fastest, balanced or low-memory")
+        parser.add_argument("--preset", help="fastest, balanced, low-memory, calms21")
         parser.add_argument("--seconds", type=float, default=10.0, help="a probe")
         parser.add_argument("--fresh", action="store_true", help="measure again")
         parser.set_defaults(config_from=config_from, resume=False, out=".")

@@ -170,7 +170,7 @@ def predict_sequences(
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms)
 
-# %% ../../nbs/train/60_classifier.ipynb #e120bb85
+# %% ../../nbs/train/60_classifier.ipynb #bb1c11e2
 def predict_dataset(
     clf: Classifier,
     dataset, # See `open_dataset`
@@ -183,7 +183,8 @@ def predict_dataset(
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video."
     prepared = prepare(dataset, clf.inputs.features, out=cache, ids=ids,
-                       parts=clf.inputs.parts, workers=workers, progress=progress, unlabelled=True)
+                       parts=clf.inputs.parts, workers=workers, progress=progress,
+                       unlabelled=True, selves=bool(clf.self_actions))
     clf.inputs.check(prepared)
     by_video = {v: [] for v in prepared.sequences.video_id}
     for i, p in predict_sequences(clf, prepared, ids, smooth_ms, progress):

@@ -109,12 +109,14 @@ def paced(
     return settings | {"frame_gap": gap, "temporal_jitter": gap,
                        "stride": max(settings["sequence_length"] * gap // 2, 1)}
 
-# %% ../../nbs/train/77_members.ipynb #10c882b7
+# %% ../../nbs/train/77_members.ipynb #7bd58430
 def train_net(
     prepared, # `Prepared` with the config's features
     ids, # Videos to learn from
     settings: dict, # Of `TrainConfig`
     seed: int = 0,
+    spill=None, # File for data that has no room; None: memory whatever the size
+    room: float = float("inf"), # Bytes of data that may lie in memory
 ) -> Net:
     "A network that has learned from some videos; the running mean of its weights."
     settings = paced(settings, float(np.median(prepared.sequences.fps))) | {"seed": seed}
@@ -124,7 +126,7 @@ def train_net(
     rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
     inputs = fit_inputs(prepared, rows, cfg)
     least = (cfg.sequence_length - 1) * cfg.frame_gap + 1
-    learn = load_frames(prepared, inputs, actions, ids, device, least=least)
+    learn = load_frames(prepared, inputs, actions, ids, device, spill, room, least)
     counts = class_counts(learn.labels.cpu().numpy())
     weights, _ = reconcile(cfg, inputs.dim, counts)
     torch.manual_seed(seed)
@@ -136,15 +138,17 @@ def train_net(
     return Net(Classifier(trainer.average.model.eval(), inputs, actions,
                           self_actions(prepared), counts > 0, cfg))
 
-# %% ../../nbs/train/77_members.ipynb #ff32d646
+# %% ../../nbs/train/77_members.ipynb #d51ebe9f
 def known_codes(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
+    whole: bool = True, # `other` must be none of all actions, not just of some
 ) -> np.ndarray: # (frames,) class, -1 = unknown
     "The class of each frame that is known to be of one."
-    seen = (labels == 1).any(1)
-    return np.where(seen, 1 + labels.argmax(1), np.where((labels == 0).all(1), 0, -1))
+    seen, absent = (labels == 1).any(1), labels == 0
+    none = absent.all(1) if whole else absent.any(1)
+    return np.where(seen, 1 + labels.argmax(1), np.where(none, 0, -1))
 
-# %% ../../nbs/train/77_members.ipynb #0c4d8b01
+# %% ../../nbs/train/77_members.ipynb #3d7ee2ce
 def sampled(
     prepared, # `Prepared`
     ids, # Videos
@@ -152,8 +156,11 @@ def sampled(
 ) -> tuple: # Values (frames, channels), classes (frames,)
     "Some frames of known class of some videos, more of the rare classes."
     rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
-    codes, n = [known_codes(prepared.labels(i)) for i in rows], 1 + len(prepared.actions)
-    counts = sum(np.bincount(c[c >= 0], minlength=n) for c in codes)
+    labels, n = [prepared.labels(i) for i in rows], 1 + len(prepared.actions)
+    for whole in (True, False):
+        codes = [known_codes(y, whole) for y in labels]
+        counts = sum(np.bincount(c[c >= 0], minlength=n) for c in codes)
+        if counts[0]: break
     steps = np.round(every / np.maximum(balanced_weights(counts, 0.25), 1e-3)).clip(1)
     xs, ys = [], []
     for i, c in zip(rows, codes):
@@ -176,11 +183,11 @@ def train_boost(
     return Boost(grow_trees(x, codes, seed=seed, **settings), prepared.features,
                  tuple(prepared.names), 1 + len(prepared.actions))
 
-# %% ../../nbs/train/77_members.ipynb #13dac2e7
-def train_member(kind: str, prepared, ids, settings: dict, seed: int = 0):
-    "A member of either kind."
-    train = {"net": train_net, "boost": train_boost}[kind]
-    return train(prepared, list(ids), settings, seed)
+# %% ../../nbs/train/77_members.ipynb #2b5b1681
+def train_member(kind: str, prepared, ids, settings: dict, seed: int = 0, *memory):
+    "A member of either kind; `memory` is `spill` and `room` of `train_net`."
+    if kind == "boost": return train_boost(prepared, list(ids), settings, seed)
+    return train_net(prepared, list(ids), settings, seed, *memory)
 
 # %% ../../nbs/train/77_members.ipynb #39c7d901
 def features_for(

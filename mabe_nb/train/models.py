@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['PRESETS', 'Conv1DBiLSTM', 'count_parameters', 'make_model']
 
-# %% ../../nbs/train/20_models.ipynb #1070b530
+# %% ../../nbs/train/20_models.ipynb #804e4889
 import torch
 from torch import nn
 
 from ..errors import ConfigError
-from .config import choices
+from .config import choices, preset
 from .networks import BiLSTM, CalMS21Conv1D, TCN, Transformer
 
 # %% ../../nbs/train/20_models.ipynb #c43ed8f0
@@ -64,7 +64,7 @@ def make_model(
         case "calms21_conv1d": return CalMS21Conv1D(*at, drop)
     raise ConfigError.unknown("model_type", cfg.model_type, choices("model_type"))
 
-# %% ../../nbs/train/20_models.ipynb #db5bd8b5
+# %% ../../nbs/train/20_models.ipynb #72132103
 PRESETS = {
     "small": dict(model_type="conv_bilstm", conv_channels=[64, 64], lstm_hidden=64,
                   lstm_layers=1),
@@ -72,6 +72,5 @@ PRESETS = {
                    lstm_hidden=256, lstm_layers=2, dropout=0.3),
     "large": dict(model_type="conv_bilstm", conv_channels=[256, 384, 512],
                   lstm_hidden=512, lstm_layers=2, dropout=0.3),
-    "calms21": dict(model_type="calms21_conv1d", dropout=0.5, sequence_length=400,
-                    frame_gap=2, learning_rate=1e-3),
+    "calms21": preset("calms21"),
 }

@@ -1,0 +1,179 @@
+"""Cards say what the figures say, warn of what is rare, and cannot be broken by names."""
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.prepare import prepare
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.train.card import FEW, as_table, card_text, caution, clean, run_card
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.folds import f1_of, video_counts
+from mabe_nb.train.judge import frame_scores
+from mabe_nb.train.predict import decide
+from mabe_nb.train.runs import assess, hear, train
+from mabe_nb.train.trust import borders, calibration, seen_counts
+
+TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
+            learning_rate=0.01, num_workers=1, device="cpu", features="symmetric")
+
+
+@pytest.fixture(scope="module")
+def colony():
+    return RecordingList([colony_video(k, minutes=0.3) for k in range(0, 15, 3)])
+
+
+@pytest.fixture(scope="module")
+def run(colony, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    said = train(colony, out/"run", TrainConfig(**TINY, fps=99, checkpoint_dir="mine"),
+                 ["1", "4", "7"], ["10", "13"], cache=out/"cache")
+    clf = load_classifier(out/"run"/"best.safetensors")
+    return out, said, clf, prepare(colony, "symmetric", out=out/"cache", progress=False)
+
+
+def rows_of(text, head):
+    "First column -> the others, of the table that begins with `head`."
+    lines = text[text.index(f"| {head}"):].partition("\n\n")[0].splitlines()[2:]
+    return {cells[0]: cells[1:] for cells in (
+        [c.strip() for c in line.strip().strip("|").split("|")] for line in lines)}
+
+
+# --- a plain run
+
+def test_a_plain_run_leaves_a_card(run):
+    out, metrics, *_ = run
+    text = (out/"run"/"card.md").read_text()
+    valid, rows = metrics["valid"], rows_of(text, "action | F1")
+    assert f"**Macro F1 {valid['macro_f1']:.3f}**" in text and "figure flatters" in text
+    assert f"epoch {metrics['best']['epoch']} as the best of 2" in text
+    assert "3 videos (1, 4, 7)" in text and "2 videos (10, 13)" in text
+    for action, f1 in valid["f1"].items():
+        assert rows[action][0] == ("not seen" if f1 is None else f"{f1:.3f}")
+        assert rows[action][3] == f"{metrics['seen'][action]['bouts']:,}"
+    told = rows_of(text, "setting")
+    assert told["epochs"] == ["2"] and told["model_type"] == ["conv_bilstm"]
+    assert "checkpoint_dir" not in told and "grad_clip" not in told
+    assert "fps is 99" in text and "## Calibration" in text and "## Borders" in text
+    assert metrics == json.loads((out/"run"/"metrics.json").read_text())
+
+
+def test_figures_are_those_of_each_sequence(run):
+    "Predictions kept end to end score like those of one sequence after the other."
+    out, metrics, clf, prepared = run
+    heard = hear(clf, prepared, ["10", "13"])
+    parts = list(heard.each())
+    assert all(np.shares_memory(heard.p, p) and np.shares_memory(heard.labels, y)
+               for y, p, *_ in parts)
+    rows = np.flatnonzero(prepared.sequences.video_id.isin(["10", "13"]))
+    assert len(parts) == len(rows)
+    for i, (y, p, codes, fps) in zip(rows, parts):
+        assert np.array_equal(y, prepared.labels(i, clf.actions))
+        assert fps == prepared.sequences.fps[i] and len(y) == prepared.sequences.frames[i]
+        whole = np.hstack([1 - p.sum(1, keepdims=True), p])
+        assert (codes == decide(whole, (y >= 0).any(0))).mean() > 0.999
+    f1 = f1_of(video_counts(*zip(*((y, c) for y, _, c, _ in parts))).sum(0))
+    said = [metrics["valid"]["f1"][a] for a in clf.actions]
+    assert np.allclose(f1, np.array(said, float), equal_nan=True)
+    low, high = metrics["interval"]
+    assert low <= metrics["valid"]["macro_f1"] <= high
+    assert assess(clf, prepared, ["10", "13"]) == metrics["valid"] == frame_scores(
+        heard.labels, heard.p, heard.codes, clf.actions)
+    assert metrics["calibration"] == calibration(((y, p) for y, p, *_ in parts),
+                                                 clf.actions)
+    assert metrics["borders"] == borders(((y, c, f) for y, _, c, f in parts), clf.actions)
+
+
+def test_what_was_seen_is_told_apart_by_side(run):
+    out, metrics, clf, prepared = run
+    for key, ids in (("seen", ["1", "4", "7"]), ("judged", ["10", "13"])):
+        rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
+        labels = [prepared.labels(i, clf.actions) for i in rows]
+        assert metrics[key] == seen_counts(labels, clf.actions)
+    assert metrics["seen"] != metrics["judged"]
+    frames = prepared.sequences.frames[prepared.sequences.video_id.isin(["1", "4", "7"])]
+    assert metrics["train_frames"] == frames.sum()
+
+
+def test_a_lab_that_looked_for_little(tmp_path):
+    "Nobody looked for some actions in the videos that judge: said, not crashed."
+    videos = [colony_video(k, minutes=0.3) for k in range(0, 12, 3)]
+    last = videos[-1]
+    few = last.replace(labelled={t for t in last.labelled if t[2] == "sniff"},
+                       bouts=last.bouts[last.bouts.action == "nothing"])
+    metrics = train(RecordingList([*videos[:-1], few]), tmp_path/"run", TrainConfig(**TINY),
+                    valid_ids=[last.video_id], cache=tmp_path/"cache")
+    text = (tmp_path/"run"/"card.md").read_text()
+    rows = rows_of(text, "action | F1")
+    assert metrics["valid"]["f1"]["attack"] is None and rows["attack"][0] == "not seen"
+    assert all("nothing to judge it by" in row[-1] or "never seen" in row[-1]
+               for row in rows.values())
+    assert metrics["borders"]["macro_f1"] == [None] * 4
+
+
+# --- words
+
+@pytest.mark.parametrize("learned, judged, said", [
+    (0, None, "never seen: cannot be predicted"), (0, 50, "never seen: cannot be predicted"),
+    (1, None, "only 1 bout: treat with care"), (FEW, None, ""), (FEW, FEW, ""),
+    (FEW - 1, 99, f"only {FEW - 1} bouts: treat with care"),
+    (FEW, 0, "nothing to judge it by"), (FEW, 3, "judged by 3 bouts")])
+def test_caution(learned, judged, said):
+    assert caution({"bouts": learned}, judged if judged is None else {"bouts": judged}) == said
+
+
+METRICS = {"recipe": "best", "videos": 46, "frames": 552000, "folds": [[]] * 5,
+           "macro_f1": 0.7, "interval": (0.66, 0.74), "flattering": 0.71, "optimism": 0.01,
+           "f1": {"attack": 0.7, "bite": None}, "blend": 0.69, "mean": 0.69,
+           "members": {"net": 0.66}}
+
+
+def test_sections_are_there_if_there_is_something_to_say():
+    plain = card_text(METRICS, ("attack", "bite"), 0.0)
+    assert "## Calibration" not in plain and "## Borders" not in plain
+    assert rows_of(plain, "action | F1") == {"attack": ["0.700"], "bite": ["not seen"]}
+    y = np.zeros((900, 2), np.int8)
+    y[100:160, 0] = y[500:503, 1] = 1
+    names, p = ("attack", "bite"), np.clip(y * 0.8, 0.01, 1)
+    more = {"calibration": calibration([(y, p)], names), "seen": seen_counts([y], names),
+            "borders": borders([(y, np.roll(y[:, 0], 3) - 1, 30.0)], names)}
+    text = card_text(METRICS | more, names, 0.0)
+    assert rows_of(text, "action | calibration")["attack"][1:] == ["60", "0.800", "1.000"]
+    far = rows_of(text, "ms from a border")
+    assert far["0"][0] == "0.950" and far["100"][0] == "1.000" and "leave out bite" in text
+    assert rows_of(text, "action | F1")["bite"] == ["not seen", "3", "1",
+                                                    "only 1 bout: treat with care"]
+    assert text.index("## What each part") < text.index("## Calibration") < text.index(
+        "## Borders") < text.index("## Limits")
+
+
+def test_nothing_to_judge_by_at_all():
+    metrics = {"train_videos": ["1"], "valid_videos": ["2"], "warnings": [],
+               "classes": {"other": 1, "x": 0}, "train_frames": 9, "epochs": 1,
+               "best": {"epoch": 1}, "interval": [0.0, 0.0], "f1_interval": {"x": None},
+               "valid": {"f1": {"x": None}, "macro_f1": None, "frames": 9}}
+    text = run_card(metrics, TrainConfig())
+    assert "**No F1**" in text and "1 video (1)" in text and "None" not in text
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_names_stay_in_their_cell(name):
+    lines = as_table({name: [0.5, name]}, "a", "b", "c").splitlines()
+    assert len(lines) == 3 and "<" not in lines[2]
+    assert lines[2].replace("\\|", "").count("|") == 4
+    assert "\n" not in clean(name)
+
+
+@pytest.mark.parametrize("labs, said", [
+    ([["a"], ["b"]], "2 folds by lab"), ([["a", "b"], ["b"]], "2 folds of neighbouring"),
+    ([["a"], ["a"]], "2 folds of neighbouring"),
+    ([["a"], ["b"], ["b"]], "3 folds of neighbouring"), (None, "2 folds of neighbouring")])
+def test_kind_of_folds(labs, said):
+    more = {"folds": [[]] * len(labs or "12")}
+    if labs: more |= {"fold_labs": labs, "by_lab": dict.fromkeys(sum(labs, []))}
+    assert said in card_text(METRICS | more, ("attack", "bite"), 0.0)
