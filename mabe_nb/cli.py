@@ -7,14 +7,15 @@ __all__ = ['OVERWRITE', 'Talk', 'pick', 'synth', 'audit', 'train', 'predict', 's
            'demo', 'add_data_commands', 'add_run_commands', 'add_data', 'add_selection', 'make_parser', 'version',
            'main']
 
-# %% ../nbs/cli.ipynb #fc1787ce
+# %% ../nbs/cli.ipynb #443cf6de
 import argparse, json, sys
 
 from .cli_bundle import add_bundle
 from .cli_parser import COUNT, NATURAL, Parser, add_settings, check_out, \
     config_from, epoch_event, number, plain
 from .cli_prepare import add_prepare
-from .cli_recipe import is_recipe, predict_with_recipe, train_with_recipe
+from .cli_recipe import add_recipe, is_recipe, predict_with_recipe, \
+    refuse_without_recipe, train_with_recipe
 from .cli_runs import add_runs
 from .errors import ConfigError, DataError, MabeError
 
@@ -60,17 +61,17 @@ def audit(args, say) -> dict:
         say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
     return json.loads(report.to_json())
 
-# %% ../nbs/cli.ipynb #49193025
+# %% ../nbs/cli.ipynb #5a2a8bca
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.runs import train as run
+    refuse_without_recipe(args)
     if args.recipe:
         check_out(args.out, folder=True)
         data = open_dataset(args.data, "train")
         return train_with_recipe(args, data, pick(data, args.train_videos),
                                  pick(data, args.valid_videos), say)
-    if args.folds: raise ConfigError("--folds is for a recipe: add --recipe best")
     cfg = config_from(args)
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
@@ -194,7 +195,7 @@ def add_data_commands(command):
     command("audit", audit, data=True)
     add_prepare(command)
 
-# %% ../nbs/cli.ipynb #f87f729a
+# %% ../nbs/cli.ipynb #3a5793eb
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)
@@ -204,8 +205,7 @@ def add_run_commands(command):
     p.add_argument("--config", help="YAML file of settings")
     p.add_argument("--preset", help="fastest, balanced or low-memory; calms21: the "
                    "published baseline of that dataset")
-    p.add_argument("--recipe", help="best or quick: folds, networks, trees, a blend")
-    p.add_argument("--folds", help="of a recipe: how many (5), or labs: each left out")
+    add_recipe(p)
     p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     for part in ("train", "valid"):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")

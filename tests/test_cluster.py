@@ -263,3 +263,14 @@ def test_any_word_arrives_as_it_is(word):
                          capture_output=True).stdout.decode()
     assert out == word.replace("{gpus}", "2").replace("{accumulation}", "4").replace(
         "{zero}", "3")
+
+
+def test_the_default_job_trains_with_the_batch_that_was_planned(capsys):
+    from mabe_nb import cli
+    assert cli.main(["cluster", "--slurm", "4", "--per-gpu", "8", "--effective", "64"]) == 0
+    script = capsys.readouterr().out
+    words = script.split("mabe train ")[1].split()
+    words[words.index('"${MABE_ACCUMULATION}"')] = "2"
+    assert "MABE_ACCUMULATION=2 " in script
+    args = cli.make_parser().parse_args(["train", *words])
+    assert (args.set_batch_size, args.set_gradient_accumulation_steps) == ("8", "2")

@@ -61,6 +61,16 @@ def by_lab(learned, run):
 
 # --- a lab at a time
 
+def test_a_lab_that_looked_for_one_thing_can_be_learned_from(tmp_path, monkeypatch):
+    "No frame of it is known to be none of all actions; trees need one to compare with."
+    monkeypatch.setitem(LISTS, "LabB", ("sniff",))
+    data = RecordingList([video(i, "LabA" if i < 5 else "LabB") for i in range(1, 9)])
+    metrics = train_recipe(data, tmp_path/"run", "quick", folds="labs",
+                           cache=tmp_path/"features")
+    assert metrics["not_learnable"][0] == ["attack", "mount", "rear"]
+    assert metrics["f1"]["sniff"] > 0 and metrics["by_lab"]["LabB"]["f1"]["mount"] is None
+
+
 def test_each_lab_is_left_out_once(learned, by_lab):
     folder, metrics, said = by_lab
     assert metrics["fold_labs"] == [["LabA"], ["LabB"]]

@@ -102,7 +102,7 @@ def _all_scenarios(provider, how, say):
     say("more: mabe advise --scenario NAME, --hours, --params, --budget, --training-type")
     return {"scenarios": {name: answer.to_json() for name, answer in found.items()}}
 
-# %% ../../nbs/hardware/90_commands.ipynb #a972de64
+# %% ../../nbs/hardware/90_commands.ipynb #c78dbc27
 def cluster(args, say) -> dict:
     "Plans for 1 to 8 cards, a look at the cards here, or a Slurm script."
     from mabe_nb.hardware import cluster as plans
@@ -130,11 +130,13 @@ def _script(args, say):
               hours=args.limit,
               partition=args.partition)
     write = flexible_script if flexible else fixed_script
-    text = write(args.run, ask, args.effective, args.per_gpu)
+    run = args.run or (f"mabe train data --out run --batch-size {args.per_gpu} "
+                       "--gradient-accumulation-steps {accumulation}")
+    text = write(run, ask, args.effective, args.per_gpu)
     say(text.rstrip("\n"))
     return {"script": text}
 
-# %% ../../nbs/hardware/90_commands.ipynb #e9ec6284
+# %% ../../nbs/hardware/90_commands.ipynb #e1043e75
 def add_commands(
     command, # Function (name, function) -> parser, as the command line has it
 ):
@@ -161,8 +163,8 @@ def add_commands(
     p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
-    p.add_argument("--run", metavar="COMMAND", default="mabe train data --out run",
-                   help="what the script runs, as one quoted word")
+    p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted word; "
+                   "{gpus}, {accumulation} and {zero} are filled in; default: mabe train")
     p.add_argument("--kind", help="with --slurm: a100, v100, ...")
     p.add_argument("--partition", help="with --slurm")
     p.add_argument("--limit", type=float, default=24.0, help="hours, with --slurm")

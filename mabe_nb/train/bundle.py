@@ -26,13 +26,16 @@ from .members import Net
 from .pack import fetch_wheels, pack_package, requirements
 from .recipe import load_recipe, predict_recipe
 
-# %% ../../nbs/train/80_bundle.ipynb #4d6b245f
+# %% ../../nbs/train/80_bundle.ipynb #278cd92c
 def files_of(
     run, # Run folder of `train` or `train_recipe`
     thresholds=None, # JSON file, for a single classifier
 ) -> dict: # Name in the bundle -> file
     "What prediction reads. Raises `DataError` or `ConfigError` for an unfit run."
     run = Path(run)
+    if (run/"labs.json").exists():
+        raise ConfigError(f"{run} holds a recipe for each lab; make a bundle of each of "
+                          "its folders")
     if not (run/"recipe.json").exists():
         best = checkpoint_path(run)
         load_classifier(best)

@@ -85,22 +85,25 @@ class ByteDropout(nn.Dropout):
         kept = draws.view(torch.uint8)[:x.numel()].view(x.shape) < keep
         return x * kept * (256 / keep)
 
-# %% ../../nbs/train/18_networks.ipynb #14ae2ae2
+# %% ../../nbs/train/18_networks.ipynb #178c7485
 class DilatedLayer(nn.Module):
     "A dilated convolution, a mix of its channels, added to the input."
 
     def __init__(self, width: int, dilation: int, dropout: float):
         super().__init__()
-        self.wide = nn.Conv1d(width, width, 3, padding=dilation, dilation=dilation)
+        self.dilation = dilation
+        self.wide = nn.Linear(3 * width, width) # of a frame, one before, one after
         self.norm = nn.LayerNorm(width) # of each frame by itself
-        self.mix = nn.Conv1d(width, width, 1)
+        self.mix = nn.Linear(width, width)
         self.dropout = ByteDropout(dropout)
 
-    def forward(self, x):
-        new = F.gelu(self.norm(self.wide(x).transpose(1, 2)).transpose(1, 2))
-        return x + self.dropout(self.mix(new))
+    def forward(self, x): # (windows, frames, width)
+        n, d = x.shape[1], self.dilation
+        far = F.pad(x, (0, 0, d, d))
+        three = torch.cat([far[:, i:i + n] for i in (0, d, 2 * d)], -1)
+        return x + self.dropout(self.mix(F.gelu(self.norm(self.wide(three)))))
 
-# %% ../../nbs/train/18_networks.ipynb #15fec20a
+# %% ../../nbs/train/18_networks.ipynb #24165f59
 class TCN(nn.Module):
     "A stack of dilated convolutions and a per-frame head."
 
@@ -112,16 +115,16 @@ class TCN(nn.Module):
         dropout: float = 0.2,
     ):
         super().__init__()
-        self.embed = nn.Sequential(nn.Conv1d(input_dim, hidden, 1), nn.GELU(),
+        self.embed = nn.Sequential(nn.Linear(input_dim, hidden), nn.GELU(),
                                    ByteDropout(dropout))
         self.layers = nn.Sequential(*[DilatedLayer(hidden, 2 ** (i % 10), dropout)
                                       for i in range(layers)])
-        self.head = nn.Conv1d(hidden, num_classes, 1)
+        self.head = nn.Linear(hidden, num_classes)
 
     def forward(self,
         x: torch.Tensor, # (windows, frames, channels) float
     ) -> torch.Tensor: # (windows, frames, classes) scores
-        return self.head(self.layers(self.embed(x.transpose(1, 2)))).transpose(1, 2)
+        return self.head(self.layers(self.embed(x)))
 
 # %% ../../nbs/train/18_networks.ipynb #3c75079e
 def receptive_field(

@@ -1,0 +1,105 @@
+"""A recipe for each lab: learned from that lab alone, used on it alone."""
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from mabe_nb import cli
+from mabe_nb.data.colony import make_recording
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.synthetic import write_colony
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.train.bundle import make_bundle
+from mabe_nb.train.per_lab import predict_per_lab, train_per_lab
+from mabe_nb.train.recipe import load_recipe, predict_recipe
+
+PARTS = ("ear_left", "ear_right", "nose", "tail_base")
+LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
+
+
+def video(number, lab):
+    return make_recording([5, number], 1500, 2, PARTS, 30.0, 16.0, True, LISTED, 0.5,
+                          str(number), lab)
+
+
+@pytest.fixture(scope="module")
+def data():
+    labs = ("One",) * 3 + ("Two",) * 3 + ("Few",)
+    return RecordingList([video(i, lab) for i, lab in enumerate(labs)])
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    work, said = tmp_path_factory.mktemp("per_lab"), []
+    done = train_per_lab(data, work/"run", "quick", folds=3, cache=work/"f",
+                         say=said.append)
+    return work, done, said
+
+
+def test_each_lab_learns_from_its_own_videos(data, run):
+    work, done, said = run
+    assert list(done) == ["One", "Two", ""]
+    assert said[0] == "too few videos for a recipe of their own: Few"
+    for lab, metrics in done.items():
+        left = sorted(sum(metrics["folds"], []))
+        assert left == [v for v in data.ids if lab in ("", data.lab(v))]
+        assert (work/"run"/(f"lab-{lab}" if lab else "all")/"card.md").exists()
+
+
+def test_each_video_is_predicted_by_its_lab(data, run, tmp_path):
+    work = run[0]
+    table = predict_per_lab(work/"run", data, cache=tmp_path/"f")
+    assert len(table) and table.row_id.tolist() == list(range(len(table)))
+    want = [predict_recipe(load_recipe(work/"run"/folder), data, ids, cache=tmp_path/"g")
+            for folder, ids in (("lab-One", data.ids[:3]), ("lab-Two", data.ids[3:6]),
+                                ("all", data.ids[6:]))]
+    drop = lambda t: t.drop(columns="row_id").reset_index(drop=True)
+    pd.testing.assert_frame_equal(drop(table), drop(pd.concat(want)))
+
+
+def test_a_new_lab_is_for_the_recipe_of_all(data, run, tmp_path):
+    new = RecordingList([video(i, "New") for i in range(9, 15)])
+    assert len(predict_per_lab(run[0]/"run", new, cache=tmp_path/"f"))
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    labs = json.loads((tmp_path/"run"/"labs.json").read_text())
+    (tmp_path/"run"/"labs.json").write_text(json.dumps(
+        {lab: folder for lab, folder in labs.items() if lab}))
+    with pytest.raises(DataError, match="lab New.*--common"):
+        predict_per_lab(tmp_path/"run", new, cache=tmp_path/"g")
+
+
+def test_a_folder_elsewhere_is_refused(data, run, tmp_path):
+    (tmp_path/"labs.json").write_text(json.dumps({"One": "../../secret"}))
+    with pytest.raises(DataError, match="cannot name a file"):
+        predict_per_lab(tmp_path, data, cache=tmp_path/"f")
+
+
+def test_a_bundle_is_of_one_lab(run, tmp_path):
+    with pytest.raises(ConfigError, match="of each of its folders"):
+        make_bundle(run[0]/"run", tmp_path/"kit")
+    assert make_bundle(run[0]/"run"/"lab-One", tmp_path/"one")
+
+
+def test_a_run_that_is_there_stays(data, run):
+    with pytest.raises(ConfigError, match="already holds a run"):
+        train_per_lab(data, run[0]/"run", "quick", folds=3)
+    with pytest.raises(ConfigError, match="give a number"):
+        train_per_lab(data, run[0]/"other", "quick", folds="labs")
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    write_colony(tmp_path/"colony", videos=6, minutes=0.2)
+    words = ["train", str(tmp_path/"colony"), "--out", str(tmp_path/"run")]
+    for wrong, said in ((["--per-lab"], "--recipe best"), (["--recipe", "quick", "--common"],
+                                                           "--per-lab")):
+        assert cli.main([*words, *wrong]) == 2
+        assert said in capsys.readouterr().err
+    assert cli.main([*words, "--recipe", "quick", "--per-lab", "--folds", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "AmberOtter:" in said and said.count("macro F1") >= 2
+    assert cli.main(["predict", str(tmp_path/"run"), str(tmp_path/"colony"),
+                     "--out", str(tmp_path/"submission.csv")]) == 0
+    table = pd.read_csv(tmp_path/"submission.csv")
+    assert table.video_id.nunique() >= 4 and table.row_id.is_unique
