@@ -7,7 +7,8 @@ __all__ = ['EVERY', 'FACTORS', 'DRAWS', 'WAY', 'LEAST', 'SMOOTH_MS', 'FEW', 'Dec
            'macro', 'mean_f1', 'best_shares', 'needed', 'factor_counts', 'best_factor', 'best_weights', 'thinned',
            'choose', 'nested', 'counts_by_video', 'f1_by_action', 'judged']
 
-# %% ../../nbs/train/76_decide.ipynb #67749238
+# %% ../../nbs/train/76_decide.ipynb #37f8cc9f
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -84,12 +85,12 @@ def mean_f1(
     f1 = f1_of(counts.sum(0))
     return float(np.nanmean(f1)) if (~np.isnan(f1)).any() else 0.0
 
-# %% ../../nbs/train/76_decide.ipynb #67d7de69
+# %% ../../nbs/train/76_decide.ipynb #4197a305
 def best_shares(
     sequences: list, # Of `Told`
     rounds: int = 50,
 ) -> tuple: # (members,) sum to 1
-    "Half of the way from equal shares to those that make the labels most probable."
+    "The shares under which the labels are most probable."
     allowed = np.concatenate([allowed_classes(s.labels[::EVERY]) for s in sequences])
     p = np.concatenate([s.p[:, ::EVERY] for s in sequences], 1)
     said = ~allowed.all(1)
@@ -100,7 +101,7 @@ def best_shares(
     for _ in range(rounds if said.any() else 0):
         part = shares[:, None] * likely
         shares = (weight * part / part.sum(0)).sum(1) / weight.sum()
-    return tuple(float(v) for v in (shares / shares.sum() + 1 / len(p)) / 2)
+    return tuple(float(v) for v in shares / shares.sum())
 
 # %% ../../nbs/train/76_decide.ipynb #b4a28955
 FACTORS = 2.0 ** np.arange(-2, 3.01, 0.25) # What a probability is tried with
@@ -187,19 +188,18 @@ def thinned(
                               labels=s.labels[::EVERY]))
     return out
 
-# %% ../../nbs/train/76_decide.ipynb #7b1bad1c
+# %% ../../nbs/train/76_decide.ipynb #5c97928e
 def choose(
     sequences: list, # Of `Told`
 ) -> Decision:
     "Shares, smoothing and weights, each taken for what it gains."
-    shares = best_shares(sequences)
+    n, best = len(sequences[0].p), -1.0
     score = lambda some, *how: macro(some, [codes_of(Decision(*how), s) for s in some])
-    some, ms, best = None, 0.0, -1.0
-    for width in SMOOTH_MS:
-        tried = thinned(sequences, shares, width)
+    for how in product(((1 / n,) * n, best_shares(sequences)), SMOOTH_MS):
+        tried = thinned(sequences, *how)
         weights = best_weights(tried)
         if (found := score(tried, weights)) >= best + LEAST:
-            some, ms, best, common = tried, width, found, weights
+            some, (shares, ms), best, common = tried, how, found, weights
     labs = {}
     for lab in sorted({s.lab for s in some}):
         mine = [s for s in some if s.lab == lab]
