@@ -177,3 +177,11 @@ def test_kind_of_folds(labs, said):
     more = {"folds": [[]] * len(labs or "12")}
     if labs: more |= {"fold_labs": labs, "by_lab": dict.fromkeys(sum(labs, []))}
     assert said in card_text(METRICS | more, ("attack", "bite"), 0.0)
+
+
+def test_what_is_hardly_ever_right_is_said():
+    many = {"frames": 900, "bouts": 90}
+    assert caution(many, None, 0.049) == "hardly ever right"
+    assert caution(many, None, 0.05) == caution(many, None, None) == ""
+    assert caution({"frames": 9, "bouts": 1}, None, 0.0) == (
+        "only 1 bout: treat with care; hardly ever right")
