@@ -28,7 +28,7 @@ from .members import features_for, load_member
 from .metrics import submission_table
 from .predict import to_bouts
 
-# %% ../../nbs/train/79_recipe.ipynb #b849ba4e
+# %% ../../nbs/train/79_recipe.ipynb #96f9c9e3
 STEADY = {"sequence_length": 256, "conv_channels": [64, 64], "lstm_hidden": 48,
           "dropout": 0.3, "epochs": 8, "learning_rate": 3e-3, "weight_decay": 0.02,
           "scheduler": "onecycle"}
@@ -43,7 +43,9 @@ RECIPES = {
          "settings": CONV | {"every_ms": 133}},
         {"name": "slow", "kind": "net", "features": "steady+usual+place", "seeds": 2,
          "settings": CONV | {"every_ms": 200}},
-        {"name": "lstm", "kind": "net", "features": "steady+usual", "seeds": 2,
+        {"name": "lstm", "kind": "net", "features": "steady+usual", "seeds": 3,
+         "settings": STEADY | {"every_ms": 200}},
+        {"name": "wide", "kind": "net", "features": "even+wide", "seeds": 1,
          "settings": STEADY | {"every_ms": 200}},
         {"name": "fast", "kind": "net", "features": "steady+usual", "seeds": 1,
          "settings": STEADY | {"every_ms": 67}},
