@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example as this, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -220,17 +220,19 @@ def test_losses_are_silent_about_the_unknown(kind, case, smooth, gamma, alpha):
 
 
 @QUICK
+@this((164, 1, 1), 0.0) # a loss of 0.0009
 @given(CASES, st.sampled_from([0.0, 0.2]))
 def test_binary_is_that_of_pytorch_over_the_known(case, smooth):
     scores, labels, weights = example(*case)
     target = (labels == 1).float() * (1 - smooth) + smooth / 2
     weight = torch.stack([torch.tensor([0, weights[0], w])[labels[..., a].long() + 1]
                           for a, w in enumerate(weights[1:])], -1)
-    theirs = F.binary_cross_entropy_with_logits(scores[..., 1:], target, weight,
-                                                reduction="sum")
+    theirs = F.binary_cross_entropy_with_logits( # in float32 it rounds small losses off
+        scores[..., 1:].double(), target.double(), weight.double(), reduction="sum")
     ours = masked_binary_loss(scores, labels, weights, smooth)
     assert torch.equal(answer_weights(labels, weights), weight)
-    assert torch.allclose(ours, theirs / weight.sum().clamp_min(1e-8), rtol=1e-4)
+    theirs = (theirs / weight.sum().clamp_min(1e-8)).float()
+    assert torch.allclose(ours, theirs, rtol=1e-4)
 
 
 @QUICK
