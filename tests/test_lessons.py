@@ -38,8 +38,10 @@ def lessons(prepared, folder, n=3):
 
 def test_side_by_side_is_one_after_the_other(prepared, tmp_path):
     (tmp_path/"one").mkdir(), (tmp_path/"two").mkdir()
-    said = []
-    learn_all(lessons(prepared, tmp_path/"one"), 1)
+    said, threads = [], torch.get_num_threads()
+    torch.set_num_threads(max(usual_workers() // 2, 1)) # as many as each of two gets
+    try: learn_all(lessons(prepared, tmp_path/"one"), 1)
+    finally: torch.set_num_threads(threads)
     learn_all(lessons(prepared, tmp_path/"two"), 2, said.append)
     assert len(said) == 3
     for a, b in zip(lessons(prepared, tmp_path/"one"), lessons(prepared, tmp_path/"two")):
