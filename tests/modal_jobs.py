@@ -48,7 +48,7 @@ def elsewhere(code):
     return out.stdout
 
 
-def until(test, seconds=20, must=True):
+def until(test, seconds=120, must=True):
     end = time.monotonic() + seconds
     while not (found := test()):
         if time.monotonic() > end:

@@ -36,7 +36,7 @@ def elsewhere(code):
     return out.stdout
 
 
-def until(test, seconds=10):
+def until(test, seconds=120):
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end, "waited in vain"

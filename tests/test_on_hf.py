@@ -33,7 +33,7 @@ def hub(tmp_path, monkeypatch):
         yield hub
 
 
-def until(test, seconds=30):
+def until(test, seconds=120):
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end, "waited in vain"

@@ -97,7 +97,8 @@ for n in range(first, 60):
 
 def test_left_preempted_and_found_by_another_process(cloud):
     "No line is lost, whoever looks and whenever."
-    id = elsewhere(f"print(submit({STEPS!r}, on='modal', gpu='T4', outputs=['n']).id)").strip()
+    held = STEPS + "    while n == 59 and not first: time.sleep(0.04)\n" # until preempted
+    id = elsewhere(f"print(submit({held!r}, on='modal', gpu='T4', outputs=['n']).id)").strip()
     job = attach(id)
     until(lambda: "step 9\n" in log_of(cloud, job))
     assert job.status() == "running" and preempt(cloud) == 1
@@ -140,12 +141,12 @@ def test_a_crash_without_retries_is_the_end(cloud):
     job = send("import time\nprint('deep', flush=True)\ntime.sleep(60)")
     until(lambda: "deep" in log_of(cloud, job))
     cloud.call(lambda: cloud.faults.crash())
-    assert job.wait(20) == "died"
+    assert job.wait(120) == "died"
     with pytest.raises(JobError, match="its container crashed or was lost"): job.result()
     job.spec["command"] = ["true"] # what would have helped
     (job.folder/"source.py").unlink()
     job.resume()
-    assert job.wait(20) == "done"
+    assert job.wait(120) == "done"
 
 
 def test_cancelled_from_another_process(cloud):
@@ -174,7 +175,7 @@ def test_no_capacity_then_fallback(cloud):
 
 def test_longer_than_a_leg(cloud):
     job = send(STEPS, leg=2, timeout=20)
-    assert job.wait(40) == "done" and job.state()["attempt"] >= 2
+    assert job.wait(120) == "done" and job.state()["attempt"] >= 2
     assert set(printed(job).split()) == {"step", *map(str, range(60))}
     with pytest.raises(JobError, match="stopped after its limit"):
         send("import time; time.sleep(60)", leg=1, timeout=2).result()
@@ -265,7 +266,7 @@ def test_a_full_volume(cloud):
                "(CKPT/'big').write_bytes(bytes(10**6))")
     until(lambda: "on" in log_of(cloud, job))
     cloud.faults.volume_bytes = 1000
-    assert job.wait(30) == "died" and "volume is full" in job.state()["error"]["message"]
+    assert job.wait(120) == "died" and "volume is full" in job.state()["error"]["message"]
 
 
 def test_a_refused_upload_leaves_nothing(cloud):
@@ -327,7 +328,7 @@ def test_bad_pickles_as_result_and_exception(cloud):
         job.spec["handle"]["call"] = evil.spawn(code, fail).object_id
         for path in (job.folder/"status.json", kept(cloud, job)/"status.json"):
             path.unlink(missing_ok=True)
-        assert job.wait(20) == "died"
+        assert job.wait(120) == "died"
         assert list(job.events())[-1]["status"] == "died"
         with pytest.raises(JobError, match="ended without a word"): job.result()
         job.cancel()
@@ -414,10 +415,10 @@ def test_training_preempted_three_times(cloud, tmp_path):
                 "{JOB}/ckpt/run", "--resume", *TINY],
                data=str(tmp_path/"data"), timeout=600)
     for n in range(1, 4):
-        until(lambda: under_way(cloud, job, n), 120)
+        until(lambda: under_way(cloud, job, n))
         assert preempt(cloud) == 1
     mabe("train", str(tmp_path/"data"), "--out", str(tmp_path/"run"), *TINY)
-    assert job.wait(60) == "done", job.log()
+    assert job.wait(120) == "done", job.log()
     assert job.state()["attempt"] == 4
     best = job.fetch("ckpt/run/best.safetensors", tmp_path/"best.safetensors")
     assert file_hash(best) == file_hash(tmp_path/"run"/"best.safetensors")

@@ -36,7 +36,7 @@ def mabe_home(tmp_path, monkeypatch):
     for job in jobs() if (tmp_path/"home"/"jobs").exists() else (): job.cancel()
 
 
-def until(test, seconds=60):
+def until(test, seconds=120):
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end, "waited in vain"

@@ -43,7 +43,7 @@ def start(folder):
                             stdout=subprocess.PIPE)
 
 
-def until(test, seconds=10):
+def until(test, seconds=120):
     end = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < end, "waited in vain"
