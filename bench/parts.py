@@ -18,7 +18,7 @@ import torch
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.prepare import dataset_parts, prepare
-from mabe_nb.data.splits import groups
+from mabe_nb.data.splits import groups, labelled
 from mabe_nb.train.folds import contiguous_folds, f1_of, video_counts
 from mabe_nb.train.members import features_for, train_member
 from mabe_nb.train.predict import decide, smooth
@@ -52,8 +52,7 @@ p.add_argument("--json")
 args = p.parse_args()
 torch.set_num_threads(1)
 data, left = open_dataset(Path(args.folder)/args.data), sorted(map(int, args.folds.split(",")))
-table = groups(data)
-table = table[table.filter(like="frames_").notna().any(axis=1)]
+table = labelled(groups(data))
 splits = [contiguous_folds(table, 5)[k - 1] for k in left]
 
 

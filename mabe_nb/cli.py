@@ -17,7 +17,7 @@ from .cli_prepare import add_prepare
 from .cli_recipe import add_recipe, is_recipe, predict_with_recipe, \
     refuse_without_recipe, train_with_recipe
 from .cli_runs import add_runs
-from .errors import ConfigError, DataError, MabeError
+from .errors import DataError, MabeError
 
 # %% ../nbs/cli.ipynb #235fa0c2
 class Talk:

@@ -7,7 +7,6 @@ __all__ = ['TEMPORARY', 'code_version', 'Plan', 'video_key', 'prepare_video', 'd
 
 # %% ../../nbs/data/45_prepare.ipynb #ed1d966b
 import errno, hashlib, json, os, re, shutil, warnings
-from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ from .prepared import (FORMAT, Prepared, default_folder, open_prepared,
 from .recording import BOUT_COLUMNS, pairs
 from ..errors import DataError
 from ..files import atomic, safe_id, write_json
-from ..workers import check_main, worker_pool
+from ..workers import check_main, side_by_side
 
 # %% ../../nbs/data/45_prepare.ipynb #18c2548b
 def code_version(
@@ -156,19 +155,13 @@ def _try(video_id, plan=None): # What `prepare_video` returns, or the error in t
     except DataError as e: return e
 
 
-def _pooled(plan, ids, workers):
-    pool = worker_pool(min(workers, len(ids)), _start, plan)
-    try:
-        futures = {pool.submit(_try, video_id): video_id for video_id in ids}
-        for done in as_completed(futures): yield futures[done], done.result()
-    finally: pool.shutdown(cancel_futures=True)
-
 # %% ../../nbs/data/45_prepare.ipynb #82747f06
 def _each(plan, ids, workers): # (video_id, entry or DataError), in any order
     left = dict.fromkeys(ids)
     if workers > 1 and len(ids) > 1:
         try:
-            for video_id, found in _pooled(plan, ids, workers):
+            for video_id, found in side_by_side(_try, ids, min(workers, len(ids)),
+                                                _start, plan):
                 del left[video_id]
                 yield video_id, found
         except BrokenProcessPool:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section', 'borders_section',
-           'trust_sections', 'card_text', 'write_card', 'videos_line', 'settings_table', 'result_line', 'run_card',
-           'write_run_card']
+           'trust_sections', 'labs_apart', 'card_text', 'write_card', 'videos_line', 'settings_table', 'result_line',
+           'run_card', 'write_run_card']
 
 # %% ../../nbs/train/78_card.ipynb #79d4dc3b
 from ..files import atomic
@@ -118,7 +118,15 @@ def trust_sections(
     of = {"calibration": calibration_section, "borders": borders_section}
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
-# %% ../../nbs/train/78_card.ipynb #f2e3ce25
+# %% ../../nbs/train/78_card.ipynb #4b5443c6
+def labs_apart(
+    metrics: dict, # May hold "fold_labs", the labs of each fold
+) -> bool: # Is each of several labs in one fold only?
+    "Were labs left out as a whole?"
+    parts = sum(metrics.get("fold_labs", []), [])
+    return len(set(parts)) == len(parts) > 1
+
+
 def card_text(
     metrics: dict, # See `train_recipe`
     actions: tuple, # That it tells apart
@@ -126,9 +134,7 @@ def card_text(
 ) -> str: # Markdown
     "The card."
     low, high = metrics["interval"]
-    each, labs = metrics.get("fold_labs", []), list(metrics.get("by_lab", {}))
-    kind = "by lab" if labs[1:] and sorted(each) == [[v] for v in sorted(labs)] else \
-        "of neighbouring videos"
+    kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
     macro, parts = metrics["macro_f1"], {
         f"{k} alone, most probable class": v for k, v in metrics["members"].items()}
     parts |= {"plain mean of the members": metrics["mean"],
@@ -153,16 +159,17 @@ def card_text(
         "way. Classes exclude each other. Probabilities are averaged over "
         f"{smooth_ms:g} ms.", ""])
 
-# %% ../../nbs/train/78_card.ipynb #a69cbeff
+# %% ../../nbs/train/78_card.ipynb #9b8483bf
 def write_card(
     path, # File
     metrics: dict, # See `train_recipe`
     actions: tuple,
     smooth_ms: float,
+    more: str = "", # Sections that follow
 ):
     "Write the card."
-    with atomic(path) as tmp:
-        tmp.write_text(card_text(metrics, actions, smooth_ms), encoding="utf-8")
+    text = "\n".join(filter(None, [card_text(metrics, actions, smooth_ms), more]))
+    with atomic(path) as tmp: tmp.write_text(text, encoding="utf-8")
 
 # %% ../../nbs/train/78_card.ipynb #c702d391
 def videos_line(

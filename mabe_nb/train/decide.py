@@ -7,7 +7,7 @@ __all__ = ['EVERY', 'FACTORS', 'DRAWS', 'WAY', 'LEAST', 'SMOOTH_MS', 'FEW', 'Dec
            'macro', 'mean_f1', 'best_shares', 'needed', 'factor_counts', 'best_factor', 'best_weights', 'thinned',
            'choose', 'nested', 'counts_by_video', 'f1_by_action', 'judged']
 
-# %% ../../nbs/train/76_decide.ipynb #37f8cc9f
+# %% ../../nbs/train/76_decide.ipynb #7294b43a
 from itertools import product
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from .folds import bootstrap, f1_of, video_counts
 from .losses import allowed_classes, balanced_weights
-from .predict import decide, smooth
-from .trust import f1_intervals, told_trust
+from .predict import blended, decide
+from .trust import by_video, f1_intervals, told_trust
 
 # %% ../../nbs/train/76_decide.ipynb #b0f3f8d0
 EVERY = 10 # Frames; one of so many is looked at
@@ -48,7 +48,7 @@ class Told(NamedTuple):
     lab: str = ""
     video: str = "" # Its id; none: a video of its own
 
-# %% ../../nbs/train/76_decide.ipynb #b6dd65e8
+# %% ../../nbs/train/76_decide.ipynb #f7b34e6b
 def decided(
     decision: Decision,
     p: np.ndarray, # (members, frames, classes)
@@ -57,9 +57,9 @@ def decided(
     lab: str = "", # One without weights of its own gets the common ones
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
     "What is decided about one sequence."
-    mixed = np.tensordot(np.asarray(decision.shares, p.dtype), p, 1)
     weights = decision.labs.get(lab, decision.weights)
-    return decide(weighed(smooth(mixed, fps, decision.smooth_ms), weights), wanted)
+    return decide(weighed(blended(p, decision.shares, fps, decision.smooth_ms), weights),
+                  wanted)
 
 # %% ../../nbs/train/76_decide.ipynb #30d85d98
 def codes_of(
@@ -174,19 +174,15 @@ def best_weights(
 SMOOTH_MS = (0.0, 400.0) # Widths to try, 0 first
 FEW = 5 # Videos of a lab, from which it may have weights of its own
 
-# %% ../../nbs/train/76_decide.ipynb #abe47a53
+# %% ../../nbs/train/76_decide.ipynb #0908a710
 def thinned(
     sequences: list, # Of `Told`
     shares: tuple, # Of the blend
     ms: float, # Width of the moving average
 ) -> list: # Of `Told`, of one member
     "The blend, smoothed, at one frame of so many."
-    out = []
-    for s in sequences:
-        mixed = np.tensordot(np.asarray(shares, s.p.dtype), s.p, 1)
-        out.append(s._replace(p=smooth(mixed, s.fps, ms)[None, ::EVERY],
-                              labels=s.labels[::EVERY]))
-    return out
+    return [s._replace(p=blended(s.p, shares, s.fps, ms)[None, ::EVERY],
+                       labels=s.labels[::EVERY]) for s in sequences]
 
 # %% ../../nbs/train/76_decide.ipynb #5c97928e
 def choose(
@@ -217,16 +213,14 @@ def nested(
           for fold in sorted({s.fold for s in sequences})}
     return [codes_of(of[s.fold], s) for s in sequences], of
 
-# %% ../../nbs/train/76_decide.ipynb #eca04a7d
+# %% ../../nbs/train/76_decide.ipynb #b192359f
 def counts_by_video(
     told: list, # Of `Told`
     codes: list, # Decisions about each
 ) -> dict: # Video id -> (actions, 3): hit, wrong, missed frames
     "What F1 is made of; sequences of one video together."
-    out = {}
-    for t, c in zip(told, video_counts([t.labels for t in told], codes)):
-        out[t.video] = out.get(t.video, 0) + c
-    return dict(sorted(out.items()))
+    counts = video_counts([t.labels for t in told], codes)
+    return dict(zip(*by_video([t.video for t in told], counts)))
 
 
 def f1_by_action(

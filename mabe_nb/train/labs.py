@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['looked_for', 'unknown_notes', 'fold_facts', 'fold_notes', 'lab_section', 'stranger_notes']
 
-# %% ../../nbs/train/75_labs.ipynb #df7cad82
+# %% ../../nbs/train/75_labs.ipynb #ee710f30
 import pandas as pd
 
-from .card import as_table
+from .card import as_table, labs_apart
 
 # %% ../../nbs/train/75_labs.ipynb #ecad1c7e
 def looked_for(
@@ -54,17 +54,15 @@ def fold_notes(
             f"own videos show {', '.join(some)}; that cannot be learned without them "
             "and counts as missed" for k, (labs, some) in folds if some]
 
-# %% ../../nbs/train/75_labs.ipynb #d579faf8
+# %% ../../nbs/train/75_labs.ipynb #dc50d5fe
 def lab_section(
     metrics: dict, # With `by_lab`, `fold_labs` and `not_learnable`
     looked: dict, # See `looked_for`
 ) -> str: # Markdown, empty for a single lab
     "What the card says of labs."
     if len(metrics["by_lab"]) < 2: return ""
-    parts = sum(metrics["fold_labs"], [])
-    apart = len(parts) == len(set(parts))
     how = ("Each lab was left out as a whole: models and decisions never saw it."
-           if apart else "Videos of most labs are on both sides of a fold: on a new "
+           if labs_apart(metrics) else "Videos of most labs are on both sides of a fold: on a new "
            "lab expect less; `--folds labs` measures it.")
     rows = {lab or "no lab": of["macro_f1"] for lab, of in metrics["by_lab"].items()}
     notes = [f"- {line}." for line in unknown_notes(looked) + fold_notes(metrics)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..data.prepare import prepare
-from ..data.splits import check_no_leak, groups, holdout
+from ..data.splits import check_no_leak, groups, holdout, labelled
 from ..errors import DataError
 from ..files import atomic
 from .augment import Augment, make_steps
@@ -33,8 +33,7 @@ def choose_videos(
     named = None
     if train_ids is not None and valid_ids is not None:
         named = list(dict.fromkeys([*train_ids, *valid_ids]))
-    table = groups(dataset, ids=named)
-    table = table[table.filter(like="frames_").notna().any(axis=1)]
+    table = labelled(groups(dataset, ids=named))
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
         if pool.group.nunique() < 2:

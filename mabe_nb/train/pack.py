@@ -13,7 +13,7 @@ from pathlib import Path
 import mabe_nb
 from ..errors import ConfigError
 
-# %% ../../nbs/train/79_pack.ipynb #bdb5316b
+# %% ../../nbs/train/79_pack.ipynb #e8809aa1
 def pack_package(
     folder, # To write it into
 ) -> Path: # The wheel
@@ -31,7 +31,8 @@ def pack_package(
     files[f"{about}/RECORD"] = "\n".join([*record, f"{about}/RECORD,,", ""]).encode()
     wheel = Path(folder)/f"mabe_nb-{version}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as z:
-        for name, data in files.items(): z.writestr(zipfile.ZipInfo(name), data)
+        for name, data in files.items(): # a ZipInfo by itself is stored as it is
+            z.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return wheel
 
 # %% ../../nbs/train/79_pack.ipynb #ae23847a
