@@ -23,9 +23,8 @@ from mabe_nb.train.folds import contiguous_folds, f1_of, video_counts
 from mabe_nb.train.members import features_for, train_member
 from mabe_nb.train.predict import decide, smooth
 from mabe_nb.train.recipe import CONV, STEADY
+from recipe import JUDGED
 
-JUDGED = {"rats": ("aggression", "nonsocial", "social"),
-          "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture")}
 BASE, PACE = "steady+usual", {"every_ms": 133}
 PARTS = { # Name -> kind, features, settings
     "base: dilated convolutions, 133 ms": ("net", BASE, CONV | PACE),

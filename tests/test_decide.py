@@ -1,11 +1,13 @@
-"""Weights of rare actions and of labs: counted right, chosen with care, never of the fold."""
+"""Thresholds of actions and of labs: what F1 to expect, chosen with care, never of the fold."""
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mabe_nb.train.decide import (FACTORS, FEW, Decision, Told, best_factor, best_weights,
-                                  choose, codes_of, factor_counts, judged, macro, nested)
+from mabe_nb.train.decide import (FEW, Decision, Told, best_threshold, best_thresholds,
+                                  choose, codes_of, judged, macro, nested)
 from mabe_nb.train.folds import f1_of, video_counts
+
+PLAIN = Decision((None, None))
 
 
 def videos(seed, n=10, actions=2, strength=0.3, lab="A", scale=1.0, frames=1000):
@@ -30,72 +32,70 @@ def f1(told, decision):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4))
-def test_counts_are_those_of_the_decisions(seed, actions):
-    rng, told = np.random.default_rng(seed), []
-    for i in range(4):
-        p = rng.dirichlet(np.ones(1 + actions), 60)[None]
-        labels = rng.integers(0, 2, (60, actions)).astype(np.int8)
-        labels[:, rng.random(actions) < 0.3] = -1
-        told.append(Told(p, labels, 30.0, i, "", "ab"[i % 2]))
-    weights, k = rng.uniform(0.3, 3, 1 + actions), int(rng.integers(actions))
-    counts = factor_counts(told, weights, k)
-    assert counts.shape == (2, len(FACTORS), 3) # two videos of two sequences
-    for i in (0, 7, len(FACTORS) - 1):
-        tried = weights.copy()
-        tried[1 + k] *= FACTORS[i]
-        each = video_counts([s.labels for s in told],
-                            [codes_of(Decision(tuple(tried)), s) for s in told])[:, k]
-        each[[(s.labels[:, k] < 0).all() for s in told]] = 0
-        assert np.array_equal(counts[:, i], [each[::2].sum(0), each[1::2].sum(0)])
+@given(st.integers(0, 10**6), st.floats(1.0, 6.0), st.floats(0.2, 1.8))
+def test_the_threshold_is_half_of_the_best_f1(seed, rare, bent):
+    "Lipton et al. 2014, also where the odds of what is told are a power of the true ones."
+    rng = np.random.default_rng(seed)
+    true = rng.random(40_000)**rare
+    seen = rng.random(40_000) < true
+    told = 1 / (1 + ((1 - true) / true.clip(1e-9))**bent)
+    got = best_threshold(told, seen)
+    said = lambda at: 2 * true[told >= at].sum() / ((told >= at).sum() + true.sum())
+    best = max(map(said, np.quantile(told, np.linspace(0, 1, 400)[:-1])))
+    assert said(got) > best - 0.005
+    assert abs(true[told >= got].min() - best / 2) < 0.08
+
+
+def test_what_tells_nothing_has_no_threshold():
+    rng = np.random.default_rng(0)
+    p = rng.random(5000)
+    assert best_threshold(p, np.zeros(5000, bool)) is None
+    assert best_threshold(p, np.ones(5000, bool)) is None
+    assert best_threshold(p, rng.random(5000) > p) is None # the wrong way round
+    assert best_threshold(np.full(10, 0.5), np.arange(10) < 3) is None
+    assert best_threshold(p[:0], np.zeros(0, bool)) is None
+
+
+def test_only_frames_in_which_an_action_was_looked_for_count():
+    told = videos(11)
+    hidden = [s._replace(labels=np.stack([np.where(np.arange(1000) < 500, -1, s.labels[:, 0]),
+                                          s.labels[:, 1]], 1).astype(np.int8)) for s in told]
+    half = [s._replace(p=s.p[:, 500:], labels=s.labels[500:]) for s in told]
+    assert best_thresholds(hidden)[0] == best_thresholds(half)[0] != best_thresholds(told)[0]
+    assert best_thresholds(hidden)[1] == best_thresholds(told)[1]
 
 
 def test_a_rare_action_gains_in_videos_that_chose_nothing():
     for seed in range(5):
         learn, rest = videos(seed), videos(100 + seed)
         kept = choose(learn)
-        plain = kept._replace(weights=(1.0,) * 3)
-        assert f1(rest, kept)[0] > f1(rest, plain)[0] + 0.05
-        assert f1(rest, kept)[1] > f1(rest, plain)[1] - 0.02
-        assert kept.weights[1] > 1.1 and kept.weights[2] == 1
+        assert f1(rest, kept)[0] > f1(rest, PLAIN)[0] + 0.05
+        assert f1(rest, kept)[1] > f1(rest, PLAIN)[1] - 0.02
+        assert kept.thresholds[0] < 0.4
 
 
 def test_one_action_alone():
     kept = choose(videos(1, actions=1))
-    assert len(kept.weights) == 2 and kept.weights[1] > 1.1
+    assert len(kept.thresholds) == 1 and kept.thresholds[0] < 0.4
 
 
 def test_what_is_right_already_is_left():
     told = videos(2, strength=2.0)
-    assert choose(told) == Decision((1.0, 1.0, 1.0), 0.0, (1.0,))
+    assert choose(told) == Decision((None, None), 0.0, (1.0,))
 
 
 def test_noise_is_not_followed():
-    "Where videos disagree, the mean of their answers is near 1 and gains nothing."
+    "Probabilities that have nothing to do with what was seen gain nothing."
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        counts = np.zeros((6, len(FACTORS), 3), np.int64)
-        hit = rng.integers(95, 105, (6, len(FACTORS)))
-        counts[..., 0], counts[..., 1], counts[..., 2] = hit, 200 - hit, 200 - hit
-        assert best_factor(counts) == 1.0
-    assert best_factor(np.zeros((3, len(FACTORS), 3), np.int64)) == 1.0
+    for seed in range(10):
+        told = [s._replace(labels=rng.permutation(s.labels)) for s in videos(seed, 6)]
+        assert choose(told).thresholds == (None, None)
 
 
-def test_videos_decide_not_their_sequences():
-    "Ten sequences of one video are one witness."
-    told = videos(3)
-    one = [s._replace(video="all") for s in told]
-    assert factor_counts(one, np.ones(3), 0).shape[0] == 1
-    assert np.array_equal(factor_counts(one, np.ones(3), 0)[0],
-                          factor_counts(told, np.ones(3), 0).sum(0))
-    nameless = [s._replace(video="") for s in told]
-    assert factor_counts(nameless, np.ones(3), 0).shape[0] == len(told)
-
-
-def test_a_lab_with_another_line_gets_weights_of_its_own():
+def test_a_lab_with_another_line_gets_thresholds_of_its_own():
     told = videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)
     kept = choose(told)
-    assert "B" in kept.labs and kept.labs["B"][1] > kept.weights[1]
+    assert "B" in kept.labs and kept.labs["B"][0] < kept.thresholds[0]
     rest = videos(6, 10, lab="B", scale=0.55)
     assert f1(rest, kept)[0] > f1(rest, kept._replace(labs={}))[0]
     new = [s._replace(lab="C") for s in rest]
@@ -105,6 +105,11 @@ def test_a_lab_with_another_line_gets_weights_of_its_own():
 def test_a_lab_with_few_videos_or_little_to_gain_does_not():
     few = videos(4, 10) + videos(5, FEW - 1, lab="B", scale=0.55)
     assert "B" not in choose(few).labs
+    two = [s._replace(video=f"B{i % 2}") for i, s in enumerate(videos(5, 10, lab="B",
+                                                                      scale=0.55))]
+    assert "B" not in choose(videos(4, 10) + two).labs # ten sequences of two videos
+    nameless = [s._replace(video="") for s in two]
+    assert "B" in choose(videos(4, 10) + nameless).labs # each a video of its own
     alike = videos(4, 10) + videos(7, 10, lab="B")
     assert choose(alike).labs == {}
     assert choose(videos(4, 10)).labs == {} # one lab
@@ -134,11 +139,9 @@ def test_a_lab_left_out_is_judged_by_common_decisions():
 def test_unknown_actions_do_not_crash():
     told = [s._replace(labels=np.where([True, i % 2 > 0], s.labels, np.int8(-1)))
             for i, s in enumerate(videos(8))]
-    assert len(choose(told).weights) == 3
+    assert len(choose(told).thresholds) == 2
     none = [s._replace(labels=np.full_like(s.labels, -1)) for s in told]
-    assert choose(none).weights == (1.0, 1.0, 1.0)
-    assert best_weights(none) == (1.0, 1.0, 1.0)
-    empty = videos(9, 2, frames=0)
-    assert choose(empty).weights == (1.0, 1.0, 1.0)
+    assert choose(none).thresholds == (None, None) == best_thresholds(none)
+    assert choose(videos(9, 2, frames=0)).thresholds == (None, None)
     scores = judged(["one"], none, choose(none), ("rare", "usual"))
     assert scores["f1"] == {"rare": None, "usual": None} and scores["macro_f1"] == 0

@@ -173,8 +173,8 @@ def test_self_actions_of_unlabelled_videos(learned, run, tmp_path):
         old = prepare(new, name, out=out/name.replace("+", "_"), parts=recipe.parts,
                       unlabelled=True, progress=False)
         assert len(old) == 2 + 2
-    eager = recipe.decision._replace(weights=tuple(
-        1.0 + 50 * (a == "rear") for a in ("other", *recipe.actions)))
+    eager = recipe.decision._replace(thresholds=tuple(
+        0.02 if a == "rear" else None for a in recipe.actions))
     table = predict_recipe(replace(recipe, decision=eager), new, cache=out)
     alone = table[table.target_id == "self"]
     assert set(alone.action) == {"rear"} and set(alone.agent_id) == {"mouse1", "mouse2"}
@@ -200,7 +200,7 @@ def test_what_was_never_learned_is_said(learned, run, tmp_path):
 
 def test_a_lab_has_decisions_of_its_own(learned, run, tmp_path):
     recipe = load_recipe(run[0]/"run")
-    never = (1.0,) + (1e-6,) * len(recipe.actions)
+    never = (1.0,) * len(recipe.actions)
     own = replace(recipe, decision=recipe.decision._replace(labs={"LabA": never}))
     tables = {name: predict_recipe(r, learned, cache=tmp_path/"f")
               for name, r in (("common", recipe), ("own", own))}
@@ -221,27 +221,28 @@ def rewritten(run, tmp_path, change):
     return folder
 
 
-def test_the_first_format_still_loads(learned, run, tmp_path):
-    def first(about):
-        about["format"] = 1
-        del about["labs"], about["decision"]["labs"]
-    said, old = [], load_recipe(rewritten(run, tmp_path, first))
-    assert old.labs == {} and old.decision.labs == {}
-    table = predict_recipe(old, learned, learned.ids[:2], cache=tmp_path/"f",
-                           say=said.append)
-    assert len(table) and said == []
+def test_an_earlier_format_says_how_to_go_on(learned, run, tmp_path):
+    "Decisions are made again, members are not."
+    folder = rewritten(run, tmp_path, lambda about: about.update(format=2))
+    with pytest.raises(DataError, match="its members are kept"): load_recipe(folder)
+    shutil.copy(run[0]/"run"/"plan.json", folder)
+    (folder/"recipe.json").unlink()
+    before = {p.name: p.stat().st_mtime_ns for p in (folder/"members").iterdir()}
+    train_recipe(learned, folder, "quick", folds=3, cache=run[0]/"features")
+    assert before == {p.name: p.stat().st_mtime_ns for p in (folder/"members").iterdir()}
+    assert load_recipe(folder).decision == load_recipe(run[0]/"run").decision
 
 
-@pytest.mark.parametrize("labs", [{"LabA": [1.0]}, [1], {"LabA": "no"}, {"LabA": [None]}])
+@pytest.mark.parametrize("labs", [{"LabA": [1.0]}, [1], {"LabA": "no"}, {"LabA": [None]}, {"LabA": 3}])
 def test_broken_decisions_of_a_lab(run, tmp_path, labs):
     folder = rewritten(run, tmp_path, lambda about: about["decision"].update(labs=labs))
     with pytest.raises(DataError, match="recipe.json"): load_recipe(folder)
 
 
 def test_decisions_survive_the_file(run, tmp_path):
-    weights = [1.0, 2.0, 0.5, 1.5, 1.0]
+    own = [0.5, None, 0.25, 0.125]
     folder = rewritten(run, tmp_path,
-                       lambda about: about["decision"].update(labs={"LabB": weights}))
+                       lambda about: about["decision"].update(labs={"LabB": own}))
     got = load_recipe(folder).decision
-    assert isinstance(got, Decision) and got.labs == {"LabB": tuple(weights)}
+    assert isinstance(got, Decision) and got.labs == {"LabB": tuple(own)}
     assert np.isclose(sum(got.shares), 1)

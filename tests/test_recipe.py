@@ -2,6 +2,7 @@
 import json
 import pickle
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -151,26 +152,30 @@ def test_decisions_of_a_fold_do_not_see_it():
 def test_shares_go_to_the_member_that_knows():
     some = [s._replace(p=np.concatenate([np.full_like(s.p, 0.5), s.p])) for s in told(1)]
     assert best_shares(some)[1] > 0.9
-    alone = codes_of(Decision((1.0, 3.0), 0.0, (0.0, 1.0)), some[0])
-    assert np.array_equal(alone, codes_of(Decision((1.0, 3.0)), told(1)[0]))
+    alone = codes_of(Decision((0.25,), 0.0, (0.0, 1.0)), some[0])
+    assert np.array_equal(alone, codes_of(Decision((0.25,)), told(1)[0]))
 
 
 def test_shuffled_labels_score_at_chance(colony, tmp_path, run):
-    def shifted(rec):
-        rng, n = np.random.default_rng(int(rec.video_id)), len(rec)
+    "On average over three ways to shift them: a rare action has a handful of bouts."
+    def shifted(rec, k):
+        rng, n = np.random.default_rng([k, int(rec.video_id)]), len(rec)
         by = int(rng.integers(n // 4, 3 * n // 4))
         bouts = rec.bouts.assign(start=(rec.bouts.start + by) % n)
         stop = bouts.start + (rec.bouts.stop - rec.bouts.start)
         return rec.replace(bouts=bouts.assign(stop=stop.clip(upper=n)))
 
-    data = Changed(colony, shifted, "shifted")
-    metrics = train_recipe(data, tmp_path/"run", "quick", folds=3,
-                           cache=tmp_path/"features")
-    real = run[1]
-    assert metrics["macro_f1"] < real["macro_f1"] / 1.5
-    total = np.sum([list(v.values()) for v in metrics["counts"].values()], 0)
-    share = (total[:, 0] + total[:, 2]) / metrics["frames"]
-    assert (np.nan_to_num(f1_of(total)) < 2 * share / (1 + share) + 0.15).all()
+    found, chance = [], []
+    for k in range(3):
+        data = Changed(colony, partial(shifted, k=k), f"shifted{k}")
+        metrics = train_recipe(data, tmp_path/f"run{k}", "quick", folds=3,
+                               cache=tmp_path/f"features{k}")
+        total = np.sum([list(v.values()) for v in metrics["counts"].values()], 0)
+        share = (total[:, 0] + total[:, 2]) / metrics["frames"]
+        found.append(metrics["macro_f1"])
+        chance.append((2 * share / (1 + share)).mean()) # of saying an action always
+    assert max(found) < run[1]["macro_f1"] / 1.5
+    assert np.mean(found) < np.mean(chance) + 0.03
 
 
 # --- end to end
@@ -225,7 +230,8 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
 
 
 @pytest.mark.parametrize("name, change, said", [
-    ("format", {"format": 9}, "another format"), ("actions", {"actions": []}, "weights"),
+    ("format", {"format": 9}, "another format"), ("old", {"format": 2}, "earlier version"),
+    ("actions", {"actions": []}, "thresholds"),
     ("decision", {"decision": 3}, "train_recipe"), ("members", {"members": []}, "shares")])
 def test_broken_recipe(run, tmp_path, name, change, said):
     about = json.loads((run[0]/"run"/"recipe.json").read_text()) | change

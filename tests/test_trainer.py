@@ -283,3 +283,13 @@ def test_state_of_another_model_is_refused():
     one, two = trainer(), trainer(hidden_size=16)
     with pytest.raises(MabeError, match="does not fit"):
         two.restore(*copy.deepcopy(one.state()))
+
+
+@pytest.mark.parametrize("set_before, turns", [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_waiting_threads_sleep_soon_unless_told_otherwise(set_before, turns):
+    "It counts only if it is set before PyTorch is imported."
+    code = ("import mabe_nb, os, sys; assert 'torch' not in sys.modules; "
+            "print(os.environ['GOMP_SPINCOUNT'])")
+    env = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | set_before
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert out.stdout.strip() == turns, out.stderr

@@ -210,7 +210,7 @@ def test_trust_of_a_blend():
     assert said["seen"]["x"]["frames"] == sum((t.labels == 1).sum() for t in told)
     counts = video_counts([t.labels for t in told], codes).sum(0)
     assert said["borders"]["macro_f1"][0] == pytest.approx(f1_of(counts)[0], abs=1e-4)
-    of = {0: Decision((1.0, 1.0), 0.0, (1.0, 0.0)), 1: Decision((9.0, 1.0), 0.0, (0.0, 1.0))}
+    of = {0: Decision((None,), 0.0, (1.0, 0.0)), 1: Decision((0.1,), 0.0, (0.0, 1.0))}
     mixed = told_trust(told, codes, of, ["x"])["calibration"]
     assert mixed == calibration([(t.labels, t.p[t.fold][:, 1:]) for t in told], ["x"])
     json.dumps(said, allow_nan=False)

@@ -79,7 +79,7 @@ def blended(
     "What several members say together, averaged over time."
     return smooth(np.tensordot(np.asarray(shares, p.dtype), p, 1), fps, ms)
 
-# %% ../../nbs/train/40_predict.ipynb #d36d6a6a
+# %% ../../nbs/train/40_predict.ipynb #3f11ed2a
 def decide(
     p: np.ndarray, # (frames, 1 + actions), `other` first
     wanted: np.ndarray, # (actions,) bool, may be predicted in this sequence
@@ -90,9 +90,9 @@ def decide(
     rest = 1 - of.sum(1, keepdims=True)
     bar = np.broadcast_to(rest, of.shape)
     if thresholds is not None: bar = np.where(np.isnan(thresholds), bar, thresholds)
-    margin = np.where(wanted & (of >= bar) & (of > 0), of - bar, -np.inf)
-    best = margin.argmax(1) if margin.shape[1] else np.zeros(len(p), int)
-    return np.where((margin > -np.inf).any(1), best, -1)
+    times = np.where(of > 0, of / np.maximum(bar, 1e-12), 0)
+    best = times.argmax(1) if times.shape[1] else np.zeros(len(p), int)
+    return np.where(times.max(1, initial=0) >= 1, best, -1)
 
 # %% ../../nbs/train/40_predict.ipynb #e3e1db2e
 def to_bouts(

@@ -28,7 +28,7 @@ from .members import features_for, load_member
 from .metrics import submission_table
 from .predict import to_bouts
 
-# %% ../../nbs/train/79_recipe.ipynb #b46f822e
+# %% ../../nbs/train/79_recipe.ipynb #0ce36a43
 BOTH = {"sequence_length": 256, "dropout": 0.3, "learning_rate": 3e-3,
         "weight_decay": 0.02, "scheduler": "onecycle"}
 STEADY = BOTH | {"conv_channels": [64, 64], "lstm_hidden": 48, "epochs": 8}
@@ -42,6 +42,8 @@ RECIPES = {
         {"name": "slow", "kind": "net", "features": "steady+usual+place", "seeds": 2,
          "settings": CONV | {"every_ms": 200}},
         {"name": "lstm", "kind": "net", "features": "steady+usual", "seeds": 3,
+         "settings": STEADY | {"every_ms": 200}},
+        {"name": "sited", "kind": "net", "features": "steady+usual+place", "seeds": 2,
          "settings": STEADY | {"every_ms": 200}},
         {"name": "wide", "kind": "net", "features": "even+wide", "seeds": 1,
          "settings": STEADY | {"every_ms": 200}},
@@ -161,7 +163,7 @@ def prepared_for(
                           progress=progress, **how) for name in dict.fromkeys(of.values())}
     return {member: done[name] for member, name in of.items()}
 
-# %% ../../nbs/train/79_recipe.ipynb #d947f5fb
+# %% ../../nbs/train/79_recipe.ipynb #5db24399
 def finish(
     out: Path, # Run folder
     recipe: str,
@@ -189,14 +191,14 @@ def finish(
     write_card(out/"card.md", metrics, actions, decision.smooth_ms,
                lab_section(metrics, looked))
     write_json(out/"recipe.json", {
-        "format": 2, "recipe": recipe, "actions": list(actions), "parts": list(parts),
+        "format": 3, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(self_actions(prepared)), "decision": decision._asdict(),
         "labs": looked,
         "members": [{"name": n, "kind": spec["kind"], "files": files[n]}
                     for n, spec in zip(names, RECIPES[recipe])]})
     return metrics
 
-# %% ../../nbs/train/79_recipe.ipynb #af386472
+# %% ../../nbs/train/79_recipe.ipynb #70b5f868
 def load_recipe(
     folder, # Run folder of `train_recipe`
 ) -> Recipe:
@@ -204,31 +206,34 @@ def load_recipe(
     path = Path(folder)/"recipe.json"
     about = read_json(path)
     try:
-        if about["format"] not in (1, 2): raise ValueError("another format")
+        if about["format"] in (1, 2):
+            raise DataError("was written by an earlier version: delete this file and "
+                            "train into the folder again, its members are kept", path)
+        if about["format"] != 3: raise ValueError("another format")
         decision = read_decision(about["decision"])
         members = {str(m["name"]): [load_member(path.parent/"members"/Path(f).name,
                                                 m["kind"]) for f in m["files"]]
                    for m in about["members"]}
         if len(decision.shares) != len(members): raise ValueError("shares do not fit")
-        if any(len(w) != 1 + len(about["actions"])
-               for w in (decision.weights, *decision.labs.values())):
-            raise ValueError("weights do not fit the actions")
-        labs = {str(k): list(map(str, v)) for k, v in about.get("labs", {}).items()}
+        if any(len(some) != len(about["actions"])
+               for some in (decision.thresholds, *decision.labs.values())):
+            raise ValueError("thresholds do not fit the actions")
+        labs = {str(k): list(map(str, v)) for k, v in about["labs"].items()}
         return Recipe(members, decision, *(tuple(map(str, about[k])) for k in
                                            ("actions", "self_actions", "parts")), labs)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         if isinstance(e, DataError): raise
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
-# %% ../../nbs/train/79_recipe.ipynb #58411d0a
+# %% ../../nbs/train/79_recipe.ipynb #fbb26562
 def read_decision(
-    said: dict, # As `finish` wrote it; the first format knew no labs
+    said: dict, # As `finish` wrote it
 ) -> Decision:
     "A decision from a file."
-    numbers = lambda values: tuple(map(float, values))
-    return Decision(numbers(said["weights"]), float(said["smooth_ms"]),
-                    numbers(said["shares"]), {str(lab): numbers(w) for lab, w in
-                                              said.get("labs", {}).items()})
+    bars = lambda values: tuple(None if v is None else float(v) for v in values)
+    return Decision(bars(said["thresholds"]), float(said["smooth_ms"]),
+                    tuple(map(float, said["shares"])),
+                    {str(lab): bars(of) for lab, of in said["labs"].items()})
 
 # %% ../../nbs/train/79_recipe.ipynb #bca33fd5
 def probabilities_of(
