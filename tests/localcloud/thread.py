@@ -1,5 +1,6 @@
 """A cloud on a thread of its own, beside the test that uses it."""
 import asyncio
+import signal
 import threading
 
 from .server import LocalCloud
@@ -13,6 +14,8 @@ class start_thread:
     `port=0`.
     """
     def __init__(self, folder, **settings):
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN: # as in a shell's background
+            signal.signal(signal.SIGINT, signal.default_int_handler) # containers heed it
         self._up, self._error, self._left = threading.Event(), None, []
         self._thread = threading.Thread(target=self._main, args=(folder, settings),
                                         daemon=True, name="localcloud")
