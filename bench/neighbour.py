@@ -45,7 +45,7 @@ def main():
             for _ in range(args.rounds):
                 for name, turns in TURNS.items():
                     runs += 1
-                    other = subprocess.Popen([sys.executable, "-c", "while True: pass"]) \
+                    other = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) \
                         if busy else None
                     try: found[name].append(seconds(
                         "train", data, "--out", Path(work)/str(runs),
