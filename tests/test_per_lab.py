@@ -75,6 +75,12 @@ def test_a_folder_elsewhere_is_refused(data, run, tmp_path):
         predict_per_lab(tmp_path, data, cache=tmp_path/"f")
 
 
+def test_a_file_that_is_no_table_of_labs_is_told(data, tmp_path):
+    (tmp_path/"labs.json").write_text('["One"]')
+    with pytest.raises(DataError, match="not what train_per_lab writes"):
+        predict_per_lab(tmp_path, data)
+
+
 def test_a_bundle_is_of_one_lab(run, tmp_path):
     with pytest.raises(ConfigError, match="of each of its folders"):
         make_bundle(run[0]/"run", tmp_path/"kit")

@@ -6,9 +6,8 @@
 __all__ = ['SIDED', 'TWINS', 'TELLING', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_MS', 'EXTREME_MS', 'EXTREMES', 'STEADY_MS',
            'FAR', 'CONTEXT_GROUPS', 'low_high', 'even', 'wide', 'steady', 'usual', 'place', 'context_groups']
 
-# %% ../../nbs/data/38_context.ipynb #59cd37fd
+# %% ../../nbs/data/38_context.ipynb #8b1b504e
 import re
-from functools import cache
 
 from array_api_compat import array_namespace
 
@@ -134,15 +133,15 @@ def place(
 # %% ../../nbs/data/38_context.ipynb #feaa0cc5
 CONTEXT_GROUPS = ("even", "wide", "steady", "usual", "place")
 
-# %% ../../nbs/data/38_context.ipynb #ac74b891
+# %% ../../nbs/data/38_context.ipynb #c0943b02
 def context_groups(
     a: Animals,
     wanted=CONTEXT_GROUPS, # Some of `CONTEXT_GROUPS`, in the order wanted
 ) -> dict: # Name -> unit, (frames,)
     "Channels of all wanted groups."
-    make = {"even": cache(lambda: even(a)),
-            "wide": lambda: wide(make["even"](), a.fps),
-            "steady": cache(lambda: steady(make["even"](), a.fps)),
-            "usual": lambda: usual(make["steady"]()),
+    now = even(a) if set(wanted) - {"place"} else {}
+    calm = steady(now, a.fps) if {"steady", "usual"} & set(wanted) else {}
+    make = {"even": lambda: now, "wide": lambda: wide(now, a.fps),
+            "steady": lambda: calm, "usual": lambda: usual(calm),
             "place": lambda: steady(place(a), a.fps)}
     return {name: channel for group in wanted for name, channel in make[group]().items()}

@@ -154,7 +154,7 @@ def worth(
     before, after = score(usual), score(own)
     return (own, after) if after >= before + LEAST else (usual, before)
 
-# %% ../../nbs/train/76_decide.ipynb #cc220576
+# %% ../../nbs/train/76_decide.ipynb #88089a84
 def choose(
     sequences: list, # Of `Told`
 ) -> Decision:
@@ -167,7 +167,7 @@ def choose(
         if found >= best + LEAST: some, (shares, ms), common, best = tried, how, bars, found
     labs = {}
     for lab in sorted({s.lab for s in some}):
-        mine = [s._replace(lab="") for s in some if s.lab == lab]
+        mine = [s for s in some if s.lab == lab]
         if len({s.video or i for i, s in enumerate(mine)}) < FEW: continue
         own, _ = worth(mine, common)
         if own != common: labs[lab] = own

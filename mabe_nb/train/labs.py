@@ -54,7 +54,7 @@ def fold_notes(
             f"own videos show {', '.join(some)}; that cannot be learned without them "
             "and counts as missed" for k, (labs, some) in folds if some]
 
-# %% ../../nbs/train/75_labs.ipynb #dc50d5fe
+# %% ../../nbs/train/75_labs.ipynb #857ad5bf
 def lab_section(
     metrics: dict, # With `by_lab`, `fold_labs` and `not_learnable`
     looked: dict, # See `looked_for`
@@ -62,8 +62,9 @@ def lab_section(
     "What the card says of labs."
     if len(metrics["by_lab"]) < 2: return ""
     how = ("Each lab was left out as a whole: models and decisions never saw it."
-           if labs_apart(metrics) else "Videos of most labs are on both sides of a fold: on a new "
-           "lab expect less; `--folds labs` measures it.")
+           if labs_apart(metrics) else
+           "Videos of most labs are on both sides of a fold: on a new lab expect less; "
+           "`--folds labs` measures it.")
     rows = {lab or "no lab": of["macro_f1"] for lab, of in metrics["by_lab"].items()}
     notes = [f"- {line}." for line in unknown_notes(looked) + fold_notes(metrics)]
     return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
