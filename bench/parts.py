@@ -2,6 +2,7 @@
 
     python bench/parts.py --data rats --json F
     python bench/parts.py --data rat_fights --json F --folds 1,3,5
+    python bench/parts.py --data rats --json F --only loose,which   # the rest of F stays
 
 The base is one seed of one network of the recipe. Every figure is the mean F1 of the
 actions that are judged, by the most probable class, over the videos of the folds named
@@ -20,9 +21,9 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.prepare import dataset_parts, prepare
 from mabe_nb.data.splits import groups, labelled
 from mabe_nb.train.folds import contiguous_folds, f1_of, video_counts
-from mabe_nb.train.members import features_for, train_member
-from mabe_nb.train.predict import decide, smooth
-from mabe_nb.train.recipe import CONV, STEADY
+from mabe_nb.train.members import SeenOnly, features_for, train_member
+from mabe_nb.train.predict import completed, decide, smooth
+from mabe_nb.train.recipes import CONV, STEADY
 from recipe import JUDGED
 
 BASE, PACE = "steady+usual", {"every_ms": 133}
@@ -31,6 +32,9 @@ PARTS = { # Name -> kind, features, settings
     "features: as they are, no mean over 200 ms": ("net", "even", CONV | PACE),
     "features: without those against the video's mean": ("net", "steady", CONV | PACE),
     "features: and place": ("net", BASE + "+place", CONV | PACE),
+    "features: and loose": ("net", BASE + "+loose", CONV | PACE),
+    "features: even and loose alone": ("net", "even+loose", CONV | PACE),
+    "which: beside it, one that tells which": ("net", "even+loose", CONV | PACE),
     "pace: 67 ms": ("net", BASE, CONV | {"every_ms": 67}),
     "pace: 200 ms": ("net", BASE, CONV | {"every_ms": 200}),
     "model: convolutions and an LSTM": ("net", BASE, STEADY | PACE | {"epochs": 12}),
@@ -47,6 +51,7 @@ p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 p.add_argument("--data", choices=JUDGED, required=True)
 p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
 p.add_argument("--folds", default="2,4", help="of 1 to 5, the folds left out in turn")
+p.add_argument("--only", help="words; rows that hold one of them, and the base")
 p.add_argument("--json")
 args = p.parse_args()
 torch.set_num_threads(1)
@@ -55,13 +60,13 @@ table = labelled(groups(data))
 splits = [contiguous_folds(table, 5)[k - 1] for k in left]
 
 
-def told(kind, features, settings, seed=0):
+def told(kind, features, settings, seed=0, view=lambda prepared: prepared):
     "Row of the prepared table -> probabilities, of the folds that are left out."
     prepared = prepare(data, features_for(kind, features, settings), ids=list(table.video_id),
                        parts=tuple(dataset_parts(data)))
     more, out = {"features": features} if kind == "net" else {}, {}
     for k, split in zip(left, splits):
-        member = train_member(kind, prepared, split.train, settings | more, seed + k)
+        member = train_member(kind, view(prepared), split.train, settings | more, seed + k)
         for i in np.flatnonzero(prepared.sequences.video_id.isin(split.valid)):
             out[i] = member(prepared.values(i))
     return prepared, out
@@ -76,7 +81,14 @@ def score(prepared, p):
     return round(float(f1.mean()), 4)
 
 
+def beside(base, part):
+    "The base and a network that tells which action it is, on average."
+    which = told(*part, view=SeenOnly)[1]
+    return {i: completed(np.stack([base[i], which[i]]), [False, True]).mean(0) for i in base}
+
+
 found, begun = {}, time.perf_counter()
+only = (args.only or "").split(",")
 
 
 def report(name, prepared, p):
@@ -85,16 +97,22 @@ def report(name, prepared, p):
 
 
 for name, part in PARTS.items():
-    prepared, p = told(*part)
-    report(name, prepared, p)
-    if not name.startswith("base"): continue
+    if name.startswith("base"):
+        prepared, base = told(*part)
+        report(name, prepared, base)
+    elif not any(word in name for word in only): continue
+    elif name.startswith("which"): report(name, prepared, beside(base, part))
+    else: report(name, *told(*part))
+    if not name.startswith("base") or args.only: continue
     for ms in (400, 1000):
-        smoothed = {i: smooth(q, prepared.sequences.fps.iloc[i], ms) for i, q in p.items()}
+        smoothed = {i: smooth(q, prepared.sequences.fps.iloc[i], ms) for i, q in base.items()}
         report(f"smoothing: {ms} ms", prepared, smoothed)
-    again = [p, *(told(*part, seed=100 * s)[1] for s in (1, 2))]
+    again = [base, *(told(*part, seed=100 * s)[1] for s in (1, 2))]
     report("seeds: another one alone", prepared, again[1])
-    report("seeds: mean of three", prepared, {i: sum(q[i] for q in again) / 3 for i in p})
+    report("seeds: mean of three", prepared, {i: sum(q[i] for q in again) / 3 for i in base})
 if args.json:
-    Path(args.json).write_text(json.dumps({
+    file = Path(args.json)
+    before = json.loads(file.read_text())["mean_f1"] if args.only and file.exists() else {}
+    file.write_text(json.dumps({
         "data": args.data, "folds": left, "judged": list(JUDGED[args.data]),
-        "mean_f1": found}, indent=1) + "\n")
+        "mean_f1": before | found}, indent=1) + "\n")

@@ -13,6 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.prepare import prepare
+from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import Split, check_no_leak, groups
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
@@ -20,8 +21,10 @@ from mabe_nb.train.boosting import grow_trees, tree_arrays, tree_probabilities, 
 from mabe_nb.train.boosting import trees_of
 from mabe_nb.train.decide import Decision, Told, best_shares, codes_of, nested
 from mabe_nb.train.folds import bootstrap, contiguous_folds, f1_of, video_counts
-from mabe_nb.train.members import train_member
+from mabe_nb.train.members import SeenOnly, train_member
+from mabe_nb.train.predict import completed, fair_shares
 from mabe_nb.train.recipe import load_recipe, predict_recipe, train_recipe
+from mabe_nb.train.recipes import RECIPES
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -106,6 +109,83 @@ def test_folds_are_contiguous(colony):
     parts = [split.valid for split in contiguous_folds(groups(colony), 4)]
     assert [v for part in parts for v in part] == list(colony.ids)
     with pytest.raises(ConfigError): contiguous_folds(groups(colony), 1)
+
+
+# --- members that tell which action it is, not whether there is one
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 4), st.integers(1, 5))
+def test_completed(seed, plain, which, kinds):
+    rng, n = np.random.default_rng(seed), plain + which
+    p = rng.dirichlet(np.ones(kinds + 1), (n, 7))
+    asked = rng.permutation(n) < which
+    p[asked, :, 0] = 0 # Of no more than proportion
+    out = completed(p, asked)
+    assert np.array_equal(out[~asked], p[~asked])
+    if not which: return
+    assert np.allclose(out.sum(-1), 1) and np.allclose(
+        out[asked, :, 0], p[~asked, :, 0].mean(0))
+    share = lambda q: q[asked, :, 1:] / q[asked, :, 1:].sum(-1, keepdims=True)
+    assert np.allclose(share(out), share(p))
+    shares = np.array(fair_shares(asked))
+    assert np.isclose(shares.sum(), 1) and np.isclose(shares[asked].sum(), 0.5)
+    assert len(set(shares[asked])) == len(set(shares[~asked])) == 1
+
+
+def test_only_frames_with_an_action_are_known(colony, tmp_path):
+    prepared = prepare(colony, "symmetric", out=tmp_path/"f", progress=False)
+    some = pickle.loads(pickle.dumps(SeenOnly(prepared))) # as a worker gets it
+    for i in range(len(prepared)):
+        y, seen = prepared.labels(i), (prepared.labels(i) == 1).any(1)
+        assert np.array_equal(some.labels(i)[seen], y[seen]) and y.dtype == np.int8
+        assert (some.labels(i)[~seen] == -1).all() and 0 < (~seen).sum()
+        assert np.array_equal(some.values(i), prepared.values(i), equal_nan=True)
+
+
+@pytest.fixture
+def asking(monkeypatch):
+    "A recipe with a member of each sort."
+    tiny = SMALL["net"] | {"features": None}
+    monkeypatch.setitem(RECIPES, "asking", (
+        {"name": "net", "kind": "net", "features": "symmetric", "seeds": 1,
+         "settings": tiny},
+        {"name": "kinds", "kind": "net", "which": True, "features": "loose", "seeds": 1,
+         "settings": tiny}))
+
+
+def test_a_member_that_tells_which(colony, tmp_path, asking):
+    metrics = train_recipe(colony, tmp_path/"run", "asking", folds=3, cache=tmp_path/"f")
+    net, kinds = (np.load(tmp_path/"run"/"oof"/f"{n}.npy", allow_pickle=False)
+                  for n in ("net", "kinds"))
+    assert np.allclose(net[:, 0], kinds[:, 0]) and np.abs(net - kinds).max() > 0.01
+    recipe = load_recipe(tmp_path/"run")
+    assert recipe.which == (False, True) and set(metrics["members"]) == {"net", "kinds"}
+    assert metrics["shares"] == {"net": 0.5, "kinds": 0.5}
+    assert not any(m.clf.possible[0] for m in recipe.members["kinds"])
+    table = predict_recipe(recipe, colony, cache=tmp_path/"g")
+    assert len(table) and set(table.action) <= set(recipe.actions)
+
+
+def test_left_out_where_every_frame_has_an_action(colony, tmp_path, asking):
+    def always(rec):
+        pair = [(*p, "mount") for p in (rec.mice[:2], rec.mice[1::-1])]
+        return rec.replace(labelled=frozenset(pair), bouts=bout_table(
+            [(*p, 0, len(rec)) for p in pair]))
+    metrics = train_recipe(Changed(colony, always, "always"), tmp_path/"run", "asking",
+                           folds=3, cache=tmp_path/"f")
+    assert list(metrics["members"]) == ["net"] and metrics["macro_f1"] == 1
+    assert load_recipe(tmp_path/"run").which == (False,)
+    assert not (tmp_path/"f"/"loose").exists()
+
+
+def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):
+    "Bouts in one video only: the fold that it is left out of has nothing to learn from."
+    only = Changed(colony, lambda r: r if r.video_id == colony.ids[0] else
+                   r.replace(bouts=r.bouts[:0]), "only")
+    metrics = train_recipe(only, tmp_path/"run", "asking", folds=3, cache=tmp_path/"f")
+    p = np.load(tmp_path/"run"/"oof"/"kinds.npy", allow_pickle=False)
+    assert np.isfinite(p).all() and 0 <= metrics["macro_f1"] < 0.5
+    predict_recipe(load_recipe(tmp_path/"run"), only, cache=tmp_path/"g")
 
 
 # --- nothing leaks

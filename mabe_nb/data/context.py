@@ -6,12 +6,13 @@
 __all__ = ['SIDED', 'TWINS', 'TELLING', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_MS', 'EXTREME_MS', 'EXTREMES', 'STEADY_MS',
            'FAR', 'CONTEXT_GROUPS', 'low_high', 'even', 'wide', 'steady', 'usual', 'place', 'context_groups']
 
-# %% ../../nbs/data/38_context.ipynb #8b1b504e
+# %% ../../nbs/data/38_context.ipynb #ff129d68
 import re
 
 from array_api_compat import array_namespace
 
 from .blocks import shift
+from .loose import loose
 from .place import placed, spread
 from .rolling import half_frames, rolling_max, rolling_mean_std, rolling_min
 from .social import Animals, between, missing, own, parts, toward
@@ -130,18 +131,19 @@ def place(
         out |= {f"low.{name}": (unit, low), f"high.{name}": (unit, high)}
     return out
 
-# %% ../../nbs/data/38_context.ipynb #feaa0cc5
-CONTEXT_GROUPS = ("even", "wide", "steady", "usual", "place")
+# %% ../../nbs/data/38_context.ipynb #ac585138
+CONTEXT_GROUPS = ("even", "wide", "steady", "usual", "place", "loose")
 
-# %% ../../nbs/data/38_context.ipynb #c0943b02
+# %% ../../nbs/data/38_context.ipynb #ef498679
 def context_groups(
     a: Animals,
     wanted=CONTEXT_GROUPS, # Some of `CONTEXT_GROUPS`, in the order wanted
 ) -> dict: # Name -> unit, (frames,)
     "Channels of all wanted groups."
-    now = even(a) if set(wanted) - {"place"} else {}
+    now = even(a) if set(wanted) - {"place", "loose"} else {}
     calm = steady(now, a.fps) if {"steady", "usual"} & set(wanted) else {}
+    free = steady(loose(a), a.fps) if "loose" in wanted else {}
     make = {"even": lambda: now, "wide": lambda: wide(now, a.fps),
             "steady": lambda: calm, "usual": lambda: usual(calm),
-            "place": lambda: steady(place(a), a.fps)}
+            "place": lambda: steady(place(a), a.fps), "loose": lambda: free | usual(free)}
     return {name: channel for group in wanted for name, channel in make[group]().items()}

@@ -100,7 +100,7 @@ def same(
     size = np.max(np.abs(np.nan_to_num(b)), axis=0)
     return ((np.abs(a - b) <= 1e-3 * size) | (np.isnan(a) & np.isnan(b))).all(0)
 
-# %% ../../nbs/data/37_symmetry.ipynb #037c083b
+# %% ../../nbs/data/37_symmetry.ipynb #6cbe8d18
 def law(
     before: np.ndarray, # (frames, channels)
     after: np.ndarray, # (frames, channels), of the changed scene
@@ -115,7 +115,8 @@ def law(
         fit = np.flatnonzero(fits[sign[i]])
         if not len(fit):
             raise ConfigError(f"what becomes of {names[i]} is in no other channel")
-        source[i] = i if i in fit else fit[0]
+        twins = np.flatnonzero(same(before, before[:, [i]])) # Each has a partner of its own
+        source[i] = i if i in fit else fit[list(twins).index(i) % len(fit)]
     moved = (source != np.arange(len(names))) | (sign < 0)
     want = np.where(moved, square, 1)
     for i in np.flatnonzero((source[source] != np.arange(len(names)))

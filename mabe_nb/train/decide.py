@@ -128,10 +128,10 @@ def best_thresholds(
     return tuple(best_threshold(*(x[y[:, k] >= 0, k] for x in (p, y == 1)))
                  for k in range(y.shape[1]))
 
-# %% ../../nbs/train/76_decide.ipynb #862dbb53
+# %% ../../nbs/train/76_decide.ipynb #99fa2c55
 SMOOTH_MS = (0.0, 400.0) # Widths to try, 0 first
 FEW = 5 # Videos of a lab, from which it may have thresholds of its own
-LEAST = 0.01 # Gain in F1 without which a choice is not made
+LEAST = 0.02 # Gain in F1 without which a choice is not made
 
 # %% ../../nbs/train/76_decide.ipynb #0908a710
 def thinned(
@@ -154,14 +154,15 @@ def worth(
     before, after = score(usual), score(own)
     return (own, after) if after >= before + LEAST else (usual, before)
 
-# %% ../../nbs/train/76_decide.ipynb #88089a84
+# %% ../../nbs/train/76_decide.ipynb #cac3e879
 def choose(
     sequences: list, # Of `Told`
+    first: tuple = None, # (members,) shares to begin with; None: equal ones
 ) -> Decision:
     "Shares, smoothing and thresholds, each taken for what it gains."
     n, best = len(sequences[0].p), -1.0
     plain = (None,) * sequences[0].labels.shape[1]
-    for how in product(((1 / n,) * n, best_shares(sequences)), SMOOTH_MS):
+    for how in product((first or (1 / n,) * n, best_shares(sequences)), SMOOTH_MS):
         tried = thinned(sequences, *how)
         bars, found = worth(tried, plain)
         if found >= best + LEAST: some, (shares, ms), common, best = tried, how, bars, found
@@ -173,12 +174,13 @@ def choose(
         if own != common: labs[lab] = own
     return Decision(common, ms, shares, labs if len({s.lab for s in some}) > 1 else {})
 
-# %% ../../nbs/train/76_decide.ipynb #53575d40
+# %% ../../nbs/train/76_decide.ipynb #7c599977
 def nested(
     sequences: list, # Of `Told`
+    first: tuple = None, # See `choose`
 ) -> tuple: # Decisions about each sequence, and what was chosen without each fold
     "Decide about each fold as the others would have it."
-    of = {fold: choose([s for s in sequences if s.fold != fold] or sequences)
+    of = {fold: choose([s for s in sequences if s.fold != fold] or sequences, first)
           for fold in sorted({s.fold for s in sequences})}
     return [codes_of(of[s.fold], s) for s in sequences], of
 
@@ -200,15 +202,16 @@ def f1_by_action(
     f1 = f1_of(np.sum(list(counts), 0))
     return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
 
-# %% ../../nbs/train/76_decide.ipynb #79d32027
+# %% ../../nbs/train/76_decide.ipynb #deb12fc5
 def judged(
     names, # Of the members
     told: list, # Of `Told`
     decision: Decision, # That is kept
     actions: tuple,
+    first: tuple = None, # See `choose`
 ) -> dict: # Scores of the recipe, of each of its parts, and in each lab
     "Scores of out-of-fold predictions, with an interval over videos."
-    codes, chosen = nested(told)
+    codes, chosen = nested(told, first)
     own, n = counts_by_video(told, codes), len(names)
     score = lambda counts: round(mean_f1(np.array(list(counts.values()))), 4)
     kept = score(counts_by_video(told, [codes_of(decision, t) for t in told]))
@@ -229,4 +232,4 @@ def judged(
                              "f1": f1_by_action(of.values(), actions)}
                        for lab, of in sorted(labs.items())},
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
-            "mean": plain(np.full(n, 1 / n)), "blend": plain(decision.shares)}
+            "mean": plain(first or np.full(n, 1 / n)), "blend": plain(decision.shares)}
