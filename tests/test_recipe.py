@@ -127,6 +127,9 @@ def test_completed(seed, plain, which, kinds):
         out[asked, :, 0], p[~asked, :, 0].mean(0))
     share = lambda q: q[asked, :, 1:] / q[asked, :, 1:].sum(-1, keepdims=True)
     assert np.allclose(share(out), share(p))
+    p[asked, 3] = np.eye(kinds + 1)[0] # Knows of no action at all
+    out = completed(p, asked)
+    assert np.allclose(out[asked, 3], p[~asked, 3].mean(0))
     shares = np.array(fair_shares(asked))
     assert np.isclose(shares.sum(), 1) and np.isclose(shares[asked].sum(), 0.5)
     assert len(set(shares[asked])) == len(set(shares[~asked])) == 1
@@ -160,7 +163,9 @@ def test_a_member_that_tells_which(colony, tmp_path, asking):
     assert np.allclose(net[:, 0], kinds[:, 0]) and np.abs(net - kinds).max() > 0.01
     recipe = load_recipe(tmp_path/"run")
     assert recipe.which == (False, True) and set(metrics["members"]) == {"net", "kinds"}
-    assert metrics["shares"] == {"net": 0.5, "kinds": 0.5}
+    assert metrics["shares"] == {"net": 0.5, "kinds": 0.5} and metrics["which"] == ["kinds"]
+    card = (tmp_path/"run"/"card.md").read_text()
+    assert "| net alone" in card and "| kinds as to which, others as to whether" in card
     assert not any(m.clf.possible[0] for m in recipe.members["kinds"])
     table = predict_recipe(recipe, colony, cache=tmp_path/"g")
     assert len(table) and set(table.action) <= set(recipe.actions)

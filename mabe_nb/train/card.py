@@ -118,7 +118,7 @@ def trust_sections(
     of = {"calibration": calibration_section, "borders": borders_section}
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
-# %% ../../nbs/train/78_card.ipynb #4b5443c6
+# %% ../../nbs/train/78_card.ipynb #447eba6e
 def labs_apart(
     metrics: dict, # May hold "fold_labs", the labs of each fold
 ) -> bool: # Is each of several labs in one fold only?
@@ -135,9 +135,11 @@ def card_text(
     "The card."
     low, high = metrics["interval"]
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
-    macro, parts = metrics["macro_f1"], {
-        f"{k} alone, most probable class": v for k, v in metrics["members"].items()}
-    parts |= {"plain mean of the members": metrics["mean"],
+    macro, which = metrics["macro_f1"], metrics.get("which", [])
+    parts = {f"{k} {'as to which, others as to whether' if k in which else 'alone'}, "
+             "most probable class": v for k, v in metrics["members"].items()}
+    half = ", those that tell which as much as all others" if which else ""
+    parts |= {f"plain mean of the members{half}": metrics["mean"],
               "blend, with the shares that are kept": metrics["blend"],
               "and decisions chosen without the fold that is scored": macro}
     return "\n\n".join([

@@ -79,7 +79,7 @@ def blended(
     "What several members say together, averaged over time."
     return smooth(np.tensordot(np.asarray(shares, p.dtype), p, 1), fps, ms)
 
-# %% ../../nbs/train/40_predict.ipynb #528e088a
+# %% ../../nbs/train/40_predict.ipynb #e5bf1f18
 def completed(
     p: np.ndarray, # (members, frames, classes)
     which, # (members,) bool: tells which action it is, not whether there is one
@@ -87,11 +87,11 @@ def completed(
     "Members that tell which action it is, with what the others say of whether."
     which = np.asarray(which, bool)
     if which.all() or not which.any(): return p
-    other, kinds = p[~which, :, :1].mean(0), p[which, :, 1:]
-    kinds = kinds / np.maximum(kinds.sum(-1, keepdims=True), 1e-9)
-    out = p.copy()
-    out[which] = np.concatenate([np.broadcast_to(other, (len(kinds), *other.shape)),
-                                 kinds * (1 - other)], axis=-1)
+    rest, kinds, out = p[~which].mean(0), p[which, :, 1:], p.copy()
+    total, other = kinds.sum(-1, keepdims=True), rest[:, :1]
+    out[which, :, :1] = other
+    out[which, :, 1:] = np.where(total > 0, kinds / np.maximum(total, 1e-9) * (1 - other),
+                                 rest[:, 1:])
     return out
 
 # %% ../../nbs/train/40_predict.ipynb #5b636518

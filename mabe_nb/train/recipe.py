@@ -151,7 +151,7 @@ def prepared_for(
                           progress=progress, **how) for name in dict.fromkeys(of.values())}
     return {member: done[name] for member, name in of.items()}
 
-# %% ../../nbs/train/79_recipe.ipynb #e770e2fd
+# %% ../../nbs/train/79_recipe.ipynb #81c55411
 def finish(
     out: Path, # Run folder
     recipe: str,
@@ -177,7 +177,8 @@ def finish(
     keep_oof(out/"oof", names, rows, told)
     metrics = {"recipe": recipe, "videos": int(rows.video_id.nunique()),
                "frames": int(rows.frames.sum()), "folds": [list(s.valid) for s in splits],
-               "shares": dict(zip(names, decision.shares)), **fold_facts(table, splits),
+               "shares": dict(zip(names, decision.shares)),
+               "which": [n for n, w in zip(names, which) if w], **fold_facts(table, splits),
                **judged(names, told, decision, actions, fair)}
     write_json(out/"metrics.json", metrics)
     write_card(out/"card.md", metrics, actions, decision.smooth_ms,
