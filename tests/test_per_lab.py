@@ -10,7 +10,8 @@ from mabe_nb.data.colony import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.bundle import make_bundle
+from mabe_nb.train.bundle import make_bundle, open_bundle
+from mabe_nb.train.in_parts import permitted, predict_in_parts
 from mabe_nb.train.per_lab import predict_per_lab, train_per_lab
 from mabe_nb.train.recipe import load_recipe, predict_recipe
 
@@ -81,10 +82,37 @@ def test_a_file_that_is_no_table_of_labs_is_told(data, tmp_path):
         predict_per_lab(tmp_path, data)
 
 
-def test_a_bundle_is_of_one_lab(run, tmp_path):
-    with pytest.raises(ConfigError, match="of each of its folders"):
-        make_bundle(run[0]/"run", tmp_path/"kit")
-    assert make_bundle(run[0]/"run"/"lab-One", tmp_path/"one")
+def test_a_bundle_of_all_labs(data, run, tmp_path):
+    about = make_bundle(run[0]/"run", tmp_path/"kit")
+    assert about["kind"] == "labs" and set(about["evidence"]) == {"One", "Two", "Few"}
+    assert about["evidence"] == make_bundle(run[0]/"run", tmp_path/"more", data)["evidence"]
+    kit = open_bundle(tmp_path/"kit")
+    assert set(kit.actions) == {"attack", "sniff"}
+    table, left = predict_in_parts(kit, data, tmp_path/"parts", say=lambda text: None)
+    want = predict_per_lab(run[0]/"run", data, cache=tmp_path/"f")
+    want = want[[a in permitted(kit, data.lab(str(v))) # no phantom classes
+                 for v, a in zip(want.video_id, want.action)]]
+    order = ["video_id", "agent_id", "target_id", "start_frame"]
+    tidy = lambda t: t.drop(columns="row_id").sort_values(order).reset_index(drop=True)
+    assert not left and len(want)
+    pd.testing.assert_frame_equal(tidy(table), tidy(want))
+    one = open_bundle(make_bundle(run[0]/"run"/"lab-One", tmp_path/"one") and tmp_path/"one")
+    assert one.about["kind"] == "recipe"
+
+
+def test_a_bundle_without_a_recipe_for_a_lab(data, run, tmp_path):
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    labs = json.loads((tmp_path/"run"/"labs.json").read_text())
+    del labs[""]
+    (tmp_path/"run"/"labs.json").write_text(json.dumps(labs))
+    make_bundle(tmp_path/"run", tmp_path/"kit")
+    table, left = predict_in_parts(open_bundle(tmp_path/"kit"), data, tmp_path/"parts",
+                                   say=lambda text: None)
+    assert tuple(left) == tuple(data.ids[6:]) and "no recipe" in left[data.ids[6]]
+    assert set(table.video_id.astype(str)) <= set(data.ids[:6])
+    (tmp_path/"run"/"lab-Two"/"recipe.json").unlink()
+    with pytest.raises(DataError): make_bundle(tmp_path/"run", tmp_path/"no")
+    assert not (tmp_path/"no").exists()
 
 
 def test_a_run_that_is_there_stays(data, run):

@@ -6,7 +6,7 @@
 __all__ = ['FORMAT', 'LONGEST', 'files_of', 'evidence_of', 'Kit', 'read_manifest', 'open_bundle', 'trial', 'trial_apart',
            'forecast', 'make_bundle', 'hashes']
 
-# %% ../../nbs/train/80_bundle.ipynb #264eb9e4
+# %% ../../nbs/train/80_bundle.ipynb #ab444b47
 import hashlib, json, os, subprocess, sys, tempfile, time, zipfile
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -24,19 +24,17 @@ from .classifier import load_classifier, predict_dataset, read_thresholds
 from .kit_notebook import kit_notebook
 from .members import Net
 from .pack import fetch_wheels, pack_package, requirements
+from .per_lab import LABS, predict_per_lab, read_labs
 from .recipe import load_recipe, predict_recipe
 
-# %% ../../nbs/train/80_bundle.ipynb #278cd92c
+# %% ../../nbs/train/80_bundle.ipynb #206d16cb
 def files_of(
-    run, # Run folder of `train` or `train_recipe`
+    run, # Run folder of `train`, `train_recipe` or `train_per_lab`
     thresholds=None, # JSON file, for a single classifier
 ) -> dict: # Name in the bundle -> file
     "What prediction reads. Raises `DataError` or `ConfigError` for an unfit run."
     run = Path(run)
-    if (run/"labs.json").exists():
-        raise ConfigError(f"{run} holds a recipe for each lab; make a bundle of each of "
-                          "its folders")
-    if not (run/"recipe.json").exists():
+    if not any((run/name).exists() for name in ("recipe.json", LABS)):
         best = checkpoint_path(run)
         load_classifier(best)
         read_thresholds(thresholds)
@@ -45,13 +43,18 @@ def files_of(
         return files
     if thresholds is not None:
         raise ConfigError("a recipe has decisions of its own: leave out --thresholds")
+    if (run/LABS).exists():
+        return {f"model/{LABS}": run/LABS} | {
+            f"model/{each}/{name.removeprefix('model/')}": file
+            for each in read_labs(run/LABS).values()
+            for name, file in files_of(run/each).items()}
     load_recipe(run)
     names = [Path(f).name for m in read_json(run/"recipe.json")["members"]
              for f in m["files"]]
     return {"model/recipe.json": run/"recipe.json"} | {
         f"model/members/{n}": run/"members"/n for n in names}
 
-# %% ../../nbs/train/80_bundle.ipynb #093c8d0f
+# %% ../../nbs/train/80_bundle.ipynb #8ffabac3
 def evidence_of(
     run, # Run folder
     dataset=None, # The one it was trained on
@@ -59,6 +62,10 @@ def evidence_of(
     "What was seen in which lab in training."
     run = Path(run)
     if dataset is not None: return _evidence_in(dataset, _ids_of(run))
+    if (run/LABS).exists():
+        found = [evidence_of(run/each) for _, each in sorted(read_labs(run/LABS).items())]
+        if None in found: return None
+        return {lab: of for each in found for lab, of in each.items()} # Its own last
     try:
         counts = read_json(run/"metrics.json")["counts"]
         lab = _labs_of(run/"oof"/"sequences.csv")
@@ -69,7 +76,7 @@ def evidence_of(
         for a, (hit, _, missed) in actions.items(): of[a] = of.get(a, 0) + hit + missed
     return out
 
-# %% ../../nbs/train/80_bundle.ipynb #f23fb017
+# %% ../../nbs/train/80_bundle.ipynb #a461b605
 def _labs_of(path): # Video id -> lab
     import pandas as pd
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -77,6 +84,9 @@ def _labs_of(path): # Video id -> lab
 
 
 def _ids_of(run): # Videos that a run has seen
+    if (run/LABS).exists():
+        return sorted({v for each in read_labs(run/LABS).values()
+                       for v in _ids_of(run/each)})
     if (run/"recipe.json").exists():
         return [v for fold in read_json(run/"metrics.json")["folds"] for v in fold]
     ids = read_json(run/"videos.json")
@@ -92,7 +102,7 @@ def _evidence_in(dataset, ids):
             of[a] = of.get(a, 0) + int(n)
     return out
 
-# %% ../../nbs/train/80_bundle.ipynb #4abf8858
+# %% ../../nbs/train/80_bundle.ipynb #2bfe5194
 FORMAT = "mabe_nb bundle 1"
 
 
@@ -101,24 +111,25 @@ class Kit:
     "An opened bundle."
     about: dict # Its manifest
     key: str # Changes with any of its files
-    model: object # `Classifier` or `Recipe`
+    model: object # `Classifier`, `Recipe`, or the folder of a recipe for each lab
+    actions: tuple # That it knows
     parts: tuple # Body parts that the features are made of
     thresholds: dict # See `read_thresholds`
-
-    @property
-    def actions(self) -> tuple: return self.model.actions
+    lab: str = "" # One that it has a recipe for
 
     @property
     def evidence(self): return self.about["evidence"]
 
     def __call__(self, dataset, video: str, cache): # Submission's table of one video
         "Predict one video; `cache` is a folder for its features."
+        if self.about["kind"] == "labs":
+            return predict_per_lab(self.model, dataset, [video], cache=cache)
         if self.about["kind"] == "recipe":
             return predict_recipe(self.model, dataset, [video], cache)
         return predict_dataset(self.model, dataset, [video], self.thresholds,
                                cache=cache)
 
-# %% ../../nbs/train/80_bundle.ipynb #ab56ccc7
+# %% ../../nbs/train/80_bundle.ipynb #6665b44b
 def read_manifest(
     folder, # From `make_bundle`
 ) -> dict:
@@ -147,20 +158,25 @@ def open_bundle(
     about, model = read_manifest(folder), Path(folder)/"model"
     said = json.dumps([about["files"], about["evidence"]], sort_keys=True)
     key = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    if about["kind"] == "labs":
+        labs = read_labs(model/LABS)
+        each = [load_recipe(model/run) for run in labs.values()]
+        return Kit(about, key, model, tuple(sorted({a for r in each for a in r.actions})),
+                   each[0].parts, {}, next(iter(labs)))
     if about["kind"] != "recipe":
         clf, bars = load_classifier(model/"best.safetensors"), model/"thresholds.json"
-        return Kit(about, key, _anywhere(clf), clf.inputs.parts,
+        return Kit(about, key, _anywhere(clf), clf.actions, clf.inputs.parts,
                    read_thresholds(bars if bars.exists() else None))
     blend = load_recipe(model)
     members = {n: [Net(_anywhere(m.clf)) if isinstance(m, Net) else m for m in some]
                for n, some in blend.members.items()}
-    return Kit(about, key, replace(blend, members=members), blend.parts, {})
+    return Kit(about, key, replace(blend, members=members), blend.actions, blend.parts, {})
 
 
 def _anywhere(clf): # The classifier, on the device that there is
     return replace(clf, cfg=clf.cfg.model_copy(update={"device": "auto"}))
 
-# %% ../../nbs/train/80_bundle.ipynb #52a7f261
+# %% ../../nbs/train/80_bundle.ipynb #17e95035
 def trial(
     folder, # Bundle
     lengths: tuple = (1500, 6000), # Frames
@@ -173,7 +189,8 @@ def trial(
         xy = rng.normal(0, 3, (n, 2, 1, 2)).cumsum(0) + rng.normal(
             0, 20, (2, len(kit.parts), 2))
         mice = RecordingList([Recording(xy.astype(np.float32), ("mouse1", "mouse2"),
-                                        tuple(kit.parts), 30.0, 16.0, video_id=str(n))])
+                                        tuple(kit.parts), 30.0, 16.0, video_id=str(n),
+                                        lab_id=kit.lab)])
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as cache: kit(mice, str(n), cache)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -222,9 +239,9 @@ def forecast(
             "hours": round(frames / about["frames_per_second"] / 3600, 3),
             "longest_gb": round((about["peak_mb"] + more) / 1024, 2)}
 
-# %% ../../nbs/train/80_bundle.ipynb #405372a9
+# %% ../../nbs/train/80_bundle.ipynb #b2a67def
 def make_bundle(
-    run, # Run folder of `train` or `train_recipe`
+    run, # Run folder of `train`, `train_recipe` or `train_per_lab`
     out, # Folder to make; must not exist yet
     dataset=None, # That it was trained on; tells which lab has labels of what
     thresholds=None, # JSON file, for a single classifier
@@ -237,15 +254,16 @@ def make_bundle(
     if out.exists(): raise ConfigError(f"{out} already exists; choose another --out")
     name = safe_id(out.resolve().name, "bundle")
     files, evidence = files_of(run, thresholds), evidence_of(run, dataset)
-    recipe = "model/recipe.json" in files
+    kind = ("labs" if f"model/{LABS}" in files else
+            "recipe" if "model/recipe.json" in files else "classifier")
     with atomic(out) as tmp:
         for there, file in files.items():
             (tmp/there).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, tmp/there)
         wheel = pack_package(tmp)
-        about = {"format": FORMAT, "kind": "recipe" if recipe else "classifier",
-                 "version": mabe_nb.__version__, "python": sys.version.split()[0],
-                 "evidence": evidence, "files": hashes(tmp)}
+        about = {"format": FORMAT, "kind": kind, "version": mabe_nb.__version__,
+                 "python": sys.version.split()[0], "evidence": evidence,
+                 "files": hashes(tmp)}
         write_json(tmp/"manifest.json", about)
         about |= trial_apart(tmp, wheel) | {"actions": list(open_bundle(tmp).actions)}
         about |= forecast(about, frames)

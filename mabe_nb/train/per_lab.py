@@ -59,12 +59,12 @@ def train_per_lab(
     write_json(out/LABS, {lab: f"lab-{lab}" if lab else "all" for lab in done})
     return done
 
-# %% ../../nbs/train/82_per_lab.ipynb #7de577e7
+# %% ../../nbs/train/82_per_lab.ipynb #4a1b6709
 def read_labs(
     path, # File `LABS`
 ) -> dict: # Lab -> folder beside it
     "Which recipe is for which lab. Raises `DataError`."
-    if not isinstance(found := read_json(path), dict):
+    if not isinstance(found := read_json(path), dict) or not found:
         raise DataError("is not what train_per_lab writes", path)
     return {lab: safe_id(run, "run") for lab, run in found.items()}
 
