@@ -98,12 +98,15 @@ def predict(args, say) -> dict:
     ids = pick(data, args.videos)
     table = predict_with_recipe(args, data, ids, say) if blend else predict_dataset(
         clf, data, ids, thresholds=read_thresholds(args.thresholds),
-        smooth_ms=args.smooth_ms, workers=args.workers, progress=say.progress)
+        smooth_ms=args.smooth_ms, least_ms=args.least_ms or 0.0,
+        workers=args.workers, progress=say.progress, overlap=args.overlap)
     from mabe_nb.files import atomic
     with atomic(args.out) as tmp: table.to_csv(tmp, index=False)
     videos = len(data.ids if ids is None else ids)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
+    if args.overlap:
+        say("note: the competition refuses bouts of one pair that overlap; see mabe score")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos}
 
@@ -217,6 +220,10 @@ def add_run_commands(command):
     p.add_argument("--out", default="submission.csv", help="CSV to write")
     p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
+    p.add_argument("--least-ms", type=number(float, low=0),
+                   help="bouts that are shorter are not said")
+    p.add_argument("--overlap", action="store_true", help="actions of one pair may "
+                   "overlap, which the competition refuses")
     p.add_argument("--workers", type=COUNT, default=1)
     p.add_argument("--overwrite", **OVERWRITE)
     p = command("score", score)

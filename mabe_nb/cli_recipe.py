@@ -77,9 +77,10 @@ def told(
 def predict_with_recipe(args, data, ids, say): # The submission's table
     "Bouts by a recipe. Raises `ConfigError` for flags that it has no use for."
     from mabe_nb.train.recipe import load_recipe, predict_recipe
-    if args.thresholds or args.smooth_ms is not None or args.checkpoint != "best":
+    if args.thresholds or args.overlap or args.checkpoint != "best" or not (
+            args.smooth_ms is args.least_ms is None):
         raise ConfigError("a recipe has decisions of its own: leave out --thresholds, "
-                          "--smooth-ms and --checkpoint")
+                          "--smooth-ms, --least-ms, --overlap and --checkpoint")
     how = dict(workers=args.workers, progress=say.progress, say=say)
     if (Path(args.run)/"labs.json").exists():
         from mabe_nb.train.per_lab import predict_per_lab

@@ -97,6 +97,29 @@ def test_what_is_there_is_replaced_on_request_only(mabe, trained, work):
     assert "seed 1" in (work/"twice"/"README.txt").read_text()
 
 
+def test_short_bouts_are_left_out(mabe, trained, work):
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
+    code, out, err = mabe("predict", "run", "colony", "--out", "long.csv", "--least-ms", "400")
+    assert code == 0, err
+    every, some = pd.read_csv(work/"sub.csv"), pd.read_csv(work/"long.csv")
+    fps = pd.read_csv(work/"colony"/"train.csv").set_index("video_id").frames_per_second
+    long = every[every.stop_frame - every.start_frame >= 0.4 * every.video_id.map(fps)]
+    same = lambda t: t.drop(columns="row_id").reset_index(drop=True)
+    assert 0 < len(some) < len(every) and same(some).equals(same(long))
+
+
+def test_actions_overlap_on_request_only(mabe, trained, work):
+    (work/"low.json").write_text(json.dumps({"*": {"attack": 0.05, "sniff": 0.05,
+                                                   "chase": 0.05, "mount": 0.05}}))
+    words = ("predict", "run", "colony", "--thresholds", "low.json")
+    assert mabe(*words, "--out", "apart.csv")[0] == 0
+    assert mabe("score", "colony", "apart.csv")[0] == 0
+    code, out, err = mabe(*words, "--out", "over.csv", "--overlap")
+    assert code == 0 and "refuses" in out + err, err
+    code, out, err = mabe("score", "colony", "over.csv")
+    assert code == 2 and "same frame" in err
+
+
 def test_test_split_is_predicted_from_its_whitelist(mabe, trained, work):
     code, out, err = mabe("predict", "run", "colony", "--split", "test", "--out", "t.csv")
     assert code == 0, err
@@ -283,6 +306,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
         code, out, err = mabe(*words, *slip)
         assert code == 2 and hint in err
-    code, out, err = mabe("predict", "blend", "colony", "--out", "x.csv", "--smooth-ms", "9")
-    assert code == 2 and "decisions of its own" in err
+    for slip in (("--smooth-ms", "9"), ("--least-ms", "9"), ("--overlap",)):
+        code, out, err = mabe("predict", "blend", "colony", "--out", "x.csv", *slip)
+        assert code == 2 and "decisions of its own" in err
     assert "did you mean 'best'" in mabe("train", "colony", "--out", "b", "--recipe", "bset")[2]

@@ -3,9 +3,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mabe_nb.data.recording import runs
+from mabe_nb.train import decide
 from mabe_nb.train.decide import (FEW, Decision, Told, best_threshold, best_thresholds,
-                                  choose, codes_of, judged, macro, nested)
+                                  choose, codes_of, judged, macro, nested, shortest)
 from mabe_nb.train.folds import f1_of, video_counts
+from mabe_nb.train.predict import lasting
 
 PLAIN = Decision((None, None))
 
@@ -72,6 +75,44 @@ def test_a_rare_action_gains_in_videos_that_chose_nothing():
         assert f1(rest, kept)[0] > f1(rest, PLAIN)[0] + 0.05
         assert f1(rest, kept)[1] > f1(rest, PLAIN)[1] - 0.02
         assert kept.thresholds[0] < 0.4
+
+
+# --- bouts that last
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 9)), max_size=30),
+       st.tuples(*[st.sampled_from([0, 100, 250, 500])] * 3), st.sampled_from([10., 25.]))
+def test_no_bout_is_shorter_than_its_action(stretches, least, fps):
+    codes = np.repeat(*np.array(stretches, int).reshape(-1, 2).T)
+    out = lasting(codes, least, fps)
+    for c, a, b in runs(out): assert (b - a) * 1000 / fps >= least[c]
+    assert np.array_equal(lasting(out, (0, 0, 0), fps), out)
+    assert ((out == codes) | (out == -1)).all() # no action for another
+    long = np.repeat(codes, 20) # nothing is shorter than 800 ms
+    assert np.array_equal(lasting(long, least, fps), long)
+
+
+def flickering(seed, slips=0.3):
+    "Bouts of one action that last a second, and slips of one frame between them."
+    rng, out = np.random.default_rng(seed), []
+    for i in range(10):
+        seen = np.repeat(rng.random(60) < 0.3, 30)
+        wrong = (rng.random(1800) < slips) & ~seen
+        wrong &= ~np.r_[False, wrong[:-1]]
+        p = np.where(seen ^ wrong, 0.9, 0.1)
+        out.append(Told(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
+                        i % 5, video=str(i)))
+    return out
+
+
+def test_slips_are_not_said_if_that_pays(monkeypatch):
+    monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # which would do the same
+    learn, rest = flickering(0), flickering(1)
+    kept = choose(learn)
+    assert len(kept.least_ms) == 1 and 500 <= kept.least_ms[0] <= 1000
+    assert f1(rest, kept)[0] > f1(rest, kept._replace(least_ms=()))[0] + 0.05
+    assert choose(flickering(0, 0.0)).least_ms == ()
+    assert shortest([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
 
 
 def test_one_action_alone():

@@ -316,7 +316,9 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
 
 @pytest.mark.parametrize("name, change, said", [
     ("format", {"format": 9}, "another format"), ("old", {"format": 2}, "earlier version"),
-    ("actions", {"actions": []}, "thresholds"),
+    ("actions", {"actions": []}, "thresholds"), ("least", {"decision": {
+        "thresholds": [None] * 8, "smooth_ms": 0, "shares": [0.5, 0.5], "labs": {},
+        "least_ms": [100.0]}}, "thresholds"),
     ("decision", {"decision": 3}, "train_recipe"), ("members", {"members": []}, "shares")])
 def test_broken_recipe(run, tmp_path, name, change, said):
     about = json.loads((run[0]/"run"/"recipe.json").read_text()) | change

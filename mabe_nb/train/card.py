@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section', 'borders_section',
-           'trust_sections', 'labs_apart', 'card_text', 'write_card', 'videos_line', 'settings_table', 'result_line',
-           'run_card', 'write_run_card']
+           'trust_sections', 'labs_apart', 'least_line', 'card_text', 'write_card', 'videos_line', 'settings_table',
+           'result_line', 'run_card', 'write_run_card']
 
 # %% ../../nbs/train/78_card.ipynb #79d4dc3b
 from ..files import atomic
@@ -118,7 +118,7 @@ def trust_sections(
     of = {"calibration": calibration_section, "borders": borders_section}
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
-# %% ../../nbs/train/78_card.ipynb #447eba6e
+# %% ../../nbs/train/78_card.ipynb #037d2822
 def labs_apart(
     metrics: dict, # May hold "fold_labs", the labs of each fold
 ) -> bool: # Is each of several labs in one fold only?
@@ -127,6 +127,16 @@ def labs_apart(
     return len(set(parts)) == len(parts) > 1
 
 
+def least_line(
+    metrics: dict, # May hold "least_ms": action -> shortest bout
+) -> str:
+    "Which bouts are too short to be said."
+    least = metrics.get("least_ms") or {}
+    if not least: return "Bouts may be of any length."
+    return "Bouts are not said that are shorter than: " + ", ".join(
+        f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
+
+# %% ../../nbs/train/78_card.ipynb #e97b3e95
 def card_text(
     metrics: dict, # See `train_recipe`
     actions: tuple, # That it tells apart
@@ -159,7 +169,7 @@ def card_text(
         "The members of the other folds, from which decisions about a fold are "
         "learned, have seen that fold's videos; its labels do not enter in any other "
         "way. Classes exclude each other. Probabilities are averaged over "
-        f"{smooth_ms:g} ms.", ""])
+        f"{smooth_ms:g} ms. {least_line(metrics)}", ""])
 
 # %% ../../nbs/train/78_card.ipynb #9b8483bf
 def write_card(

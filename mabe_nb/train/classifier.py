@@ -6,7 +6,7 @@
 __all__ = ['Classifier', 'save_classifier', 'load_classifier', 'pick_device', 'self_actions', 'wanted_actions', 'read_thresholds',
            'bars', 'predict_sequences', 'predict_dataset']
 
-# %% ../../nbs/train/60_classifier.ipynb #020b0115
+# %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json, re
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ from .config import TrainConfig, make_config
 from .inputs import Inputs
 from .metrics import submission_table
 from .models import make_model
-from .predict import decide, probabilities, smooth, to_bouts
+from .predict import (decide, decide_apart, lasting, probabilities,
+                                   smooth, to_bouts)
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
 @dataclass(frozen=True)
@@ -148,13 +149,14 @@ def bars(
     of = {**table.get("*", {}), **table.get(lab, {})}
     return np.array([of.get(a, np.nan) for a in actions], float)
 
-# %% ../../nbs/train/60_classifier.ipynb #a4b6e567
+# %% ../../nbs/train/60_classifier.ipynb #77068211
 def predict_sequences(
     clf: Classifier,
     prepared, # `Prepared` with the classifier's features
     ids=None, # Video ids, None: all
     smooth_ms: float = None, # Width of the moving average; None: the config's
     progress: bool = False,
+    apart: bool = False, # Each action by itself, see `probabilities_of`
 ):
     "Yield row number and (frames, classes) probabilities of each sequence."
     cfg, device = clf.cfg, pick_device(clf.cfg.device)
@@ -166,20 +168,22 @@ def predict_sequences(
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
         p = probabilities(model, clf.inputs(prepared.values(i)), cfg.sequence_length,
-                          cfg.frame_gap, clf.possible, cfg.loss)
+                          cfg.frame_gap, clf.possible, cfg.loss, apart)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms)
 
-# %% ../../nbs/train/60_classifier.ipynb #bb1c11e2
+# %% ../../nbs/train/60_classifier.ipynb #4f08356f
 def predict_dataset(
     clf: Classifier,
     dataset, # See `open_dataset`
     ids=None, # Video ids, None: all
     thresholds: dict = {}, # See `read_thresholds`
     smooth_ms: float = None, # See `predict_sequences`
+    least_ms: float = 0.0, # Of the shortest bouts, see `lasting`
     cache=None, # Folder of prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
     progress: bool = False,
+    overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video."
     prepared = prepare(dataset, clf.inputs.features, out=cache, ids=ids,
@@ -187,9 +191,11 @@ def predict_dataset(
                        unlabelled=True, selves=bool(clf.self_actions))
     clf.inputs.check(prepared)
     by_video = {v: [] for v in prepared.sequences.video_id}
-    for i, p in predict_sequences(clf, prepared, ids, smooth_ms, progress):
+    least = (least_ms,) * len(clf.actions)
+    for i, p in predict_sequences(clf, prepared, ids, smooth_ms, progress, overlap):
         row = prepared.sequences.iloc[i]
-        codes = decide(p, wanted_actions(clf, prepared, i),
-                       bars(thresholds, row.lab_id, clf.actions))
-        by_video[row.video_id] += to_bouts(codes, clf.actions, row.agent, row.target)
+        how = p, wanted_actions(clf, prepared, i), bars(thresholds, row.lab_id, clf.actions)
+        for codes in decide_apart(*how) if overlap else [decide(*how)]:
+            by_video[row.video_id] += to_bouts(lasting(codes, least, row.fps), clf.actions,
+                                               row.agent, row.target)
     return submission_table(by_video)

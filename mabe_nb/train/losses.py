@@ -132,16 +132,17 @@ def make_loss(
     focal = (cfg.focal_gamma, cfg.focal_alpha) if "focal" in cfg.loss else ()
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
 
-# %% ../../nbs/train/30_losses.ipynb #6bbda757
+# %% ../../nbs/train/30_losses.ipynb #783a761f
 def probabilities_of(
     scores: torch.Tensor, # (..., 1 + actions), `other` first
     loss: str, # `cross_entropy`, `focal`, `binary` or `focal_binary`
+    apart: bool = False, # Each action by itself; rows sum to 1 or more
 ) -> torch.Tensor: # (..., 1 + actions) float32, rows sum to 1
     "Probabilities from the scores of a model that was trained with a loss."
     if "binary" not in loss: return scores.float().softmax(-1)
     z = scores[..., 1:].float()
     p = torch.cat([(-z).sigmoid().prod(-1, keepdim=True), z.sigmoid()], -1)
-    return p / p.sum(-1, keepdim=True)
+    return p if apart else p / p.sum(-1, keepdim=True)
 
 # %% ../../nbs/train/30_losses.ipynb #cc84fe22
 def class_counts(

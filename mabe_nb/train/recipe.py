@@ -151,7 +151,7 @@ def prepared_for(
                           progress=progress, **how) for name in dict.fromkeys(of.values())}
     return {member: done[name] for member, name in of.items()}
 
-# %% ../../nbs/train/79_recipe.ipynb #81c55411
+# %% ../../nbs/train/79_recipe.ipynb #d5e90c56
 def finish(
     out: Path, # Run folder
     recipe: str,
@@ -178,7 +178,9 @@ def finish(
     metrics = {"recipe": recipe, "videos": int(rows.video_id.nunique()),
                "frames": int(rows.frames.sum()), "folds": [list(s.valid) for s in splits],
                "shares": dict(zip(names, decision.shares)),
-               "which": [n for n, w in zip(names, which) if w], **fold_facts(table, splits),
+               "which": [n for n, w in zip(names, which) if w],
+               "least_ms": dict(zip(actions, decision.least_ms)),
+               **fold_facts(table, splits),
                **judged(names, told, decision, actions, fair)}
     write_json(out/"metrics.json", metrics)
     write_card(out/"card.md", metrics, actions, decision.smooth_ms,
@@ -191,7 +193,7 @@ def finish(
                     for n, spec, w in zip(names, specs, which)]})
     return metrics
 
-# %% ../../nbs/train/79_recipe.ipynb #72f19057
+# %% ../../nbs/train/79_recipe.ipynb #f05b82e8
 def load_recipe(
     folder, # Run folder of `train_recipe`
 ) -> Recipe:
@@ -208,8 +210,9 @@ def load_recipe(
                                                 m["kind"]) for f in m["files"]]
                    for m in about["members"]}
         if len(decision.shares) != len(members): raise ValueError("shares do not fit")
+        each = (decision.thresholds, *decision.labs.values())
         if any(len(some) != len(about["actions"])
-               for some in (decision.thresholds, *decision.labs.values())):
+               for some in (*each, decision.least_ms or decision.thresholds)):
             raise ValueError("thresholds do not fit the actions")
         labs = {str(k): list(map(str, v)) for k, v in about["labs"].items()}
         return Recipe(members, decision, *(tuple(map(str, about[k])) for k in
@@ -219,7 +222,7 @@ def load_recipe(
         if isinstance(e, DataError): raise
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
-# %% ../../nbs/train/79_recipe.ipynb #fbb26562
+# %% ../../nbs/train/79_recipe.ipynb #a60b2162
 def read_decision(
     said: dict, # As `finish` wrote it
 ) -> Decision:
@@ -227,7 +230,8 @@ def read_decision(
     bars = lambda values: tuple(None if v is None else float(v) for v in values)
     return Decision(bars(said["thresholds"]), float(said["smooth_ms"]),
                     tuple(map(float, said["shares"])),
-                    {str(lab): bars(of) for lab, of in said["labs"].items()})
+                    {str(lab): bars(of) for lab, of in said["labs"].items()},
+                    tuple(map(float, said.get("least_ms", ()))))
 
 # %% ../../nbs/train/79_recipe.ipynb #a155ea58
 def probabilities_of(
