@@ -106,7 +106,7 @@ def predict(args, say) -> dict:
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
     if args.overlap:
-        say("note: the competition refuses bouts of one pair that overlap; see mabe score")
+        say("note: the competition refuses bouts of one pair that overlap: mabe score")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos}
 

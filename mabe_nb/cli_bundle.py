@@ -31,8 +31,8 @@ def bundle(args, say) -> dict:
 def add_bundle(command):
     "`bundle`."
     p = command("bundle", bundle)
-    p.add_argument("run", metavar="RUN", help="run folder, of a classifier, a recipe, or "
-                   "a recipe for each lab")
+    p.add_argument("run", metavar="RUN", help="run folder, of a classifier, of a recipe, "
+                   "or of a recipe for each lab")
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to make")
     p.add_argument("--data", metavar="DATA",
                    help="what RUN was trained on: tells which lab has labels of what")

@@ -145,5 +145,6 @@ def context_groups(
     free = steady(loose(a), a.fps) if "loose" in wanted else {}
     make = {"even": lambda: now, "wide": lambda: wide(now, a.fps),
             "steady": lambda: calm, "usual": lambda: usual(calm),
-            "place": lambda: steady(place(a), a.fps), "loose": lambda: free | usual(free)}
+            "place": lambda: steady(place(a), a.fps),
+            "loose": lambda: free | usual(free)}
     return {name: channel for group in wanted for name, channel in make[group]().items()}

@@ -115,7 +115,7 @@ def law(
         fit = np.flatnonzero(fits[sign[i]])
         if not len(fit):
             raise ConfigError(f"what becomes of {names[i]} is in no other channel")
-        twins = np.flatnonzero(same(before, before[:, [i]])) # Each has a partner of its own
+        twins = np.flatnonzero(same(before, before[:, [i]])) # Each with its own partner
         source[i] = i if i in fit else fit[list(twins).index(i) % len(fit)]
     moved = (source != np.arange(len(names))) | (sign < 0)
     want = np.where(moved, square, 1)

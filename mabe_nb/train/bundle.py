@@ -63,7 +63,8 @@ def evidence_of(
     run = Path(run)
     if dataset is not None: return _evidence_in(dataset, _ids_of(run))
     if (run/LABS).exists():
-        found = [evidence_of(run/each) for _, each in sorted(read_labs(run/LABS).items())]
+        labs = sorted(read_labs(run/LABS).items())
+        found = [evidence_of(run/each) for _, each in labs]
         if None in found: return None
         return {lab: of for each in found for lab, of in each.items()} # Its own last
     try:
@@ -161,8 +162,8 @@ def open_bundle(
     if about["kind"] == "labs":
         labs = read_labs(model/LABS)
         each = [load_recipe(model/run) for run in labs.values()]
-        return Kit(about, key, model, tuple(sorted({a for r in each for a in r.actions})),
-                   each[0].parts, {}, next(iter(labs)))
+        actions = tuple(sorted({a for r in each for a in r.actions}))
+        return Kit(about, key, model, actions, each[0].parts, {}, next(iter(labs)))
     if about["kind"] != "recipe":
         clf, bars = load_classifier(model/"best.safetensors"), model/"thresholds.json"
         return Kit(about, key, _anywhere(clf), clf.actions, clf.inputs.parts,
@@ -170,7 +171,8 @@ def open_bundle(
     blend = load_recipe(model)
     members = {n: [Net(_anywhere(m.clf)) if isinstance(m, Net) else m for m in some]
                for n, some in blend.members.items()}
-    return Kit(about, key, replace(blend, members=members), blend.actions, blend.parts, {})
+    blend = replace(blend, members=members)
+    return Kit(about, key, blend, blend.actions, blend.parts, {})
 
 
 def _anywhere(clf): # The classifier, on the device that there is

@@ -194,8 +194,9 @@ def predict_dataset(
     least = (least_ms,) * len(clf.actions)
     for i, p in predict_sequences(clf, prepared, ids, smooth_ms, progress, overlap):
         row = prepared.sequences.iloc[i]
-        how = p, wanted_actions(clf, prepared, i), bars(thresholds, row.lab_id, clf.actions)
+        how = (p, wanted_actions(clf, prepared, i),
+               bars(thresholds, row.lab_id, clf.actions))
         for codes in decide_apart(*how) if overlap else [decide(*how)]:
-            by_video[row.video_id] += to_bouts(lasting(codes, least, row.fps), clf.actions,
-                                               row.agent, row.target)
+            codes = lasting(codes, least, row.fps)
+            by_video[row.video_id] += to_bouts(codes, clf.actions, row.agent, row.target)
     return submission_table(by_video)

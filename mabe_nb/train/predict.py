@@ -92,8 +92,8 @@ def completed(
     rest, kinds, out = p[~which].mean(0), p[which, :, 1:], p.copy()
     total, other = kinds.sum(-1, keepdims=True), rest[:, :1]
     out[which, :, :1] = other
-    out[which, :, 1:] = np.where(total > 0, kinds / np.maximum(total, 1e-9) * (1 - other),
-                                 rest[:, 1:])
+    kinds = kinds / np.maximum(total, 1e-9) * (1 - other)
+    out[which, :, 1:] = np.where(total > 0, kinds, rest[:, 1:])
     return out
 
 # %% ../../nbs/train/40_predict.ipynb #5b636518
@@ -102,9 +102,9 @@ def fair_shares(
 ) -> tuple: # (members,) sum to 1
     "Equal shares, but one half to those that tell which action it is."
     which = np.asarray(which, bool)
-    some = which.sum()
-    if some in (0, len(which)): return (1 / len(which),) * len(which)
-    return tuple(float(v) for v in np.where(which, 0.5 / some, 0.5 / (len(which) - some)))
+    some, n = which.sum(), len(which)
+    if some in (0, n): return (1 / n,) * n
+    return tuple(np.where(which, 0.5 / some, 0.5 / (n - some)).tolist())
 
 # %% ../../nbs/train/40_predict.ipynb #3f11ed2a
 def decide(
@@ -129,7 +129,8 @@ def decide_apart(
 ) -> list: # An array (frames,) for each action: its index, -1 = not there
     "The frames of each action, whatever else there is."
     bar = np.where(np.isnan(thresholds), 0.5, thresholds)
-    return [np.where(seen, k, -1) for k, seen in enumerate((wanted & (p[:, 1:] >= bar)).T)]
+    seen = wanted & (p[:, 1:] >= bar)
+    return [np.where(row, k, -1) for k, row in enumerate(seen.T)]
 
 # %% ../../nbs/train/40_predict.ipynb #5aca35e3
 def lasting(

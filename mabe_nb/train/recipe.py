@@ -122,7 +122,8 @@ def train_recipe(
         f"{lesson.path.stem} learned, {next(count)} of {len(every)}"))
     oof = {name: out_of_fold(some, splits) for name, some in lessons.items()}
     files = {name: [l.path.name for l in some] for name, some in lessons.items()}
-    return finish(out, recipe, prepared[next(iter(oof))], table, splits, oof, files, parts)
+    first = prepared[next(iter(oof))]
+    return finish(out, recipe, first, table, splits, oof, files, parts)
 
 # %% ../../nbs/train/79_recipe.ipynb #a0727fc6
 def mostly_other(
