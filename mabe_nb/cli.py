@@ -4,15 +4,14 @@
 
 # %% auto #0
 __all__ = ['OVERWRITE', 'Talk', 'pick', 'synth', 'audit', 'train', 'predict', 'score', 'ignored_rows', 'judged_submission',
-           'demo', 'add_data_commands', 'add_run_commands', 'add_data', 'add_selection', 'make_parser', 'version',
-           'main']
+           'demo', 'add_data_commands', 'add_run_commands', 'make_parser', 'version', 'main']
 
 # %% ../nbs/cli.ipynb #443cf6de
 import argparse, json, sys
 
 from .cli_bundle import add_bundle
-from .cli_parser import COUNT, NATURAL, Parser, add_settings, check_out, \
-    config_from, epoch_event, number, plain
+from .cli_parser import COUNT, NATURAL, Parser, add_data, add_selection, \
+    add_settings, check_out, config_from, epoch_event, number, plain
 from .cli_prepare import add_prepare
 from .cli_recipe import add_recipe, is_recipe, predict_with_recipe, \
     refuse_without_recipe, train_with_recipe
@@ -105,8 +104,7 @@ def predict(args, say) -> dict:
     videos = len(data.ids if ids is None else ids)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
-    if args.overlap:
-        say("note: the competition refuses bouts of one pair that overlap: mabe score")
+    if args.overlap: say("note: the competition refuses bouts of a pair that overlap")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos}
 
@@ -238,18 +236,6 @@ def add_run_commands(command):
     p.add_argument("--minutes", type=number(float, above=0), default=1.0)
     p.add_argument("--epochs", type=COUNT, default=30)
     p.add_argument("--seed", type=NATURAL, default=0)
-
-# %% ../nbs/cli.ipynb #3f74187f
-def add_data(parser):
-    "The dataset argument and what to take of it."
-    parser.add_argument("data", metavar="DATA", help="folder in Kaggle's layout, or a file")
-    add_selection(parser)
-
-
-def add_selection(parser):
-    "Which part of a dataset."
-    parser.add_argument("--split", default="train", choices=["train", "test"])
-    parser.add_argument("--videos", metavar="A,B-C", help="ids and ranges; default: all")
 
 # %% ../nbs/cli.ipynb #df96457d
 def make_parser() -> Parser:

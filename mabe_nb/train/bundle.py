@@ -151,7 +151,7 @@ def read_manifest(
                             "upload it again, or make the bundle again", file)
     return about
 
-
+# %% ../../nbs/train/80_bundle.ipynb #6d1c40aa
 def open_bundle(
     folder, # From `make_bundle`
 ) -> Kit:

@@ -170,9 +170,8 @@ def finish(
     fold = {v: k for k, split in enumerate(splits) for v in split.valid}
     rows = prepared.sequences
     told = [Told(completed(np.stack([oof[n][i] for n in names]), which),
-                 prepared.labels(i), float(rows.fps.iloc[i]), fold[video],
-                 rows.lab_id.iloc[i], video)
-            for i, video in enumerate(rows.video_id)]
+                 prepared.labels(i), float(row.fps), fold[row.video_id], row.lab_id,
+                 row.video_id) for i, row in enumerate(rows.itertuples())]
     fair, looked = fair_shares(which), looked_for(table)
     decision = choose(told, fair)
     keep_oof(out/"oof", names, rows, told)
