@@ -28,12 +28,12 @@ JUDGED = {"rats": ("aggression", "nonsocial", "social"),
           "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture")}
 
 
-def most_probable(data, run, judged, some):
-    "Mean F1 of the judged actions by the most probable class, blended by fair shares."
-    actions, some = read_json(run/"recipe.json")["actions"], dict(some)
+def most_probable(data, run, judged, some, shares):
+    "Mean F1 of the judged actions by the most probable class of a blend."
+    actions = read_json(run/"recipe.json")["actions"]
     rows = pd.read_csv(run/"oof"/"sequences.csv", dtype={"video_id": str})
     p = sum(share * np.load(run/"oof"/f"{n}.npy", mmap_mode="r").astype(np.float32)
-            for n, share in zip(some, fair_shares(list(some.values()))))
+            for n, share in zip(some, shares))
     labels = [frame_labels(data[r.video_id], r.agent, r.target, actions)
               for r in rows.itertuples()]
     codes = [decide(q, (y >= 0).any(0))
@@ -58,10 +58,12 @@ def main():
         run = Path(args.out or Path(work)/"run")
         metrics = train_recipe(data, run, args.recipe, say=said, workers=args.workers)
         took = time.perf_counter() - begun
-        every = [(m["name"], m["which"]) for m in read_json(run/"recipe.json")["members"]]
-        some = [m for m in every if not m[1]]
-        plain = {k: most_probable(data, run, JUDGED[args.data], v) for k, v in
-                 {"all members": every, "without those that tell which": some}.items()}
+        which = {m["name"]: m["which"] for m in read_json(run/"recipe.json")["members"]}
+        some, n = [m for m in which if not which[m]], len(which)
+        plain = {k: most_probable(data, run, JUDGED[args.data], *how) for k, how in {
+            "all members": (which, fair_shares(list(which.values()))),
+            "all members, equal shares": (which, (1 / n,) * n),
+            "without those that tell which": (some, (1 / len(some),) * len(some))}.items()}
     counts = np.array([[c[a] for a in JUDGED[args.data]] for c in metrics["counts"].values()])
     row = {"data": args.data, "recipe": args.recipe, "judged": list(JUDGED[args.data]),
            "mean_f1": round(float(f1_of(counts.sum(0)).mean()), 4),

@@ -105,6 +105,8 @@ def predict(args, say) -> dict:
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
     if args.overlap: say("note: the competition refuses bouts of a pair that overlap")
+    if args.overlap and "binary" not in clf.cfg.loss:
+        say(f"note: by {clf.cfg.loss} actions exclude each other; train with --loss binary")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos}
 

@@ -170,7 +170,7 @@ def shortest(
         out.append(float(np.quantile(ms, SHORT)) if ms else 0.0)
     return tuple(out)
 
-# %% ../../nbs/train/76_decide.ipynb #a530e8bc
+# %% ../../nbs/train/76_decide.ipynb #be4f97ce
 def choose(
     sequences: list, # Of `Told`
     first: tuple = None, # (members,) shares to begin with; None: equal ones
@@ -189,9 +189,10 @@ def choose(
         own, _ = worth(mine, common)
         if own != common: labs[lab] = own
     found = Decision(common, ms, shares, labs if len({s.lab for s in some}) > 1 else {})
-    steady = found._replace(least_ms=shortest(sequences))
-    score = lambda how: macro(sequences, [codes_of(how, s) for s in sequences])
-    return steady if score(steady) >= score(found) + LEAST else found
+    codes, least = [codes_of(found, s) for s in sequences], shortest(sequences)
+    steady = [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
+    gain = macro(sequences, steady) - macro(sequences, codes)
+    return found._replace(least_ms=least) if gain >= LEAST else found
 
 # %% ../../nbs/train/76_decide.ipynb #7c599977
 def nested(
