@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['Trees', 'trees_of', 'raw_scores', 'tree_probabilities', 'grow_trees', 'tree_arrays', 'trees_from']
 
-# %% ../../nbs/train/72_boosting.ipynb #a41bb606
+# %% ../../nbs/train/72_boosting.ipynb #ae9e0751
+import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from ..errors import DataError
 
-# %% ../../nbs/train/72_boosting.ipynb #804fea99
+# %% ../../nbs/train/72_boosting.ipynb #15ec4fb1
 @dataclass(frozen=True)
 class Trees:
     "A forest whose nodes lie end to end; a leaf has no feature (-1)."
@@ -26,14 +27,6 @@ class Trees:
     baseline: np.ndarray # (scores,) float64
     classes: np.ndarray # (seen,) int64 class of each probability, ascending
     channels: np.ndarray # (1,) int64, of the data
-
-    @property
-    def depth(self) -> int:
-        "The most questions that any tree asks."
-        level, depth = self.root.ravel(), 0
-        while len(level := level[self.feature[level] >= 0]):
-            level, depth = np.concatenate([self.left[level], self.right[level]]), depth + 1
-        return depth
 
 # %% ../../nbs/train/72_boosting.ipynb #60717c35
 def trees_of(
@@ -57,26 +50,27 @@ def trees_of(
                  model._baseline_prediction.ravel().astype(np.float64),
                  model.classes_.astype(np.int64), np.array([model.n_features_in_]))
 
-# %% ../../nbs/train/72_boosting.ipynb #0e1a68d7
+# %% ../../nbs/train/72_boosting.ipynb #3adbf6c3
 def raw_scores(
     trees: Trees,
     x: np.ndarray, # (frames, channels), NaN = missing
 ) -> np.ndarray: # (frames, scores) float64
     "The sum over all trees, in the order in which they were learned."
-    lost, rows, depth = np.isnan(x), np.arange(len(x)), trees.depth
-    out = np.tile(trees.baseline, (len(x), 1))
-    for round in trees.root:
-        for k, root in enumerate(round):
-            at = np.full(len(x), root)
-            for _ in range(depth):
-                channel = trees.feature[at]
-                value = x[rows, channel]
-                left = np.where(lost[rows, channel], trees.missing_left[at],
-                                value <= trees.threshold[at])
-                at = np.where(channel < 0, at, np.where(left, trees.left[at],
-                                                        trees.right[at]))
-            out[:, k] += trees.value[at]
-    return out
+    columns, every = np.ascontiguousarray(x.T), np.arange(len(x))
+    out = np.repeat(trees.baseline[:, None], len(x), 1)
+    for first, total in zip(trees.root.ravel(), itertools.cycle(out)):
+        todo = [(first, every)]
+        while todo:
+            node, frames = todo.pop()
+            if not len(frames): continue
+            channel = trees.feature[node]
+            if channel < 0:
+                total[frames] += trees.value[node]
+                continue
+            value, bar = columns[channel][frames], trees.threshold[node]
+            left = ~(value > bar) if trees.missing_left[node] else value <= bar
+            todo += (trees.left[node], frames[left]), (trees.right[node], frames[~left])
+    return out.T
 
 # %% ../../nbs/train/72_boosting.ipynb #3152e63b
 def tree_probabilities(

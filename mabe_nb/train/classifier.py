@@ -149,7 +149,7 @@ def bars(
     of = {**table.get("*", {}), **table.get(lab, {})}
     return np.array([of.get(a, np.nan) for a in actions], float)
 
-# %% ../../nbs/train/60_classifier.ipynb #77068211
+# %% ../../nbs/train/60_classifier.ipynb #ffe24db0
 def predict_sequences(
     clf: Classifier,
     prepared, # `Prepared` with the classifier's features
@@ -167,12 +167,12 @@ def predict_sequences(
         from tqdm.auto import tqdm
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
-        p = probabilities(model, clf.inputs(prepared.values(i)), cfg.sequence_length,
-                          cfg.frame_gap, clf.possible, cfg.loss, apart)
+        p = probabilities(model, prepared.values(i), cfg.sequence_length, cfg.frame_gap,
+                          clf.possible, cfg.loss, apart, inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms)
 
-# %% ../../nbs/train/60_classifier.ipynb #4f08356f
+# %% ../../nbs/train/60_classifier.ipynb #4de0a99d
 def predict_dataset(
     clf: Classifier,
     dataset, # See `open_dataset`

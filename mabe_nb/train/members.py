@@ -30,7 +30,7 @@ from .material import load_frames, reconcile
 from .models import make_model
 from .predict import probabilities
 
-# %% ../../nbs/train/77_members.ipynb #bf812709
+# %% ../../nbs/train/77_members.ipynb #32d6aa89
 @dataclass(frozen=True)
 class Net:
     "A network as a member."
@@ -48,8 +48,8 @@ class Net:
         "Class probabilities of each frame."
         cfg = self.clf.cfg
         model = self.clf.model.to(pick_device(cfg.device)).eval()
-        return probabilities(model, self.clf.inputs(values), cfg.sequence_length,
-                             cfg.frame_gap, self.clf.possible, cfg.loss)
+        return probabilities(model, values, cfg.sequence_length, cfg.frame_gap,
+                             self.clf.possible, cfg.loss, inputs=self.clf.inputs)
 
     def save(self, path):
         "Write the member to a file."

@@ -6,8 +6,8 @@
 __all__ = ['Recipe', 'lessons_of', 'out_of_fold', 'begin', 'train_recipe', 'mostly_other', 'prepared_for', 'finish',
            'load_recipe', 'read_decision', 'probabilities_of', 'predict_recipe', 'notes_on']
 
-# %% ../../nbs/train/79_recipe.ipynb #59a42a95
-import itertools, json
+# %% ../../nbs/train/79_recipe.ipynb #8621e431
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from .decide import Decision, Told, choose, decided, judged
 from .folds import keep_oof, make_folds, read_folds
 from .labs import fold_facts, fold_notes, lab_section, looked_for, \
     stranger_notes, unknown_notes
-from .lessons import Lesson, learn_all
+from .lessons import Lesson, counted, learn_all
 from .members import SeenOnly, features_for, known_codes, load_member
 from .metrics import submission_table
 from .predict import completed, fair_shares, to_bouts
@@ -86,7 +86,7 @@ def begin(
     (out/"members").mkdir(parents=True, exist_ok=True)
     write_json(out/"plan.json", plan)
 
-# %% ../../nbs/train/79_recipe.ipynb #4db6fb8c
+# %% ../../nbs/train/79_recipe.ipynb #531cf8ff
 def train_recipe(
     dataset, # See `open_dataset`
     out, # Folder; must not hold a run yet, but may hold the beginning of this one
@@ -117,9 +117,7 @@ def train_recipe(
     lessons = {name: lessons_of(spec, prepared[name], splits, out/"members", seed)
                for spec in specs for name in [spec["name"]] if name in prepared}
     every = sum(lessons.values(), [])
-    count = itertools.count(1 + sum(lesson.path.exists() for lesson in every))
-    learn_all(every, workers, lambda lesson: say(
-        f"{lesson.path.stem} learned, {next(count)} of {len(every)}"))
+    learn_all(every, workers, counted(every, say))
     oof = {name: out_of_fold(some, splits) for name, some in lessons.items()}
     files = {name: [l.path.name for l in some] for name, some in lessons.items()}
     first = prepared[next(iter(oof))]
@@ -152,7 +150,7 @@ def prepared_for(
                           progress=progress, **how) for name in dict.fromkeys(of.values())}
     return {member: done[name] for member, name in of.items()}
 
-# %% ../../nbs/train/79_recipe.ipynb #d5e90c56
+# %% ../../nbs/train/79_recipe.ipynb #62aab67e
 def finish(
     out: Path, # Run folder
     recipe: str,
