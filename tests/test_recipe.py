@@ -23,7 +23,8 @@ from mabe_nb.train.decide import Decision, Told, best_shares, codes_of, nested
 from mabe_nb.train.folds import bootstrap, contiguous_folds, f1_of, video_counts
 from mabe_nb.train.members import SeenOnly, train_member
 from mabe_nb.train.predict import completed, fair_shares
-from mabe_nb.train.recipe import load_recipe, predict_recipe, train_recipe
+from mabe_nb.train.recipe import (load_recipe, predict_recipe, prepared_for,
+                                  probabilities_of, train_recipe)
 from mabe_nb.train.recipes import RECIPES
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
@@ -286,6 +287,19 @@ def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch
     low, high = metrics["interval"]
     assert low <= metrics["macro_f1"] <= high
     assert f"{metrics['macro_f1']:.3f}" in (work/"run"/"card.md").read_text()
+
+
+def test_threads_say_the_same_and_leave_torch_its_cores(run, colony, tmp_path):
+    recipe, cores = load_recipe(run[0]/"run"), torch.get_num_threads()
+    specs = [{"name": n, "kind": "boost", "features": some[0].features, "settings": {}}
+             for n, some in recipe.members.items()]
+    prepared = prepared_for(specs, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
+    values = {n: prepared[n].values(0) for n in recipe.members}
+    one, many = (probabilities_of(recipe, values, threads) for threads in (1, 4))
+    plain = np.stack([np.mean([m(values[n]) for m in some], 0)
+                      for n, some in recipe.members.items()])
+    assert np.array_equal(one, many) and torch.get_num_threads() == cores
+    assert np.allclose(one, plain, atol=1e-5) and len(one) == len(recipe.members) > 1
 
 
 def test_out_of_fold_files_agree_with_the_score(run, colony):

@@ -79,7 +79,7 @@ def cards_from(
         rows.append((i, str(name), ours, round(mib / 1024, 1)))
     return pd.DataFrame(rows, columns=["index", "name", "card", "memory_gb"])
 
-# %% ../../nbs/hardware/40_cluster.ipynb #bcfa292e
+# %% ../../nbs/hardware/40_cluster.ipynb #a8de9102
 def _text(value): return value.decode() if isinstance(value, bytes) else value
 
 
@@ -95,7 +95,8 @@ def read_gpus(
             "cards are read through NVML: pip install nvidia-ml-py") from None
     except Exception as e: # NVMLError, of a module that may not be there
         raise ConfigError(
-            f"no driver answers through NVML ({type(e).__name__})") from None
+            f"no driver answers through NVML ({type(e).__name__}), so there is no NVIDIA "
+            "card here; 'mabe cluster' without --here plans for cards elsewhere") from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i)
                    for i in range(nvml.nvmlDeviceGetCount())]

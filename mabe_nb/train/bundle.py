@@ -54,7 +54,7 @@ def files_of(
     return {"model/recipe.json": run/"recipe.json"} | {
         f"model/members/{n}": run/"members"/n for n in names}
 
-# %% ../../nbs/train/80_bundle.ipynb #8ffabac3
+# %% ../../nbs/train/80_bundle.ipynb #e4d9f6ce
 def evidence_of(
     run, # Run folder
     dataset=None, # The one it was trained on
@@ -103,7 +103,7 @@ def _evidence_in(dataset, ids):
             of[a] = of.get(a, 0) + int(n)
     return out
 
-# %% ../../nbs/train/80_bundle.ipynb #2bfe5194
+# %% ../../nbs/train/80_bundle.ipynb #429d4e72
 FORMAT = "mabe_nb bundle 1"
 
 
@@ -122,15 +122,16 @@ class Kit:
     def evidence(self): return self.about["evidence"]
 
     def __call__(self, dataset, video: str, cache): # Submission's table of one video
-        "Predict one video; `cache` is a folder for its features."
+        "Predict one video, a recipe on one core; `cache` is a folder for its features."
+        how = {"cache": cache, "threads": 1} # as time and memory were foretold
         if self.about["kind"] == "labs":
-            return predict_per_lab(self.model, dataset, [video], cache=cache)
+            return predict_per_lab(self.model, dataset, [video], **how)
         if self.about["kind"] == "recipe":
-            return predict_recipe(self.model, dataset, [video], cache)
+            return predict_recipe(self.model, dataset, [video], **how)
         return predict_dataset(self.model, dataset, [video], self.thresholds,
                                cache=cache)
 
-# %% ../../nbs/train/80_bundle.ipynb #6665b44b
+# %% ../../nbs/train/80_bundle.ipynb #42cc37e4
 def read_manifest(
     folder, # From `make_bundle`
 ) -> dict:
@@ -151,7 +152,7 @@ def read_manifest(
                             "upload it again, or make the bundle again", file)
     return about
 
-# %% ../../nbs/train/80_bundle.ipynb #6d1c40aa
+# %% ../../nbs/train/80_bundle.ipynb #ae71604c
 def open_bundle(
     folder, # From `make_bundle`
 ) -> Kit:

@@ -59,7 +59,7 @@ def train_per_lab(
     write_json(out/LABS, {lab: f"lab-{lab}" if lab else "all" for lab in done})
     return done
 
-# %% ../../nbs/train/82_per_lab.ipynb #4a1b6709
+# %% ../../nbs/train/82_per_lab.ipynb #64707734
 def read_labs(
     path, # File `LABS`
 ) -> dict: # Lab -> folder beside it
@@ -74,7 +74,7 @@ def predict_per_lab(
     dataset, # See `open_dataset`
     ids=None, # Video ids, None: all
     say=lambda text: None, # Called with each line meant for a person
-    **how, # `cache`, `workers` and `progress`, see `predict_recipe`
+    **how, # `cache`, `workers`, `progress` and `threads`, see `predict_recipe`
 ) -> pd.DataFrame: # The competition's submission columns
     "Every video by the recipe of its lab. Raises `DataError` if there is none for it."
     folder, by_run = Path(folder), {}

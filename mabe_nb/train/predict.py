@@ -14,7 +14,7 @@ from ..data.recording import runs
 from ..data.windows import gather, overlap_average, window_starts
 from .losses import probabilities_of
 
-# %% ../../nbs/train/40_predict.ipynb #c091d9e7
+# %% ../../nbs/train/40_predict.ipynb #aef13036
 def only_used(
     x, # (frames, channels) features, an array
     inputs, # From some frames of `x` to what a model sees, a tensor
@@ -25,7 +25,8 @@ def only_used(
     "Windows of inputs, made of those frames alone that some window holds."
     at = np.minimum(starts[:, None] + np.arange(length) * gap, len(x) - 1)
     frames, index = np.unique(at, return_inverse=True)
-    seen, index = inputs(x[frames]), torch.from_numpy(index.reshape(at.shape))
+    seen = inputs(x if len(frames) == len(x) else x[frames])
+    index = torch.from_numpy(index.reshape(at.shape))
     return lambda some: seen[index[some]]
 
 # %% ../../nbs/train/40_predict.ipynb #3bc0b4e7

@@ -6,7 +6,7 @@
 __all__ = ['Recipe', 'lessons_of', 'out_of_fold', 'begin', 'train_recipe', 'mostly_other', 'prepared_for', 'finish',
            'load_recipe', 'read_decision', 'probabilities_of', 'predict_recipe', 'notes_on']
 
-# %% ../../nbs/train/79_recipe.ipynb #8621e431
+# %% ../../nbs/train/79_recipe.ipynb #b3b5fedf
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from .decide import Decision, Told, choose, decided, judged
 from .folds import keep_oof, make_folds, read_folds
 from .labs import fold_facts, fold_notes, lab_section, looked_for, \
     stranger_notes, unknown_notes
-from .lessons import Lesson, counted, learn_all
+from .lessons import Lesson, counted, crew, learn_all
 from .members import SeenOnly, features_for, known_codes, load_member
 from .metrics import submission_table
 from .predict import completed, fair_shares, to_bouts
@@ -58,17 +58,20 @@ def lessons_of(
                    seed + 100 * s + k, folder/f"{spec['name']}-{k + 1}-{s + 1}.safetensors")
             for k, split in enumerate(splits) for s in range(spec["seeds"])]
 
-# %% ../../nbs/train/79_recipe.ipynb #b3fffc9a
+# %% ../../nbs/train/79_recipe.ipynb #0437c55d
 def out_of_fold(
     lessons: list, # Of one member, learned, see `lessons_of`
     splits: list, # Of `Split`
 ) -> dict: # Row of `sequences` -> (frames, classes)
     "What a member says about the fold that it did not see, on average over its seeds."
     told, seeds = {}, len(lessons) // len(splits)
-    for at, lesson in enumerate(lessons):
+    def ask(at, lesson):
         member, left = load_member(lesson.path, lesson.kind), splits[at // seeds].valid
-        for i in np.flatnonzero(lesson.prepared.sequences.video_id.isin(left)):
-            told[i] = told.get(i, 0) + member(lesson.prepared.values(i)) / seeds
+        return [(i, member(lesson.prepared.values(i)) / seeds) for i in np.flatnonzero(
+            lesson.prepared.sequences.video_id.isin(left))]
+    with crew() as pool:
+        for said in pool.map(ask, range(len(lessons)), lessons):
+            for i, p in said: told[i] = told.get(i, 0) + p
     return told
 
 # %% ../../nbs/train/79_recipe.ipynb #9799fb99
@@ -86,7 +89,7 @@ def begin(
     (out/"members").mkdir(parents=True, exist_ok=True)
     write_json(out/"plan.json", plan)
 
-# %% ../../nbs/train/79_recipe.ipynb #531cf8ff
+# %% ../../nbs/train/79_recipe.ipynb #6b26deba
 def train_recipe(
     dataset, # See `open_dataset`
     out, # Folder; must not hold a run yet, but may hold the beginning of this one
@@ -118,6 +121,7 @@ def train_recipe(
                for spec in specs for name in [spec["name"]] if name in prepared}
     every = sum(lessons.values(), [])
     learn_all(every, workers, counted(every, say))
+    say("each now speaks about the videos that it did not see")
     oof = {name: out_of_fold(some, splits) for name, some in lessons.items()}
     files = {name: [l.path.name for l in some] for name, some in lessons.items()}
     first = prepared[next(iter(oof))]
@@ -231,26 +235,32 @@ def read_decision(
                     {str(lab): bars(of) for lab, of in said["labs"].items()},
                     tuple(map(float, said.get("least_ms", ()))))
 
-# %% ../../nbs/train/79_recipe.ipynb #a155ea58
+# %% ../../nbs/train/79_recipe.ipynb #47a8b5fc
 def probabilities_of(
     recipe: Recipe,
     values: dict, # Member's name -> (frames, channels) as prepared for it
+    threads: int = None, # See `crew`
 ) -> np.ndarray: # (members, frames, classes)
     "What each member says on average over its folds and seeds."
-    return completed(np.stack([sum(m(values[name]) for m in some) / len(some)
-                               for name, some in recipe.members.items()]), recipe.which)
+    ask = [(m, values[name]) for name, some in recipe.members.items() for m in some]
+    with crew(threads) as pool:
+        said = pool.map(lambda one: one[0](one[1]), ask)
+        return completed(np.stack([sum(next(said) for _ in some) / len(some)
+                                   for some in recipe.members.values()]), recipe.which)
 
-# %% ../../nbs/train/79_recipe.ipynb #a86a4ae8
+# %% ../../nbs/train/79_recipe.ipynb #acea8b3a
 def predict_recipe(
     recipe: Recipe,
     dataset, # See `open_dataset`
     ids=None, # Video ids, None: all
     cache=None, # Folder of prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
-    progress: bool = False,
+    progress: bool = False, # Show bars
     say=lambda text: None, # Called with each line meant for a person
+    threads: int = None, # See `crew`
 ): # Table with the competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
+    from tqdm.auto import tqdm
     specs = [{"name": n, "kind": "boost", "features": some[0].features, "settings": {}}
              for n, some in recipe.members.items()]
     prepared = prepared_for(specs, dataset, ids, recipe.parts, cache, workers, progress,
@@ -263,9 +273,11 @@ def predict_recipe(
     wanted = set(first.videos if ids is None else map(str, ids))
     for line in notes_on(recipe, first, wanted): say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
-    for i, row in enumerate(first.sequences.itertuples()):
-        if row.video_id not in wanted: continue
-        p = probabilities_of(recipe, {n: prepared[n].values(i) for n in recipe.members})
+    rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
+            if row.video_id in wanted]
+    for i, row in tqdm(rows, "predict", disable=not progress):
+        values = {n: prepared[n].values(i) for n in recipe.members}
+        p = probabilities_of(recipe, values, threads)
         codes = decided(recipe.decision, p, row.fps, wanted_actions(recipe, first, i),
                         row.lab_id)
         by_video[row.video_id] += to_bouts(codes, recipe.actions, row.agent, row.target)
