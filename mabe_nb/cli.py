@@ -6,7 +6,7 @@
 __all__ = ['OVERWRITE', 'Talk', 'pick', 'synth', 'audit', 'train', 'predict', 'score', 'ignored_rows', 'judged_submission',
            'demo', 'add_data_commands', 'add_run_commands', 'make_parser', 'version', 'main']
 
-# %% ../nbs/cli.ipynb #443cf6de
+# %% ../nbs/cli.ipynb #751fc9ab
 import argparse, json, sys
 
 from .cli_bundle import add_bundle
@@ -15,7 +15,7 @@ from .cli_parser import COUNT, NATURAL, Parser, add_data, add_selection, \
 from .cli_prepare import add_prepare
 from .cli_recipe import add_recipe, is_recipe, predict_with_recipe, \
     refuse_without_recipe, train_with_recipe
-from .cli_runs import add_runs
+from .cli_runs import add_runs, learned_from
 from .errors import DataError, MabeError
 
 # %% ../nbs/cli.ipynb #235fa0c2
@@ -84,7 +84,7 @@ def train(args, say) -> dict:
     say(f"macro F1 {valid['macro_f1']:.4f} on the validation videos; run in {args.out}")
     return metrics
 
-# %% ../nbs/cli.ipynb #14326a53
+# %% ../nbs/cli.ipynb #8de206cb
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
     from mabe_nb.data.dataset import open_dataset
@@ -107,8 +107,12 @@ def predict(args, say) -> dict:
     if args.overlap: say("note: the competition refuses bouts of a pair that overlap")
     if args.overlap and "binary" not in clf.cfg.loss:
         say(f"note: by {clf.cfg.loss} actions exclude each other; train with --loss binary")
+    known = len(learned_from(args.run) & set(data.ids if ids is None else map(str, ids)))
+    if known: say(f"note: {known} of {videos} videos have ids of videos that the run "
+                  "learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
-    return {"out": str(args.out), "bouts": len(table), "videos": videos}
+    return {"out": str(args.out), "bouts": len(table), "videos": videos,
+            "learned_from": known}
 
 # %% ../nbs/cli.ipynb #0ae96a61
 def score(args, say) -> dict:
@@ -198,7 +202,7 @@ def add_data_commands(command):
     command("audit", audit, data=True)
     add_prepare(command)
 
-# %% ../nbs/cli.ipynb #3a5793eb
+# %% ../nbs/cli.ipynb #807163fd
 def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     p = command("train", train)

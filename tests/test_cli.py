@@ -224,6 +224,11 @@ def test_all_predicted_videos_count(mabe, trained, work):
                           "--thresholds", "never.json", "--json")
     answer = json.loads(out)
     assert code == 0 and (answer["bouts"], answer["videos"]) == (0, 2), (answer, err)
+    learned = json.loads((work/"run"/"videos.json").read_text())["train"]
+    assert answer["learned_from"] == len({"1", "2"} & set(learned)) == 0
+    code, out, err = mabe("predict", "run", "colony", "--videos", learned[0], "--out",
+                          "no.csv", "--overwrite")
+    assert "note: 1 of 1 videos" in out + err
 
 
 def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
@@ -302,7 +307,11 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     assert json.loads(mabe(*words, "--valid-videos", "6", "--json")[1]) == answer
     code, out, err = mabe("predict", "blend", "colony", "--videos", "6", "--out", "six.csv",
                           "--json")
-    assert code == 0 and json.loads(out)["bouts"] == len(pd.read_csv(work/"six.csv")), err
+    answer = json.loads(out)
+    assert code == 0 and answer["bouts"] == len(pd.read_csv(work/"six.csv")), err
+    assert answer["learned_from"] == 0
+    code, out, err = mabe("predict", "blend", "colony", "--videos", "5-6", "--out", "two.csv")
+    assert "note: 1 of 2 videos" in out + err
     for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
         code, out, err = mabe(*words, *slip)
         assert code == 2 and hint in err
