@@ -122,6 +122,11 @@ def test_followed_through_a_dropped_connection(cloud):
     assert quiet < 2, "the follower must be able to show that it lives"
 
 
+def steps_of(log): # Of whole lines
+    whole = log[:log.rfind(b"\n") + 1].decode()
+    return [int(line.split()[1]) for line in whole.splitlines() if line.startswith("step")]
+
+
 def test_a_lost_container_loses_no_line_that_was_seen(cloud):
     "Its machine is gone, with what was not committed; what was read stays as it was."
     cloud.faults.lose_uncommitted = True
@@ -129,11 +134,16 @@ def test_a_lost_container_loses_no_line_that_was_seen(cloud):
     follower = job.backend.log(job.folder, job.spec)
     got = b""
     while b"step 20\n" not in got: got += next(follower)
+    seen = steps_of(got)
     cloud.call(lambda: cloud.faults.crash())
     got += b"".join(follower)
     assert got == (kept(cloud, job)/"log").read_bytes()
-    assert {int(line.split()[1]) for line in got.decode().splitlines()
-            if line.startswith("step")} == set(range(60))
+    # A commit is no snapshot: a checkpoint may go with it whose line came too late for it,
+    # so a few lines that nobody has seen can be lost between the two attempts, no others.
+    lost = sorted(set(range(60)) - set(steps_of(got)))
+    assert seen == list(range(max(seen) + 1)) and steps_of(got)[:len(seen)] == seen
+    assert steps_of(got)[-1] == 59 and len(lost) < 10
+    assert not lost or lost == list(range(lost[0], lost[-1] + 1)) and lost[0] > max(seen)
     assert job.wait() == "done"
 
 
