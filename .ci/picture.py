@@ -6,7 +6,8 @@ import pandas as pd
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.files import read_json
-from mabe_nb.view.demo import liveliest, of_pair, submitted_bouts
+from mabe_nb.data.recording import of_pair, submitted_bouts
+from mabe_nb.view.demo import liveliest
 from mabe_nb.view.plots import plot_ethogram
 
 TOP = Path(__file__).resolve().parents[1]

@@ -26,7 +26,7 @@ def child(case, kept, seconds):
     "One measurement, printed as JSON."
     from contextlib import nullcontext
     from mabe_nb.measure import probe
-    from mabe_nb.measure.shape import Shape
+    from mabe_nb.measure.workload import Shape
     from mabe_nb.train.config import TrainConfig
     settings = CASES[case] | (LSTM if case.startswith("LSTM") else {})
     if not kept: probe.memory_kept = nullcontext

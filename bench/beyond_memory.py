@@ -31,8 +31,8 @@ def epoch(path, frames, kind):
     import numpy as np
     import torch
     from mabe_nb.train.config import TrainConfig
-    from mabe_nb.train.frames import Frames, OnDisk
-    from mabe_nb.train.loop import Trainer
+    from mabe_nb.train.fit.frames import Frames, OnDisk
+    from mabe_nb.train.fit.loop import Trainer
     from mabe_nb.train.models import make_model
     rng = np.random.default_rng(1)
     labels = torch.from_numpy(np.repeat(np.eye(ACTIONS, dtype=np.int8)[

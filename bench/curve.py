@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.prepare import prepare
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.splits import groups
-from mabe_nb.train.folds import f1_of, video_counts
-from mabe_nb.train.members import train_boost
+from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.ensemble.members import train_boost
 from mabe_nb.train.predict import decide
-from mabe_nb.train.trust import learning_curve
+from mabe_nb.train.ensemble.folds import learning_curve
 
 TREES = {"sample": 12, "rounds": 60}
 p = argparse.ArgumentParser(description=__doc__.splitlines()[0])

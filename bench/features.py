@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mabe_nb.data.features import compute
-from mabe_nb.data.kinematics import SLOTS
+from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
 
 CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",

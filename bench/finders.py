@@ -71,7 +71,7 @@ class Tries:
 
 
 def by_ours(args, tries):
-    from mabe_nb.measure.shape import Shape
+    from mabe_nb.measure.workload import Shape
     from mabe_nb.measure.sweep import sweep
     done = sweep(settings(), Shape(CHANNELS, CLASSES), on="local:cpu", fresh=True,
                  seconds=args.seconds, memory_gb=args.gb)
@@ -137,7 +137,7 @@ def find(name, args):
     "What one finder answers; imports are not counted, under the limit from then on."
     warnings.filterwarnings("ignore")
     import torch
-    from mabe_nb.measure.room import memory_limit
+    from mabe_nb.measure.memory_guard import memory_limit
     if name == "lightning": import lightning.pytorch.tuner  # noqa: F401
     elif name != "ours": import accelerate.utils  # noqa: F401
     next(iter(loader(2)))
@@ -158,7 +158,7 @@ def find(name, args):
 def rate(size, args):
     "Windows per second at a size by our own code, and whether the size fits the limit."
     from mabe_nb.measure.probe import make_spec, measure
-    from mabe_nb.measure.shape import Shape
+    from mabe_nb.measure.workload import Shape
     for gb in (args.gb, None):
         row = measure(make_spec(settings(size), Shape(CHANNELS, CLASSES), memory_gb=gb,
                                 seconds=args.judge))

@@ -116,8 +116,8 @@ def run_ours(model, x, y, clock, args):
     import numpy as np
     import torch
     from mabe_nb.train.config import TrainConfig
-    from mabe_nb.train.frames import Frames
-    from mabe_nb.train.loop import Trainer
+    from mabe_nb.train.fit.frames import Frames
+    from mabe_nb.train.fit.loop import Trainer
     labels = (y[:, None] == np.arange(1, CLASSES)).astype(np.int8)
     on = lambda a: torch.from_numpy(a).to(args.device)
     data = Frames(on(x.astype(np.float32)), on(labels), np.array([FRAMES]))
@@ -168,7 +168,7 @@ def run(variant, args):
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     import torch
-    from mabe_nb.train.frames import batches
+    from mabe_nb.train.fit.frames import batches
     (x, y), model = make_data(), make_model(args.model).to(args.device)
     clock = Clock(args.warm, args.steps + args.warm + 1, args)
     weights = torch.from_numpy(class_weights(y)).to(args.device)

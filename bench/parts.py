@@ -18,12 +18,13 @@ import numpy as np
 import torch
 
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.prepare import dataset_parts, prepare
+from mabe_nb.data.cache.prepare import dataset_parts, prepare
 from mabe_nb.data.splits import groups, labelled
-from mabe_nb.train.folds import contiguous_folds, f1_of, video_counts
-from mabe_nb.train.members import SeenOnly, features_for, train_member
+from mabe_nb.train.ensemble.folds import contiguous_folds
+from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.ensemble.members import SeenOnly, features_for, train_member
 from mabe_nb.train.predict import completed, decide, smooth
-from mabe_nb.train.recipes import CONV, STEADY
+from mabe_nb.train.ensemble.recipes import CONV, STEADY
 from recipe import JUDGED
 
 BASE, PACE = "steady+usual", {"every_ms": 133}

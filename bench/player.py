@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
 import lab_page
 
 CELL = """import numpy as np
-from mabe_nb.data.colony import make_recording
-from mabe_nb.view.player import Player
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.view.video.player import Player
 short = make_recording(seed=1, frames=3600, mice=4)
 rec = short.replace(xy=np.tile(short.xy, (10, 1, 1, 1)))
 player = Player(rec, pair=("mouse1", "mouse2"))

@@ -19,10 +19,10 @@ import pandas as pd
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.recording import frame_labels
 from mabe_nb.files import read_json
-from mabe_nb.train.folds import bootstrap, f1_of, video_counts
-from mabe_nb.train.lessons import usual_workers
+from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.ensemble.queue import usual_workers
 from mabe_nb.train.predict import decide, fair_shares
-from mabe_nb.train.recipe import train_recipe
+from mabe_nb.train.ensemble.recipe import train_recipe
 
 JUDGED = {"rats": ("aggression", "nonsocial", "social"),
           "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture")}

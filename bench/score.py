@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mabe_nb.files import write_json
-from mabe_nb.train.frame_counts import FRAMES, IDS
+from mabe_nb.train.scores.official_counts import FRAMES, IDS
 from mabe_nb.train.metrics import kaggle_score
 
 ACTIONS = ["attack", "chase", "escape", "mount", "rear", "sniff"]

@@ -31,7 +31,7 @@ def foretold(good):
 def run(args):
     "The sweep as JSON, with what it was made on."
     from mabe_nb.measure.probe import processor
-    from mabe_nb.measure.shape import Shape
+    from mabe_nb.measure.workload import Shape
     from mabe_nb.measure.sweep import sweep, to_json
     from mabe_nb.train.config import TrainConfig
     cfg = TrainConfig(model_type="lstm", hidden_size=64, num_layers=1, frame_gap=1,

@@ -10,5 +10,5 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 def load_ipython_extension(shell):
     "What `%load_ext mabe_nb` calls."
-    from mabe_nb.remote.magic import load_ipython_extension as load
+    from mabe_nb.remote.notebook.magic import load_ipython_extension as load
     load(shell)

@@ -24,6 +24,7 @@ class DataError(MabeError, ValueError):
 
 # %% ../nbs/00_errors.ipynb #96440115
 import difflib
+from numbers import Integral, Real
 
 # %% ../nbs/00_errors.ipynb #fa62d931
 class ConfigError(MabeError, ValueError):
@@ -41,6 +42,22 @@ class ConfigError(MabeError, ValueError):
         near = difflib.get_close_matches(str(name), known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
         return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
+
+    @classmethod
+    def bounded(cls,
+        name: str, # Of the setting, as the user knows it
+        value, # What was given
+        low: float = None, # Least value that is allowed; None: any
+        high: float = None, # Greatest value that is allowed; None: any
+        whole: bool = False, # Only whole numbers
+    ): # `value`
+        "Gives back a number within its bounds. Raises `ConfigError` for any other thing."
+        good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+        if good and (low is None or value >= low) and (high is None or value <= high) \
+                and value == value: return value
+        bounds = f" from {low:g}" * (low is not None) + f" to {high:g}" * (high is not None)
+        raise cls(f"{name} is {str(value)[:40]!r}, expected a "
+                  f"{'whole ' * whole}number{bounds}")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

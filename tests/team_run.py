@@ -12,7 +12,7 @@ import torch
 
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
-from mabe_nb.train import loop
+from mabe_nb.train.fit import loop
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.runs import train
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, MabeError
-from mabe_nb.hardware import commands
+from mabe_nb.commands import hardware as commands
 from mabe_nb.hardware.advise import by_scenario, by_speed, predict_hours, speeds
 from mabe_nb.hardware.catalog import guide_prices, prices
-from mabe_nb.hardware.language import BUDGETS, SIZES, TRAINING, budget_bands, by_budget, \
-    by_size, by_training, size_of
+from mabe_nb.hardware.llm_guide import (BUDGETS, SIZES, TRAINING, budget_bands,
+                                        by_budget, by_size, by_training, size_of)
 
 GUIDE, NOW = guide_prices(), prices()
 HOURS = {"T4": 5, "A10G": 1.7, "A100": 0.8}
@@ -234,7 +234,7 @@ def test_commands():
 
 
 def test_nothing_heavy_is_imported():
-    code = ("import sys, mabe_nb.hardware.commands, mabe_nb.hardware.language, "
+    code = ("import sys, mabe_nb.commands.hardware, mabe_nb.hardware.llm_guide, "
             "mabe_nb.hardware.refresh, mabe_nb.hardware.slurm\n"
             "print([m for m in ('torch', 'modal', 'huggingface_hub', 'pynvml', 'matplotlib')"
             " if m in sys.modules])")

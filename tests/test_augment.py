@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.features import BLOCKS, compute
-from mabe_nb.data.symmetry import exchanged, hidden, mirrored, turned
+from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.augment import Augment, make_step, make_steps, scale_of, scene
 from mabe_nb.train.config import TrainConfig, make_config
-from mabe_nb.train.frames import Frames
+from mabe_nb.train.fit.frames import Frames
 from mabe_nb.train.inputs import fit_inputs
-from mabe_nb.train.loop import Trainer
+from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
 

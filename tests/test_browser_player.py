@@ -18,19 +18,19 @@ if lab_page.CHROMIUM is None:
 expect = sync_api.expect
 
 CELLS = ["""import numpy as np
-from mabe_nb.data.colony import make_recording
-from mabe_nb.view.player import Player
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.view.video.player import Player
 short = make_recording(seed=1, frames=3600, mice=4)
 rec = short.replace(xy=np.tile(short.xy, (10, 1, 1, 1)))
 player = Player(rec, pair=("mouse1", "mouse2"))
 player""", """from mabe_nb.data.recording import frame_labels
-from mabe_nb.view.worst import ErrorList, Prediction, worst_errors
+from mabe_nb.view.video.worst import ErrorList, Prediction, worst_errors
 labels = frame_labels(short, "mouse1", "mouse2", ("chase", "sniff"))
 p = np.clip(np.roll(labels, 20, 0), 0.1, 0.8)
 codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
 made = [Prediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
 errors = ErrorList(worst_errors(made), {"1": short}, made)
-errors""", """from mabe_nb.view.explorer import Explorer
+errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(short, "social", ("mouse1", "mouse2"))
 explorer"""]
 

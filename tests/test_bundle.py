@@ -16,12 +16,12 @@ from mabe_nb import cli
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.bundle import evidence_of, make_bundle, open_bundle
+from mabe_nb.kaggle.bundle import evidence_of, make_bundle, open_bundle
 from mabe_nb.train.config import make_config
-from mabe_nb.train.in_parts import Clock, asked_for, permitted, predict_in_parts
+from mabe_nb.kaggle.offline import Clock, asked_for, permitted, predict_in_parts
 from mabe_nb.train.metrics import kaggle_score, submission_table
-from mabe_nb.train.pack import fetch_wheels
-from mabe_nb.train.recipe import train_recipe
+from mabe_nb.kaggle.wheel import fetch_wheels
+from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.runs import train
 
 TINY = make_config({"epochs": 4, "conv_channels": [16], "lstm_hidden": 16, "stride": 50,
@@ -307,8 +307,8 @@ def test_a_video_too_large_for_the_memory(work):
 import numpy as np, psutil
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import Recording
-from mabe_nb.train.bundle import open_bundle
-from mabe_nb.train.in_parts import limit_memory, predict_in_parts
+from mabe_nb.kaggle.bundle import open_bundle
+from mabe_nb.kaggle.offline import limit_memory, predict_in_parts
 kit = open_bundle({str(work/"kit")!r})
 known = [("mouse1", "mouse2", a) for a in kit.actions]
 make = lambda v, n: Recording(np.ones((n, 2, len(kit.parts), 2), np.float32),

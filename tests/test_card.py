@@ -7,16 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.prepare import prepare
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
-from mabe_nb.train.card import FEW, as_table, card_text, caution, clean, run_card
+from mabe_nb.train.folder.card import FEW, as_table, card_text, caution, clean, run_card
 from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.folds import f1_of, video_counts
-from mabe_nb.train.judge import frame_scores
+from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide
 from mabe_nb.train.runs import assess, hear, train
-from mabe_nb.train.trust import borders, calibration, seen_counts
+from mabe_nb.train.scores.calibration import borders, calibration
+from mabe_nb.train.scores.frames import seen_counts
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
             learning_rate=0.01, num_workers=1, device="cpu", features="symmetric")

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.files import home
 from mabe_nb.hardware import refresh as live
-from mabe_nb.hardware.catalog import card, check_gpu, cost, gpus, guide_prices, prices, \
-    usd_per_hour
-from mabe_nb.hardware.memory import GUIDE_BATCHES, Need, fits, guide_batch, language_need, \
-    largest_batches, memory_line, remedies, training_need
+from mabe_nb.hardware.catalog import (card, check_gpu, cost, gpus, guide_prices, prices,
+                                      usd_per_hour)
+from mabe_nb.hardware.memory import (GUIDE_BATCHES, Need, fits, guide_batch,
+                                     language_need, largest_batches, memory_line,
+                                     remedies, training_need)
 from mabe_nb.hardware.tables import age_days
 
 TODAY = date(2026, 11, 21)

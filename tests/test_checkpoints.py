@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, DataError, MabeError
-from mabe_nb.train.checkpoints import checkpoint_path, list_checkpoints, prune
+from mabe_nb.train.folder.weights import checkpoint_path, list_checkpoints, prune
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.runs import train
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError
-from mabe_nb.hardware.cluster import allocation, cards_from, compare_mixed, plan, plans, \
-    read_gpus, split_batch, zero_stage
+from mabe_nb.hardware.cluster import (allocation, cards_from, compare_mixed, plan,
+                                      plans, read_gpus, split_batch, zero_stage)
 from mabe_nb.hardware.slurm import Ask, fixed_script, flexible_script, shell_word
 
 A80, A40 = ("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA A100-SXM4-40GB", 40960)

@@ -8,10 +8,10 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import card
 from mabe_nb.hardware.memory import Need
 from mabe_nb.measure import compare as module
-from mabe_nb.measure.compare import by_bandwidth, by_count, compare, others, pareto, \
-    recurrent_floor
-from mabe_nb.measure.fake import estimate, fake_step
-from mabe_nb.measure.shape import Shape
+from mabe_nb.measure.compare import (by_bandwidth, by_count, compare, others, pareto,
+                                     recurrent_floor)
+from mabe_nb.measure.estimate import estimate, fake_step
+from mabe_nb.measure.workload import Shape
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.cost_plots import plot_compare
 

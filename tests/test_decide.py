@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.data.recording import runs
-from mabe_nb.train import decide
-from mabe_nb.train.decide import (FEW, Decision, Told, best_threshold, best_thresholds,
-                                  choose, codes_of, judged, macro, nested, shortest)
-from mabe_nb.train.folds import f1_of, video_counts
+from mabe_nb.train.ensemble import decide
+from mabe_nb.train.ensemble.decide import (FEW, Decision, Told, best_threshold,
+                                           best_thresholds, choose, codes_of, judged,
+                                           macro, nested, shortest)
+from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.predict import lasting
 
 PLAIN = Decision((None, None))

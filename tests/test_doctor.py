@@ -11,9 +11,9 @@ from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError, ScoreError
-from mabe_nb.train.doctor import diagnose, fix_submission, read_submission
-from mabe_nb.train.examine import EFFECTS
-from mabe_nb.train.frame_counts import FRAMES, IDS
+from mabe_nb.kaggle.doctor import diagnose, fix_submission, read_submission
+from mabe_nb.kaggle.examine import EFFECTS
+from mabe_nb.train.scores.official_counts import FRAMES, IDS
 from mabe_nb.train.metrics import kaggle_score
 
 LISTED = '["mouse1,mouse2,attack", "mouse1,mouse2,mount", "mouse2,self,rear"]'

@@ -9,14 +9,16 @@ import pytest
 import torch
 from hypothesis import assume, given, settings, strategies as st
 
-from mabe_nb.data import features, kinematics
-from mabe_nb.data.blocks import fill_gaps, motion
-from mabe_nb.data.bodies import ALTERNATIVES, body_points, mouse_order
+from mabe_nb.data import features
+from mabe_nb.data.blocks import motion as kinematics
+from mabe_nb.data.blocks.geometry import fill_gaps, motion
+from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
 from mabe_nb.data.features import BLOCKS, PRESETS, compute
-from mabe_nb.data.kinematics import SLOTS
+from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
-from mabe_nb.data.rolling import half_frames, rolling_max, rolling_mean_std, rolling_min
-from mabe_nb.data.social import CONTEXT, GAP_MS, GROUPS
+from mabe_nb.data.blocks.rolling import (half_frames, rolling_max, rolling_mean_std,
+                                         rolling_min)
+from mabe_nb.data.blocks.pair import CONTEXT, GAP_MS, GROUPS
 from mabe_nb.errors import ConfigError, DataError, MabeError
 
 CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",

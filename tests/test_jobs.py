@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
-from mabe_nb.remote import commands
-from mabe_nb.remote.backend import Here
-from mabe_nb.remote.carry import job_source
+from mabe_nb.commands import remote as commands
+from mabe_nb.remote.places.base import Here
+from mabe_nb.remote.source import job_source
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, jobs, quote, submit
 
@@ -209,7 +209,7 @@ def test_slips_leave_nothing(why, mabe_home):
 
 def test_a_backend_that_cannot_start_leaves_nothing(mabe_home, monkeypatch):
     def fails(*a): raise ConfigError("no capacity")
-    monkeypatch.setattr("mabe_nb.remote.on_local.Backend.start", fails)
+    monkeypatch.setattr("mabe_nb.remote.places.local.Backend.start", fails)
     with pytest.raises(ConfigError, match="no capacity"): submit("x = 1")
     assert not list((mabe_home/"jobs").iterdir())
 
@@ -316,7 +316,7 @@ def test_quote_and_cost():
 def call(*words):
     return subprocess.run([sys.executable, "-c", """
 import argparse, json, sys
-from mabe_nb.remote.commands import add_commands
+from mabe_nb.commands.remote import add_commands
 p = argparse.ArgumentParser(); subs = p.add_subparsers()
 def command(name, function):
     q = subs.add_parser(name); q.add_argument("--json", action="store_true")

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.prepare import prepare
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.lessons import Lesson, learn_all, usual_workers
-from mabe_nb.train.members import load_member
-from mabe_nb.train.networks import ByteDropout
+from mabe_nb.train.ensemble.queue import Lesson, learn_all, usual_workers
+from mabe_nb.train.ensemble.members import load_member
+from mabe_nb.train.models import ByteDropout
 from mabe_nb.workers import check_main
 
 SMALL = {"features": "symmetric", "epochs": 1, "conv_channels": [4], "lstm_hidden": 4}
@@ -97,7 +97,7 @@ def test_a_script_without_a_main_is_told_so(tmp_path):
     "Its workers would begin it again and wait for its lock for ever."
     (tmp_path/"script.py").write_text(textwrap.dedent(f"""
         from mabe_nb.data.dataset import open_dataset
-        from mabe_nb.data.prepare import prepare
+        from mabe_nb.data.cache.prepare import prepare
         from mabe_nb.data.synthetic import write_colony
         from pathlib import Path
         root = Path({str(tmp_path)!r})

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from mabe_nb.remote.job import attach, jobs
 
-SETUP = "%load_ext mabe_nb.remote.magic\nimport numpy as np\nx = np.arange(6.0)\ncfg = {'n': 3}"
+SETUP = "%load_ext mabe_nb.remote.notebook.magic\nimport numpy as np\nx = np.arange(6.0)\ncfg = {'n': 3}"
 
 
 class Book(NotebookClient):
@@ -115,7 +115,7 @@ class Place:
 def cloud_beside(tmp_path, patch):
     "A stand-in for Modal, if there is a backend for it."
     pytest.importorskip("modal")
-    pytest.importorskip("mabe_nb.remote.on_modal", reason="the modal backend is missing")
+    pytest.importorskip("mabe_nb.remote.places.modal", reason="the modal backend is missing")
     from localcloud import start_thread
     from localcloud.pytest_fixture import forget_client
     cloud = start_thread(tmp_path)
@@ -196,7 +196,7 @@ def test_helpers_and_decorator(place):
     assert not errors(place.send("z = twice(21)", "--with twice --out z"))
     card = "gpu='T4', " if place.cloud else ""
     assert place.book.says(
-        "from mabe_nb.remote.decorator import gpu\n"
+        "from mabe_nb.remote.notebook.decorator import gpu\n"
         f"@gpu(on={place.name!r}, {card}out=['a'])\ndef f(n, by=2): return {{'a': n * by}}\n"
         "print('got', z, f(4)['a'], f.submit(1, by=5).result())"
         ).split("got")[1].startswith(" 42 8 {'a': 5}")
@@ -305,7 +305,7 @@ def test_nothing_of_a_job_is_rendered(place):
 
 
 def test_false_figures_are_not_shown(place):
-    cell = place.send("import json, os, pathlib, struct\nfrom mabe_nb.remote.cell import emit\n"
+    cell = place.send("import json, os, pathlib, struct\nfrom mabe_nb.remote.inside.cell import emit\n"
                       "fig = pathlib.Path(os.environ['MABE_JOB'], 'fig')\n"
                       "head = b'\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR'\n"
                       "wide = head + struct.pack('>II', 10**6, 10**6) + bytes(20)\n"

@@ -2,11 +2,11 @@
 import pytest
 
 modal = pytest.importorskip("modal")
-pytest.importorskip("mabe_nb.remote.on_modal")
+pytest.importorskip("mabe_nb.remote.places.modal")
 from modal_jobs import calm, cloud  # noqa: E402, F401
 
 from mabe_nb.measure.compare import compare  # noqa: E402
-from mabe_nb.measure.shape import Shape  # noqa: E402
+from mabe_nb.measure.workload import Shape  # noqa: E402
 from mabe_nb.measure.sweep import sweep  # noqa: E402
 from mabe_nb.train.config import TrainConfig  # noqa: E402
 

@@ -11,12 +11,12 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view import compare_panel, sweep_panel
-from mabe_nb.view.compare_panel import ComparePanel, ceiling_words, places_of
-from mabe_nb.view.gpu_panel import GPUPanel
-from mabe_nb.view.job_panel import JobPanel
-from mabe_nb.view.sweep_panel import SweepPanel, sizes_of
-from mabe_nb.view.train_panel import TrainPanel
+from mabe_nb.view.panels import compare as compare_panel, sweep as sweep_panel
+from mabe_nb.view.panels.compare import ComparePanel, ceiling_words, places_of
+from mabe_nb.view.panels.gpu import GPUPanel
+from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.sweep import SweepPanel, sizes_of
+from mabe_nb.view.panels.train import TrainPanel
 
 # A probe whose steps take 10 ms and 0.1 ms a window; above 256 windows it does not fit
 QUICK = """b, device = spec["settings"]["batch_size"], spec["settings"]["device"]

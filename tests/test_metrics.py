@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import MabeError, ScoreError
-from mabe_nb.train.bout_metrics import bout_scores, match_bouts
-from mabe_nb.train.frame_counts import FRAMES, IDS, union_lengths
-from mabe_nb.train.judge import confusion, masked_average_precision, masked_f1
+from mabe_nb.train.scores.bouts import bout_scores, match_bouts
+from mabe_nb.train.scores.official_counts import FRAMES, IDS, union_lengths
+from mabe_nb.train.scores.frames import confusion, masked_average_precision, masked_f1
 from mabe_nb.train.metrics import (chance_score, kaggle_report, kaggle_score,
                                    solution_table, submission_table)
 from reference_score import reference_report, reference_score

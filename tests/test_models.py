@@ -11,7 +11,7 @@ from mabe_nb.train.config import SPEED, TrainConfig, choices, make_config, prese
 from mabe_nb.train.losses import (answer_weights, make_loss, masked_binary_loss,
                                   partial_cross_entropy, probabilities_of)
 from mabe_nb.train.models import PRESETS, Conv1DBiLSTM, count_parameters, make_model
-from mabe_nb.train.networks import TCN, CalMS21Conv1D, positions, receptive_field
+from mabe_nb.train.models import TCN, CalMS21Conv1D, positions, receptive_field
 
 QUICK = settings(max_examples=40, deadline=None)
 KINDS, LOSSES = choices("model_type"), choices("loss")

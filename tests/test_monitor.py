@@ -13,9 +13,10 @@ import torch
 
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
-from mabe_nb.train import keeper
+from mabe_nb.train.folder import recorder as keeper
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.monitor import Monitor, card_names, card_reader, in_words, summary
+from mabe_nb.train.fit.monitor import (Monitor, card_names, card_reader, in_words,
+                                       summary)
 from mabe_nb.train.runs import train
 
 TOLD = {"utilisation": 87, "memory": 12.3, "total": 24.0, "temperature": 65, "power": 250.0}
@@ -64,7 +65,7 @@ int nvmlDeviceGetTemperature(void *card, int sensor, unsigned *t) {
 ASK = """
 import json, os, sys, types
 import torch
-from mabe_nb.train.monitor import Monitor, card_reader, in_words
+from mabe_nb.train.fit.monitor import Monitor, card_reader, in_words
 true = torch.cuda.get_device_properties
 for line in sys.stdin:
     index, visible, uuid = json.loads(line)

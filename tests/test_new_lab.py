@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from mabe_nb import cli
-from mabe_nb.data.colony import make_recording
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.prepare import prepare
-from mabe_nb.data.prepared import open_prepared
+from mabe_nb.data.cache.prepare import prepare
+from mabe_nb.data.cache.prepared import open_prepared
 from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import check_no_leak, groups
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.decide import Decision
-from mabe_nb.train.folds import lab_folds, make_folds
-from mabe_nb.train.labs import looked_for
+from mabe_nb.train.ensemble.decide import Decision
+from mabe_nb.train.ensemble.folds import lab_folds, make_folds
+from mabe_nb.train.ensemble.labs import looked_for
 from mabe_nb.train.metrics import kaggle_score, solution_table
-from mabe_nb.train.recipe import load_recipe, predict_recipe, train_recipe
+from mabe_nb.train.ensemble.recipe import load_recipe, predict_recipe, train_recipe
 
 A7 = ("ear_left", "ear_right", "hip_left", "hip_right", "neck", "nose", "tail_base")
 PAIR = (("mouse1", "mouse2"), ("mouse2", "mouse1"))

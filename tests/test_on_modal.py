@@ -18,11 +18,11 @@ from modal_jobs import (calm, cloud, elsewhere, kept, log_of, preempt,  # noqa: 
 
 from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
 from mabe_nb.files import file_hash  # noqa: E402
-from mabe_nb.remote import modal_app  # noqa: E402
-from mabe_nb.remote.backend import get  # noqa: E402
+from mabe_nb.remote.places import modal_app  # noqa: E402
+from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
-from mabe_nb.remote.modal_volume import manifest, send_data  # noqa: E402
+from mabe_nb.remote.places.modal_volume import manifest, send_data  # noqa: E402
 
 pytestmark = pytest.mark.cloud
 

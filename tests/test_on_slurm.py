@@ -19,7 +19,7 @@ from submitit.slurm.slurm import SlurmJob, _make_sbatch_string
 
 from mabe_nb.errors import ConfigError, MabeError
 from mabe_nb.remote.job import attach, jobs, submit
-from mabe_nb.remote.on_slurm import Backend, check_options, gres, parameters
+from mabe_nb.remote.places.slurm import Backend, check_options, gres, parameters
 
 MABE = str(Path(sys.executable).with_name("mabe"))
 SETTINGS = """{conv_channels: [16], lstm_hidden: 16, epochs: 4, stride: 40, batch_size: 4,

@@ -15,19 +15,19 @@ from traitlets import TraitError
 from panel_work import home, soon  # noqa: F401
 
 from mabe_nb.cli import make_parser
-from mabe_nb.cli_parser import config_from
+from mabe_nb.commands.parser import config_from
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import check_gpu
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view import gpu_panel
-from mabe_nb.view.compare_panel import ComparePanel
-from mabe_nb.view.gpu_panel import PLACES, GPUPanel, cards_of, parameters_of
-from mabe_nb.view.job_panel import JobPanel, picked, source_of
-from mabe_nb.view.panel import Panel, button, names
-from mabe_nb.view.sweep_panel import SweepPanel
-from mabe_nb.view.train_panel import TrainPanel, curves_svg, epochs_of
+from mabe_nb.view.panels import gpu as gpu_panel
+from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.gpu import PLACES, GPUPanel, cards_of, parameters_of
+from mabe_nb.view.panels.job import JobPanel, picked, source_of
+from mabe_nb.view.panels.panel import Panel, button, names
+from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.train import TrainPanel, curves_svg, epochs_of
 
 LONG = ("import time\nfor i in range(900):\n    print('line', i, flush=True)\n"
         "    time.sleep(0.05)")
@@ -317,7 +317,7 @@ def test_the_kernel_answers_while_a_job_runs():
     manager, client = start_new_kernel(kernel_name="python3")
     ask = lambda code: client.execute_interactive(code, timeout=60, output_hook=lambda m: None)
     try:
-        assert ask("from mabe_nb.view.job_panel import JobPanel\n"
+        assert ask("from mabe_nb.view.panels.job import JobPanel\n"
                    f"panel = JobPanel({LONG!r}, namespace={{}}, timeout=60)"
                    )["content"]["status"] == "ok"
         waits = []

@@ -6,14 +6,14 @@ import pandas as pd
 import pytest
 
 from mabe_nb import cli
-from mabe_nb.data.colony import make_recording
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.bundle import make_bundle, open_bundle
-from mabe_nb.train.in_parts import permitted, predict_in_parts
-from mabe_nb.train.per_lab import predict_per_lab, train_per_lab
-from mabe_nb.train.recipe import load_recipe, predict_recipe
+from mabe_nb.kaggle.bundle import make_bundle, open_bundle
+from mabe_nb.kaggle.offline import permitted, predict_in_parts
+from mabe_nb.train.ensemble.per_lab import predict_per_lab, train_per_lab
+from mabe_nb.train.ensemble.recipe import load_recipe, predict_recipe
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
 LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from traitlets import TraitError
 
-from mabe_nb.data.colony import make_recording
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import bout_table, frame_labels
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.view import strips
-from mabe_nb.view.explorer import Explorer
-from mabe_nb.view.inline import inline_svg
-from mabe_nb.view.panel import names
-from mabe_nb.view.player import Player
+from mabe_nb.view.video import strips
+from mabe_nb.view.video.explorer import Explorer
+from mabe_nb.view.video.inline import inline_svg
+from mabe_nb.view.panels.panel import names
+from mabe_nb.view.video.player import Player
 from mabe_nb.view.report import figure_svg
-from mabe_nb.view.scene import extent, plot_pose, scene_of, scene_svg, skeleton
-from mabe_nb.view.worst import (ErrorList, Prediction, error_runs, predicted_bouts,
-                                worst_errors)
+from mabe_nb.view.video.scene import extent, plot_pose, scene_of, scene_svg, skeleton
+from mabe_nb.view.video.worst import (ErrorList, Prediction, error_runs,
+                                      predicted_bouts, worst_errors)
 
 NASTY = '<img src=x onerror=alert(1)>"\'&$x^2$'
 PAIR = ("mouse1", "mouse2")

@@ -1,5 +1,6 @@
 "The prepared cache: the same bytes however it came about, and nothing done twice."
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import psutil
 import pytest
 from filelock import FileLock
 
-import mabe_nb.data.prepare as prepare_module
-from mabe_nb.data.colony import make_recording
-from mabe_nb.data.prepare import (DataError, code_version, dataset_parts, default_folder,
-                                  open_prepared, prepare)
+import mabe_nb
+import mabe_nb.data.cache.prepare as prepare_module
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.cache.prepare import (DataError, dataset_parts, default_folder,
+                                        open_prepared, prepare)
+from mabe_nb.data.cache.video import code_version
 from mabe_nb.data.recording import frame_labels, pairs
 from mabe_nb.errors import MabeError
 from mabe_nb.files import file_hash, read_json, write_json
@@ -138,18 +141,14 @@ def test_changed_setting(folder, tmp_path):
     assert not set(before.values()) & set(times(out).values())
 
 
-@pytest.mark.parametrize("module", ["features", "blocks"])
-def test_changed_code_is_another_version(monkeypatch, tmp_path, module):
+@pytest.mark.parametrize("module", ["features", "recording", "blocks/geometry",
+                                    "blocks/arena"])
+def test_changed_code_is_another_version(tmp_path, module):
     "The source of `features` counts, and that of the modules it is made of."
-    before, real = code_version(), prepare_module.find_spec
-    changed = tmp_path/f"{module}.py"
-    changed.write_text(Path(real(f"mabe_nb.data.{module}").origin).read_text() + "#")
-
-    def spec(name):
-        if name != f"mabe_nb.data.{module}": return real(name)
-        return SimpleNamespace(origin=str(changed)) # the real one is the module's own
-    monkeypatch.setattr(prepare_module, "find_spec", spec)
-    assert code_version() != before
+    shutil.copytree(Path(mabe_nb.__file__).parent/"data", tmp_path/"data")
+    assert code_version(tmp_path/"data") == code_version()
+    with (tmp_path/"data"/f"{module}.py").open("a") as f: f.write("#")
+    assert code_version(tmp_path/"data") != code_version()
 
 
 def test_some_videos_leave_the_others(folder, tmp_path):
@@ -309,7 +308,7 @@ def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, featu
 
 def test_channels_that_differ(folder, tmp_path, monkeypatch):
     "Features that do not come out alike are named, not joined."
-    from mabe_nb.data import prepare as module
+    from mabe_nb.data.cache import prepare as module
     with_three_mice(monkeypatch)
     real = module.feature_module.compute
     monkeypatch.setattr(module.feature_module, "compute",

@@ -10,13 +10,14 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.errors import ConfigError
-from mabe_nb.measure.probe import Steps, checked_spec, main, make_spec, make_trainer, measure
-from mabe_nb.measure.shape import Shape
+from mabe_nb.measure.probe import (Steps, checked_spec, main, make_spec, make_trainer,
+                                   measure)
+from mabe_nb.measure.workload import Shape
 from mabe_nb.measure.timing import Clock, median_interval, time_parts, time_steps
-from mabe_nb.measure.work import count_work
+from mabe_nb.measure.flops import count_work
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.frames import batches
-from mabe_nb.train.loop import take_step
+from mabe_nb.train.fit.frames import batches
+from mabe_nb.train.fit.loop import take_step
 
 TINY = TrainConfig(conv_channels=[8], lstm_hidden=8, lstm_layers=1, sequence_length=10,
                    batch_size=8)

@@ -14,7 +14,7 @@ from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
-from mabe_nb.data.safe_npy import read_npy, read_npz, unpickle
+from mabe_nb.data.formats.npy import read_npy, read_npz, unpickle
 from mabe_nb.errors import ConfigError, DataError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"

@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.prepare import prepare
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import Split, check_no_leak, groups
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.boosting import grow_trees, tree_arrays, tree_probabilities, trees_from
-from mabe_nb.train.boosting import trees_of
-from mabe_nb.train.decide import Decision, Told, best_shares, codes_of, nested
-from mabe_nb.train.folds import bootstrap, contiguous_folds, f1_of, video_counts
-from mabe_nb.train.members import SeenOnly, train_member
+from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
+                                             tree_probabilities, trees_from)
+from mabe_nb.train.ensemble.boosting import trees_of
+from mabe_nb.train.ensemble.decide import Decision, Told, best_shares, codes_of, nested
+from mabe_nb.train.ensemble.folds import contiguous_folds
+from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.ensemble.members import SeenOnly, train_member
 from mabe_nb.train.predict import completed, fair_shares
-from mabe_nb.train.recipe import (load_recipe, predict_recipe, prepared_for,
-                                  probabilities_of, train_recipe)
-from mabe_nb.train.recipes import RECIPES
+from mabe_nb.train.ensemble.recipe import (load_recipe, predict_recipe, prepared_for,
+                                           probabilities_of, train_recipe)
+from mabe_nb.train.ensemble.recipes import RECIPES
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.files import write_json
-from mabe_nb.remote import runner
-from mabe_nb.remote.backend import ENDED, checked_state
+from mabe_nb.remote.inside import runner
+from mabe_nb.remote.places.base import ENDED, checked_state
 from mabe_nb.remote.events import clean, events, read_event, settle
 from mabe_nb.remote.values import write_values
 
@@ -39,7 +39,7 @@ def kinds(folder): return [e["k"] for e in events([(folder/"log").read_bytes()])
 
 
 def start(folder):
-    return subprocess.Popen([sys.executable, "-m", "mabe_nb.remote.runner", str(folder)],
+    return subprocess.Popen([sys.executable, "-m", "mabe_nb.remote.inside.runner", str(folder)],
                             stdout=subprocess.PIPE)
 
 
@@ -299,7 +299,7 @@ def test_a_grandchild_has_its_grace_too(tmp_path):
 
 def test_a_process_without_the_socket_prints_its_progress(tmp_path):
     "Such as a worker of torchrun; and it never writes into a socket that is not ours."
-    code = "from mabe_nb.remote.cell import progress; progress(1, 2, loss=.5)"
+    code = "from mabe_nb.remote.inside.cell import progress; progress(1, 2, loss=.5)"
     runner.run(job(tmp_path/"j", "import subprocess, sys, socket, os\n"
                    f"code = {code!r}\nsubprocess.run([sys.executable, '-c', code])\n"
                    "number = int(os.environ['MABE_EVENTS'].split(':')[0])\n"
@@ -317,7 +317,7 @@ def test_the_files_to_carry_are_enough(tmp_path):
     folder = job(tmp_path/"j", "import mabe_nb\nimport matplotlib.pyplot as plt\nplt.plot(X)\n"
                  "Y = {'w': X}\nmabe_nb.__file__", outputs=["Y"])
     write_values(folder/"in", {"X": np.ones(3)})
-    done = subprocess.run([sys.executable, "-m", "mabe_nb.remote.runner", str(folder)],
+    done = subprocess.run([sys.executable, "-m", "mabe_nb.remote.inside.runner", str(folder)],
                           cwd=tmp_path, capture_output=True,
                           env={**os.environ, "PYTHONPATH": str(tmp_path/"carried")})
     assert done.returncode == 0 and status(folder)["status"] == "done", done.stdout

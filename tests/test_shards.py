@@ -6,7 +6,7 @@ modal = pytest.importorskip("modal")
 from modal_jobs import calm, cloud  # noqa: E402, F401
 
 from mabe_nb.data.dataset import open_dataset  # noqa: E402
-from mabe_nb.data.prepare import prepare  # noqa: E402
+from mabe_nb.data.cache.prepare import prepare  # noqa: E402
 from mabe_nb.data.synthetic import write_colony  # noqa: E402
 from mabe_nb.errors import ConfigError  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.colony import make_recording
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,

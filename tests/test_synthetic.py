@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.acts import SOCIAL, simulate
+from mabe_nb.data.colony.acts import SOCIAL, simulate
 from mabe_nb.data.calms21 import read_calms21
-from mabe_nb.data.colony import PARTS, everything, keypoints, make_recording
+from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import frame_labels
 from mabe_nb.data.synthetic import (COLUMNS, LABS, annotation_table, colony_video,

@@ -17,7 +17,7 @@ from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
 from mabe_nb.train.config import TrainConfig, make_config
-from mabe_nb.train.judge import masked_f1
+from mabe_nb.train.scores.frames import masked_f1
 from mabe_nb.train.losses import allowed_classes, partial_cross_entropy
 from mabe_nb.train.predict import decide, smooth, to_bouts
 from mabe_nb.train.runs import train

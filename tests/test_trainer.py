@@ -15,11 +15,11 @@ import torch
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, MabeError
-from mabe_nb.train import checkpoint
+from mabe_nb.train.fit import checkpoint
 from mabe_nb.train.classifier import load_classifier, predict_dataset
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.frames import Frames, OnDisk
-from mabe_nb.train.loop import Trainer
+from mabe_nb.train.fit.frames import Frames, OnDisk
+from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
 
@@ -143,7 +143,7 @@ def test_interrupt_keeps_the_state_and_goes_on(tmp_path, monkeypatch):
     whole = small_run(tmp_path/"a")
     update, count = checkpoint.save_checkpoint, [0]
     monkeypatch.setattr(Trainer, "save_seconds", 1e9)
-    from mabe_nb.train import loop
+    from mabe_nb.train.fit import loop
     real = loop.take_step
 
     def step(*args):
@@ -229,7 +229,7 @@ def test_reading_windows_keeps_memory_flat(tmp_path):
     code = f"""
 import numpy as np, resource
 from pathlib import Path
-from mabe_nb.train.frames import OnDisk, batches
+from mabe_nb.train.fit.frames import OnDisk, batches
 path = Path({str(tmp_path/'big.f32')!r})
 with open(path, "wb") as f:
     for _ in range(40): np.zeros((25_000, 100), np.float32).tofile(f)

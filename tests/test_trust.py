@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.decide import Decision, Told, nested
-from mabe_nb.train.folds import bootstrap, f1_of, video_counts
-from mabe_nb.train.trust import bin_counts, borders, by_video, calibration, \
-    calibration_table, f1_intervals, learning_curve, near_borders, nested_sets, seen_counts, \
-    told_trust
+from mabe_nb.train.ensemble.decide import Decision, Told, nested
+from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
+from mabe_nb.train.scores.calibration import (bin_counts, borders, calibration,
+                                              calibration_table, near_borders,
+                                              told_trust)
+from mabe_nb.train.scores.frames import by_video, f1_intervals, seen_counts
 
 QUICK = settings(max_examples=40, deadline=None)
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mabe_nb.errors import DataError
-from mabe_nb.remote.values import JSON_LIMIT, check_sizes, read_index, read_values, \
-    write_values
+from mabe_nb.remote.values import (JSON_LIMIT, check_sizes, read_index, read_values,
+                                   write_values)
 
 NAMES = st.from_regex(r"v[A-Za-z0-9_]{0,20}", fullmatch=True)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(
@@ -180,7 +180,7 @@ def test_sizes_are_checked_before_reading(tmp_path):
 
 
 def test_importing_loads_the_standard_library_alone():
-    code = ("import sys, mabe_nb.remote.runner, mabe_nb.remote.cell, mabe_nb.remote.values; "
+    code = ("import sys, mabe_nb.remote.inside.runner, mabe_nb.remote.inside.cell, mabe_nb.remote.values; "
             "print([m for m in ('numpy', 'torch', 'pydantic', 'safetensors', 'matplotlib', "
             "'platformdirs') if m in sys.modules])")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

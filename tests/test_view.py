@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from matplotlib.figure import Figure
 
 from mabe_nb.data.audit import audit
-from mabe_nb.data.colony import make_recording
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import bout_table
 from mabe_nb.view import plots
 from mabe_nb.view.report import figure_svg, page_html, write_report

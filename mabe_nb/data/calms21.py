@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..files import read_json, safe_id
 from .recording import Recording, bout_table, runs
-from .safe_npy import plain_array, read_npy, read_npz
+from .formats.npy import plain_array, read_npy, read_npz
 
 # %% ../../nbs/data/12_calms21.ipynb #64bff6f4
 PARTS = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right", "tail_base")

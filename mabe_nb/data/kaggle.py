@@ -12,13 +12,10 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from .kaggle_tables import (REQUIRED, check_parts, counted, fit_bouts,
-                                        json_list, number, read_bouts, read_videos,
-                                        read_whitelist)
-from .kaggle_tracking import read_tracking
+from .formats.kaggle_tables import (REQUIRED, check_parts, counted,
+                                                fit_bouts, json_list, number,
+                                                read_bouts, read_videos, read_whitelist)
+from .formats.kaggle_tracking import read_tracking
 from .recording import Finding, Recording, bout_table
 from .video_ids import unknown_video
 from ..errors import DataError

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import DataError
 from ..files import safe_id
 from .recording import Finding, Recording
-from .safe_npy import plain_array, read_npy
+from .formats.npy import plain_array, read_npy
 
 # %% ../../nbs/data/14_mabe22.ipynb #c7ba99db
 PARTS = ("nose", "ear_left", "ear_right", "neck", "forepaw_left", "forepaw_right",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import ConfigError, DataError
 from ..files import safe_id
-from .hdf_poses import dlc_table, jabs_poses, refuse_large
+from .formats.hdf_poses import dlc_table, jabs_poses, refuse_large
 from .mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
 

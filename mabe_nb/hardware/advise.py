@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError
-from mabe_nb.hardware.catalog import EXTRA, SAME, card, check_gpu, cost, gpus, \
-    guide_prices, prices
+from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus,
+                                      guide_prices, prices)
 
 # %% ../../nbs/hardware/30_advise.ipynb #15804c1c
 class Advice(NamedTuple):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ..errors import ConfigError, DataError
 from ..files import home
-from mabe_nb.hardware.tables import STALE_DAYS, age_days, columns, layered, read_rows, \
-    shipped
+from .tables import (STALE_DAYS, age_days, columns, layered, read_rows,
+                                     shipped)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #12fc2189
 def _cards(path=None): # Rows as dictionaries

@@ -16,9 +16,9 @@ from ..errors import ConfigError
 from ..hardware.catalog import card, gpus, prices
 from .probe import make_spec
 from .results import run_probes, where
-from .shape import Shape
+from .workload import Shape
 from .sweep import rate_of
-from .work import PEAKS
+from .flops import PEAKS
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
 BY_BANDWIDTH, BY_COUNT = (1 / 1.5, 1.5), (0.3, 3.0) # Lowest and highest, as factors

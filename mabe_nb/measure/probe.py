@@ -17,17 +17,18 @@ import torch
 
 from ..errors import ConfigError
 from ..files import read_json, write_json
-from .room import memory_limit, memory_taken, out_of_memory, resident
-from .shape import Shape, checked_shape
+from .memory_guard import (memory_limit, memory_taken, out_of_memory,
+                                          resident)
+from .workload import Shape, checked_shape
 from .timing import Clock, time_parts, time_steps
-from .work import count_work
-from ..train.allocator import blocks_apart, memory_kept
+from .flops import count_work
+from ..train.fit.memory import blocks_apart, memory_kept
 from ..train.classifier import pick_device
 from ..train.config import TrainConfig, make_config
-from ..train.frames import Frames, OnDisk, batches
-from ..train.loop import Trainer, take_step
+from ..train.fit.frames import Frames, OnDisk, batches
+from ..train.fit.loop import Trainer, take_step
 from ..train.models import count_parameters, make_model
-from ..train.precision import Precision
+from ..train.fit.optim import Precision
 
 # %% ../../nbs/measure/10_probe.ipynb #b3f9d609
 SETTINGS = ("model_type", "conv_channels", "lstm_hidden", "lstm_layers", "hidden_size",

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
 from .probe import processor
-from ..remote.backend import ENDED
+from ..remote.places.base import ENDED
 from ..remote.events import clean
 from ..remote.handle import JobError
 from ..remote.job import submit
@@ -24,7 +24,7 @@ def where(
 ) -> tuple: # Place, card or device (None: what there is)
     "A place to run at and a card there. Raises `ConfigError`."
     on, _, gpu = str(target).partition(":")
-    from mabe_nb.remote.backend import BACKENDS
+    from mabe_nb.remote.places.base import BACKENDS
     if on not in BACKENDS: raise ConfigError.unknown("place to run at", on, BACKENDS)
     return on, gpu or None
 

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..hardware.memory import largest_batches
 from .probe import make_spec
 from .results import run_probes, where
-from .shape import Shape
+from .workload import Shape
 from ..train.config import make_config
 
 # %% ../../nbs/measure/30_sweep.ipynb #9dc4994c

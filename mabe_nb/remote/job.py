@@ -11,8 +11,8 @@ import json, os, re, secrets as random_secrets, shutil, time, warnings
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
-from .backend import get
-from .carry import job_source
+from .places.base import get
+from .source import job_source
 from .handle import Job, JobError
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..data.bodies import plain_part
+from ..data.blocks.bodies import plain_part
 from ..data.features import compute
-from ..data.kinematics import SLOTS
-from ..data.symmetry import (Law, absence, drift, exchanged, law, mirrored, scene,
-                                   turned, turns_freely)
+from ..data.blocks.motion import SLOTS
+from ..data.blocks.symmetry import (Law, absence, drift, exchanged, law, mirrored,
+                                          scene, turned, turns_freely)
 from ..errors import ConfigError
 from .inputs import Inputs
 

@@ -9,22 +9,21 @@ __all__ = ['Classifier', 'save_classifier', 'load_classifier', 'pick_device', 's
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json, re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from ..data.prepare import prepare
+from ..data.cache.prepare import prepare
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, read_json
-from .checkpoint import read_state
+from .fit.checkpoint import read_state
 from .config import TrainConfig, make_config
 from .inputs import Inputs
 from .metrics import submission_table
 from .models import make_model
-from .predict import (decide, decide_apart, lasting, probabilities,
-                                   smooth, to_bouts)
+from .predict import (decide, decide_apart, lasting, probabilities, smooth,
+                                   to_bouts)
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
 @dataclass(frozen=True)

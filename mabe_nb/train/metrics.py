@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ScoreError
-from .frame_counts import FRAMES, IDS, count_frames
+from .scores.official_counts import FRAMES, IDS, count_frames
 
 # %% ../../nbs/train/50_metrics.ipynb #a1a6a413
 def _f(counts, beta):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..data.recording import runs
-from ..data.windows import gather, overlap_average, window_starts
+from .fit.frames import gather, overlap_average, window_starts
 from .losses import probabilities_of
 
 # %% ../../nbs/train/40_predict.ipynb #aef13036

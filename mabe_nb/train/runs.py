@@ -14,20 +14,21 @@ import torch
 
 from ..errors import ConfigError
 from ..files import write_json
-from .card import write_run_card
-from .checkpoint import load_checkpoint
+from .folder.card import write_run_card
+from .fit.checkpoint import load_checkpoint
 from .classifier import (Classifier, load_classifier, pick_device,
                                       predict_sequences, self_actions)
 from .config import TrainConfig
-from .folds import bootstrap, video_counts
-from .judge import frame_scores
-from .keeper import Keeper, begun_with
-from .loop import Trainer, best_row
-from .material import choose_videos, gather_material
+from .scores.frames import bootstrap, video_counts
+from .scores.frames import frame_scores
+from .folder.recorder import Keeper, begun_with
+from .fit.loop import Trainer, best_row
+from .training_set import choose_videos, gather_material
 from .models import count_parameters, make_model
 from .predict import decide
-from .team import join_team
-from .trust import borders, by_video, calibration, f1_intervals, seen_counts
+from .fit.team import join_team
+from .scores.calibration import borders, calibration
+from .scores.frames import by_video, f1_intervals, seen_counts
 
 # %% ../../nbs/train/70_runs.ipynb #dae75551
 def train(
