@@ -270,7 +270,7 @@ def test_edited_cache(folder, tmp_path, change):
     assert content(out) == data
 
 
-@pytest.mark.parametrize("name", ["names", "units", "folder"])
+@pytest.mark.parametrize("name", ["names", "units", "roles", "folder"])
 def test_cache_that_lacks_what_the_manifest_needs_is_redone(folder, tmp_path, name):
     out = tmp_path/"out"
     run(folder, out)
