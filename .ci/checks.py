@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import journal
 import notebooks as house
+import version
 
 TOP, HERE, BIN = house.TOP, Path(__file__).parent, Path(sys.executable).parent
 SPARE = {".git", ".venv", "__pycache__", "_proc", "_docs", "build", "dist", "demo",
@@ -93,6 +94,7 @@ def structure():
              say(house.link_of_quarto(), "nbs/_quarto.yml")]
     if wide := len(list(house.wide_lines())):
         print(f"note: {wide} lines over {house.WIDTH} columns, .ci/notebooks.py lists them")
+    rows.append(say(version.faults(), "one version everywhere"))
     code, out = tool(sys.executable, HERE/"readme.py", "--check")
     return [*rows, say(out.strip().splitlines()[-1:] * bool(code), "README.md")]
 
