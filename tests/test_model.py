@@ -28,17 +28,17 @@ LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
 
 @pytest.fixture(scope="module")
 def data():
-    return RecordingList([make_recording([5, i], 900, 2, PARTS, 30.0, 16.0, True, LISTED,
-                                         0.5, str(i), lab)
-                          for i, lab in enumerate(("One",) * 2 + ("Two",) * 2 + ("Few",))])
+    labs = ("One",) * 3 + ("Two",) * 3 + ("Few",)
+    return RecordingList([make_recording([5, i], 1500, 2, PARTS, 30.0, 16.0, True, LISTED,
+                                         0.5, str(i), lab) for i, lab in enumerate(labs)])
 
 
 @pytest.fixture(scope="module")
 def folder(data, tmp_path_factory):
-    "A folder of each kind, by name, all of which learned from videos 0 to 3 alone."
+    "A folder of each kind, by name, all of which learned from videos 0 to 5 alone."
     work = tmp_path_factory.mktemp("models")
-    ids, how = data.ids[:4], {"folds": 2, "cache": work/"features"}
-    train(data, work/"classifier", TINY, ids, data.ids[4:], cache=work/"features")
+    ids, how = data.ids[:6], {"folds": 3, "cache": work/"features"}
+    train(data, work/"classifier", TINY, ids, data.ids[6:], cache=work/"features")
     train_recipe(data, work/"recipe", "quick", ids, **how)
     train_per_lab(data, work/"labs", "quick", ids, common=True, **how)
     make_bundle(work/"recipe", work/"bundle")
@@ -50,7 +50,7 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     model = load_model(folder/kind)
     assert kind_of(folder/kind) == kind and isinstance(model, Model)
     assert set(model.actions) == {"attack", "sniff"} and set(model.parts) == set(PARTS)
-    assert model.learned_from == set(data.ids[:4])
+    assert model.learned_from == set(data.ids[:6])
     assert model.labs in ({}, {lab: ["attack", "sniff"] for lab in ("One", "Two")})
     assert bool(model.labs) == (kind != "classifier")
     evidence = model.evidence()
@@ -58,10 +58,10 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     looked = model.evidence(data)
     assert set(looked) - {"Few"} == {"One", "Two"}
     assert evidence is None or evidence == looked
-    table = model.predict(data, data.ids[3:], cache=tmp_path/"f", workers=1, threads=1,
+    table = model.predict(data, data.ids[5:], cache=tmp_path/"f", workers=1, threads=1,
                           progress=False, say=lambda text: None)
     assert list(table)[0] == "row_id" and table.row_id.tolist() == list(range(len(table)))
-    assert set(map(str, table.video_id)) <= set(data.ids[3:])
+    assert set(map(str, table.video_id)) <= set(data.ids[5:])
     assert model.files() and all(path.is_file() for path in model.files().values())
 
 
@@ -73,7 +73,7 @@ def test_its_files_are_all_that_prediction_reads(data, folder, tmp_path, kind):
         shutil.copyfile(path, tmp_path/"copy"/name)
     copy = load_model(tmp_path/"copy")
     assert copy.learned_from == frozenset() # nobody knows
-    want, got = (m.predict(data, data.ids[3:], cache=tmp_path/"f") for m in (model, copy))
+    want, got = (m.predict(data, data.ids[5:], cache=tmp_path/"f") for m in (model, copy))
     pd.testing.assert_frame_equal(want, got)
 
 
