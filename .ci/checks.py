@@ -82,6 +82,12 @@ def rooms():
     return say([out[-3000:]] * bool(code), "imports between rooms")
 
 
+def site():
+    "The pages that nbdev makes, and where their links lead."
+    code, out = tool(sys.executable, TOP/".ci"/"docs.py")
+    return say(out.strip().splitlines() * bool(code), "the pages of the site")
+
+
 def run_notebooks():
     "nbdev_test names only what failed, and calls no notebooks at all a success."
     from nbdev.doclinks import nbglob
@@ -125,8 +131,9 @@ def main():
             JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(Path(spare)/"ipython"))
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(), rooms(),
-                run_notebooks(), run_pytest(Path(spare)/"pytest.xml", "-m", "not browser",
-                                            "-n2", "--dist=loadfile")]
+                site(), run_notebooks(),
+                run_pytest(Path(spare)/"pytest.xml", "-m", "not browser", "-n2",
+                           "--dist=loadfile")]
         if browser(): # alone: they look at how soon something happens
             rows.append(run_pytest(Path(spare)/"browser.xml", "-m", "browser"))
     passed, failed, skipped = map(sum, zip(*rows))

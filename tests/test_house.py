@@ -75,6 +75,26 @@ def test_each_fault_is_found(tmp_path, fault):
     assert len(found) == 1 and fault in found[0]
 
 
+MIXED = {
+    "import os\nx = 1": True, "#| hide\nimport os\nos.getcwd()": True,
+    "#| slow\nx = 1; import os": True, "def f():\n    from os import path": True,
+    "import os\nfrom json import load": False, "x": False, "%time\nimport os": False,
+    "#| hide\n#| export\nimport os\nx = 1": False,
+    "#| exporti\ndef f():\n    import os": False,
+    "#| eval: false\nimport os\nx = 1": False,
+    "#| hide\nimport nbdev; nbdev.nbdev_export()": False}
+
+
+@pytest.mark.parametrize("source", MIXED)
+def test_imports_beside_other_code(source):
+    "Only where nbdev runs the cell for its import alone."
+    exported = new_code_cell("#| export\nimport json\ny = 1")
+    found = list(house.mixed_faults(notebook(exported, new_code_cell(source)).cells))
+    assert found == ["cell 2 mixes an import with other code"] * MIXED[source]
+    assert not list(house.mixed_faults(notebook(new_code_cell(source)).cells)) or \
+        "export" in source
+
+
 def test_wide_lines(tree):
     assert list(house.wide_lines(tree)) == []
     nbformat.write(notebook(new_code_cell("x\n" + 89*"a")), tree/"nbs"/"index.ipynb")
