@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from ...data.cache.prepare import dataset_parts, prepare
-from ...data.splits import groups, labelled
+from ...data.dataset import as_dataset
+from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 from ...patch import patch
@@ -110,7 +111,8 @@ def train_recipe(
     "Train a blend, or go on with it, and leave a run folder. Raises `ConfigError`."
     if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
     out, specs, folds = Path(out), RECIPES[recipe], read_folds(folds)
-    table = labelled(groups(dataset, ids=train_ids))
+    dataset = as_dataset(dataset)
+    table = labelled_groups(dataset, train_ids)
     if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
     splits, parts = make_folds(table, folds), tuple(dataset_parts(dataset))
     begin(out, {"members": specs, "folds": splits, "parts": parts, "seed": seed})
