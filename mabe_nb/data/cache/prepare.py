@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from ..dataset import as_dataset
 from ..formats.kaggle_tables import check_parts, json_list
 from ..blocks.registry import users_blocks
 from .reader import default_folder, FORMAT, open_prepared, Prepared
@@ -159,6 +160,7 @@ def prepare(
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
     check_main()
+    dataset = as_dataset(dataset)
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
