@@ -6,13 +6,14 @@
 __all__ = ['moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_pca', 'chosen', 'features_of', 'has_coords', 'Inputs',
            'fit_inputs']
 
-# %% ../../nbs/train/35_inputs.ipynb #1f241235
+# %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from ..errors import DataError
+from ..patch import patch
 
 # %% ../../nbs/train/35_inputs.ipynb #2778ab57
 def moments(
@@ -115,7 +116,7 @@ def has_coords(
     "Are the plain coordinates among the chosen features?"
     return bool({"coords", "kaggle288"} & set(chosen(cfg).split("+")))
 
-# %% ../../nbs/train/35_inputs.ipynb #95c3b82d
+# %% ../../nbs/train/35_inputs.ipynb #aa5ed5e4
 @dataclass(frozen=True)
 class Inputs:
     "From prepared features to what a model sees; fitted by `fit_inputs`."
@@ -142,15 +143,15 @@ class Inputs:
         if self.pca: out.append(self.pca(scaled[:, self.base]))
         return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
 
-    def check(self,
-        prepared, # `Prepared`
-    ):
-        "Raises `DataError` if a dataset was prepared with other channels."
-        if tuple(prepared.names) == self.names: return
-        raise DataError(f"holds {len(prepared.names)} channels of {prepared.features!r}, "
-                        f"the model was trained on {len(self.names)} of "
-                        f"{self.features!r}; prepare it with --features {self.features}",
-                        prepared.root)
+# %% ../../nbs/train/35_inputs.ipynb #6da4e9fe
+@patch
+def check(self: Inputs, prepared):
+    "Raises `DataError` if a dataset (`Prepared`) was prepared with other channels."
+    if tuple(prepared.names) == self.names: return
+    raise DataError(f"holds {len(prepared.names)} channels of {prepared.features!r}, "
+                    f"the model was trained on {len(self.names)} of "
+                    f"{self.features!r}; prepare it with --features {self.features}",
+                    prepared.root)
 
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
@@ -172,20 +173,27 @@ def fit_inputs(
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler, pca)
 
-# %% ../../nbs/train/35_inputs.ipynb #4440f699
-def _arrays(self):
+# %% ../../nbs/train/35_inputs.ipynb #8817b1f1
+@patch
+def arrays(self: Inputs) -> dict:
+    "Everything that is an array, by name."
     out = {"direct": self.direct, "masks": self.masks, "base": self.base,
            "mean": self.scaler.mean, "std": self.scaler.std}
     return out | ({"components": self.pca.components, "share": self.pca.share}
                   if self.pca else {})
 
-# %% ../../nbs/train/35_inputs.ipynb #1ed5e520
-def _about(self):
+
+@patch
+def about(self: Inputs) -> dict:
+    "Everything else."
     return {"features": self.features, "parts": list(self.parts), "names": list(self.names),
             "clip": self.scaler.clip}
 
-# %% ../../nbs/train/35_inputs.ipynb #3965c541
-def _rebuild(about, arrays):
+# %% ../../nbs/train/35_inputs.ipynb #cb16a434
+@patch
+@classmethod
+def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
+    "The inputs of `about` and `arrays`. Raises `DataError` if they do not fit together."
     n = len(about["names"])
     for key in ("direct", "masks", "base"):
         if arrays[key].ndim != 1 or arrays[key].dtype != np.int64:
@@ -196,9 +204,6 @@ def _rebuild(about, arrays):
     scaler = Standardize(arrays["mean"], arrays["std"], float(about["clip"]))
     if len(scaler.mean) != n or (pca and pca.components.shape[1] != len(arrays["base"])):
         raise DataError("scaling and channel names differ in number")
-    return Inputs(str(about["features"]), tuple(map(str, about["parts"])),
-                  tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
-                  arrays["base"], scaler, pca)
-
-# %% ../../nbs/train/35_inputs.ipynb #d47dd009
-Inputs.arrays, Inputs.about, Inputs.rebuild = _arrays, _about, staticmethod(_rebuild)
+    return cls(str(about["features"]), tuple(map(str, about["parts"])),
+               tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
+               arrays["base"], scaler, pca)

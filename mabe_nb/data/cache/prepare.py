@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['TEMPORARY', 'dataset_parts', 'prepare', 'prepare_shard']
 
-# %% ../../../nbs/data/cache/20_prepare.ipynb #21c8e351
+# %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
 import errno, re, shutil, warnings
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -98,7 +99,7 @@ def _manifest(plan, entries, skipped):
         videos=[{key: e[key] for key in keys} for e in entries],
         skipped=[{"video_id": i, "reason": str(e)} for i, e in skipped])
 
-# %% ../../../nbs/data/cache/20_prepare.ipynb #1a8c8ebf
+# %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
@@ -115,7 +116,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
     skipped = [(i, done[i]) for i in ids if isinstance(done[i], DataError)]
     return [done[i] for i in ids if isinstance(done[i], dict)], skipped
 
-
+# %% ../../../nbs/data/cache/20_prepare.ipynb #68385a9d
 def _fill(plan, ids, workers, resume, skip_broken, progress):
     others = set(plan.dataset.ids) - set(ids)
     _clear_temporaries(plan.out)
@@ -134,7 +135,7 @@ def _fill(plan, ids, workers, resume, skip_broken, progress):
     manifest = _manifest(plan, entries, skipped) | {"left_out": left_out}
     write_json(plan.out/"manifest.json", manifest)
 
-# %% ../../../nbs/data/cache/20_prepare.ipynb #c05a38b6
+# %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
 def _alone(out):
     "The lock on a folder, once it is free."
     from filelock import FileLock, Timeout
@@ -144,7 +145,19 @@ def _alone(out):
         warnings.warn(f"another prepare is writing to {out}; waiting for it to end")
         return lock.acquire()
 
-# %% ../../../nbs/data/cache/20_prepare.ipynb #28b8d4a4
+
+@contextmanager
+def _disk_errors(out):
+    "Tells what to do about a disk that is full or refuses."
+    try: yield
+    except OSError as e:
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = f"cannot be written: {e.strerror or e}" if not full else (
+            "no space is left on the disk; free some and run this again, it goes on "
+            "where it stopped")
+        raise DataError(what, out if full else e.filename or out) from e
+
+# %% ../../../nbs/data/cache/20_prepare.ipynb #d837a85d
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
@@ -166,19 +179,13 @@ def prepare(
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     if parts is None: parts = dataset_parts(dataset, skip_broken=skip_broken)
-    out = Path(default_folder(dataset, features, parts) if out is None else out)
+    out = default_folder(dataset, features, parts) if out is None else out
     plan = _plan_for(dataset, out, features, parts, unlabelled, selves)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with _alone(out):
+    with _disk_errors(plan.out):
+        plan.out.mkdir(parents=True, exist_ok=True)
+        with _alone(plan.out):
             _fill(plan, ids, workers, resume, skip_broken, progress)
-            return open_prepared(out)
-    except OSError as e:
-        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = f"cannot be written: {e.strerror or e}" if not full else (
-            "no space is left on the disk; free some and run this again, it goes on "
-            "where it stopped")
-        raise DataError(what, out if full else e.filename or out) from e
+            return open_prepared(plan.out)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #12aa6ae2
 def prepare_shard(

@@ -41,7 +41,7 @@ def pair_file(
     "Name of the file with the features of a pair. Raises `DataError` for odd names."
     return f"{safe_id(agent, 'agent')}-{safe_id(target, 'target')}.npy"
 
-# %% ../../../nbs/data/cache/30_reader.ipynb #4a460e85
+# %% ../../../nbs/data/cache/30_reader.ipynb #585c97a6
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
           "channels": int, "pairs": list, "bouts": list, "labelled": (list, type(None))}
 
@@ -68,7 +68,7 @@ def read_values(
     raise DataError(f"has shape {values.shape} and dtype {values.dtype}, expected "
                     f"{shape} float32; {CURE}", path)
 
-
+# %% ../../../nbs/data/cache/30_reader.ipynb #c2481f68
 def read_video(
     folder, # Folder of one video
 ) -> dict: # Content of its video.json
