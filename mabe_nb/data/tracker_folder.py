@@ -119,7 +119,7 @@ class TrackerFolder:
         self._poses, self._scored, self._findings = _sorted_files(here)
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
-        self.ids = tuple(i for i in self._poses
+        self.ids = tuple(i for i in sorted(self._poses, key=_by_number)
                          if split == "train" or i not in self._scored)
         self._labels, self._last = {}, None # Small; and the video that was read last
 
