@@ -212,14 +212,14 @@ def test_a_place_that_cannot_be_written(mabe, trained, work, words):
                                    MemoryError(), OSError("odd\nand long")])
 def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
     def refuse(*_): raise error
-    monkeypatch.setattr(cli, "synth", refuse)
+    monkeypatch.setattr("mabe_nb.commands.data.synth", refuse)
     code, out, err = mabe("synth", "z")
     assert code == 2 and not out and len(err.splitlines()) == 1 and "Traceback" not in err
 
 
 def test_all_predicted_videos_count(mabe, trained, work):
-    (work/"never.json").write_text(json.dumps({"*": {
-        a: 1.0 for a in ("approach", "attack", "chase", "mount", "rear", "sniff")}}))
+    actions = "approach", "attack", "chase", "mount", "rear", "sniff"
+    (work/"never.json").write_text(json.dumps({"*": dict.fromkeys(actions, 1.0)}))
     code, out, err = mabe("predict", "run", "colony", "--videos", "1-2", "--out", "no.csv",
                           "--thresholds", "never.json", "--json")
     answer = json.loads(out)

@@ -12,10 +12,9 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
-                                 holdout, labelled_groups, leave_one_lab_out, marks,
-                                 pose_hash)
+                                 holdout, labelled_groups, leave_one_lab_out, pose_hash)
 from mabe_nb.data.synthetic import colony_video, write_colony
-from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.errors import DataError, MabeError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
 real = pytest.mark.skipif(not (DATA/"rats").exists(), reason="needs shared/data/rats")
