@@ -6,7 +6,7 @@
 __all__ = ['SAID', 'MOUNT', 'START', 'IMAGE', 'Missing', 'asked', 'no_token', 'refused', 'api', 'command_of', 'parcel',
            'check_options', 'private_bucket', 'run_container']
 
-# %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #b0a844f1
 import json, os, re, sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ from ...files import safe_id
 from ..events import clean
 from .modal_app import extra_pins, pins
 
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
