@@ -12,7 +12,7 @@ import pytest
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.commands import remote as commands
-from mabe_nb.remote.places.base import Here
+from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.source import job_source
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, jobs, quote, submit
@@ -190,10 +190,10 @@ def test_no_secret_in_any_file(monkeypatch):
 
 SLIPS = {
     "unknown place to run at 'locla'; did you mean 'local'?": {"on": "locla"},
-    "timeout is nan": {"timeout": math.nan}, "retries is True": {"retries": True},
+    "timeout is 'nan'": {"timeout": math.nan}, "retries is 'True'": {"retries": True},
     "'../x' is no name for an output": {"outputs": ["../x"]},
     "'a b' is no name for a secret": {"secrets": ["a b"]},
-    "unknown option 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
+    "unknown option of local 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
     "'NO_TOKEN' is not in the environment": {"secrets": ["NO_TOKEN"]},
     "'f' is or holds something": {"inputs": {"f": len}},
     "'X' makes": {"inputs": {"X": np.zeros(10**6)}, "limit": 10**6},
@@ -275,9 +275,9 @@ def test_escapes_and_html_are_only_text():
     assert job.state()["error"]["message"] == "<b>"
 
 
-class Cloud(Here):
+class Cloud(DiskPlace):
     "A backend whose files lie elsewhere, and whose listing lies."
-    name, here, there = "cloud", False, None
+    name, on_disk = "cloud", False
     listing = {"out/index.json": 12, "out/x.npy": 2**40}
     def alive(self, folder, spec): return False
     def files(self, folder, spec, under=""): return self.listing
@@ -310,7 +310,7 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
 
 def test_quote_and_cost():
     assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0, "estimate": True}
-    with pytest.raises(ConfigError, match="timeout is 0"): quote(timeout=0)
+    with pytest.raises(ConfigError, match="timeout is '0'"): quote(timeout=0)
 
 
 def call(*words):

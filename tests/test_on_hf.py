@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from localhf import LocalHub
 
 from mabe_nb.errors import DataError, MabeError
-from mabe_nb.remote.places.hf_inside import Frames, read_frame
+from mabe_nb.remote.places.hf_inside import LogWriter, read_log_line
 from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.places.hf import Backend
@@ -248,9 +248,9 @@ def test_pieces_make_the_log(parts, at):
     class Out(list):
         write = list.append
     out = Out()
-    frames = Frames(out, at)
+    frames = LogWriter(out, at)
     for part in parts: frames.write(part)
-    found = [read_frame(line.decode()) for line in out]
+    found = [read_log_line(line.decode()) for line in out]
     assert b"".join(data for _, data in found) == b"".join(parts)
     assert [a for a, _ in found] == list(np.cumsum([at] + [len(d) for _, d in found])[:-1])
     assert all(len(line) < 16_000 for line in out)
