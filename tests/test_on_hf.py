@@ -78,6 +78,18 @@ def test_outputs_and_figure_come_back(hub, monkeypatch, tmp_path):
     assert attach(job.id).status() == "done" and len(hub.asked) == asked, "known by now"
 
 
+def test_data_is_sent_with_the_job(hub, tmp_path):
+    (tmp_path/"colony"/"in").mkdir(parents=True)
+    (tmp_path/"colony"/"in"/"train.csv").write_text("id\n1\n")
+    data = str(tmp_path/"colony")
+    job = submit(["cat", "{DATA}/in/train.csv"], on="hf", data=data)
+    assert job.wait() == "done" and "id\n1" in job.log()
+    assert not any(name.startswith("data") for name in job.files())
+    cell = submit("import os\nnames = os.listdir(DATA)", on="hf", data=data, outputs=["names"])
+    assert cell.result() == {"names": ["in"]}
+    with pytest.raises(DataError, match="wants a dataset"): submit("1", on="hf", data="absent")
+
+
 def test_an_exception_comes_with_its_traceback(hub):
     with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
         submit("def f(): 1/0\nf()", on="hf", outputs=["x"]).result()
