@@ -6,7 +6,7 @@
 __all__ = ['Backend']
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #9970a4ad
-import queue, threading, time
+import time
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
@@ -16,6 +16,7 @@ from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
 from ..events import clean
 from .hf_inside import read_log_line
+from .modal_volume import in_thread
 from .hf_send import (NotAtHub, api, client_errors, check_options, no_token,
                                            job_files, private_bucket, run_container)
 
@@ -122,34 +123,14 @@ def _gone(self: Backend, info, stage):
     return state | timeout | {"seconds": spent}
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #55693054
-def _queue_lines(spec, follow, lines, over):
-    "Put what a container prints into a queue; then None, or the error that ended it."
-    last = None
-    try:
-        with client_errors():
-            handle = spec["handle"]
-            for line in api().fetch_job_logs(job_id=handle["job"], follow=follow,
-                                             namespace=handle["namespace"]):
-                lines.put(line)
-                if over.is_set(): return
-    except MabeError as e: last = e
-    lines.put(last)
-
-
 def _log_lines(spec, follow):
-    "Lines that a container prints, b'' twice a second; ends with an error, or None."
-    lines, over = queue.Queue(1000), threading.Event()
-    args = [spec, follow, lines, over]
-    threading.Thread(target=_queue_lines, args=args, daemon=True).start()
-    try:
-        while True:
-            try: line = lines.get(timeout=0.5)
-            except queue.Empty: line = b""
-            yield line
-            if line is None or isinstance(line, MabeError): return
-    finally:
-        over.set()
-        while not lines.empty(): lines.get()
+    "Lines that a container prints, b'' twice a second, until the connection ends."
+    def lines(ended):
+        with client_errors():
+            yield from api().fetch_job_logs(job_id=spec["handle"]["job"], follow=follow,
+                                            namespace=spec["handle"]["namespace"])
+    try: yield from in_thread(lines, beat=0.5)
+    except MabeError: yield None # asked again, as long as the job goes on
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #93eabe1c
 @patch

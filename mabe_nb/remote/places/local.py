@@ -16,10 +16,6 @@ from .base import DiskPlace, died, place
 from ..events import clean
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
-_START = ("import sys; sys.path.append(sys.argv.pop()); "
-          "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
-
-
 def _locked(file, seconds=1.0):
     "Take the lock; a runner that has just ended, or somebody's look at it, is waited for."
     end = time.monotonic() + seconds
@@ -28,6 +24,10 @@ def _locked(file, seconds=1.0):
         except BlockingIOError: time.sleep(0.01)
         else: return True
     return False
+
+# %% ../../../nbs/remote/places/20_local.ipynb #8f0ff09c
+_START = ("import sys; sys.path.append(sys.argv.pop()); "
+          "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
 
 
 def _launch(folder, alive):

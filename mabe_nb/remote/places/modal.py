@@ -27,7 +27,7 @@ BOUNDS = {"cpu": (0.125, 64), "memory": (0.125, 1024), "max_containers": (1, 100
           "leg": (1, 82_800)}
 MOST_LEGS = 11 # Modal starts a failed call again ten times at most
 
-# %% ../../../nbs/remote/places/44_modal.ipynb #b1945f9c
+
 def settings(
     spec: dict, # Of a job
 ) -> dict: # All of `DEFAULTS`
@@ -226,10 +226,10 @@ _ENDS = {"TERMINATED": "cancelled", "TIMEOUT": "timeout"}
 def _last_words(call):
     "What the container said last, for the message."
     try:
-        with client_errors(): lines_ = [clean(e.message).strip() for e in
-                              in_thread(lambda over: call.logs.tail(20))]
+        with client_errors(): text = "\n".join(
+            clean(e.message) for e in in_thread(lambda over: call.logs.tail(20)))
     except (MabeError, AttributeError, FileNotFoundError): return ""
-    lines = [line for text in lines_ for line in text.split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip()]
     return f"; the last that was heard: {lines[-1].strip()[:300]}" if lines else ""
 
 
