@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 
 from .geometry import fill_gaps, in_frame, motion, norm, shift, unit
 from .bodies import derive
-from .registry import Channel, block, compute_blocks, named, one_each
+from .registry import Channel, block, named, one_each
 from .rolling import (half_frames, rolling_max, rolling_mean_std,
                                          rolling_min)
 
