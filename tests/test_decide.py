@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mabe_nb.data.recording import runs
 from mabe_nb.train.ensemble import decide
-from mabe_nb.train.ensemble.decide import (FEW, Decision, Told, best_threshold,
+from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, best_threshold,
                                            best_thresholds, choose, codes_of, judged,
                                            macro, nested, shortest)
 from mabe_nb.train.scores.frames import f1_of, video_counts
@@ -26,7 +26,7 @@ def videos(seed, n=10, actions=2, strength=0.3, lab="A", scale=1.0, frames=1000)
             0.4 * np.ones(frames), strength * seen[:, :1], 0.8 * seen[:, 1:]]
         p[:, 1] *= scale
         p = p.clip(1e-3) / p.clip(1e-3).sum(1, keepdims=True)
-        out.append(Told(p[None], seen, 30.0, i % 5, lab, f"{lab}{i}"))
+        out.append(OutOfFold(p[None], seen, 30.0, i % 5, lab, f"{lab}{i}"))
     return out
 
 
@@ -101,7 +101,7 @@ def flickering(seed, slips=0.3):
         wrong = (rng.random(1800) < slips) & ~seen
         wrong &= ~np.r_[False, wrong[:-1]]
         p = np.where(seen ^ wrong, 0.9, 0.1)
-        out.append(Told(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
+        out.append(OutOfFold(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
                         i % 5, video=str(i)))
     return out
 
@@ -145,7 +145,7 @@ def test_a_lab_with_another_line_gets_thresholds_of_its_own():
 
 
 def test_a_lab_with_few_videos_or_little_to_gain_does_not():
-    few = videos(4, 10) + videos(5, FEW - 1, lab="B", scale=0.55)
+    few = videos(4, 10) + videos(5, MIN_VIDEOS - 1, lab="B", scale=0.55)
     assert "B" not in choose(few).labs
     two = [s._replace(video=f"B{i % 2}") for i, s in enumerate(videos(5, 10, lab="B",
                                                                       scale=0.55))]

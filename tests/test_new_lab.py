@@ -17,7 +17,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision
 from mabe_nb.train.ensemble.folds import lab_folds, make_folds
-from mabe_nb.train.ensemble.labs import looked_for
+from mabe_nb.train.ensemble.labs import actions_by_lab
 from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.ensemble.recipe import load_recipe, predict_recipe, train_recipe
 
@@ -141,7 +141,7 @@ def test_what_a_lab_did_not_look_for_is_said(learned, run):
     assert ("LabB: not looked for: mount, rear (unknown there, not learned as absent)"
             in said)
     assert not any(s.startswith("LabA") for s in said)
-    assert looked_for(groups(learned)) == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
+    assert actions_by_lab(groups(learned)) == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
     assert load_recipe(work/"run").labs == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
 
 

@@ -20,14 +20,14 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
 from mabe_nb.train.ensemble.boosting import trees_of
-from mabe_nb.train.ensemble.decide import Decision, Told, best_shares, codes_of, nested
+from mabe_nb.train.ensemble.decide import Decision, OutOfFold, best_shares, codes_of, nested
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
-from mabe_nb.train.ensemble.members import SeenOnly, train_member
+from mabe_nb.train.ensemble.members import ActionFrames, train_member
 from mabe_nb.train.predict import completed, fair_shares
 from mabe_nb.train.ensemble.recipe import (load_recipe, predict_recipe, prepared_for,
                                            probabilities_of, train_recipe)
-from mabe_nb.train.ensemble.recipes import RECIPES
+from mabe_nb.train.ensemble.presets import RECIPES
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -140,7 +140,7 @@ def test_completed(seed, plain, which, kinds):
 
 def test_only_frames_with_an_action_are_known(colony, tmp_path):
     prepared = prepare(colony, "symmetric", out=tmp_path/"f", progress=False)
-    some = pickle.loads(pickle.dumps(SeenOnly(prepared))) # as a worker gets it
+    some = pickle.loads(pickle.dumps(ActionFrames(prepared))) # as a worker gets it
     for i in range(len(prepared)):
         y, seen = prepared.labels(i), (prepared.labels(i) == 1).any(1)
         assert np.array_equal(some.labels(i)[seen], y[seen]) and y.dtype == np.int8
@@ -225,7 +225,7 @@ def told(seed, informed=True):
     for i in range(6):
         seen = np.repeat(rng.random(40) < 0.2, 20)
         rare = np.clip(0.15 + 0.25 * seen * informed + rng.normal(0, .1, 800), 0, 1)
-        out.append(Told(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
+        out.append(OutOfFold(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
                         30.0, i // 2))
     return out
 
