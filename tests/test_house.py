@@ -154,25 +154,6 @@ def test_unchanged_sees_every_change(tree, monkeypatch, capsys):
     assert "mabe_nb/new.py" in capsys.readouterr().out
 
 
-def test_failing_suites_are_counted(tree, monkeypatch):
-    "pytest as it is run by the checks: failures, errors, skips, and no test at all."
-    monkeypatch.setattr(checks, "TOP", tree)
-    (tree/"tests").mkdir()
-    assert checks.run_pytest(tree/"none.xml")[1] == 1
-    (tree/"tests"/"test_a.py").write_text(
-        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n"
-        "def test_c(): pytest.skip('no data')\n@pytest.fixture\ndef f(): 1/0\n"
-        "def test_d(f): pass\n")
-    assert checks.run_pytest(tree/"some.xml") == (1, 2, 1)
-    (tree/"tests"/"test_a.py").write_text("import nothing_of_that_name\n")
-    assert checks.run_pytest(tree/"torn.xml")[1] == 1
-
-
-def test_a_tool_that_hangs_is_stopped():
-    code, out = checks.tool(sys.executable, "-c", "import time; time.sleep(60)", limit=1)
-    assert code == 124 and "stopped after 1 s" in out
-
-
 def test_readme(tmp_path, monkeypatch):
     monkeypatch.setattr(readme, "TOP", tmp_path)
     (tmp_path/"nbs").mkdir()

@@ -10,9 +10,9 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
-                                 holdout, leave_one_lab_out, marks, pose_hash)
+                                 holdout, leave_one_lab_out, pose_hash)
 from mabe_nb.data.synthetic import colony_video, write_colony
-from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.errors import DataError, MabeError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
 real = pytest.mark.skipif(not (DATA/"rats").exists(), reason="needs shared/data/rats")
