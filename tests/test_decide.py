@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from mabe_nb.data.recording import runs
 from mabe_nb.train.ensemble import decide
 from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, best_threshold,
-                                           best_thresholds, choose, codes_of, judged,
-                                           macro, nested, shortest)
+                                           best_thresholds, choose, codes_of,
+                                           macro_f1, nested, oof_scores, shortest_bouts)
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.predict import lasting
 
@@ -113,7 +113,7 @@ def test_slips_are_not_said_if_that_pays(monkeypatch):
     assert len(kept.least_ms) == 1 and 500 <= kept.least_ms[0] <= 1000
     assert f1(rest, kept)[0] > f1(rest, kept._replace(least_ms=()))[0] + 0.05
     assert choose(flickering(0, 0.0)).least_ms == ()
-    assert shortest([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
+    assert shortest_bouts([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
 
 
 def test_one_action_alone():
@@ -170,12 +170,12 @@ def test_a_lab_left_out_is_judged_by_common_decisions():
             videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)]
     codes, of = nested(told)
     assert all(d.labs == {} for d in of.values())
-    scores = judged(["one"], told, choose(told), ("rare", "usual"))
-    assert scores["macro_f1"] == round(macro(told, codes), 4)
+    scores = oof_scores(["one"], told, choose(told), ("rare", "usual"))
+    assert scores["macro_f1"] == round(macro_f1(told, codes), 4)
     assert set(scores["by_lab"]) == {"A", "B"} and scores["by_lab"]["B"]["videos"] == 10
     mine = [i for i, s in enumerate(told) if s.lab == "B"]
     assert scores["by_lab"]["B"]["macro_f1"] == round(
-        macro([told[i] for i in mine], [codes[i] for i in mine]), 4)
+        macro_f1([told[i] for i in mine], [codes[i] for i in mine]), 4)
 
 
 def test_unknown_actions_do_not_crash():
@@ -185,5 +185,5 @@ def test_unknown_actions_do_not_crash():
     none = [s._replace(labels=np.full_like(s.labels, -1)) for s in told]
     assert choose(none).thresholds == (None, None) == best_thresholds(none)
     assert choose(videos(9, 2, frames=0)).thresholds == (None, None)
-    scores = judged(["one"], none, choose(none), ("rare", "usual"))
+    scores = oof_scores(["one"], none, choose(none), ("rare", "usual"))
     assert scores["f1"] == {"rare": None, "usual": None} and scores["macro_f1"] == 0

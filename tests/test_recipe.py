@@ -26,8 +26,8 @@ from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, train_member
 from mabe_nb.train.predict import completed, fair_shares
 from mabe_nb.train.ensemble.recipe import (load_recipe, predict_recipe, prepared_for,
-                                           probabilities_of, train_recipe)
-from mabe_nb.train.ensemble.presets import RECIPES
+                                           train_recipe)
+from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -153,10 +153,8 @@ def asking(monkeypatch):
     "A recipe with a member of each sort."
     tiny = SMALL["net"] | {"features": None}
     monkeypatch.setitem(RECIPES, "asking", (
-        {"name": "net", "kind": "net", "features": "symmetric", "seeds": 1,
-         "settings": tiny},
-        {"name": "kinds", "kind": "net", "which": True, "features": "loose", "seeds": 1,
-         "settings": tiny}))
+        MemberSpec("net", "net", "symmetric", 1, tiny),
+        MemberSpec("kinds", "net", "loose", 1, tiny, which=True)))
 
 
 def test_a_member_that_tells_which(colony, tmp_path, asking):
@@ -293,11 +291,10 @@ def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch
 
 def test_threads_say_the_same_and_leave_torch_its_cores(run, colony, tmp_path):
     recipe, cores = load_recipe(run[0]/"run"), torch.get_num_threads()
-    specs = [{"name": n, "kind": "boost", "features": some[0].features, "settings": {}}
-             for n, some in recipe.members.items()]
-    prepared = prepared_for(specs, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
+    features = {n: some[0].features for n, some in recipe.members.items()}
+    prepared = prepared_for(features, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
     values = {n: prepared[n].values(0) for n in recipe.members}
-    one, many = (probabilities_of(recipe, values, threads) for threads in (1, 4))
+    one, many = (recipe.probabilities(values, threads) for threads in (1, 4))
     plain = np.stack([np.mean([m(values[n]) for m in some], 0)
                       for n, some in recipe.members.items()])
     assert np.array_equal(one, many) and torch.get_num_threads() == cores

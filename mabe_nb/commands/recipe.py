@@ -29,7 +29,7 @@ def refuse_without_recipe(args):
 # %% ../../nbs/commands/32_recipe.ipynb #8f070db1
 def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     "Train a blend; `valid_ids` are left out of everything, for you to score."
-    from mabe_nb.train.ensemble.queue import usual_workers
+    from mabe_nb.train.ensemble.queue import default_workers
     from mabe_nb.train.ensemble.recipe import train_recipe
     given = [k for k in vars(args) if k.startswith("set_") and getattr(args, k) is not None
              and k != "set_num_workers"]
@@ -39,7 +39,7 @@ def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
                              or f"--{given[0][4:].replace('_', '-')}"))
     out = set(valid_ids or ())
     ids = [v for v in (data.ids if train_ids is None else train_ids) if v not in out]
-    how = dict(workers=args.set_num_workers or (usual_workers() if args.recipe == "best"
+    how = dict(workers=args.set_num_workers or (default_workers() if args.recipe == "best"
                                                 else 1), say=say, progress=say.progress)
     if args.per_lab:
         from mabe_nb.train.ensemble.per_lab import train_per_lab
