@@ -25,8 +25,8 @@ from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, train_member
 from mabe_nb.train.predict import completed, fair_shares
-from mabe_nb.train.ensemble.recipe import (load_recipe, predict_recipe, prepared_for,
-                                           train_recipe)
+from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
+from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
@@ -168,7 +168,7 @@ def test_a_member_that_tells_which(colony, tmp_path, asking):
     card = (tmp_path/"run"/"card.md").read_text()
     assert "| net alone" in card and "| kinds as to which, others as to whether" in card
     assert not any(m.clf.possible[0] for m in recipe.members["kinds"])
-    table = predict_recipe(recipe, colony, cache=tmp_path/"g")
+    table = recipe.predict(colony, cache=tmp_path/"g")
     assert len(table) and set(table.action) <= set(recipe.actions)
 
 
@@ -192,7 +192,7 @@ def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):
     metrics = train_recipe(only, tmp_path/"run", "asking", folds=3, cache=tmp_path/"f")
     p = np.load(tmp_path/"run"/"oof"/"kinds.npy", allow_pickle=False)
     assert np.isfinite(p).all() and 0 <= metrics["macro_f1"] < 0.5
-    predict_recipe(load_recipe(tmp_path/"run"), only, cache=tmp_path/"g")
+    load_recipe(tmp_path/"run").predict(only, cache=tmp_path/"g")
 
 
 # --- nothing leaks
@@ -275,11 +275,11 @@ def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch
     def refuse(*a, **k): raise AssertionError("a pickle was opened")
     for module, name in ((pickle, "load"), (pickle, "loads"), (torch, "load")):
         monkeypatch.setattr(module, name, refuse)
-    one = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
-    two = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
+    one = load_recipe(work/"run").predict(colony, cache=tmp_path/"f")
+    two = load_recipe(work/"run").predict(colony, cache=tmp_path/"f")
     assert one.equals(two) and set(one.video_id.astype(str)) <= set(colony.ids)
     assert len(one) and (one.start_frame < one.stop_frame).all()
-    some = predict_recipe(load_recipe(work/"run"), colony, colony.ids[:1],
+    some = load_recipe(work/"run").predict(colony, colony.ids[:1],
                           cache=tmp_path/"g")
     rest = one[one.video_id.astype(str) == colony.ids[0]]
     assert some.drop(columns="row_id").equals(rest.drop(columns="row_id").reset_index(

@@ -22,10 +22,10 @@ from ..predict import blended, decide, lasting
 from ..scores.calibration import told_trust
 from ..scores.frames import by_video, f1_intervals
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #b0f3f8d0
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
+
 class Decision(NamedTuple):
     "How probabilities become actions."
     thresholds: tuple # (actions,) in 0..1; None: more probable than all the rest
@@ -34,7 +34,7 @@ class Decision(NamedTuple):
     labs: dict = {} # Lab -> thresholds of its own, never changed; others: `thresholds`
     least_ms: tuple = () # (actions,) of the shortest bouts; empty: any
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #2ee1deba
+
 class OutOfFold(NamedTuple):
     "Out-of-fold probabilities of one sequence beside what was seen."
     p: np.ndarray # (members, frames, classes), of models that never saw the video
