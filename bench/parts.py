@@ -19,7 +19,7 @@ import torch
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.cache.prepare import dataset_parts, prepare
-from mabe_nb.data.splits import groups, labelled
+from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
@@ -27,21 +27,21 @@ from mabe_nb.train.predict import completed, decide, smooth
 from mabe_nb.train.ensemble.presets import CONV, STEADY
 from recipe import JUDGED
 
-BASE, PACE = "steady+usual", {"every_ms": 133}
+BASE, PACE = "smoothed+zscored", {"every_ms": 133}
 PARTS = { # Name -> kind, features, settings
     "base: dilated convolutions, 133 ms": ("net", BASE, CONV | PACE),
-    "features: as they are, no mean over 200 ms": ("net", "even", CONV | PACE),
-    "features: without those against the video's mean": ("net", "steady", CONV | PACE),
-    "features: and place": ("net", BASE + "+place", CONV | PACE),
-    "features: and loose": ("net", BASE + "+loose", CONV | PACE),
-    "features: even and loose alone": ("net", "even+loose", CONV | PACE),
-    "which: beside it, one that tells which": ("net", "even+loose", CONV | PACE),
+    "features: as they are, no mean over 200 ms": ("net", "unordered", CONV | PACE),
+    "features: without those against the video's mean": ("net", "smoothed", CONV | PACE),
+    "features: and place": ("net", BASE + "+arena", CONV | PACE),
+    "features: and loose": ("net", BASE + "+ownerless", CONV | PACE),
+    "features: even and loose alone": ("net", "unordered+ownerless", CONV | PACE),
+    "which: beside it, one that tells which": ("net", "unordered+ownerless", CONV | PACE),
     "pace: 67 ms": ("net", BASE, CONV | {"every_ms": 67}),
     "pace: 200 ms": ("net", BASE, CONV | {"every_ms": 200}),
     "model: convolutions and an LSTM": ("net", BASE, STEADY | PACE | {"epochs": 12}),
     "model: transformer": ("net", BASE, CONV | PACE | {
         "model_type": "transformer", "num_layers": 2, "learning_rate": 1e-3}),
-    "model: boosted trees on even+wide": ("boost", "even+wide", {"sample": 12}),
+    "model: boosted trees on even+wide": ("boost", "unordered+multiscale", {"sample": 12}),
     "augmentation: no noise": ("net", BASE, CONV | PACE | {"noise_std": 0.0}),
     "augmentation: mixup": ("net", BASE, CONV | PACE | {"mixup_alpha": 0.3}),
     "augmentation: lost keypoints": ("net", BASE, CONV | PACE | {"keypoint_dropout": 0.1}),
@@ -57,7 +57,7 @@ p.add_argument("--json")
 args = p.parse_args()
 torch.set_num_threads(1)
 data, left = open_dataset(Path(args.folder)/args.data), sorted(map(int, args.folds.split(",")))
-table = labelled(groups(data))
+table = labelled_groups(data)
 splits = [contiguous_folds(table, 5)[k - 1] for k in left]
 
 

@@ -154,7 +154,7 @@ def asking(monkeypatch):
     tiny = SMALL["net"] | {"features": None}
     monkeypatch.setitem(RECIPES, "asking", (
         MemberSpec("net", "net", "symmetric", 1, tiny),
-        MemberSpec("kinds", "net", "loose", 1, tiny, which=True)))
+        MemberSpec("kinds", "net", "ownerless", 1, tiny, which=True)))
 
 
 def test_a_member_that_tells_which(colony, tmp_path, asking):
@@ -182,7 +182,7 @@ def test_left_out_where_most_frames_have_an_action(colony, tmp_path, asking, sha
                            "asking", folds=3, cache=tmp_path/"f")
     assert list(metrics["members"]) == ["net"] and metrics["macro_f1"] >= share - 0.1
     assert load_recipe(tmp_path/"run").which == (False,)
-    assert not (tmp_path/"f"/"loose").exists()
+    assert not (tmp_path/"f"/"ownerless").exists()
 
 
 def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ...data.splits import groups, labelled
+from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, safe_id, write_json
 from ...patch import patch
@@ -49,7 +49,7 @@ def train_per_lab(
     out = Path(out)
     if (out/LABS).exists():
         raise ConfigError(f"{out} already holds a run; choose another --out or delete it")
-    table = labelled(groups(dataset, ids=train_ids))
+    table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
     rest = sorted({lab for lab in table.lab_id} - set(labs))
     if rest: say(f"too few videos for a recipe of their own: {', '.join(rest)}")

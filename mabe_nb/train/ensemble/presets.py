@@ -36,17 +36,17 @@ CONV = BOTH | {"model_type": "tcn", "hidden_size": 64, "num_layers": 6, "epochs"
 SLOW = STEADY | {"every_ms": 200}
 RECIPES = {
     "best": (
-        MemberSpec("conv", "net", "steady+usual", 2, CONV | {"every_ms": 133}),
-        MemberSpec("placed", "net", "steady+usual+place", 3, CONV | {"every_ms": 133}),
-        MemberSpec("slow", "net", "steady+usual+place", 2, CONV | {"every_ms": 200}),
-        MemberSpec("lstm", "net", "steady+usual", 3, SLOW),
-        MemberSpec("sited", "net", "steady+usual+place", 2, SLOW),
-        MemberSpec("wide", "net", "even+wide", 1, SLOW),
-        MemberSpec("fast", "net", "steady+usual", 1, STEADY | {"every_ms": 67}),
-        MemberSpec("trees", "boost", "even+wide", 1, {"sample": 12}),
-        MemberSpec("kinds", "net", "even+loose", 3, SLOW, which=True),
-        MemberSpec("kinds_usual", "net", "steady+usual+loose", 3, SLOW, which=True)),
+        MemberSpec("conv", "net", "smoothed+zscored", 2, CONV | {"every_ms": 133}),
+        MemberSpec("placed", "net", "smoothed+zscored+arena", 3, CONV | {"every_ms": 133}),
+        MemberSpec("slow", "net", "smoothed+zscored+arena", 2, CONV | {"every_ms": 200}),
+        MemberSpec("lstm", "net", "smoothed+zscored", 3, SLOW),
+        MemberSpec("sited", "net", "smoothed+zscored+arena", 2, SLOW),
+        MemberSpec("wide", "net", "unordered+multiscale", 1, SLOW),
+        MemberSpec("fast", "net", "smoothed+zscored", 1, STEADY | {"every_ms": 67}),
+        MemberSpec("trees", "boost", "unordered+multiscale", 1, {"sample": 12}),
+        MemberSpec("kinds", "net", "unordered+ownerless", 3, SLOW, which=True),
+        MemberSpec("kinds_usual", "net", "smoothed+zscored+ownerless", 3, SLOW, which=True)),
     "quick": (
         MemberSpec("net", "net", "symmetric", 1, {
             "epochs": 12, "conv_channels": [16], "lstm_hidden": 16, "learning_rate": 0.01}),
-        MemberSpec("trees", "boost", "even", 1, {"sample": 2, "rounds": 10}))}
+        MemberSpec("trees", "boost", "unordered", 1, {"sample": 2, "rounds": 10}))}

@@ -6,9 +6,8 @@
 __all__ = ['MemberTask', 'run_task', 'default_workers', 'share_cores', 'train_members', 'progress_reporter', 'thread_pool']
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #34bfead7
-import itertools, os, time, warnings
+import itertools, os, time
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -67,17 +66,8 @@ def train_members(
     workers = min(workers or default_workers(), len(todo))
     memory = room_for_data(pick_device("auto")) / max(workers, 1)
     todo = [task._replace(memory=min(task.memory, memory)) for task in todo]
-    if workers > 1:
-        try:
-            for task, _ in side_by_side(run_task, todo, workers, share_cores, workers):
-                done(task)
-            return
-        except BrokenProcessPool:
-            warnings.warn("a worker died, most often because memory ran out; going on "
-                          "with one member at a time")
-    for task in todo:
-        if task.path.exists(): continue
-        run_task(task)
+    for task, _ in side_by_side(run_task, todo, workers, share_cores, workers,
+                                here=lambda t: t.path.exists() or run_task(t)):
         done(task)
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #1369fc64

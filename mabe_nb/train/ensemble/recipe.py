@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ...data.cache.prepare import dataset_parts
-from ...data.splits import groups, labelled
+from ...data.dataset import as_dataset
+from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 from ..folder.card import write_card
@@ -114,7 +115,8 @@ def train_recipe(
     "Train a blend, or go on with it, and leave a run folder. Raises `ConfigError`."
     if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
     out, specs, folds = Path(out), RECIPES[recipe], read_folds(folds)
-    table = labelled(groups(dataset, ids=train_ids))
+    dataset = as_dataset(dataset)
+    table = labelled_groups(dataset, train_ids)
     if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
     splits, parts = make_folds(table, folds), tuple(dataset_parts(dataset))
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
