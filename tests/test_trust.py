@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.ensemble.decide import Decision, Told, nested
+from mabe_nb.train.ensemble.decide import Decision, OutOfFold, nested
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
 from mabe_nb.train.scores.calibration import (bin_counts, borders, calibration,
@@ -204,7 +204,7 @@ def test_trust_of_a_blend():
         y, p, _ = some(i, 600, 1, unknown=0)
         y[:50] = -1
         good = np.where(y == 1, 0.9, 0.05)
-        told.append(Told(np.stack([np.hstack([1 - q, q]) for q in (good, p)]), y, 30.0,
+        told.append(OutOfFold(np.stack([np.hstack([1 - q, q]) for q in (good, p)]), y, 30.0,
                          i // 2))
     codes, chosen = nested(told)
     said = told_trust(told, codes, chosen, ["x"])

@@ -110,7 +110,7 @@ def borders(
 
 # %% ../../../nbs/train/scores/40_calibration.ipynb #1a252f92
 def told_trust(
-    told: list, # Of `Told`
+    told: list, # Of `OutOfFold`
     codes: list, # Decisions about each, see `nested`
     chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
     actions, # Names
