@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.features import BLOCKS, compute
+from mabe_nb.data.blocks.registry import BLOCKS
+from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError

@@ -59,6 +59,29 @@ def step_losses(one, count=20):
     return seen[:count]
 
 
+# stopped early
+
+@pytest.mark.parametrize("f1, patience, epochs", [
+    ([.5, .4, .3, .2], 1, 2),
+    ([.1, .5, .5, .4, .6], 2, 4), # As good is not better: the best is the second
+    ([.3, .1, .1, .4, .1, .1, .1, .9], 3, 7),
+    ([.1, .2, .3, .4, .5, .6, .7, .8], 1, 8)])
+def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patience, epochs):
+    one, scores = trainer(epochs=8, early_stopping_patience=patience), iter(f1)
+    monkeypatch.setattr(f"{Trainer.__module__}.validate",
+                        lambda self: {"valid_loss": 1.0, "valid_f1": next(scores)})
+    history = one.fit()
+    assert [row["epoch"] for row in history] == list(range(1, epochs + 1))
+    assert [row["valid_f1"] for row in history] == f1[:epochs]
+    assert one.fit() == history, "what has stopped stays stopped"
+
+
+def test_a_model_that_no_longer_learns_stops_early():
+    "Steps too small to change a decision: no epoch is better than the first."
+    still = trainer(epochs=9, learning_rate=1e-12, min_lr=0, early_stopping_patience=3)
+    assert len(still.fit()) == 1 + 3
+
+
 # cut into parts
 
 @pytest.mark.parametrize("batch, parts", [(16, 4), (8, 8), (64, 1)])

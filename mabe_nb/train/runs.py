@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..data.dataset import as_dataset
 from ..errors import ConfigError
 from ..files import write_json
 from .folder.card import write_run_card
@@ -32,7 +33,7 @@ from .scores.frames import by_video, f1_intervals, seen_counts
 
 # %% ../../nbs/train/70_runs.ipynb #dae75551
 def train(
-    dataset, # See `open_dataset`
+    dataset, # See `as_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
     cfg: TrainConfig = TrainConfig(),
     train_ids=None, # Video ids to learn from
@@ -44,7 +45,8 @@ def train(
     each=lambda row: None, # Called with each epoch's row of the history
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder."
-    out, (team, device) = Path(out), join_team(pick_device(cfg.device))
+    out, dataset = Path(out), as_dataset(dataset)
+    team, device = join_team(pick_device(cfg.device))
     if not team.leads: say, progress = lambda text: None, False
     ids = videos_of(dataset, out, cfg, [train_ids, valid_ids], resume)
     team.wait()
