@@ -30,8 +30,8 @@ def most_eventful_pair(
 ) -> tuple: # Video id, agent, target
     "The pair that does most different things in one video."
     bouts = pd.concat([dataset.annotations(i).assign(video=i) for i in ids])
-    actions = bouts.groupby(["video", "agent", "target"]).action.agg(["nunique", "size"])
-    return max(zip(actions["nunique"], actions["size"], actions.index))[2]
+    acts = bouts.groupby(["video", "agent", "target"]).action.agg(["nunique", "size"])
+    return max(zip(acts["nunique"], acts["size"], acts.index))[2]
 
 # %% ../../nbs/view/30_demo.ipynb #884623a1
 def report_sections(
@@ -58,7 +58,7 @@ def report_sections(
             plots.plot_scores(result, result["chance"])]),
         ("What happened, and what was predicted", [
             f"{pair[0]} towards {pair[1]} in video {video_id}.",
-            plots.plot_ethogram({name: of_pair(b, *pair) for name, b in sources.items()},
+            plots.plot_ethogram({n: of_pair(b, *pair) for n, b in sources.items()},
                                 dataset[video_id].fps)]),
         ("What is taken for what",
          plots.plot_confusion(pd.DataFrame(**valid["confusion"]))),

@@ -117,6 +117,7 @@ def measure(self: ComparePanel) -> pd.DataFrame:
     if table.seconds.notna().any(): return table
     raise ConfigError(f"nothing could be measured; {table.say.iloc[0]}")
 
+# %% ../../../nbs/view/panels/60_compare.ipynb #fc27d533
 @patch
 def show(self: ComparePanel, table: pd.DataFrame):
     "A table as table, picture and choice, and why rows have no time."

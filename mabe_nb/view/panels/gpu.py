@@ -25,7 +25,6 @@ PLACES = {"this machine": "local", "Modal": "modal", "Hugging Face": "hf",
           "Slurm cluster": "slurm"}
 RENTED = ("modal", "hf")
 
-
 def cards_of(
     on: str, # "local", "modal", "hf" or "slurm"
 ) -> dict: # Card -> numbers of it that one can have; "" is none or any
@@ -62,7 +61,6 @@ def parse_gpu(
     count = int(number or offer["count"])
     if count in cards_of(on).get(offer.gpu, ()): return offer.gpu, count
     raise ConfigError(f"{gpu} of {on} has no known price, or is not for rent")
-
 
 def _offer_of(on, flavor): # A row of the price list
     table = prices(on)
@@ -164,7 +162,6 @@ class GPUPanel(Panel):
 
     def code(self): return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
-
 def _known_place(on):
     if on in PLACES.values(): return on
     raise ConfigError.unknown("place", on, PLACES.values())
@@ -186,6 +183,7 @@ def _controls(self: GPUPanel):
     self.box = self.lay_out(self.place, self.card, self.count, self.batch, self.facts,
                             self.purpose, self.advice, row(self.take))
 
+# %% ../../../nbs/view/panels/20_gpu.ipynb #0e7b2e94
 @patch
 @one_at_a_time
 def _offer_cards(self: GPUPanel):
@@ -266,7 +264,7 @@ def changed(self: GPUPanel):
     Panel.changed(self)
     self.notify()
 
-
+# %% ../../../nbs/view/panels/20_gpu.ipynb #6ff2f6d3
 def place_of(
     panel: GPUPanel = None, # None: this machine
 ) -> dict: # on, gpu

@@ -25,7 +25,6 @@ from .panel import FULL, Panel, button, control, row
 # %% ../../../nbs/view/panels/30_job.ipynb #acac6bb4
 SOURCE_KINDS = ("cell", "command", "function")
 
-
 def variables_named(
     text: str, # Such as "xy, cfg"
     namespace: dict, # Variables of the notebook
@@ -76,7 +75,6 @@ def picture_html(
 
 # %% ../../../nbs/view/panels/30_job.ipynb #bacb379b
 FIGURES_SHOWN = 4 # Of a job, the newest
-
 
 class Detached(Exception):
     "The panel looks away."
@@ -147,6 +145,7 @@ def watch(self: JobFollower, job) -> dict: # Name -> value
     self.set_status("done", f"job {job.id}: {state['status']}")
     return job.result() if state["status"] == "done" else None
 
+# %% ../../../nbs/view/panels/30_job.ipynb #5eec8d39
 @patch
 def go(self: JobFollower):
     "Send what `arguments` asks for and follow it, here and now."
@@ -209,7 +208,6 @@ class JobPanel(JobFollower):
         self.changed()
         self.run_beside(self.refresh)
 
-
 def _notebook_variables():
     "The variables of the notebook; none outside of one."
     from IPython import get_ipython
@@ -269,7 +267,6 @@ def code(self: JobPanel) -> str:
     if a["retries"]: parts.append(f"retries={a['retries']}")
     return (f"from mabe_nb.remote.job import submit\n\njob = submit({source},\n"
             f"             {', '.join(parts)})")
-
 
 def _literal(source): # As a person would write a cell: over several lines
     plain = isinstance(source, str) and "\n" in source and not (

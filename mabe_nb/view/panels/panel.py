@@ -19,7 +19,6 @@ from ...patch import patch
 # %% ../../../nbs/view/panels/10_panel.ipynb #3602bbb7
 LOCK = threading.RLock()
 
-
 def one_at_a_time(
     react, # Function or method
 ): # The same, one call of all such functions at a time
@@ -75,7 +74,6 @@ def facts_html(
 FULL = {"width": "auto"}
 WIDE = FULL | {"max_width": "34em"}
 
-
 def control(
     kind, # Class of `ipywidgets`
     description: str, # Its name, for eyes and screen readers
@@ -88,7 +86,7 @@ def control(
     return kind(description=description, tooltip=tooltip or description,
                 style={"description_width": label}, layout=layout, **settings)
 
-
+# %% ../../../nbs/view/panels/10_panel.ipynb #2476ddaa
 def button(
     description: str, # Its name
     pressed, # Called without arguments
@@ -162,6 +160,7 @@ def check(self: Panel, look):
     if self.status == "error": self.set_status("idle")
     return found
 
+# %% ../../../nbs/view/panels/10_panel.ipynb #1efe40ab
 @patch
 @one_at_a_time
 def changed(self: Panel):
@@ -201,20 +200,20 @@ def run(self: Panel, work, words: str = ""):
         for c in free: c.disabled = False
         self.busy.release()
 
+# %% ../../../nbs/view/panels/10_panel.ipynb #dfc36659
 @patch
 def start(self: Panel, work=None, words: str = "") -> threading.Thread:
     "`run` in a thread: the kernel stays free. By default the work is `go`."
-    do = self.go if work is None else lambda: self.run(work, words)
-    self.thread = threading.Thread(target=do, name="mabe-panel", daemon=True)
-    self.thread.start()
+    self.thread = self.run_beside(
+        self.go if work is None else lambda: self.run(work, words))
     return self.thread
 
 @patch
 def run_beside(self: Panel, work) -> threading.Thread:
     "Something quick beside the work, such as to stop it; a failure is shown."
-    def do():
+    def guarded():
         try: work()
         except Exception as e: self.set_error(e) # as above
-    thread = threading.Thread(target=do, name="mabe-aside", daemon=True)
+    thread = threading.Thread(target=guarded, name="mabe-panel", daemon=True)
     thread.start()
     return thread

@@ -40,7 +40,6 @@ def call_of(
     return "\n".join([*imports, "", f"{name} = {function.__name__}(",
                       ",\n".join(lines) + ")"])
 
-
 def _as_code(value):
     if not isinstance(value, TrainConfig): return repr(value)
     changes = value.model_dump(exclude_defaults=True).items()
@@ -101,11 +100,10 @@ def arguments(self: MeasuringPanel) -> dict:
             "precision": self.precision.value or None, "fresh": self.fresh.value,
             "timeout": self.limit.value}
 
-# %% ../../../nbs/view/panels/50_sweep.ipynb #9ce4151f
+# %% ../../../nbs/view/panels/50_sweep.ipynb #c57fb429
 TABLE_STYLE = ("<style>.mabe-panel .wide{overflow-x:auto;max-width:100%}"
                ".mabe-panel .wide :is(td,th){padding:.1em .8em .1em 0;text-align:left;"
                "line-height:1.5}.mabe-panel .wide .n{text-align:right}</style>")
-
 
 @patch
 def go(self: MeasuringPanel):
@@ -119,6 +117,7 @@ def go(self: MeasuringPanel):
         finally: self.stop_button.disabled = True
     self.run(work, "starting a process")
 
+# %% ../../../nbs/view/panels/50_sweep.ipynb #7d4dac5f
 @patch
 @one_at_a_time
 def take(self: MeasuringPanel):
@@ -151,9 +150,7 @@ def work_of(
     return f"an epoch of {windows:,} windows" if windows else "a million windows"
 
 # %% ../../../nbs/view/panels/50_sweep.ipynb #411f6eb8
-def sweep_facts(
-    done: Sweep,
-) -> dict: # Name -> words
+def sweep_facts(done: Sweep) -> dict: # Name -> words
     "What follows from a sweep, and why sizes failed."
     bad = done.rows[done.rows.status != "ok"]
     facts = {f"Batch {r.batch}": r.say or r.status for r in bad.itertuples()}
@@ -225,7 +222,6 @@ def apply(self: SweepPanel):
 SWEEP_COLUMNS = {"batch": "batch (windows)", "status": "outcome", "ms": "step (ms)",
                  "windows_s": "windows/s", "gb": "peak memory (GB)",
                  "usd": "paid (USD)"}
-
 
 @patch
 def show(self: SweepPanel, done: Sweep):

@@ -18,8 +18,7 @@ from ...data.recording import Recording, of_pair
 from ...errors import ConfigError, DataError
 from ...patch import patch
 from ..panels.panel import FULL, Panel, button, control, row
-from .inline import (axes_box, clock_words, data_to_page, inline_svg,
-                                       svg_start)
+from .inline import axes_on_page, clock_words, inline_svg, svg_start
 from .scene import scene_of, scene_svg
 from .strips import ethogram_strip, page_figure, pairs_of, plot_moment
 
@@ -29,7 +28,6 @@ SPEEDS = {f"{s:g} ×": s for s in (0.1, 0.25, 0.5, 1, 2, 4, 8, 16)}
 MOST_FPS = 40 # Frames a second that are sent to the browser
 LONGEST_STALL, WORDS_EVERY = 0.25, 0.2 # Seconds: made up for; between two descriptions
 MOUSE_EVERY, PRESSES = 30, ["mousedown", "mouseup", "mouseleave"] # Milliseconds
-
 
 def actions_at(
     bouts, # Of one pair, see `bout_table`
@@ -134,12 +132,11 @@ def draw_page(self: Player):
                      f"{clock_words(start / fps)} to {clock_words(self.span[1] / fps)}")
     self.still.value = inline_svg(figure)
     self.size = tuple(figure.get_size_inches() * 72)
-    self.arena_box = axes_box(axes[0], self.size)
-    x, y, kx, ky = data_to_page(axes[0], self.size)
-    self.px_to_page = (x - self.arena_box[0], y - self.arena_box[1], kx / scale,
-                       ky / scale)
-    self.lanes = [(*data_to_page(ax, self.size)[::2], *axes_box(ax, self.size)[1::2])
-                  for ax in axes[1:]]
+    ((x, y, kx, ky), self.arena_box), *strips = (axes_on_page(ax, self.size)
+                                                 for ax in axes)
+    left, top = self.arena_box[:2]
+    self.px_to_page = x - left, y - top, kx / scale, ky / scale
+    self.lanes = [(*data[::2], *box[1::2]) for data, box in strips]
     self.bouts = {name: of_pair(b, *self.pair) for name, b in self.sources.items()}
     self.bout_starts = np.unique([s for b in self.bouts.values() for s in b.start])
     self.draw_frame()
@@ -163,6 +160,7 @@ def draw_frame(self: Player):
     quiet = self.playing or self.dragging
     if not quiet or self.clock() - self.described >= WORDS_EVERY: self.describe()
 
+# %% ../../../nbs/view/video/40_player.ipynb #99ffd99e
 @patch
 def actions_now(self: Player) -> dict: # Source -> sorted names
     "What the pair does in this frame, by source."
@@ -221,6 +219,7 @@ def pause(self: Player):
     self.task = None
     self._set_playing(False)
 
+# %% ../../../nbs/view/video/40_player.ipynb #1d84c227
 @patch
 def _set_playing(self: Player, on: bool):
     self.status = "running" if on else "idle"

@@ -24,7 +24,6 @@ from .strips import (Strip, actions_of, ethogram_strip,
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #0ccbe602
 ERROR_KINDS = ("missed", "false alarm", "confused")
 
-
 def error_runs(
     labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
     codes: np.ndarray, # (frames,) predicted action, -1 = none
@@ -54,7 +53,7 @@ class Prediction(NamedTuple):
     codes: np.ndarray # (frames,) index of the action, -1 = none
     labels: np.ndarray # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
 
-
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #35804578
 def predict_pairs(
     clf, # `Classifier`
     prepared, # `Prepared` with its features
@@ -76,7 +75,6 @@ def predict_pairs(
 ERROR_COLUMNS = ("video_id", "agent", "target", "start", "stop", "kind", "seen",
                  "predicted", "frames", "seconds", "confidence")
 
-
 def worst_errors(
     predictions, # `Prediction`s, such as `predict_pairs` yields
     most: int = 50, # At most so many; None: all
@@ -87,7 +85,6 @@ def worst_errors(
     weight = (table.seconds * table.confidence).astype(float)
     order = weight.sort_values(ascending=False, kind="stable").index
     return table.loc[order[:most]].reset_index(drop=True)
-
 
 def _errors_of(prediction): # Rows of `ERROR_COLUMNS`
     p, fps, name = prediction.p, prediction.fps, (*prediction.actions, "nothing")
@@ -122,7 +119,7 @@ def ribbon_strip(
     most = max((len(names(pair)) for pair in by_pair), default=1)
     return Strip(draw, 0.5 + min(0.28 * most, 3))
 
-
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #32e989ae
 def prediction_player(
     rec, # `Recording`
     predictions, # `Prediction`s, also of other videos

@@ -21,7 +21,6 @@ CHAINS = ("nose head neck body_center spine_1 spine_2 tail_base tail_middle_1 "
           "nose ear_left lateral_left hip_left tail_base",
           "nose ear_right lateral_right hip_right tail_base")
 
-
 def skeleton(
     parts, # Names of body parts, in any spelling
 ) -> list: # Sorted (i, j), positions in `parts`
@@ -31,9 +30,7 @@ def skeleton(
     return sorted({tuple(sorted(ends)) for c in chains for ends in zip(c, c[1:])})
 
 # %% ../../../nbs/view/video/20_scene.ipynb #0973a25a
-def extent(
-    rec: Recording,
-) -> tuple: # left, right, top, bottom in pixels
+def extent(rec: Recording) -> tuple: # left, right, top, bottom in pixels
     "Where the animals are, but for stray points, with a margin around them."
     xy = rec.xy[::max(len(rec) // 4000, 1)].reshape(-1, 2)
     xy = xy[np.isfinite(xy).all(1)].astype(float)
@@ -42,7 +39,7 @@ def extent(
     margin = 0.06 * max(right - left, bottom - top, 1)
     return left - margin, right + margin, top - margin, bottom + margin
 
-
+# %% ../../../nbs/view/video/20_scene.ipynb #5f66281a
 class Scene(NamedTuple):
     "A recording with what is needed to draw it."
     rec: Recording
@@ -51,9 +48,7 @@ class Scene(NamedTuple):
     extent: tuple # See `extent`
 
 
-def scene_of(
-    rec: Recording,
-) -> Scene:
+def scene_of(rec: Recording) -> Scene:
     "Lines, head and extent of a recording."
     lines = skeleton(rec.parts)
     head = body_points(rec)["front"] if lines and len(rec) else ()
@@ -73,11 +68,7 @@ def heads(
 # %% ../../../nbs/view/video/20_scene.ipynb #6d350203
 MARKS, PALE = ("o", "s", "^", "D"), 0.45
 
-
-def draw_arena(
-    ax,
-    scene: Scene,
-) -> float: # Pixels in a unit of the axes
+def draw_arena(ax, scene: Scene) -> float: # Pixels in a unit of the axes
     "Empty axes for the animals, in cm where the scale is known, and who is who."
     rec, (left, right, top, bottom) = scene.rec, scene.extent
     scale, unit = (rec.px_per_cm, "cm") if rec.px_per_cm else (1, "pixels")
@@ -126,7 +117,6 @@ def plot_pose(
 SHAPES = ("M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z", "M-4.5-4.5h9v9h-9z", "M0-6L6 5H-6z",
           "M0-6.5L5.5 0 0 6.5-5.5 0z")
 
-
 def scene_svg(
     scene: Scene,
     frame: int,
@@ -142,14 +132,12 @@ def scene_svg(
         f"{_body_svg(points.tolist(), scene.lines)}{_head_svg(*top[i].tolist(), i)}</g>"
         for i, (points, name) in enumerate(zip(xy, scene.rec.mice)))
 
-
 def _body_svg(points, lines):
     at = [f"{x:.1f} {y:.1f}" if x == x and y == y else "" for x, y in points]
     drawn = "".join(f"M{at[i]}L{at[j]}" for i, j in lines if at[i] and at[j])
     dots = "".join(f"M{p}h0" for p in at if p)
     return (f'<path d="{drawn}" stroke-width="2"/>'
             f'<path d="{dots}" stroke-width="5" stroke-linecap="round"/>')
-
 
 def _head_svg(x, y, i):
     if x != x or y != y: return "" # not seen

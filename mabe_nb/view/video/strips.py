@@ -64,7 +64,7 @@ def plot_probabilities(
                                  zip(actions, p[start:stop].mean(0))))
     return figure, ax
 
-
+# %% ../../../nbs/view/video/30_strips.ipynb #f5f3f8f0
 def _truth(ax, labels, fps, start, base, color):
     ax.axhline(base + 0.09, color=_ink(ax), linewidth=0.6, zorder=1,
                linestyle="-" if (labels >= 0).any() else (0, (1, 4)))
@@ -74,7 +74,6 @@ def _truth(ax, labels, fps, start, base, color):
 
 # %% ../../../nbs/view/video/30_strips.ipynb #05d8f959
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "---", "|||")
-
 
 @styled
 def plot_feature(
@@ -106,7 +105,7 @@ def plot_feature(
                      f"{missing:.0%} missing")
     return figure, ax
 
-
+# %% ../../../nbs/view/video/30_strips.ipynb #b6c3345e
 def _shade(ax, bouts, action, i, fps, start, stop):
     ax.broken_barh(_spans(bouts[bouts.action == action], fps, start, stop), (0, 1),
                    label=_short(action, 16), transform=ax.get_xaxis_transform(),
@@ -154,7 +153,7 @@ def plot_by_behaviour(
         f"{a} {np.median(v):.3g}" for a, v in parts.items() if len(v)))
     return figure, ax
 
-
+# %% ../../../nbs/view/video/30_strips.ipynb #97e4ba4c
 def _hill(ax, values, edges, base, color):
     if not len(values): return
     count, _ = np.histogram(values, edges)
@@ -206,7 +205,6 @@ def ethogram_strip(
 
 # %% ../../../nbs/view/video/30_strips.ipynb #1f5df544
 ARENA_HEIGHT = 3.2 # Inches
-
 
 def page_figure(
     scene, # See `scene_of`
