@@ -306,6 +306,12 @@ def test_any_text_is_a_source_or_an_error(text, kind):
     except ConfigError: pass
 
 
+@pytest.mark.parametrize("text", ("f f", ",", "f, "))
+def test_a_function_is_one_name(text):
+    with pytest.raises(ConfigError, match="is no function"):
+        source_of("function", text, {"f": double})
+
+
 def test_picked_names_the_nearest():
     with pytest.raises(ConfigError, match="did you mean 'xy'"): variables_named("yx", {"xy": 1, "_a": 2})
 

@@ -61,11 +61,6 @@ def plot_sweep(
     return figure, axes
 
 # %% ../../nbs/view/12_cost_plots.ipynb #067ad201
-def _front(ax, front, least): # Steps: what money buys
-    front = front.sort_values("seconds", ascending=False)
-    ax.step(front.usd.clip(lower=least), front.seconds, where="post", color=COLORS[2],
-            linewidth=1.4, zorder=1, label="worth looking at")
-
 def _points(ax, rows, least, measured):
     at = rows.usd.clip(lower=least)
     ends = np.maximum([rows.seconds - rows.low, rows.high - rows.seconds], 0)
@@ -111,7 +106,10 @@ def plot_compare(
     least = paid.min() / 4 if len(paid) else 0.01
     if (x := good.usd.clip(lower=least)).nunique() == 1:
         ax.set_xlim(x.iloc[0] / 10, x.iloc[0] * 10)
-    if good.front.any(): _front(ax, good[good.front], least)
+    front = good[good.front].sort_values("seconds", ascending=False)
+    if len(front): # what money buys, in steps
+        ax.step(front.usd.clip(lower=least), front.seconds, where="post",
+                color=COLORS[2], linewidth=1.4, zorder=1, label="worth looking at")
     for measured in (True, False):
         rows = good[(good.basis == "measured") == measured]
         if len(rows): _points(ax, rows, least, measured)

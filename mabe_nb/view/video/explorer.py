@@ -6,6 +6,8 @@
 __all__ = ['prepared_features', 'Explorer']
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #9bcc57aa
+from functools import cache
+
 import ipywidgets as W
 import numpy as np
 
@@ -45,7 +47,9 @@ class Explorer(Panel):
         channel: str = None, # None: the first
     ):
         super().__init__()
-        self.rec, self.source, self.cache = rec, features, {}
+        self.rec, self.source = rec, features
+        self.features = cache(features if callable(features) else
+                              lambda pair: compute(rec, features, pair))
         self.channel = control(W.Dropdown, "Channel", "Of the features, with its unit")
         self.player = Player(rec, pair=pair, strips=[])
         self.offer_channels(self.player.pair, channel)
@@ -64,14 +68,6 @@ class Explorer(Panel):
                 f"channel={self.channel.value!r})")
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #32d77942
-@patch
-def features(self: Explorer, pair) -> Features:
-    "The features of a pair, computed once."
-    if pair not in self.cache:
-        self.cache[pair] = self.source(pair) if callable(self.source) else \
-            compute(self.rec, self.source, pair)
-    return self.cache[pair]
-
 @patch
 def values(self: Explorer) -> tuple: # (frames,) values, name, unit
     "The chosen channel of the chosen pair."
