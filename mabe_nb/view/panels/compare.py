@@ -92,8 +92,6 @@ class ComparePanel(MeasuringPanel):
         self.lay_out_all([self.places, self.predict], [self.picture, self.rows],
                          "Use this card", "Choose it in the GPU panel")
 
-    def code(self): return call_of("table", compare, self.arguments())
-
     def price_of(self): return probes_ceiling(self.places.value, self.limit.value)
 
 # %% ../../../nbs/view/panels/60_compare.ipynb #afd6d77c
@@ -103,6 +101,9 @@ def arguments(self: ComparePanel) -> dict: # Of `compare`
     if not self.places.value: raise ConfigError("no place is chosen; take one or more")
     return MeasuringPanel.arguments(self) | {"gpus": self.places.value,
                                              "predict": self.predict.value or None}
+
+@patch
+def code(self: ComparePanel): return call_of("table", compare, self.arguments())
 
 @patch
 def measure(self: ComparePanel) -> pd.DataFrame:

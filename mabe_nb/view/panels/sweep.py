@@ -72,11 +72,6 @@ class MeasuringPanel(Panel):
     @property
     def cfg(self) -> TrainConfig: return self.train.cfg if self.train else self.given
 
-    def cancel(self): self.cancelled = True
-
-    def beat(self):
-        if self.cancelled: raise Detached
-
 # %% ../../../nbs/view/panels/50_sweep.ipynb #dad0d30b
 @patch
 def lay_out_all(self: MeasuringPanel, settings, found, take: str, tooltip: str):
@@ -118,6 +113,13 @@ def go(self: MeasuringPanel):
     self.run(work, "starting a process")
 
 # %% ../../../nbs/view/panels/50_sweep.ipynb #7d4dac5f
+@patch
+def cancel(self: MeasuringPanel): self.cancelled = True
+
+@patch
+def beat(self: MeasuringPanel):
+    if self.cancelled: raise Detached
+
 @patch
 @one_at_a_time
 def take(self: MeasuringPanel):

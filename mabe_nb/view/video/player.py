@@ -64,13 +64,16 @@ class Player(Panel):
     pair = property(lambda self: self.pair_box.value, doc="The (agent, target) shown.")
     playing = property(lambda self: self.status == "running", doc="Does the clock run?")
 
-    def code(self) -> str:
-        "The call that shows the same."
-        return f"Player(rec, pair={self.pair!r}, frame={self.frame})"
+# %% ../../../nbs/view/video/40_player.ipynb #df334d49
+@patch
+def code(self: Player) -> str:
+    "The call that shows the same."
+    return f"Player(rec, pair={self.pair!r}, frame={self.frame})"
 
-    def picture(self) -> tuple: # figure, axes
-        "What is shown, without a browser; see `plot_moment`."
-        return plot_moment(self.rec, self.frame, self.pair, self.strips, *self.span)
+@patch
+def picture(self: Player) -> tuple: # figure, axes
+    "What is shown, without a browser; see `plot_moment`."
+    return plot_moment(self.rec, self.frame, self.pair, self.strips, *self.span)
 
 # %% ../../../nbs/view/video/40_player.ipynb #0f457e70
 @patch
