@@ -90,17 +90,10 @@ def test_bouts_in_both_directions(player):
 
 def test_another_pair_has_other_bouts_and_words(player):
     other = ("mouse2", "mouse1")
-<<<<<<< HEAD
     player.pair_box.value = other
     assert set(player.bout_starts) == set(of_pair(player.rec.bouts, *other).start)
     assert "mouse2 → mouse1" in html.unescape(player.status_line.value)
     assert player.actions_now() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
-=======
-    player.who.value = other
-    assert set(player.starts) == set(of_pair(player.rec.bouts, *other).start)
-    assert "mouse2 → mouse1" in html.unescape(player.line.value)
-    assert player.doing() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
->>>>>>> house
         "start <= @player.frame < stop").action)}
     with pytest.raises((TraitError, TypeError)): player.pair_box.value = ("mouse1", "mouse7")
 

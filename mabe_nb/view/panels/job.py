@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SOURCE_KINDS', 'FIGURES_SHOWN', 'variables_named', 'split_names', 'source_of', 'picture_html', 'Detached',
-           'PanelPage', 'JobFollower', 'JobPanel']
+           'PanelDisplay', 'JobFollower', 'JobPanel']
 
 # %% ../../../nbs/view/panels/30_job.ipynb #257d38d4
 import base64, inspect, re, shlex, threading
@@ -18,7 +18,7 @@ from ...errors import ConfigError, MabeError
 from ...patch import patch
 from ...remote.handle import row as row_of
 from ...remote.job import JobError, attach, jobs, submit
-from ...remote.notebook.live import Page, checked_png, follow
+from ...remote.notebook.display import NotebookDisplay, checked_png, follow
 from .gpu import place_of, price_ceiling
 from .panel import FULL, Panel, button, control, row
 
@@ -80,8 +80,8 @@ class Detached(Exception):
     "The panel looks away."
 
 
-class PanelPage(Page):
-    "A `Page` that is part of a panel."
+class PanelDisplay(NotebookDisplay):
+    "A `NotebookDisplay` that is part of a panel."
     def __init__(self, panel):
         super().__init__()
         self.panel, self.left, self.pictures = panel, False, deque(maxlen=FIGURES_SHOWN)
@@ -89,15 +89,15 @@ class PanelPage(Page):
 
     def _show(self, bundle, raw=True): self.panel.view.value = bundle["text/html"]
 
-    def paint(self, view, event):
+    def show(self, view, event):
         if self.left: raise Detached
-        super().paint(view, event)
+        super().show(view, event)
         self.panel.on_event(event)
 
     def figure(self, view, job, path):
         self.figures += 1
         try: self.pictures.append((path, checked_png(job.figure(path), path)))
-        except MabeError as e: view.hear({"k": "print", "text": f"[{e}]\n"})
+        except MabeError as e: view.add({"k": "print", "text": f"[{e}]\n"})
         self.panel.pictures.value = "".join(picture_html(*p) for p in self.pictures)
 
 # %% ../../../nbs/view/panels/30_job.ipynb #107b345f
@@ -107,7 +107,7 @@ class JobFollower(Panel):
 
     def __init__(self):
         super().__init__()
-        self.job, self.page, self.listing = None, None, threading.Lock()
+        self.job, self.display, self.listing = None, None, threading.Lock()
         self.view, self.pictures = W.HTML(), W.HTML()
         self.known = control(W.Dropdown, "Known jobs", "All there are, newest first",
                              options=[("none", "")])
@@ -132,10 +132,10 @@ class JobFollower(Panel):
 @patch
 def watch(self: JobFollower, job) -> dict: # Name -> value
     "Follow a job, in this thread, until it ends or is left; its outputs."
-    self.job, self.page, self.pictures.value = job, PanelPage(self), ""
+    self.job, self.display, self.pictures.value = job, PanelDisplay(self), ""
     self.set_status("running", f"job {job.id} on {job.on}")
     self._watching(True)
-    try: state = follow(job, self.page)
+    try: state = follow(job, self.display)
     except Detached:
         return self.set_status("idle", f"job {job.id} goes on; Follow watches it again")
     finally:
@@ -159,7 +159,7 @@ def cancel(self: JobFollower):
 @patch
 def detach(self: JobFollower):
     "Look away at the next event, a second at most; the job goes on."
-    if self.page is not None: self.page.left = True
+    if self.display is not None: self.display.left = True
 
 # %% ../../../nbs/view/panels/30_job.ipynb #61d3ffec
 @patch
