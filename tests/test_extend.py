@@ -60,3 +60,30 @@ def test_block(tmp_path, monkeypatch, capsys):
     assert main(["predict", str(tmp_path/"run"), data, "--out", str(tmp_path/"s.csv")]) == 0
     assert main(["prepare", data, "--features", "mynwe"]) == 2
     assert "did you mean 'mynew'? (a block of your own: " in capsys.readouterr().err
+
+
+def test_place(tmp_path, monkeypatch, capsys):
+    "A place of one's own: declared once, then known to the terminal and to the notebook."
+    from IPython.core.interactiveshell import InteractiveShell
+    from mabe_nb.remote.notebook.magic import load_ipython_extension
+    from mabe_nb.remote.places.base import PLACES, get, place, place_names, rents
+    from mabe_nb.remote.places.local import Backend
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setitem(PLACES, "mine", None) # and out again when the test ends
+
+    @place("mine", provider="modal", options={"bench": "where it stands", "data": "a folder"})
+    class Mine(Backend):
+        "The machine beside the cage."
+        def start(self, folder, spec): return super().start(folder, spec) | {"bench": 3}
+
+    assert rents("mine") and get("mine").usd_per_hour({"gpu": "T4"}) > 0.1
+    assert "mine" in place_names() and not rents("local") and rents("hf")
+    words = ["submit", "--on", "mine", "--gpu", "t4", "--option", "bench=3", "--", "echo", "mice"]
+    assert main(words) == 0 and "mice" in capsys.readouterr().out
+    assert main([*words[:5], "--option", "stool=3", "--", "echo"]) == 2
+    assert main([*words[:4], "H10", "--", "echo"]) == 2
+    assert "unknown GPU 'H10'" in capsys.readouterr().err
+    shell = InteractiveShell()
+    load_ipython_extension(shell)
+    shell.run_cell_magic("gpu", "--on mine --gpu T4 --out n", "n = 2 + 1")
+    assert shell.user_ns["n"] == 3 and shell.user_ns["job"].spec["handle"]["bench"] == 3

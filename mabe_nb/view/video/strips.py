@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 
-from ...data.recording import Recording, of_pair, pairs, runs
+from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..plots import (COLORS, GRID, STYLE, Picture, _axes, _empty, _ink,
                                 _short, _spans, plot_ethogram, styled)
 from .scene import draw_animals, draw_arena, scene_of
@@ -69,7 +69,7 @@ def _truth(ax, labels, fps, start, base, color):
     ax.axhline(base + 0.09, color=_ink(ax), linewidth=0.6, zorder=1,
                linestyle="-" if (labels >= 0).any() else (0, (1, 4)))
     ax.broken_barh([((a + start) / fps, (b - a) / fps) for _, a, b in
-                    runs(np.where(labels[start:] == 1, 0, -1))],
+                    run_lengths(np.where(labels[start:] == 1, 0, -1))],
                    (base + 0.02, 0.14), color=color, linewidth=0, zorder=2)
 
 # %% ../../../nbs/view/video/30_strips.ipynb #05d8f959
