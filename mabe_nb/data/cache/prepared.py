@@ -112,7 +112,7 @@ class KnownVideos:
                          bouts=self.bouts(video_id), labelled=self.labelled(video_id),
                          video_id=video_id, lab_id=v["lab_id"])
 
-# %% ../../../nbs/data/cache/30_prepared.ipynb #8fa95682
+# %% ../../../nbs/data/cache/30_prepared.ipynb #eb950cfb
 class Prepared(KnownVideos):
     "A prepared dataset; rows of `sequences` are what `values` and `labels` go by."
 
@@ -155,6 +155,12 @@ class Prepared(KnownVideos):
         row = self.sequences.iloc[i]
         return frame_labels(self.recording(row.video_id), row.agent, row.target,
                             self.actions if actions is None else actions)
+
+    @property
+    def self_actions(self) -> tuple: # Sorted names
+        "Actions that were looked for in single animals."
+        return tuple(sorted({action for v in self.sequences.video_id.unique()
+                             for a, t, action in self.labelled(v) or () if a == t}))
 
 # %% ../../../nbs/data/cache/30_prepared.ipynb #b2d9a896
 def open_prepared(

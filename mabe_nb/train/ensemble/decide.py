@@ -5,20 +5,19 @@
 # %% auto #0
 __all__ = ['EVERY', 'SLOPE', 'SMOOTH_MS', 'FEW', 'LEAST', 'SHORT', 'Decision', 'Told', 'decided', 'codes_of', 'macro', 'mean_f1',
            'best_shares', 'log_odds', 'best_threshold', 'best_thresholds', 'thinned', 'worth', 'shortest', 'choose',
-           'nested', 'counts_by_video', 'f1_by_action', 'judged']
+           'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'judged']
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #1b005fbf
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from ...data.recording import runs
-from ..scores.frames import bootstrap, f1_of, video_counts
 from ..losses import allowed_classes, balanced_weights
 from ..predict import blended, decide, lasting
-from ..scores.calibration import told_trust
-from ..scores.frames import by_video, f1_intervals
+from ..scores.frames import (LabelledSequence, by_video, f1_of, seen_counts,
+                                         sequence_scores, video_counts)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #b0f3f8d0
 EVERY = 10 # Frames; one of so many is looked at
@@ -223,7 +222,19 @@ def f1_by_action(
     f1 = f1_of(np.sum(list(counts), 0))
     return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #deb12fc5
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
+def labelled_sequences(
+    told: list, # Of `Told`
+    codes: list, # Decisions about each, see `nested`
+    chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
+) -> list: # Of `LabelledSequence`
+    "Out-of-fold predictions as every score takes them."
+    blends = (blended(t.p, chosen[t.fold].shares, t.fps, chosen[t.fold].smooth_ms)
+              for t in told)
+    return [LabelledSequence(t.labels, p[:, 1:], c, t.fps, t.video)
+            for t, p, c in zip(told, blends, codes)]
+
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #fdf2643c
 def judged(
     names, # Of the members
     told: list, # Of `Told`
@@ -244,9 +255,9 @@ def judged(
     labs = {}
     for t in told: labs.setdefault(t.lab, {})[t.video] = own[t.video]
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": score(own), "interval": bootstrap(np.array(list(own.values()))),
-            **told_trust(told, codes, chosen, actions),
-            "f1_interval": f1_intervals(np.array(list(own.values())), actions),
+            "macro_f1": score(own),
+            "seen": seen_counts((t.labels for t in told), actions),
+            **sequence_scores(labelled_sequences(told, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),
             "by_lab": {lab: {"macro_f1": score(of), "videos": len(of),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Lesson', 'learn', 'usual_workers', 'share_cores', 'learn_all', 'counted', 'crew']
 
-# %% ../../../nbs/train/ensemble/55_queue.ipynb #34bfead7
+# %% ../../../nbs/train/ensemble/55_queue.ipynb #43de95de
 import itertools, os, time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from ..classifier import pick_device
-from ..fit.frames import room_for_data
+from ..training_set import memory_budget
 from .members import train_member
 from ...workers import side_by_side
 
@@ -56,7 +56,7 @@ def share_cores(
     "Let torch use this process' share of the cores."
     torch.set_num_threads(max(usual_workers() // workers, 1))
 
-# %% ../../../nbs/train/ensemble/55_queue.ipynb #b8bb25d9
+# %% ../../../nbs/train/ensemble/55_queue.ipynb #acb6d1e3
 def learn_all(
     lessons: list, # Of `Lesson`
     workers: int = None, # Processes; None: see `usual_workers`
@@ -65,7 +65,7 @@ def learn_all(
     "Train all members whose file is not there yet."
     todo = [l for l in lessons if not l.path.exists()]
     workers = min(workers or usual_workers(), len(todo))
-    room = room_for_data(pick_device("auto")) / max(workers, 1)
+    room = memory_budget(pick_device("auto")) / max(workers, 1)
     todo = [l._replace(room=min(l.room, room)) for l in todo]
     if workers > 1:
         try:

@@ -6,7 +6,7 @@
 __all__ = ['Recipe', 'lessons_of', 'out_of_fold', 'begin', 'train_recipe', 'mostly_other', 'prepared_for', 'finish',
            'load_recipe', 'read_decision', 'probabilities_of', 'predict_recipe', 'notes_on']
 
-# %% ../../../nbs/train/ensemble/70_recipe.ipynb #b3b5fedf
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #c783301f
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...data.splits import groups, labelled
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 from ..folder.card import write_card
-from ..classifier import self_actions, wanted_actions
+from ..classifier import wanted_actions
 from .decide import Decision, Told, choose, decided, judged
 from .folds import keep_oof, make_folds, read_folds
 from .labs import (fold_facts, fold_notes, lab_section,
@@ -155,7 +155,7 @@ def prepared_for(
                           progress=progress, **how) for name in dict.fromkeys(of.values())}
     return {member: done[name] for member, name in of.items()}
 
-# %% ../../../nbs/train/ensemble/70_recipe.ipynb #62aab67e
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #f19f6b75
 def finish(
     out: Path, # Run folder
     recipe: str,
@@ -190,7 +190,7 @@ def finish(
                lab_section(metrics, looked))
     write_json(out/"recipe.json", {
         "format": 3, "recipe": recipe, "actions": list(actions), "parts": list(parts),
-        "self_actions": list(self_actions(prepared)), "decision": decision._asdict(),
+        "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
         "labs": looked,
         "members": [{"name": n, "kind": spec["kind"], "files": files[n], "which": w}
                     for n, spec, w in zip(names, specs, which)]})
