@@ -1,39 +1,61 @@
 "Every check of the house; the last line is `N passed, N failed` (and skipped tests)."
 import hashlib
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ET
+from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import journal
 import notebooks as house
+import version
 
-TOP, BIN = house.TOP, Path(sys.executable).parent
+TOP, HERE, BIN = house.TOP, Path(__file__).parent, Path(sys.executable).parent
 SPARE = {".git", ".venv", "__pycache__", "_proc", "_docs", "build", "dist", "demo",
-         ".ipynb_checkpoints", ".hypothesis", ".pytest_cache", ".import_linter_cache"}
-LIMIT = 900  # seconds for one tool; pytest, most of the work, has twice as long
+         ".ipynb_checkpoints", ".hypothesis", ".pytest_cache", ".import_linter_cache",
+         ".mypy_cache", ".ruff_cache"}
+LIMIT = 900 # Seconds for one tool; pytest, most of the work, has twice as long
+STOPPED = 124 # Exit code of a tool that took longer
+MOST = 5 # A machine counts as no busier than this
+
+
+def busy():
+    "How much longer than alone things take now: waiting processes by processor."
+    return min(max(os.getloadavg()[0] / os.cpu_count(), 1.0), MOST)
+
+
+def wait_for(process, limit):
+    "False if a process takes longer; its time counts less the busier the machine is."
+    left = limit
+    while left > 0:
+        begun, slower = time.monotonic(), busy()
+        try: return process.wait(timeout=min(left * slower, 1.0)) is not None
+        except subprocess.TimeoutExpired: left -= (time.monotonic() - begun) / slower
+    return False
 
 
 def tool(*command, limit=LIMIT):
-    "Run a tool of the environment; whatever it started ends with it."
-    start = time.monotonic()
-    with subprocess.Popen([*map(str, command)], cwd=TOP, text=True, errors="replace",
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          start_new_session=True) as p:
-        try: out, code = p.communicate(timeout=limit)[0], p.returncode
-        except BaseException as e:
-            os.killpg(p.pid, signal.SIGKILL)
-            if not isinstance(e, subprocess.TimeoutExpired): raise
-            out, code = p.communicate()[0] + f"\nstopped after {limit} s\n", 124
-    print(f"{Path(command[0]).name}: exit {code}, {time.monotonic() - start:.1f} s",
-          flush=True)
+    "Run a tool of the environment; whatever it started is stopped with it."
+    start, words = time.monotonic(), [*map(str, command)]
+    with tempfile.TemporaryFile("w+", errors="replace") as log, subprocess.Popen(
+            words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True) as p:
+        done = False
+        try: done = wait_for(p, limit)
+        finally:
+            if not done: os.killpg(p.pid, signal.SIGKILL)
+        code, seconds = p.wait() if done else STOPPED, time.monotonic() - start
+        log.seek(0)
+        out = log.read()
+    if not done: out += (f"\nstopped after {seconds:.0f} s: the limit is {limit:g} s on a "
+                         "machine that does nothing else\n")
+    print(f"{Path(command[0]).name}: exit {code}, {seconds:.1f} s", flush=True)
     return code, out
 
 
@@ -72,7 +94,8 @@ def structure():
              say(house.link_of_quarto(), "nbs/_quarto.yml")]
     if wide := len(list(house.wide_lines())):
         print(f"note: {wide} lines over {house.WIDTH} columns, .ci/notebooks.py lists them")
-    code, out = tool(sys.executable, TOP/".ci"/"readme.py", "--check")
+    rows.append(say(version.faults(), "one version everywhere"))
+    code, out = tool(sys.executable, HERE/"readme.py", "--check")
     return [*rows, say(out.strip().splitlines()[-1:] * bool(code), "README.md")]
 
 
@@ -82,18 +105,49 @@ def rooms():
     return say([out[-3000:]] * bool(code), "imports between rooms")
 
 
-def run_notebooks():
-    "nbdev_test names only what failed, and calls no notebooks at all a success."
-    from nbdev.doclinks import nbglob
-    from nbdev.test import _keep_file
-    os.chdir(TOP)
-    total = sum(_keep_file(p, ".notest") for p in nbglob(as_path=True))
-    if not total: return say(["there is no notebook to test"], "notebooks")
-    code, out = tool(BIN/"nbdev_test", "--n_workers", "2")
-    bad = out.partition("Failed On The Following Notebooks:")[2]
-    failed = len(re.findall(r"^\t\S+\.ipynb$", bad, re.M)) or total * bool(code)
-    if failed: print(out[-12000:])
-    return total - failed, failed, 0
+def site():
+    "The pages that nbdev makes, and where their links lead."
+    code, out = tool(sys.executable, TOP/".ci"/"docs.py")
+    return say(out.strip().splitlines() * bool(code), "the pages of the site")
+
+
+def lint():
+    "Names, defaults and causes of errors (`ruff.toml`); types (`mypy.ini`)."
+    rows = [say(stale_modules(), "mypy.ini")]
+    for command in (("ruff", "check", "--quiet"), ("mypy", "--no-error-summary")):
+        code, out = tool(BIN/command[0], *command[1:])
+        rows.append(say([out[-6000:]] * bool(code), command[0]))
+    return rows
+
+
+def stale_modules():
+    "Modules that mypy.ini passes over and that are not there, or no longer."
+    ini = ConfigParser()
+    ini.read(TOP/"mypy.ini")
+    names = [n for s in ini.sections() if ini.getboolean(s, "ignore_errors", fallback=False)
+             for n in s.removeprefix("mypy-").split(",")]
+    return [f"mypy.ini names {n}, which is not there" for n in names
+            if not (TOP/n.replace(".", "/")).with_suffix(".py").exists()]
+
+
+def counted(about, code, out, path):
+    "Counts of a tool that kept a journal; where it was cut off, what and when."
+    found = journal.Journal(path)
+    cut = found.running + found.never
+    if code: print(out[-12000:])
+    if cut:
+        print(f"{about}: {len(found.passed)} had passed, {len(found.failed)} failed, "
+              f"{len(found.running)} were running and {len(found.never)} never ran")
+        print(*found.told(), sep="\n")
+    if code or cut: print(f"FAILED {about}", flush=True)
+    failed = len(found.failed) + bool(cut) # To be cut off is a failure of its own
+    return len(found.passed), failed or int(code != 0), len(found.skipped)
+
+
+def run_notebooks(path, limit=LIMIT):
+    "Every notebook, but for marked cells."
+    code, out = tool(sys.executable, HERE/"each_notebook.py", path, limit=limit)
+    return counted("notebooks", code, out, path)
 
 
 def browser():
@@ -106,15 +160,11 @@ def browser():
     return not lacks
 
 
-def run_pytest(report, *how):
-    "Counts come from the report file, so that no wording of pytest's can mislead."
-    code, out = tool(sys.executable, "-m", "pytest", "-q", *how,
-                     f"--junitxml={report}", "tests", limit=2 * LIMIT)
-    if not report.exists(): return say([out[-6000:]], "pytest")
-    suite = ET.parse(report).getroot().find("testsuite").attrib
-    bad, skipped = int(suite["failures"]) + int(suite["errors"]), int(suite["skipped"])
-    if code: print(out[-12000:])
-    return int(suite["tests"]) - bad - skipped, bad or int(code != 0), skipped
+def run_pytest(path, *how, limit=2 * LIMIT):
+    "Counts come from the journal, so that no wording of pytest's can mislead."
+    code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how, "tests",
+                     limit=limit)
+    return counted("pytest", code, out, path)
 
 
 def main():
@@ -124,11 +174,12 @@ def main():
             PATH=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(Path(spare)/"ipython"))
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+        spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(), rooms(),
-                run_notebooks(), run_pytest(Path(spare)/"pytest.xml", "-m", "not browser",
-                                            "-n2", "--dist=loadfile")]
+                *lint(), site(), run_notebooks(spare/"notebooks"),
+                run_pytest(spare/"pytest", "-m", "not browser", "-n2", "--dist=loadfile")]
         if browser(): # alone: they look at how soon something happens
-            rows.append(run_pytest(Path(spare)/"browser.xml", "-m", "browser"))
+            rows.append(run_pytest(spare/"browser", "-m", "browser"))
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)

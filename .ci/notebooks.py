@@ -1,4 +1,5 @@
 "The house rules for a notebook that a machine can check, each fault one line of text."
+import ast
 import json
 import re
 from pathlib import Path
@@ -8,6 +9,9 @@ MACHINE = re.compile(r"(?<![\w.~])/(work|tmp|root|farm|home|Users)/\w")
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 FENCE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
+EXPORTED = re.compile(r"(?:#\|.*\n)*#\|\s*(?:exports?|exec_doc)\b")
+ALWAYS = re.compile(r"(?:#\|.*\n)*#\|\s*(?:export[si]?\b|exec_doc\b|eval:\s*false)")
+IMPORT = ast.Import, ast.ImportFrom
 WIDTH, EXPORT = 88, 40
 
 
@@ -36,6 +40,22 @@ def output_faults(cell):
         words = [text(out.get("text", "")), *(text(v) for k, v in data.items()
                                                if k.startswith("text/"))]
         if any(map(MACHINE.search, words)): yield "shows a path of one machine"
+
+
+def mixed_faults(cells):
+    """Imports beside other code. Where a notebook exports, the docs build runs every
+    cell with an import in it, hidden ones too, and none of the code before. Exported
+    cells run anyway, `eval: false` never."""
+    code = [(i, text(c["source"])) for i, c in enumerate(cells)
+            if c["cell_type"] == "code"]
+    if not any(EXPORTED.match(source) for _, source in code): return
+    for i, source in code:
+        if ALWAYS.match(source) or "nbdev_export()" in source: continue
+        try: tree = ast.parse(source)
+        except SyntaxError: continue # a magic
+        imports = any(isinstance(node, IMPORT) for node in ast.walk(tree))
+        if imports and not all(isinstance(t, IMPORT) for t in tree.body):
+            yield f"cell {i} mixes an import with other code"
 
 
 def opening_fault(cells):

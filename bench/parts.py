@@ -19,7 +19,7 @@ import torch
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.cache.prepare import dataset_parts, prepare
-from mabe_nb.data.splits import groups, labelled
+from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.ensemble.members import SeenOnly, features_for, train_member
@@ -57,7 +57,7 @@ p.add_argument("--json")
 args = p.parse_args()
 torch.set_num_threads(1)
 data, left = open_dataset(Path(args.folder)/args.data), sorted(map(int, args.folds.split(",")))
-table = labelled(groups(data))
+table = labelled_groups(data)
 splits = [contiguous_folds(table, 5)[k - 1] for k in left]
 
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
-from localcloud import start_thread  # noqa: E402
+from localcloud import start_thread
 
 SOURCE = "losses = [x / 2 for x in X]"
 

@@ -90,6 +90,16 @@ def test_defect_is_found_and_counted(name):
     assert name in KINDS
 
 
+@pytest.mark.parametrize("frames, fps, seconds, off", [
+    (300, 1.0, 306, 0), (300, 1.0, 307, 7), (300, 1.0, 294, 0), (300, 1.0, 293, 7),
+    (300, 30.0, 11, 0), (300, 30.0, 9, 0), (300, 30.0, 11.1, 33), (300, 30.0, 8.9, 33)])
+def test_lengths_may_differ_by_a_second_or_two_per_cent(frames, fps, seconds, off):
+    "Whichever is more; the bound itself is no finding."
+    rec = walk(frames, fps=fps)
+    rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
+    assert kinds(rec).get("fps_mismatch", 0) == off
+
+
 def test_points_outside_the_picture():
     rec = walk()
     rec.xy[3, 0, 0], rec.xy[4:6, 1, 1, 0], rec.xy[8, 1, 2, 1] = -1, 1001, 801

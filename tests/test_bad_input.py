@@ -200,3 +200,34 @@ def test_nothing_to_prepare_names_no_flag_that_is_not_there(broken, rows, words)
         else: (root/"train.csv").write_text(",".join(row()) + "\n")
     code, err, _ = broken(spoil)
     assert code == 2 and words in err and "--unlabelled" not in err, err
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (3, "'3' is no dataset"), ([3], "is no dataset"), ([], "is no dataset"),
+    (None, "is no dataset"), ("files", "files: does not exist; looked for a folder")])
+def test_a_wrong_type_gets_a_sentence(wrong, says, tmp_path, monkeypatch):
+    from mabe_nb.data.audit import audit
+    from mabe_nb.data.cache.prepare import prepare
+    from mabe_nb.data.dataset import as_dataset, open_dataset
+    from mabe_nb.data.splits import groups, labelled_groups
+    from mabe_nb.errors import DataError
+    from mabe_nb.train.ensemble.recipe import train_recipe
+    from mabe_nb.train.runs import train
+    monkeypatch.chdir(tmp_path)
+    calls = [as_dataset, prepare, labelled_groups, lambda d: train(d, tmp_path/"run"),
+             lambda d: train_recipe(d, tmp_path/"best", "quick")]
+    for call in calls + [audit, groups]*(wrong != []): # these take any iterable
+        with pytest.raises(DataError) as caught: call(wrong)
+        assert says in str(caught.value)
+    with pytest.raises(DataError): open_dataset(wrong)
+    assert not (tmp_path/"run").exists() and not (tmp_path/"best").exists()
+
+
+def test_recordings_in_a_list_are_a_dataset(tmp_path, monkeypatch):
+    from mabe_nb.data.colony.recording import make_recording
+    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.runs import train
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    recs = [make_recording(k, 300, video_id=f"v{k}") for k in range(3)]
+    cfg = TrainConfig(epochs=1, conv_channels=[8], lstm_hidden=8, device="cpu")
+    assert "valid" in train(recs, tmp_path/"run", cfg, valid_ids=["v2"])

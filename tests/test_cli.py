@@ -218,8 +218,8 @@ def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
 
 
 def test_all_predicted_videos_count(mabe, trained, work):
-    (work/"never.json").write_text(json.dumps({"*": {
-        a: 1.0 for a in ("approach", "attack", "chase", "mount", "rear", "sniff")}}))
+    actions = "approach", "attack", "chase", "mount", "rear", "sniff"
+    (work/"never.json").write_text(json.dumps({"*": dict.fromkeys(actions, 1.0)}))
     code, out, err = mabe("predict", "run", "colony", "--videos", "1-2", "--out", "no.csv",
                           "--thresholds", "never.json", "--json")
     answer = json.loads(out)

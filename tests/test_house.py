@@ -75,6 +75,26 @@ def test_each_fault_is_found(tmp_path, fault):
     assert len(found) == 1 and fault in found[0]
 
 
+MIXED = {
+    "import os\nx = 1": True, "#| hide\nimport os\nos.getcwd()": True,
+    "#| slow\nx = 1; import os": True, "def f():\n    from os import path": True,
+    "import os\nfrom json import load": False, "x": False, "%time\nimport os": False,
+    "#| hide\n#| export\nimport os\nx = 1": False,
+    "#| exporti\ndef f():\n    import os": False,
+    "#| eval: false\nimport os\nx = 1": False,
+    "#| hide\nimport nbdev; nbdev.nbdev_export()": False}
+
+
+@pytest.mark.parametrize("source", MIXED)
+def test_imports_beside_other_code(source):
+    "Only where nbdev runs the cell for its import alone."
+    exported = new_code_cell("#| export\nimport json\ny = 1")
+    found = list(house.mixed_faults(notebook(exported, new_code_cell(source)).cells))
+    assert found == ["cell 2 mixes an import with other code"] * MIXED[source]
+    assert not list(house.mixed_faults(notebook(new_code_cell(source)).cells)) or \
+        "export" in source
+
+
 def test_wide_lines(tree):
     assert list(house.wide_lines(tree)) == []
     nbformat.write(notebook(new_code_cell("x\n" + 89*"a")), tree/"nbs"/"index.ipynb")
@@ -132,25 +152,6 @@ def test_unchanged_sees_every_change(tree, monkeypatch, capsys):
     assert does(lambda: (tree/"mabe_nb"/"new.py").write_text("")) == (False, True)
     assert does(lambda: (tree/"mabe_nb"/"new.py").unlink()) == (False, True)
     assert "mabe_nb/new.py" in capsys.readouterr().out
-
-
-def test_failing_suites_are_counted(tree, monkeypatch):
-    "pytest as it is run by the checks: failures, errors, skips, and no test at all."
-    monkeypatch.setattr(checks, "TOP", tree)
-    (tree/"tests").mkdir()
-    assert checks.run_pytest(tree/"none.xml")[1] == 1
-    (tree/"tests"/"test_a.py").write_text(
-        "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n"
-        "def test_c(): pytest.skip('no data')\n@pytest.fixture\ndef f(): 1/0\n"
-        "def test_d(f): pass\n")
-    assert checks.run_pytest(tree/"some.xml") == (1, 2, 1)
-    (tree/"tests"/"test_a.py").write_text("import nothing_of_that_name\n")
-    assert checks.run_pytest(tree/"torn.xml")[1] == 1
-
-
-def test_a_tool_that_hangs_is_stopped():
-    code, out = checks.tool(sys.executable, "-c", "import time; time.sleep(60)", limit=1)
-    assert code == 124 and "stopped after 1 s" in out
 
 
 def test_readme(tmp_path, monkeypatch):

@@ -201,6 +201,17 @@ def test_finding_in_row(tmp_path, kind):
     assert rec.labelled == {("mouse1", "mouse2", "chase")}
 
 
+@pytest.mark.parametrize("frames, fps, seconds, off", [
+    (400, 1.0, 404, 0), (400, 1.0, 405, 5), (400, 1.0, 396, 0), (400, 1.0, 395, 5),
+    (60, 30.0, 1, 0), (60, 30.0, 3, 0), (60, 30.0, 3.1, 33)])
+def test_lengths_may_differ_by_a_second_or_one_per_cent(tmp_path, frames, fps, seconds,
+                                                        off):
+    "Whichever is more; the bound itself is no finding."
+    write_parquet(write_small(tmp_path), tracking_of(frames))
+    write_csv(tmp_path, [row(frames_per_second=fps, video_duration_sec=seconds)])
+    assert kinds(tmp_path).get("fps_mismatch", 0) == off
+
+
 def test_malformed_tokens_as_in_two_labs(tmp_path):
     tokens = ["mouse1,mouse2,sniff", "'mouse1','mouse2','sniff'",
               "mouse1','mouse2','attack'"]

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import shlex
-import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

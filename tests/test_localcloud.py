@@ -606,7 +606,7 @@ def test_a_dead_kernel_takes_its_ephemeral_app_along(cloud):
 
 
 # -- the fixture
-def test_the_fixture_gives_a_cloud(localcloud):  # noqa: F811
+def test_the_fixture_gives_a_cloud(localcloud):
     assert os.environ["MODAL_SERVER_URL"] == localcloud.env["MODAL_SERVER_URL"]
     assert modal.Volume.from_name("v", create_if_missing=True).listdir("/") == []
     assert localcloud.cloud.calls_seen["VolumeListFiles2"] == 1

@@ -15,7 +15,7 @@ TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, sequence_leng
                    batch_size=8)
 
 
-def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):  # noqa: F811
+def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     "Measured where there is a card, told where there is none, paid once."
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     places = ["modal:T4", "modal:L4", "local:cpu"]

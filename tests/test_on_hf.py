@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from localhf import LocalHub # noqa: E402
+from localhf import LocalHub
 
-from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
-from mabe_nb.remote.places.hf_inside import Frames, read_frame  # noqa: E402
-from mabe_nb.remote.job import attach, jobs, quote, submit  # noqa: E402
-from mabe_nb.remote.handle import JobError  # noqa: E402
-from mabe_nb.remote.places.hf import Backend  # noqa: E402
+from mabe_nb.errors import DataError, MabeError
+from mabe_nb.remote.places.hf_inside import Frames, read_frame
+from mabe_nb.remote.job import attach, jobs, quote, submit
+from mabe_nb.remote.handle import JobError
+from mabe_nb.remote.places.hf import Backend
 
 SLOW = "import time\nfor i in range(12): print('line', i); time.sleep(0.1)\nn = i"
 

@@ -1,6 +1,4 @@
 "Jobs at Modal, through the stand-in: sent, watched, interrupted, distrusted, and trained."
-import json
-import math
 import os
 import pickle
 import subprocess
@@ -281,9 +279,9 @@ def test_a_full_volume(cloud):
 
 def test_a_refused_upload_leaves_nothing(cloud):
     cloud.faults.fail["FunctionMap"] = [Status.RESOURCE_EXHAUSTED] * 20
-    before = set(p.name for p in (volume(cloud)/"jobs").iterdir())
+    before = {p.name for p in (volume(cloud)/"jobs").iterdir()}
     with pytest.raises(MabeError, match="Modal has no room"): send("x = 1")
-    assert set(p.name for p in (volume(cloud)/"jobs").iterdir()) == before
+    assert {p.name for p in (volume(cloud)/"jobs").iterdir()} == before
 
 
 def test_an_image_that_cannot_be_built(monkeypatch):

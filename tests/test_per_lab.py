@@ -12,8 +12,8 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.kaggle.offline import permitted, predict_in_parts
-from mabe_nb.train.ensemble.per_lab import predict_per_lab, train_per_lab
-from mabe_nb.train.ensemble.recipe import load_recipe, predict_recipe
+from mabe_nb.train.ensemble.per_lab import load_per_lab, train_per_lab
+from mabe_nb.train.ensemble.recipe import load_recipe
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
 LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
@@ -50,9 +50,9 @@ def test_each_lab_learns_from_its_own_videos(data, run):
 
 def test_each_video_is_predicted_by_its_lab(data, run, tmp_path):
     work = run[0]
-    table = predict_per_lab(work/"run", data, cache=tmp_path/"f")
+    table = load_per_lab(work/"run").predict(data, cache=tmp_path/"f")
     assert len(table) and table.row_id.tolist() == list(range(len(table)))
-    want = [predict_recipe(load_recipe(work/"run"/folder), data, ids, cache=tmp_path/"g")
+    want = [load_recipe(work/"run"/folder).predict(data, ids, cache=tmp_path/"g")
             for folder, ids in (("lab-One", data.ids[:3]), ("lab-Two", data.ids[3:6]),
                                 ("all", data.ids[6:]))]
     drop = lambda t: t.drop(columns="row_id").reset_index(drop=True)
@@ -61,25 +61,25 @@ def test_each_video_is_predicted_by_its_lab(data, run, tmp_path):
 
 def test_a_new_lab_is_for_the_recipe_of_all(data, run, tmp_path):
     new = RecordingList([video(i, "New") for i in range(9, 15)])
-    assert len(predict_per_lab(run[0]/"run", new, cache=tmp_path/"f"))
+    assert len(load_per_lab(run[0]/"run").predict(new, cache=tmp_path/"f"))
     shutil.copytree(run[0]/"run", tmp_path/"run")
     labs = json.loads((tmp_path/"run"/"labs.json").read_text())
     (tmp_path/"run"/"labs.json").write_text(json.dumps(
         {lab: folder for lab, folder in labs.items() if lab}))
     with pytest.raises(DataError, match="lab New.*--common"):
-        predict_per_lab(tmp_path/"run", new, cache=tmp_path/"g")
+        load_per_lab(tmp_path/"run").predict(new, cache=tmp_path/"g")
 
 
 def test_a_folder_elsewhere_is_refused(data, run, tmp_path):
     (tmp_path/"labs.json").write_text(json.dumps({"One": "../../secret"}))
     with pytest.raises(DataError, match="cannot name a file"):
-        predict_per_lab(tmp_path, data, cache=tmp_path/"f")
+        load_per_lab(tmp_path)
 
 
 def test_a_file_that_is_no_table_of_labs_is_told(data, tmp_path):
     (tmp_path/"labs.json").write_text('["One"]')
     with pytest.raises(DataError, match="not what train_per_lab writes"):
-        predict_per_lab(tmp_path, data)
+        load_per_lab(tmp_path)
 
 
 def test_a_bundle_of_all_labs(data, run, tmp_path):
@@ -89,7 +89,7 @@ def test_a_bundle_of_all_labs(data, run, tmp_path):
     kit = open_bundle(tmp_path/"kit")
     assert set(kit.actions) == {"attack", "sniff"}
     table, left = predict_in_parts(kit, data, tmp_path/"parts", say=lambda text: None)
-    want = predict_per_lab(run[0]/"run", data, cache=tmp_path/"f")
+    want = load_per_lab(run[0]/"run").predict(data, cache=tmp_path/"f")
     want = want[[a in permitted(kit, data.lab(str(v))) # no phantom classes
                  for v, a in zip(want.video_id, want.action)]]
     order = ["video_id", "agent_id", "target_id", "start_frame"]

@@ -104,6 +104,17 @@ def test_same_bytes_whatever_happened(folder, tmp_path, workers):
     assert content(tmp_path/"killed") == content(tmp_path/"plain")
 
 
+def test_other_parts_are_prepared_anew(folder, tmp_path):
+    "In the same folder: the cache knows of which body parts its channels are made."
+    out, parts = tmp_path/"out", dataset_parts(Folder(folder))
+    whole, before = run(folder, out), times(out)
+    few = run(folder, out, parts=parts[:3])
+    assert all(times(out)[i] != before[i] for i in before)
+    assert len(few.names) < len(whole.names) and tuple(few.parts) == parts[:3]
+    run(folder, tmp_path/"fresh", parts=parts[:3])
+    assert content(out) == content(tmp_path/"fresh")
+
+
 def test_no_paths_or_times_inside(folder, tmp_path):
     run(folder, tmp_path/"a")
     time.sleep(0.01)

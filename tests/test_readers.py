@@ -1,5 +1,5 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
-import json, os, pickle, zipfile
+import json, os, pickle
 from pathlib import Path
 
 import h5py

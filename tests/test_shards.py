@@ -30,7 +30,7 @@ def colony(tmp_path_factory):
 
 @pytest.mark.cloud
 @pytest.mark.parametrize("on", ["local", "modal"])
-def test_shards_equal_one_machine(on, cloud, colony, tmp_path):  # noqa: F811
+def test_shards_equal_one_machine(on, cloud, colony, tmp_path):
     said = []
     options = {"gpu": None, "max_containers": 2} if on == "modal" else {}
     number = prepare_in_shards(colony, tmp_path/"out", 3, on, COMMAND, said.append, **options)
@@ -45,7 +45,7 @@ def test_shards_equal_one_machine(on, cloud, colony, tmp_path):  # noqa: F811
 
 
 @pytest.mark.cloud
-def test_a_shard_that_fails_stops_the_others(cloud, colony, tmp_path):  # noqa: F811
+def test_a_shard_that_fails_stops_the_others(cloud, colony, tmp_path):
     words = ["sh", "-c", 'case "$3" in 1/3) exit 7;; esac; sleep 60', "sh", "{DATA}"]
     with pytest.raises(JobError, match="exit code 7"):
         prepare_in_shards(colony, tmp_path/"out", 3, "local", words)

@@ -6,13 +6,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from mabe_nb.data import poses
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
-                                 holdout, leave_one_lab_out, marks, pose_hash)
+                                 holdout, labelled_groups, leave_one_lab_out, pose_hash)
 from mabe_nb.data.synthetic import colony_video, write_colony
-from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.errors import DataError, MabeError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
 real = pytest.mark.skipif(not (DATA/"rats").exists(), reason="needs shared/data/rats")
@@ -236,3 +238,35 @@ def test_actions_of_the_real_data_are_on_both_sides(both):
         for action, n in (present.loc[lab] > 0).sum().items():
             if n >= 2: assert (shown.loc[lab][action[7:]] > 0).all(), (lab, action)
     assert 0.12 < shown.frames.xs("valid", level="part").sum() / both.frames.sum() < 0.3
+
+
+@pytest.mark.parametrize("kind", ["kaggle", "trackers"])
+def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
+    from mabe_nb.data import kaggle, tracker_folder
+    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.training_set import choose_videos
+    if kind == "kaggle":
+        dataset = read_kaggle(write_colony(tmp_path/"c", videos=12, minutes=0.1))
+        for i in dataset.ids[4:]: dataset.file(i, "annotation").unlink(missing_ok=True)
+        module, name = kaggle, "read_video"
+    else:
+        for i in range(12):
+            rec = make_recording(i, 90, parts=("nose", "neck", "tail_base"))
+            np.savetxt(tmp_path/f"v{i:02}.ours", rec.xy.reshape(90, -1))
+            if i < 4: (tmp_path/f"v{i:02}.boris.csv").write_text(
+                "Time,FPS,Subject,Behavior,Behavior type\n0,30,mouse1,sniff,POINT")
+        (tmp_path/"dataset.yaml").write_text("fps: 30")
+        monkeypatch.setitem(poses.TRACKERS, "Ours", poses.Tracker(
+            (".ours",), lambda path: True, lambda path: poses.Points(
+                np.loadtxt(path).reshape(-1, 2, 3, 2), None, ["mouse1", "mouse2"],
+                ["nose", "neck", "tail_base"])))
+        dataset, module, name = open_dataset(tmp_path), tracker_folder, "read_poses"
+    read, reads = getattr(module, name), []
+    monkeypatch.setattr(module, name, lambda *a, **k: reads.append(1) or read(*a, **k))
+    assert len(labelled_groups(dataset)) == len(reads) == 4 and len(dataset) == 12
+    before, split = groups(dataset), choose_videos(dataset, TrainConfig())
+    assert len(reads) == 4 + 12 + 4 and sum(map(len, split)) == 4
+    same = before[before.video_id.isin(labelled_groups(dataset).video_id)]
+    pd.testing.assert_frame_equal(same.dropna(axis=1), labelled_groups(dataset).dropna(
+        axis=1), check_dtype=False)
+    assert not len(labelled_groups(dataset, dataset.ids[4:]))

@@ -10,9 +10,8 @@ from .parser import OVERWRITE, pick
 from .parser import (COUNT, NATURAL, add_data, add_selection,
                                      add_settings, check_out, config_from, epoch_event,
                                      number)
-from .recipe import (add_recipe, is_recipe, predict_with_recipe,
-                                     refuse_without_recipe, train_with_recipe)
-from .runs import learned_from
+from .recipe import (add_recipe, refuse_without_recipe,
+                                     train_with_recipe)
 from ..errors import DataError
 
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
@@ -43,27 +42,21 @@ def train(args, say) -> dict:
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.folder.weights import checkpoint_path
-    from mabe_nb.train.classifier import (load_classifier, predict_dataset,
-                                          read_thresholds)
+    from mabe_nb.train.model import load_model
     check_out(args.out, overwrite=args.overwrite)
-    blend = is_recipe(args.run)
-    clf = None if blend else load_classifier(checkpoint_path(args.run, args.checkpoint))
+    model = load_model(args.run, args.checkpoint)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
-    table = predict_with_recipe(args, data, ids, say) if blend else predict_dataset(
-        clf, data, ids, thresholds=read_thresholds(args.thresholds),
-        smooth_ms=args.smooth_ms, least_ms=args.least_ms or 0.0,
-        workers=args.workers, progress=say.progress, overlap=args.overlap)
+    options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
+               if (v := getattr(args, k)) is not None and v is not False}
+    table = model.predict(data, ids, workers=args.workers, progress=say.progress, say=say,
+                          **options)
     from mabe_nb.files import atomic
     with atomic(args.out) as tmp: table.to_csv(tmp, index=False)
     videos = len(data.ids if ids is None else ids)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
-    if args.overlap: say("note: the competition refuses bouts of a pair that overlap")
-    if args.overlap and "binary" not in clf.cfg.loss:
-        say(f"note: by {clf.cfg.loss} actions exclude each other; train with --loss binary")
-    known = len(learned_from(args.run) & set(data.ids if ids is None else map(str, ids)))
+    known = len(model.learned_from & set(data.ids if ids is None else map(str, ids)))
     if known: say(f"note: {known} of {videos} videos have ids of videos that the run "
                   "learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
@@ -158,7 +151,7 @@ def add_run_commands(command):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")
     add_settings(p)
     p = command("predict", predict)
-    p.add_argument("run", metavar="RUN", help="run folder, or a .safetensors file")
+    p.add_argument("run", metavar="RUN", help="run folder, bundle, or a .safetensors file")
     p.add_argument("--checkpoint", default="best", help="best, last or an epoch")
     add_data(p)
     p.add_argument("--out", default="submission.csv", help="CSV to write")

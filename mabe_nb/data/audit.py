@@ -9,11 +9,13 @@ __all__ = ['COLUMNS', 'ORDER', 'summarize', 'rank_videos', 'AuditReport', 'video
 # %% ../../nbs/data/50_audit.ipynb #53867f0d
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from .checks import KINDS, check, part_distances, seen
+from .dataset import as_dataset, each_video
 from .recording import Recording
 from .splits import marks
 from ..errors import DataError
@@ -157,15 +159,6 @@ def never_seen(
                  f"looked for but never seen: {', '.join(sorted(absent))}")
             for lab in looked if (absent := looked[lab] - found[lab])]
 
-# %% ../../nbs/data/50_audit.ipynb #7e51db11
-def _videos(dataset, ids): # Yields (video id, function that reads it)
-    if ids is not None: ids = [str(i) for i in ids]
-    if hasattr(dataset, "ids"):
-        for i in dataset.ids if ids is None else ids: yield i, lambda i=i: dataset[i]
-        return
-    for rec in dataset:
-        if ids is None or rec.video_id in ids: yield rec.video_id, lambda rec=rec: rec
-
 # %% ../../nbs/data/50_audit.ipynb #d4b76941
 class Notes:
     "What an audit keeps of each video once its poses are gone."
@@ -199,12 +192,14 @@ class Notes:
 
 # %% ../../nbs/data/50_audit.ipynb #0ed2bb2a
 def audit(
-    dataset, # Dataset, or any iterable of `Recording`s
+    dataset, # Dataset, path, or any iterable of `Recording`s
     ids=None, # Video ids to look at, None = all
     progress: bool = False, # Show a progress bar
 ) -> AuditReport:
     "Read each video once and report what is wrong; a `DataError` is a row too."
-    notes, videos = Notes(), _videos(dataset, ids)
+    if not hasattr(dataset, "__iter__") or isinstance(dataset, (str, Path)):
+        dataset = as_dataset(dataset)
+    notes, videos = Notes(), each_video(dataset, ids)
     if progress:
         from tqdm.auto import tqdm
         sized = len(ids) if ids is not None else len(dataset)

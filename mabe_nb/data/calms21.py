@@ -13,7 +13,8 @@ import numpy as np
 from ..errors import DataError
 from ..files import read_json, safe_id
 from .recording import Recording, bout_table, runs
-from .formats.npy import plain_array, read_npy, read_npz
+from .formats.npy import mentions, plain_array, read_npy, read_npz
+from .formats.readers import reader
 
 # %% ../../nbs/data/12_calms21.ipynb #64bff6f4
 PARTS = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right", "tail_base")
@@ -183,3 +184,9 @@ def read_calms21(
     vocab, taken = (shared if vocab is None else vocab), set()
     return [_sequence(record, group, key, taken, path, vocab, min_score)
             for group, records in groups.items() for key, record in records.items()]
+
+
+@reader("CalMS21", "a CalMS21 .json, .npy or .npz",
+        lambda path: path.suffix.lower() in (".json", ".npz") and path.is_file()
+        or path.suffix.lower() == ".npy" and mentions(path, b"sequences") is False)
+def _open(path, split): return read_calms21(path)

@@ -25,7 +25,7 @@ KINDS = {
     "duplicated_tracks": "warning", "body_size": "warning", "size_drift": "warning",
     "never_seen": "warning", "missing_points": "info", "short_bouts": "info",
     "scale_missing": "info", "unlabelled": "info", "unlisted_parts": "info",
-    "absent_parts": "info", "double_tokens": "info",
+    "absent_parts": "info", "double_tokens": "info", "unknown_file": "info",
 }
 
 # %% ../../nbs/data/40_checks.ipynb #52de4c30
@@ -69,7 +69,7 @@ def missing(rec, xy):
                f"trackers write missing; first in frame {_first(zero)}"),
         *_some("infinite_points", wild, points,
                f"points are infinite; first in frame {_first(wild)}"),
-        *_some("frame_gaps", none, len(xy), f"frames show no mouse at all: "
+        *_some("frame_gaps", none, len(xy), f"frames show no animal at all: "
                f"{len(edges) // 2} gaps, the longest of {longest / rec.fps:.2f} s, "
                f"the first at frame {_first(none)}")]
 
@@ -198,7 +198,7 @@ def bouts(rec, xy):
                "bouts last a tenth of a second or less"),
         *_some("overlapping_bouts", b.start < before, n,
                "bouts begin before an earlier one of the same pair has ended"),
-        *_some("untracked_bouts", ~mice, n, "bouts name a mouse that has no poses: "
+        *_some("untracked_bouts", ~mice, n, "bouts name an animal that has no poses: "
                + ", ".join(sorted({*b.agent, *b.target} - {*rec.mice})))]
 
 # %% ../../nbs/data/40_checks.ipynb #599fc80f

@@ -16,6 +16,7 @@ from .formats.kaggle_tables import (REQUIRED, check_parts, counted,
                                                 fit_bouts, json_list, number,
                                                 read_bouts, read_videos, read_whitelist)
 from .formats.kaggle_tracking import read_tracking
+from .formats.readers import reader
 from .recording import Finding, Recording, bout_table
 from .video_ids import unknown_video
 from ..errors import DataError
@@ -229,6 +230,8 @@ class KaggleDataset(KaggleLabels):
         return hashlib.blake2b("\n".join(text).encode(), digest_size=16).hexdigest()
 
 # %% ../../nbs/data/10_kaggle.ipynb #8d92c776
+@reader("Kaggle", "a folder with train.csv or test.csv (Kaggle layout)",
+        lambda path: any((path/f"{split}.csv").exists() for split in ("train", "test")))
 def read_kaggle(
     root, # Folder with `train.csv` or `test.csv`
     split: str = "train", # "train" or "test": which table and folders

@@ -13,7 +13,8 @@ import numpy as np
 from ..errors import DataError
 from ..files import safe_id
 from .recording import Finding, Recording
-from .formats.npy import plain_array, read_npy
+from .formats.npy import mentions, plain_array, read_npy
+from .formats.readers import reader
 
 # %% ../../nbs/data/14_mabe22.ipynb #c7ba99db
 PARTS = ("nose", "ear_left", "ear_right", "neck", "forepaw_left", "forepaw_right",
@@ -52,3 +53,8 @@ def read_mabe22(
         raise DataError("is not a MABe22 file; expected a dictionary with 'sequences'",
                         path)
     return [_sequence(record, key, path) for key, record in sequences.items()]
+
+
+@reader("MABe22", "a MABe22 .npy", lambda path: path.suffix.lower() == ".npy"
+        and mentions(path, b"sequences"))
+def _open(path, split): return read_mabe22(path)

@@ -98,7 +98,7 @@ def permitted(
     lab: str,
 ) -> set: # Actions
     "What may be predicted for a lab without betting on a phantom class."
-    seen = (kit.evidence or {}).get(lab)
+    seen = (kit.evidence() or {}).get(lab)
     return {a for a in kit.actions if seen is None or seen.get(a)}
 
 
@@ -121,8 +121,8 @@ def _answer(kit, lab, action):
     if action not in kit.actions: return "left out: never learned"
     if action not in permitted(kit, lab):
         return "left out: no label in this lab (phantom class)"
-    if kit.evidence is None: return "predicted, without knowing labels of labs"
-    return "predicted" if lab in kit.evidence else "predicted, but the lab is unknown"
+    if kit.evidence() is None: return "predicted, without knowing labels of labs"
+    return "predicted" if lab in kit.evidence() else "predicted, but the lab is unknown"
 
 # %% ../../nbs/kaggle/60_offline.ipynb #54aed400
 def part_key(kit, dataset, video: str) -> str: # 32 hexadecimal digits
@@ -154,14 +154,15 @@ def work_of(
 
 
 def bouts_of(
-    kit, # Called with dataset, video and folder
+    kit, # See `open_bundle`
     dataset, # See `open_dataset`
     video: str, # Id
 ) -> list: # (agent, target, action, start, stop)
     "Bouts of one video, of what is listed, learned and permitted."
     listed, may = dataset.labelled(video), permitted(kit, dataset.lab(video))
     if listed is not None and not any(t[2] in may for t in listed): return []
-    with tempfile.TemporaryDirectory() as cache: table = kit(dataset, video, cache)
+    with tempfile.TemporaryDirectory() as cache: # on one core, as the time was foretold
+        table = kit.predict(dataset, [video], cache=cache, threads=1)
     rows = table.drop(columns=["row_id", "video_id"]).itertuples(index=False, name=None)
     return [row for row in rows if row[2] in may]
 

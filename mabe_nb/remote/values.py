@@ -10,7 +10,7 @@ import json, keyword, math, os, re, stat
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import atomic
+from ..files import atomic, npy_header
 
 # %% ../../nbs/remote/10_values.ipynb #3ce9c326
 KINDS = ("json", "npy", "safetensors")
@@ -208,10 +208,7 @@ def _read_npy(path):
     import numpy as np
     with open(path, "rb") as f:
         try:
-            version = np.lib.format.read_magic(f)
-            header = (np.lib.format.read_array_header_1_0 if version == (1, 0) else
-                      np.lib.format.read_array_header_2_0)
-            shape, fortran, dtype = header(f)
+            shape, fortran, dtype = npy_header(f)
             rest = os.fstat(f.fileno()).st_size - f.tell()
             size = math.prod(shape) * dtype.itemsize
             if dtype.kind not in "biufcSUmM" or min(shape, default=0) < 0 or size != rest:

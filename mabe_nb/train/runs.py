@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data.dataset import as_dataset
 from ..errors import ConfigError
 from ..files import read_tensors, write_json
 from .classifier import Classifier, predict_sequences
@@ -27,7 +28,7 @@ from .training_set import (TrainingSet, choose_videos, load_training_set,
 
 # %% ../../nbs/train/70_runs.ipynb #381d3a6d
 def train(
-    dataset, # See `open_dataset`
+    dataset, # See `as_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
     cfg: TrainConfig = TrainConfig(),
     train_ids=None, # Video ids to learn from
@@ -39,7 +40,7 @@ def train(
     each=lambda row: None, # Called with each epoch's row of the history
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
-    out, begun = Path(out), _is_begun(Path(out), resume)
+    out, dataset, begun = Path(out), as_dataset(dataset), _is_begun(Path(out), resume)
     team, device = join_team(pick_device(cfg.device))
     team.wait() # until everybody has looked into the folder
     if not team.leads: say, progress = lambda text: None, False

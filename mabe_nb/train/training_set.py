@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 
 from ..data.cache.prepare import prepare
-from ..data.splits import check_no_leak, groups, holdout, labelled
+from ..data.splits import check_no_leak, holdout, labelled_groups
 from ..errors import DataError
 from ..files import atomic
 from .augment import GEOMETRY, make_steps
@@ -40,7 +40,7 @@ def choose_videos(
     named = None
     if train_ids is not None and valid_ids is not None:
         named = list(dict.fromkeys([*train_ids, *valid_ids]))
-    table = labelled(groups(dataset, ids=named))
+    table = labelled_groups(dataset, named)
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
         if pool.group.nunique() < 2:

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 OVER = ("COMPLETED", "CANCELED", "ERROR")
 
 
-def now(): return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+def now(): return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 class Container:
@@ -76,7 +76,7 @@ class Container:
 
     def info(self):
         spent = int((self.ended or time.time()) - self.begun) if self.begun else None
-        ended = datetime.fromtimestamp(self.ended, timezone.utc) if self.ended else None
+        ended = datetime.fromtimestamp(self.ended, UTC) if self.ended else None
         return {"id": self.id, "createdAt": now(), "flavor": self.spec["flavor"],
                 "finishedAt": ended.isoformat().replace("+00:00", "Z") if ended else None,
                 "dockerImage": self.spec["dockerImage"], "command": self.spec["command"],

@@ -10,6 +10,7 @@ import errno, re, shutil, warnings
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from ..dataset import as_dataset
 from ..formats.kaggle_tables import check_parts, json_list
 from .video import _drop, code_version, Plan, prepare_video
 from .prepared import default_folder, FORMAT, open_prepared, Prepared
@@ -163,6 +164,7 @@ def prepare(
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
     check_main()
+    dataset = as_dataset(dataset)
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)

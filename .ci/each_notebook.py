@@ -1,0 +1,47 @@
+"""Run every notebook as `nbdev_test` does, and note each as it ends (see `journal.py`).
+
+In the top folder, `python .ci/each_notebook.py FILE` runs all, `FILE nbs/a.ipynb ...`
+some. Marked cells (`tst_flags` in settings.ini) and folders with a `.notest` are left out.
+"""
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import journal
+import notebooks as house
+
+WORKERS = 2
+
+
+def wanted(top, names=()):
+    "Paths of the notebooks to run."
+    paths = [Path(top)/n for n in names] or house.notebooks(top)
+    return [p.absolute() for p in paths if not (p.parent/".notest").exists()]
+
+
+def run(path, name, notes, top, flags):
+    "Run one in this process; errors are printed and noted."
+    from nbdev.test import test_nb
+    journal.note(notes, name=name, state="started")
+    good, seconds = test_nb(path, skip_flags=flags, basepath=top)
+    journal.note(notes, name=name, state="passed" if good else "failed")
+    sys.stderr.flush()
+    return good, seconds
+
+
+def main(notes, *names):
+    "Run in a few processes; False if one failed or there was none to run."
+    from nbdev.config import get_config
+    flags, top = get_config().tst_flags.split(), os.getcwd()
+    paths = {p: os.path.relpath(p) for p in wanted(top, names)}
+    journal.note(notes, planned=list(paths.values()))
+    with ProcessPoolExecutor(min(WORKERS, max(len(paths), 1))) as pool:
+        runs = [pool.submit(run, p, name, notes, top, flags) for p, name in paths.items()]
+        return bool(runs) and all(r.result()[0] for r in as_completed(runs))
+
+
+if __name__ == "__main__":
+    import each_notebook # A notebook puts itself in the place of __main__
+    sys.exit(not each_notebook.main(*sys.argv[1:]))
