@@ -78,8 +78,8 @@ def test_flip_is_the_mirrored_recording(features):
     try: step = make_step("flip", 1.0, inputs, CPU)
     except ConfigError as e:
         assert "changes nothing" in str(e) and close(x, want)
-        assert features in ("speed", "acceleration", "symmetric", "context", "wide",
-                            "place") or (
+        assert features in ("speed", "acceleration", "symmetric", "context", "multiscale",
+                            "arena") or (
             pytest.fail(f"{features} has sides"))
     else:
         assert not close(x, want) and close(step(x), want)
