@@ -55,7 +55,8 @@ class ConfigError(MabeError, ValueError):
         good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
         if good and (low is None or value >= low) and (high is None or value <= high) \
                 and value == value: return value
-        bounds = f" from {low:g}" * (low is not None) + f" to {high:g}" * (high is not None)
+        bounds = f" from {low:.15g}" * (low is not None) \
+            + f" to {high:.15g}" * (high is not None)
         raise cls(f"{name} is {str(value)[:40]!r}, expected a "
                   f"{'whole ' * whole}number{bounds}")
 

@@ -84,3 +84,51 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
         told = json.loads(capsys.readouterr().out)["false_alarms"]
         kept = json.loads((tmp_path/name/"metrics.json").read_text())["false_alarms"]
         assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
+def test_block(tmp_path, monkeypatch, capsys):
+    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.cache.reader import open_prepared
+    from mabe_nb.data.synthetic import write_colony
+    monkeypatch.setitem(BLOCKS, "mynew", None) # and out again when the test ends
+
+    @block(needs=("own",))
+    def mynew(pair, own):
+        return named("cm2/s2", speed_squared=own["speed"].values**2)
+
+    write_colony(tmp_path/"lab", videos=4, minutes=0.2)
+    data, features = str(tmp_path/"lab"), ["--features", "mynew+coords"]
+    assert main(["prepare", data, *features, "--out", str(tmp_path/"cache")]) == 0
+    done = open_prepared(tmp_path/"cache")
+    assert done.names[:2] == ["agent.speed_squared", "target.speed_squared"]
+    assert done.roles[:4] == ["value", "value", "x", "y"]
+    assert main(["train", data, *features, "--out", str(tmp_path/"run"), "--epochs", "1",
+                 "--device", "cpu", "--num-layers", "1"]) == 0
+    assert main(["predict", str(tmp_path/"run"), data, "--out", str(tmp_path/"s.csv")]) == 0
+    assert main(["prepare", data, "--features", "mynwe"]) == 2
+    assert "did you mean 'mynew'? (a block of your own: " in capsys.readouterr().err
+
+
+def test_place(tmp_path, monkeypatch, capsys):
+    "A place of one's own: declared once, then known to the terminal and to the notebook."
+    from IPython.core.interactiveshell import InteractiveShell
+    from mabe_nb.remote.notebook.magic import load_ipython_extension
+    from mabe_nb.remote.places.base import PLACES, get, place, place_names, rents
+    from mabe_nb.remote.places.local import Backend
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setitem(PLACES, "mine", None) # and out again when the test ends
+
+    @place("mine", provider="modal", options={"bench": "where it stands", "data": "a folder"})
+    class Mine(Backend):
+        "The machine beside the cage."
+        def start(self, folder, spec): return super().start(folder, spec) | {"bench": 3}
+
+    assert rents("mine") and get("mine").usd_per_hour({"gpu": "T4"}) > 0.1
+    assert "mine" in place_names() and not rents("local") and rents("hf")
+    words = ["submit", "--on", "mine", "--gpu", "t4", "--option", "bench=3", "--", "echo", "mice"]
+    assert main(words) == 0 and "mice" in capsys.readouterr().out
+    assert main([*words[:5], "--option", "stool=3", "--", "echo"]) == 2
+    assert main([*words[:4], "H10", "--", "echo"]) == 2
+    assert "unknown GPU 'H10'" in capsys.readouterr().err
+    shell = InteractiveShell()
+    load_ipython_extension(shell)
+    shell.run_cell_magic("gpu", "--on mine --gpu T4 --out n", "n = 2 + 1")
+    assert shell.user_ns["n"] == 3 and shell.user_ns["job"].spec["handle"]["bench"] == 3

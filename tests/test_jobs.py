@@ -1,4 +1,5 @@
 "Jobs on this machine: sent, left, found again from another process, stopped, distrusted."
+import importlib.util
 import json
 import math
 import os
@@ -6,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.commands import remote as commands
-from mabe_nb.remote.places.base import Here
+from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.source import job_source
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, jobs, quote, submit
@@ -190,10 +192,10 @@ def test_no_secret_in_any_file(monkeypatch):
 
 SLIPS = {
     "unknown place to run at 'locla'; did you mean 'local'?": {"on": "locla"},
-    "timeout is nan": {"timeout": math.nan}, "retries is True": {"retries": True},
+    "timeout is 'nan'": {"timeout": math.nan}, "retries is 'True'": {"retries": True},
     "'../x' is no name for an output": {"outputs": ["../x"]},
     "'a b' is no name for a secret": {"secrets": ["a b"]},
-    "unknown option 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
+    "unknown option of local 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
     "'NO_TOKEN' is not in the environment": {"secrets": ["NO_TOKEN"]},
     "'f' is or holds something": {"inputs": {"f": len}},
     "'X' makes": {"inputs": {"X": np.zeros(10**6)}, "limit": 10**6},
@@ -275,9 +277,9 @@ def test_escapes_and_html_are_only_text():
     assert job.state()["error"]["message"] == "<b>"
 
 
-class Cloud(Here):
+class Cloud(DiskPlace):
     "A backend whose files lie elsewhere, and whose listing lies."
-    name, here, there = "cloud", False, None
+    name, on_disk = "cloud", False
     listing = {"out/index.json": 12, "out/x.npy": 2**40}
     def alive(self, folder, spec): return False
     def files(self, folder, spec, under=""): return self.listing
@@ -310,7 +312,7 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
 
 def test_quote_and_cost():
     assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0, "estimate": True}
-    with pytest.raises(ConfigError, match="timeout is 0"): quote(timeout=0)
+    with pytest.raises(ConfigError, match="timeout is '0'"): quote(timeout=0)
 
 
 def call(*words):
@@ -390,3 +392,50 @@ def test_survives_the_kernel_and_all_its_children():
     os.killpg(kernel.pid, signal.SIGKILL)
     kernel.wait()
     assert job.result() == {"n": 1}
+
+
+def test_data_is_where_it_is(tmp_path, monkeypatch):
+    "`{DATA}` of a command, `DATA` of a cell: the folder itself, on this machine and a cluster."
+    (tmp_path/"colony").mkdir()
+    (tmp_path/"colony"/"train.csv").write_text("id\n1\n")
+    monkeypatch.chdir(tmp_path)
+    places = [{}] + [{"on": "slurm", "cluster": "local"}] * bool(importlib.util.find_spec("submitit"))
+    for place in places:
+        job = submit(["cat", "{DATA}/train.csv"], data="colony", **place)
+        assert job.wait() == "done" and "id\n1" in job.log()
+        cell = submit("import os\nnames, top = os.listdir(DATA), DATA", data="colony",
+                      outputs=["names", "top"], **place)
+        assert cell.result() == {"names": ["train.csv"], "top": str(tmp_path/"colony")}
+        for wrong in ("absent", 3):
+            with pytest.raises(MabeError, match="wants a dataset"): submit("1", data=wrong, **place)
+    monkeypatch.chdir("/")
+    assert submit(["ls", "{DATA}"], data=str(tmp_path/"colony")).wait() == "done"
+
+
+def test_settings_of_a_training_name_the_card(tmp_path, monkeypatch):
+    "`modal_gpu` and `modal_timeout`: defaults on modal, named where they are not used."
+    (tmp_path/"c.yaml").write_text("modal_gpu: L4\nmodal_timeout: 7200\n")
+    spoken = []
+    def machine(on="modal", gpu=None, timeout=None, config=str(tmp_path/"c.yaml")):
+        spoken.clear()
+        args = SimpleNamespace(on=on, gpu=gpu, timeout=timeout, config=config)
+        return commands._machine(args, spoken.append)
+    assert machine() == ("L4", 7200) and not spoken
+    assert machine(gpu="T4,A10", timeout=60.0) == (["T4", "A10"], 60.0)
+    assert machine(on="hf", gpu="t4-small") == ("t4-small", 3600)
+    assert "modal_gpu and modal_timeout" in spoken[0] and "not used on hf" in spoken[0]
+    assert machine(config=None) == (None, 3600)
+    (tmp_path/"c.yaml").write_text("epochs: 3\n")
+    assert machine(on="hf") == (None, 3600) and not spoken
+    (tmp_path/"c.yaml").write_text("modal_gup: L4\n")
+    with pytest.raises(ConfigError, match="did you mean 'modal_gpu'"): machine()
+
+
+def test_options_in_words_are_the_same_everywhere():
+    from mabe_nb.remote.job import parse_options
+    assert parse_options(['pip=["einops"]', "cluster=true", "n=3", "x=nan", "y=NaN", "z=-Infinity"]) \
+        == {"pip": ["einops"], "cluster": True, "n": 3, "x": "nan", "y": "NaN", "z": "-Infinity"}
+    for bad in ("cpu", "=3", "a b=1"):
+        with pytest.raises(ConfigError, match="should be NAME=VALUE"): parse_options([bad])
+    done = call("submit", "--option", 'data=["a"]', "--", "true")
+    assert "wants a dataset" in done.stderr, "JSON in a terminal too"

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from localhf import LocalHub
 
 from mabe_nb.errors import DataError, MabeError
-from mabe_nb.remote.places.hf_inside import Frames, read_frame
+from mabe_nb.remote.places.hf_inside import LogWriter, read_log_line
 from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.places.hf import Backend
@@ -76,6 +76,18 @@ def test_outputs_and_figure_come_back(hub, monkeypatch, tmp_path):
             assert b"a-secret-of-mine" not in data and hub.token.encode() not in data, path
     asked = len(hub.asked)
     assert attach(job.id).status() == "done" and len(hub.asked) == asked, "known by now"
+
+
+def test_data_is_sent_with_the_job(hub, tmp_path):
+    (tmp_path/"colony"/"in").mkdir(parents=True)
+    (tmp_path/"colony"/"in"/"train.csv").write_text("id\n1\n")
+    data = str(tmp_path/"colony")
+    job = submit(["cat", "{DATA}/in/train.csv"], on="hf", data=data)
+    assert job.wait() == "done" and "id\n1" in job.log()
+    assert not any(name.startswith("data") for name in job.files())
+    cell = submit("import os\nnames = os.listdir(DATA)", on="hf", data=data, outputs=["names"])
+    assert cell.result() == {"names": ["in"]}
+    with pytest.raises(DataError, match="wants a dataset"): submit("1", on="hf", data="absent")
 
 
 def test_an_exception_comes_with_its_traceback(hub):
@@ -248,9 +260,9 @@ def test_pieces_make_the_log(parts, at):
     class Out(list):
         write = list.append
     out = Out()
-    frames = Frames(out, at)
+    frames = LogWriter(out, at)
     for part in parts: frames.write(part)
-    found = [read_frame(line.decode()) for line in out]
+    found = [read_log_line(line.decode()) for line in out]
     assert b"".join(data for _, data in found) == b"".join(parts)
     assert [a for a, _ in found] == list(np.cumsum([at] + [len(d) for _, d in found])[:-1])
     assert all(len(line) < 16_000 for line in out)

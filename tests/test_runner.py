@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from mabe_nb.files import write_json
 from mabe_nb.remote.inside import runner
 from mabe_nb.remote.places.base import ENDED, checked_state
-from mabe_nb.remote.events import clean, events, read_event, settle
+from mabe_nb.remote.events import clean, events, read_event, terminal_text
 from mabe_nb.remote.values import write_values
 
 
@@ -247,7 +247,7 @@ def test_any_chunking_gives_the_same(cuts):
     text = "".join(e["text"] for e in found if e["k"] == "print")
     assert text == "a mouse\n\U0001f42d 10%\r20%\nred\nlast"
     assert [e for e in found if e["k"] == "result"] == [{"k": "result", "t": 1.0, "text": "12"}]
-    assert settle(text) == "a mouse\n20%\nred\nlast"
+    assert terminal_text(text) == "a mouse\n20%\nred\nlast"
 
 
 @settings(max_examples=100, deadline=None)

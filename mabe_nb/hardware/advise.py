@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError
-from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus,
+from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus, provider_name,
                                       guide_prices, prices)
 
 # %% ../../nbs/hardware/30_advise.ipynb #15804c1c
@@ -151,7 +151,7 @@ def by_scenario(
     "A card for a kind of run. Raises `ConfigError`."
     if name not in SCENARIOS: raise ConfigError.unknown("scenario", name, SCENARIOS)
     kind, table = SCENARIOS[name], prices() if table is None else table
-    provider = {"hf": "hf-jobs"}.get(provider, provider)
+    provider = provider_name(provider, {*table.provider})
     cards, rows, speed = gpus().set_index("name"), [], speeds()
     for row in _candidates(provider, table).itertuples():
         h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]

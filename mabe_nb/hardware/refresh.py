@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import ConfigError, MabeError
 from ..files import atomic, home
-from .catalog import prices
+from .catalog import prices, provider_name
 from .tables import columns, parse_cell, read_rows
 
 # %% ../../nbs/hardware/15_refresh.ipynb #661ae6df
@@ -106,8 +106,7 @@ def refresh(
     today=None, # Day to write beside the prices
 ) -> Refreshed:
     "Fetch a provider's prices and keep them. Raises `ConfigError` if it does not answer."
-    provider = {"hf": "hf-jobs"}.get(provider, provider)
-    if provider not in ASK: raise ConfigError.unknown("provider", provider, ASK)
+    provider = provider_name(provider, ASK)
     before = prices(provider).set_index("flavor").usd_per_hour.to_dict()
     try: answer = (ask or ASK[provider])()
     except Exception as e: # Whatever a foreign client raises, without its text

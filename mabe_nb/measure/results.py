@@ -24,8 +24,8 @@ def where(
 ) -> tuple: # Place, card or device (None: what there is)
     "A place to run at and a card there. Raises `ConfigError`."
     on, _, gpu = str(target).partition(":")
-    from mabe_nb.remote.places.base import BACKENDS
-    if on not in BACKENDS: raise ConfigError.unknown("place to run at", on, BACKENDS)
+    from mabe_nb.remote.places.base import get
+    get(on)
     return on, gpu or None
 
 # %% ../../nbs/measure/15_results.ipynb #56f5513c

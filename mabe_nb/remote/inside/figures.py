@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib import pyplot
 from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas # noqa: F401
 
-from .cell import emit
+from .channel import emit
 
 # %% ../../../nbs/remote/inside/30_figures.ipynb #aae2c0c2
 MOST = 200 # Figures of one job; the rest is left out

@@ -20,8 +20,8 @@ EVENT_LIMIT = 16 * 2**20 # Bytes that events may add after that
 TAIL = 2**16 # Bytes of the last prints that are kept nevertheless
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
     "__init__", "errors", "files", "remote/__init__", "remote/values",
-    "remote/inside/__init__", "remote/inside/figures", "remote/inside/cell",
-    "remote/inside/runner")) # What a machine without this package needs
+    "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
+    "remote/inside/cell", "remote/inside/runner")) # What a machine without this package needs
 
 
 class Cancelled(BaseException):
@@ -96,7 +96,7 @@ def _spawn(folder):
 class _Child:
     "The process of one attempt, and what is heard of it."
     def __init__(self, folder, tee, commit):
-        self.tee, self.commit, self.heard, self.buffer = tee, commit, {}, b""
+        self.tee, self.commit, self.last_event, self.buffer = tee, commit, {}, b""
         self.process, self.pipe, self.socket = _spawn(folder)
         self.open = selectors.DefaultSelector()
         self.open.register(self.pipe, selectors.EVENT_READ, self.prints)
@@ -119,15 +119,15 @@ class _Child:
         self.buffer = rest[:2**20]
         self.prints()
         for line in lines:
-            self.hear(line)
+            self.handle(line)
             try: self.socket.send(b".")
             except OSError: return
 
-    def hear(self, line):
+    def handle(self, line):
         try: event = json.loads(line)
         except (ValueError, RecursionError): return
         kind = event.get("k") if isinstance(event, dict) else None
-        if kind == "ended": self.heard = event
+        if kind == "ended": self.last_event = event
         elif kind in EVENTS: self.tee.event(line)
         if kind in ("commit", "figure"): self.commit()
 
@@ -149,7 +149,7 @@ def _signal(child, number) -> bool:
     return True
 
 
-def _ask(child, number, grace):
+def _end_child(child, number, grace):
     "Signal all of it, and give it `grace` seconds to end by itself."
     end = time.monotonic() + grace
     _signal(child, number)
@@ -167,18 +167,18 @@ def _close(child):
     child.open.close(); child.socket.close(); os.close(child.pipe)
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #f2437408
-def _verdict(child, in_time, timeout):
+def _outcome(child, in_time, timeout):
     "Status and error of a child that has ended."
     def error(kind, message, traceback=""):
         return {"type": kind, "message": message, "traceback": traceback}
     if not in_time:
         return "timeout", error("Timeout", f"stopped after its limit of {timeout:g} s")
-    told, code = child.heard.get("error"), child.process.returncode
-    if isinstance(told, dict):
-        if told.get("type") == "CommandError":
-            told["traceback"] = child.tee.last[-4000:].decode("utf-8", "replace")
-        return "error", told
-    if child.heard: return "done", None
+    reported, code = child.last_event.get("error"), child.process.returncode
+    if isinstance(reported, dict):
+        if reported.get("type") == "CommandError":
+            reported["traceback"] = child.tee.last[-4000:].decode("utf-8", "replace")
+        return "error", reported
+    if child.last_event: return "done", None
     why = f"ended with exit code {code} without a word"
     if code < 0: why = f"was killed by {signal.Signals(-code).name}"
     if code == -signal.SIGKILL: why += "; the machine may have run out of memory"
@@ -205,15 +205,15 @@ def _attempt(folder, spec, tee, commit, grace):
     child = _Child(folder, tee, commit)
     try:
         in_time = _watch(child, spec["timeout"])
-        if not in_time: _ask(child, signal.SIGTERM, grace)
+        if not in_time: _end_child(child, signal.SIGTERM, grace)
     except BaseException as e:
-        _ask(child, signal.SIGTERM if _for_good(e) else signal.SIGINT, grace)
+        _end_child(child, signal.SIGTERM if _is_final(e) else signal.SIGINT, grace)
         raise
     finally: _close(child)
-    return *_verdict(child, in_time, spec["timeout"]), number
+    return *_outcome(child, in_time, spec["timeout"]), number
 
 
-def _for_good(err): return type(err).__name__ in ("Cancelled", "InputCancellation")
+def _is_final(err): return type(err).__name__ in ("Cancelled", "InputCancellation")
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #352e3128
 def run(
@@ -226,8 +226,8 @@ def run(
     "Run the job in a folder to its end. An exception that interrupts it is passed on."
     folder, begun = Path(folder).absolute(), time.monotonic()
     spec, number = read_json(folder/"job.json"), 0
-    tee, over, commit = Tee(folder/"log", out), threading.Event(), _one_by_one(commit)
-    beat = threading.Thread(target=_beat, args=[over, every, commit], daemon=True)
+    tee, over, commit = Tee(folder/"log", out), threading.Event(), _locked(commit)
+    beat = threading.Thread(target=_commit_regularly, args=[over, every, commit], daemon=True)
     beat.start()
     try:
         for left in range(spec["retries"], -1, -1):
@@ -235,7 +235,7 @@ def run(
             if status != "died" or not left: break
             tee.prints(f"[mabe: {error['message']}; starting again]\n".encode())
     except BaseException as e:
-        status, error = "cancelled" if _for_good(e) else None, None
+        status, error = "cancelled" if _is_final(e) else None, None
         raise
     finally:
         over.set(); beat.join(); tee.close()
@@ -244,7 +244,7 @@ def run(
     return status
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #b8555cd0
-def _one_by_one(commit):
+def _locked(commit):
     "`commit`, called by one thread at a time."
     lock = threading.Lock()
     def locked():
@@ -252,7 +252,7 @@ def _one_by_one(commit):
     return locked
 
 
-def _beat(over, every, commit):
+def _commit_regularly(over, every, commit):
     "Call `commit` now and then until the job is over."
     while not over.wait(every): commit()
 

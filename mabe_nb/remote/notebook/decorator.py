@@ -26,16 +26,16 @@ class Remote:
         return submit(self.__wrapped__, inputs=dict(bound.arguments), **self.settings)
 
     def __call__(self, *args, **kwargs):
-        from mabe_nb.remote.notebook.live import ceiling, watch
+        from mabe_nb.remote.notebook.display import highest_price, watch
         free = ("outputs", "with_", "secrets", "limit") # what changes no price
-        price = ceiling(**{k: v for k, v in self.settings.items() if k not in free})
+        price = highest_price(**{k: v for k, v in self.settings.items() if k not in free})
         if price: print(price)
         found = watch(self.submit(*args, **kwargs))
         return found if self.settings["outputs"] else found["value"]
 
 
 def gpu(
-    on: str = "local", # "local", "modal", "hf" or "slurm"
+    on: str = "local", # A place, as for `submit`
     gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free
     out=(), # Names in the dict that the function returns; none: it returns one value
     **settings, # `timeout`, `retries`, `with_`, `secrets`, `limit`, backend's options

@@ -6,7 +6,7 @@
 __all__ = ['CellMagics', 'JobMagics', 'load_ipython_extension']
 
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #c3769140
-import json, re, shlex
+import re, shlex
 from contextlib import contextmanager
 
 from IPython.core.error import UsageError
@@ -15,8 +15,9 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...errors import ConfigError, MabeError
 from ..handle import as_line, row
-from ..job import attach, jobs, submit
-from .live import ceiling, watch
+from ..job import attach, jobs, parse_options, submit
+from ..places.base import place_names
+from .display import highest_price, watch
 
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #614904a8
 @contextmanager
@@ -32,18 +33,6 @@ def _short_errors():
 def _names(words):
     "['X,', 'cfg'] -> ['X', 'cfg']"
     return [name for name in re.split(r"[,\s]+", " ".join(words)) if name]
-
-
-def _options(pairs):
-    "['cpu=4', 'image=x'] -> {'cpu': 4, 'image': 'x'}"
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (equals and key.isidentifier()):
-            raise ConfigError(f"--option {pair!r} should be key=value, such as cpu=4")
-        try: found[key] = json.loads(value)
-        except ValueError: found[key] = value
-    return found
 
 
 def _parsed(magic, line):
@@ -81,14 +70,16 @@ def _send(a, cell, known):
     "Send a cell; its `Job`. The most that it can cost is said first."
     _check_source(cell)
     card = a.gpu.split(",") if a.gpu and "," in a.gpu else a.gpu
-    inputs, options = _inputs(_names(a.names), known), _options(a.option)
-    price = ceiling(a.on, card, a.timeout, a.retries, **options)
+    inputs, options = _inputs(_names(a.names), known), parse_options(a.option)
+    price = highest_price(a.on, card, a.timeout, a.retries, **options)
     if price: print(price)
     return submit(cell, a.on, card, inputs, _names(a.out), a.timeout, a.retries,
                   _names(a.helpers), known, a.secret, a.limit, **options)
 
 
 class _Watching(Magics):
+    def __init__(self, shell=None): super().__init__(shell)
+
     def watch(self, job):
         "Show a job; once it is done, its outputs are variables."
         self.shell.user_ns["job"] = job
@@ -100,7 +91,7 @@ class CellMagics(_Watching):
     "`%%gpu`."
 
     @magic_arguments()
-    @argument("--on", default="local", help="local, modal, hf or slurm")
+    @argument("--on", default="local", help=", ".join(place_names()))
     @argument("--gpu", help="such as L4 or H100:2; several by comma: the first free")
     @argument("--in", dest="names", nargs="+", default=[], help="variables to send")
     @argument("--out", nargs="+", default=[], help="variables to get back")
@@ -111,7 +102,7 @@ class CellMagics(_Watching):
               help="functions and classes to bring along")
     @argument("--secret", action="append", default=[], help="name of a secret it needs")
     @argument("--limit", type=int, default=2**31, help="most bytes of all outputs")
-    @argument("--option", action="append", default=[], help="key=value of the backend")
+    @argument("--option", action="append", default=[], help="NAME=VALUE of the place")
     @cell_magic
     def gpu(self, line, cell):
         "Run this cell as a job, here or on a card elsewhere."

@@ -6,20 +6,16 @@
 __all__ = ['Backend', 'last_words']
 
 # %% ../../../nbs/remote/places/20_local.ipynb #44754007
-import fcntl, json, os, signal, subprocess, sys, threading, time
+import fcntl, os, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 import mabe_nb
 from ...errors import ConfigError
-from ...files import atomic
-from .base import Here, died
+from ...patch import patch
+from .base import DiskPlace, died, place
 from ..events import clean
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
-_START = ("import sys; sys.path.append(sys.argv.pop()); "
-          "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
-
-
 def _locked(file, seconds=1.0):
     "Take the lock; a runner that has just ended, or somebody's look at it, is waited for."
     end = time.monotonic() + seconds
@@ -28,6 +24,10 @@ def _locked(file, seconds=1.0):
         except BlockingIOError: time.sleep(0.01)
         else: return True
     return False
+
+# %% ../../../nbs/remote/places/20_local.ipynb #8f0ff09c
+_START = ("import sys; sys.path.append(sys.argv.pop()); "
+          "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
 
 
 def _launch(folder, alive):
@@ -42,19 +42,9 @@ def _launch(folder, alive):
     return process.pid
 
 # %% ../../../nbs/remote/places/20_local.ipynb #9c84ee0e
-class Backend(Here):
+@place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell"})
+class Backend(DiskPlace):
     "Jobs as processes of this machine."
-    name = "local"
-
-    def check(self, spec):
-        self.known_options(spec)
-        for name in spec["secrets"]:
-            if name not in os.environ:
-                raise ConfigError(f"the secret {name!r} is not in the environment; set it "
-                                  "before you submit")
-
-    def usd_per_hour(self, spec): return 0.0
-
     def start(self, folder, spec):
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -75,17 +65,16 @@ class Backend(Here):
         return died("its process was killed, or the machine went down or ran out of memory"
                     + last_words(folder/"log"))
 
-    def cancel(self, folder, spec, grace=7.0):
-        end = time.monotonic() + grace
-        if not self.alive(folder, spec): return
-        _signal(spec["handle"], signal.SIGTERM)
-        while self.alive(folder, spec):
-            if time.monotonic() > end: _signal(spec["handle"], signal.SIGKILL)
-            time.sleep(0.02)
-        if (folder/"status.json").exists(): return
-        word = {"status": "cancelled", "error": None, "attempt": 1,
-                "seconds": max(0.0, time.time() - spec["created"])}
-        with atomic(folder/"status.json") as tmp: tmp.write_text(json.dumps(word))
+# %% ../../../nbs/remote/places/20_local.ipynb #33e6be3b
+@patch
+def cancel(self: Backend, folder, spec, grace=7.0):
+    end = time.monotonic() + grace
+    if not self.alive(folder, spec): return
+    _signal(spec["handle"], signal.SIGTERM)
+    while self.alive(folder, spec):
+        if time.monotonic() > end: _signal(spec["handle"], signal.SIGKILL)
+        time.sleep(0.02)
+    self.write_cancelled(folder, max(0.0, time.time() - spec["created"]))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #466585d5
 def _signal(handle, number):
@@ -106,5 +95,5 @@ def last_words(
             lines = f.read().split(b"\n")
     except OSError: return ""
     lines = [clean(line).strip() for line in lines if not line.startswith(b"\x1e")]
-    said = [line for line in lines if line]
-    return f"; it last printed: {said[-1][:200]}" if said else ""
+    lines = [line for line in lines if line]
+    return f"; it last printed: {lines[-1][:200]}" if lines else ""

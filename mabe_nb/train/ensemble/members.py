@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...data.cache.prepared import Prepared
+from ...data.cache.reader import Prepared
 from ...errors import DataError
 from ...files import atomic, read_tensors
 from .boosting import (Trees, grow_trees, tree_arrays,

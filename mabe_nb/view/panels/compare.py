@@ -15,7 +15,8 @@ from ...measure.results import where
 from ...measure.workload import Shape
 from ...train.config import TrainConfig
 from ..cost_plots import plot_compare
-from .gpu import PLACES, RENTED, cards_of, gpu_name, rate_at
+from ...remote.places.base import rents
+from .gpu import PLACES, cards_of, gpu_name, rate_at
 from .panel import TURN, button, control, in_turn, row
 from ..report import table_html
 from .sweep import TABLE, Measuring, call_of, picture, work_of
@@ -25,7 +26,7 @@ def places_of() -> list: # (words, place) as `compare` names it
     "Where a step can be measured, with the price of an hour."
     found = [("this machine", "local"), ("Slurm cluster", "slurm")]
     for name, on in PLACES.items():
-        for card, counts in cards_of(on).items() if on in RENTED else ():
+        for card, counts in cards_of(on).items() if rents(on) else ():
             gpu = gpu_name(on, card, counts[0])
             words = f"{name} · {gpu} · {rate_at(on, gpu):.2f} USD/h"
             found.append((words, f"{on}:{gpu}"))
@@ -37,7 +38,7 @@ def ceiling_words(
     seconds: float, # Of each probe, at most
 ) -> str:
     "The most that probes may cost. Raises `ConfigError` if a price is not known."
-    rates = [rate_at(*where(p)) if where(p)[0] in RENTED else 0.0 for p in places]
+    rates = [rate_at(*where(p)) if rents(where(p)[0]) else 0.0 for p in places]
     if not any(rates): return f"{len(places)} to measure: nothing is billed"
     most = sum(rates) * seconds / 3600
     return (f"{len(places)} to measure: at most about {most:.2f} USD, if each takes "

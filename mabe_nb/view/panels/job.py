@@ -17,7 +17,7 @@ import ipywidgets as W
 from ...errors import ConfigError, MabeError
 from ...remote.handle import row as row_of
 from ...remote.job import JobError, attach, jobs, submit
-from ...remote.notebook.live import Page, checked_png, follow
+from ...remote.notebook.display import NotebookDisplay, checked_png, follow
 from .gpu import most_words
 from .panel import Panel, button, control, row
 
@@ -29,8 +29,8 @@ class Left(Exception):
     "The panel looks away."
 
 
-class Screen(Page):
-    "A `Page` that is part of a panel."
+class Screen(NotebookDisplay):
+    "A `NotebookDisplay` that is part of a panel."
     def __init__(self, panel):
         super().__init__()
         self.panel, self.left, self.pictures = panel, False, deque(maxlen=SHOWN)
@@ -39,15 +39,15 @@ class Screen(Page):
     def _show(self, bundle, raw=True):
         self.panel.view.value = bundle["text/html"]
 
-    def paint(self, view, event):
+    def show(self, view, event):
         if self.left: raise Left
-        super().paint(view, event)
+        super().show(view, event)
         self.panel.heard(event)
 
     def figure(self, view, job, path):
         self.figures += 1
         try: self.pictures.append((path, checked_png(job.figure(path), path)))
-        except MabeError as e: view.hear({"k": "print", "text": f"[{e}]\n"})
+        except MabeError as e: view.add({"k": "print", "text": f"[{e}]\n"})
         self.panel.pictures.value = "".join(picture_html(*p) for p in self.pictures)
 
 # %% ../../../nbs/view/panels/30_job.ipynb #017c923f

@@ -1,0 +1,73 @@
+"""Modules that a string names (a program for another process, a line to copy) exist.
+
+A rename finds imports; it does not find `python -c "from mabe_nb.x import y"`. So every
+`mabe_nb.x.y` in a string of the package is imported here, with the name behind `import`.
+"""
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+import mabe_nb
+import pytest
+from mabe_nb.remote.inside.runner import CARRY
+
+TOP = Path(mabe_nb.__file__).parent
+NAME = re.compile(r"\bmabe_nb((?:\.[a-z_]\w*)+)(?: import \(?(\w+))?")
+
+
+def strings(path):
+    "String constants of a file that are no docstrings and no group of entry points."
+    tree = ast.parse(path.read_text())
+    prose = {id(node.body[0].value) for node in ast.walk(tree)
+             if hasattr(node, "body") and isinstance(node.body, list) and node.body
+             and isinstance(node.body[0], ast.Expr)}
+    prose |= {id(node.value) for node in ast.walk(tree) # names of groups of entry points
+              if isinstance(node, ast.keyword) and node.arg == "group"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+def named():
+    "(file, module or attribute, name to import from it) of every string."
+    for path in sorted(TOP.rglob("*.py")):
+        if path.name == "_modidx.py": continue
+        for text in strings(path):
+            for dotted, name in NAME.findall(text):
+                yield str(path.relative_to(TOP)), "mabe_nb" + dotted, name
+
+
+FOUND = sorted(set(named()))
+
+
+def resolve(dotted):
+    "A module, or an attribute of one."
+    try: return import_module(dotted)
+    except ModuleNotFoundError as e:
+        if not e.name.startswith("mabe_nb"): pytest.skip(f"{e.name} is not installed")
+        above, _, name = dotted.rpartition(".")
+        assert above != "", f"no module {dotted}"
+        return getattr(resolve(above), name)
+
+
+@pytest.mark.parametrize("file,dotted,name", FOUND)
+def test_a_name_in_a_string_exists(file, dotted, name):
+    if dotted.endswith((".py", ".ipynb", ".org", ".io")): return
+    found = resolve(dotted)
+    assert not name or hasattr(found, name), f"{file} says 'from {dotted} import {name}'"
+
+
+def test_what_starts_a_job_is_among_them():
+    files = {file for file, *_ in FOUND}
+    assert {"remote/inside/runner.py", "remote/inside/machine.py", "remote/places/local.py",
+            "remote/places/hf_send.py"} <= files
+
+
+def test_a_wrong_name_is_found():
+    assert NAME.findall("from mabe_nb.remote.job import submit") == [(".remote.job", "submit")]
+    with pytest.raises(AttributeError): resolve("mabe_nb.remote.on_local")
+
+
+def test_files_that_are_carried_exist():
+    for name in CARRY: assert (TOP.parent/name).is_file(), name
