@@ -6,7 +6,7 @@
 __all__ = ['FRAME_STEP', 'MIN_SLOPE', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
            'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'best_shares', 'log_odds', 'best_threshold',
            'best_thresholds', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'choose',
-           'nested', 'counts_by_video', 'f1_by_action', 'oof_scores']
+           'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data.recording import run_lengths
-from ..scores.frames import bootstrap, f1_of, video_counts
 from ..losses import allowed_classes, balanced_weights
 from ..predict import blended, decide, lasting
-from ..scores.calibration import told_trust
-from ..scores.frames import by_video, f1_intervals
+from ..scores.frames import (LabelledSequence, by_video, f1_of, seen_counts,
+                                         sequence_scores, video_counts)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -243,6 +242,18 @@ def f1_by_action(
     f1 = f1_of(np.sum(list(counts), 0))
     return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
 
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
+def labelled_sequences(
+    sequences: list, # Of `OutOfFold`
+    codes: list, # Decisions about each, see `nested`
+    chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
+) -> list: # Of `LabelledSequence`
+    "Out-of-fold predictions as every score takes them."
+    blends = (blended(s.p, chosen[s.fold].shares, s.fps, chosen[s.fold].smooth_ms)
+              for s in sequences)
+    return [LabelledSequence(s.labels, p[:, 1:], c, s.fps, s.video)
+            for s, p, c in zip(sequences, blends, codes)]
+
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #deb12fc5
 def oof_scores(
     names, # Of the members
@@ -263,11 +274,10 @@ def oof_scores(
 
     labs = {}
     for s in sequences: labs.setdefault(s.lab, {})[s.video] = own[s.video]
-    every = np.array(list(own.values()))
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": score(own), "interval": bootstrap(every),
-            **told_trust(sequences, codes, chosen, actions),
-            "f1_interval": f1_intervals(every, actions),
+            "macro_f1": score(own),
+            "seen": seen_counts((s.labels for s in sequences), actions),
+            **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),
             "by_lab": {lab: {"macro_f1": score(of), "videos": len(of),

@@ -6,28 +6,23 @@
 __all__ = ['Boost', 'Net', 'load_member', 'at_frame_rate', 'train_net', 'class_codes', 'sampled', 'train_boost', 'ActionFrames',
            'train_member', 'features_of_member']
 
-# %% ../../../nbs/train/ensemble/50_members.ipynb #07881dc2
+# %% ../../../nbs/train/ensemble/50_members.ipynb #5e0e9cca
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from ...data.cache.reader import Prepared
 from ...errors import DataError
-from ...files import atomic
-from ..augment import Augment, make_steps
+from ...files import atomic, read_tensors
 from .boosting import (Trees, grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
-from ..fit.checkpoint import read_state
 from ..classifier import (Classifier, load_classifier, pick_device,
-                                      save_classifier, self_actions)
+                                      save_classifier)
 from ..config import make_config
-from ..inputs import features_of, fit_inputs
-from ..fit.loop import Trainer
-from ..losses import balanced_weights, class_counts
-from ..training_set import load_frames, reconcile
-from ..models import make_model
+from ..inputs import features_of
+from ..losses import balanced_weights
+from ..training_set import new_classifier, new_trainer, training_set
 from ..predict import probabilities
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #1f62ce5c
@@ -83,7 +78,7 @@ class Net:
         "Write the member to a file."
         save_classifier(path, self.clf)
 
-# %% ../../../nbs/train/ensemble/50_members.ipynb #8dcbbcdb
+# %% ../../../nbs/train/ensemble/50_members.ipynb #c3293ebc
 def load_member(
     path, # Written by a member's `save`
     kind: str, # net or boost
@@ -91,7 +86,7 @@ def load_member(
 ): # `Net` or `Boost`
     "The member in a file. Raises `DataError` if it holds none of that kind."
     if kind == "net": return Net(load_classifier(path, device))
-    tensors, about = read_state(path, "mabe_trees")
+    tensors, about = read_tensors(path, "mabe_trees")
     try:
         trees = trees_from({k: v.numpy() for k, v in tensors.items()})
         return Boost(trees, str(about["features"]), tuple(map(str, about["names"])),
@@ -111,7 +106,7 @@ def at_frame_rate(
     return settings | {"frame_gap": gap, "temporal_jitter": gap,
                        "stride": max(settings["sequence_length"] * gap // 2, 1)}
 
-# %% ../../../nbs/train/ensemble/50_members.ipynb #7bd58430
+# %% ../../../nbs/train/ensemble/50_members.ipynb #8f91cb3c
 def train_net(
     prepared, # `Prepared` with the config's features
     ids, # Videos to learn from
@@ -124,21 +119,12 @@ def train_net(
     settings = at_frame_rate(settings, float(np.median(prepared.sequences.fps))) | {"seed": seed}
     cfg = make_config(settings)
     cfg = make_config(settings | {"early_stopping_patience": cfg.epochs})
-    device, actions = pick_device(cfg.device), tuple(prepared.actions)
-    rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
-    inputs = fit_inputs(prepared, rows, cfg)
-    least = (cfg.sequence_length - 1) * cfg.frame_gap + 1
-    learn = load_frames(prepared, inputs, actions, ids, device, spill, room, least)
-    counts = class_counts(learn.labels.cpu().numpy())
-    weights, _ = reconcile(cfg, inputs.dim, counts)
-    torch.manual_seed(seed)
-    model = make_model(cfg, inputs.dim, len(counts)).to(device)
-    judge = load_frames(prepared, inputs, actions, ids[:1], device)
-    trainer = Trainer(model, learn, judge, weights, counts > 0, cfg,
-                      augment=Augment(cfg, make_steps(cfg, inputs, device)[0]))
+    data = training_set(prepared, ids, ids[:1], cfg, pick_device(cfg.device),
+                        (spill, None), room)
+    clf = new_classifier(data, cfg)
+    trainer = new_trainer(data, clf)
     trainer.fit()
-    return Net(Classifier(trainer.average.model.eval(), inputs, actions,
-                          self_actions(prepared), counts > 0, cfg))
+    return Net(replace(clf, model=trainer.average.model.eval()))
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #d51ebe9f
 def class_codes(

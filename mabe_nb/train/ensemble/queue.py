@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..classifier import pick_device
-from ..fit.frames import room_for_data
+from ..fit.machine import pick_device
+from ..training_set import memory_budget
 from .members import train_member
 from ...workers import side_by_side
 
@@ -64,7 +64,7 @@ def train_members(
     "Train all members whose file is not there yet."
     todo = [task for task in tasks if not task.path.exists()]
     workers = min(workers or default_workers(), len(todo))
-    memory = room_for_data(pick_device("auto")) / max(workers, 1)
+    memory = memory_budget(pick_device("auto")) / max(workers, 1)
     todo = [task._replace(memory=min(task.memory, memory)) for task in todo]
     for task, _ in side_by_side(run_task, todo, workers, share_cores, workers,
                                 here=lambda t: t.path.exists() or run_task(t)):

@@ -18,7 +18,6 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 from ..folder.card import write_card
-from ..classifier import self_actions
 from .blend import prepared_for
 from .decide import OutOfFold, choose, oof_scores
 from .folds import make_folds, read_folds, save_out_of_fold
@@ -168,7 +167,7 @@ def finish_recipe(
                lab_section(metrics, labs))
     write_json(out/"recipe.json", {
         "format": 3, "recipe": recipe, "actions": list(actions), "parts": list(parts),
-        "self_actions": list(self_actions(prepared)), "decision": decision._asdict(),
+        "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
         "labs": labs,
         "members": [{"name": spec.name, "kind": spec.kind, "which": spec.which,
                      "files": [task.path.name for task in tasks[spec.name]]}
