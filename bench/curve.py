@@ -51,7 +51,8 @@ def said(row):
 
 
 with tempfile.TemporaryDirectory() as work:
-    prepared = prepare(data, "even+wide", out=Path(work)/"features", progress=False)
+    prepared = prepare(data, "unordered+multiscale", out=Path(work)/"features",
+                       progress=False)
     curve = learning_curve(groups(data), [str(v) for v in range(37, 47)], args.sizes,
                            judge, args.repeats, each=said)
 print(curve.round(4))

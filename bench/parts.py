@@ -27,21 +27,21 @@ from mabe_nb.train.predict import completed, decide, smooth
 from mabe_nb.train.ensemble.recipes import CONV, STEADY
 from recipe import JUDGED
 
-BASE, PACE = "steady+usual", {"every_ms": 133}
+BASE, PACE = "smoothed+zscored", {"every_ms": 133}
 PARTS = { # Name -> kind, features, settings
     "base: dilated convolutions, 133 ms": ("net", BASE, CONV | PACE),
-    "features: as they are, no mean over 200 ms": ("net", "even", CONV | PACE),
-    "features: without those against the video's mean": ("net", "steady", CONV | PACE),
-    "features: and place": ("net", BASE + "+place", CONV | PACE),
-    "features: and loose": ("net", BASE + "+loose", CONV | PACE),
-    "features: even and loose alone": ("net", "even+loose", CONV | PACE),
-    "which: beside it, one that tells which": ("net", "even+loose", CONV | PACE),
+    "features: as they are, no mean over 200 ms": ("net", "unordered", CONV | PACE),
+    "features: without those against the video's mean": ("net", "smoothed", CONV | PACE),
+    "features: and place": ("net", BASE + "+arena", CONV | PACE),
+    "features: and loose": ("net", BASE + "+ownerless", CONV | PACE),
+    "features: even and loose alone": ("net", "unordered+ownerless", CONV | PACE),
+    "which: beside it, one that tells which": ("net", "unordered+ownerless", CONV | PACE),
     "pace: 67 ms": ("net", BASE, CONV | {"every_ms": 67}),
     "pace: 200 ms": ("net", BASE, CONV | {"every_ms": 200}),
     "model: convolutions and an LSTM": ("net", BASE, STEADY | PACE | {"epochs": 12}),
     "model: transformer": ("net", BASE, CONV | PACE | {
         "model_type": "transformer", "num_layers": 2, "learning_rate": 1e-3}),
-    "model: boosted trees on even+wide": ("boost", "even+wide", {"sample": 12}),
+    "model: boosted trees on even+wide": ("boost", "unordered+multiscale", {"sample": 12}),
     "augmentation: no noise": ("net", BASE, CONV | PACE | {"noise_std": 0.0}),
     "augmentation: mixup": ("net", BASE, CONV | PACE | {"mixup_alpha": 0.3}),
     "augmentation: lost keypoints": ("net", BASE, CONV | PACE | {"keypoint_dropout": 0.1}),

@@ -1,3 +1,13 @@
+"""Poses in, behaviour out, on the GPU that earns its price: `import mabe_nb as mb`.
+
+    data = mb.open_dataset(mb.write_colony("colony"))   # or your own folder
+    learn, judge = mb.split(data)
+    model = mb.fit(data, "run", train_videos=learn, valid_videos=judge)
+    bouts = model.predict(data, judge)
+    mb.score(data, bouts, judge)
+
+Each name is imported when it is first asked for; `help(mb.fit)` tells more of one.
+"""
 import os
 
 __version__ = "0.1.0"
@@ -6,6 +16,31 @@ __version__ = "0.1.0"
 # otherwise; beside another program training then takes many times as long. Read when
 # PyTorch is first imported. `bench/neighbour.py` has figures.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+VERBS = { # Name -> module, or module and the name that it has there
+    "write_colony": "data.synthetic", "open_dataset": "data.dataset",
+    "read_poses": "data.poses", "audit": "data.audit", "split": "verbs",
+    "prepare": "data.cache.prepare", "TrainConfig": "train.config", "fit": "verbs",
+    "load_model": "train.model", "score": "verbs", "diagnose": "kaggle.doctor",
+    "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
+    "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
+    "jobs": "remote.job", "attach": "remote.job", "plots": "view.plots:",
+    "MabeError": "errors"}
+__all__ = [*VERBS]
+
+
+def __getattr__(name):
+    if name not in VERBS: raise AttributeError(f"module 'mabe_nb' has no attribute {name!r}")
+    from importlib import import_module
+    place, colon, own = VERBS[name].partition(":")
+    found = import_module(f"mabe_nb.{place}")
+    if own or not colon: found = getattr(found, own or name)
+    from mabe_nb.verbs import with_parameters
+    globals()[name] = with_parameters(found)
+    return found
+
+
+def __dir__(): return sorted({*globals(), *VERBS})
 
 
 def load_ipython_extension(shell):

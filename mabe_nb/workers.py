@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['follow_parent', 'check_main', 'worker_pool', 'side_by_side']
 
-# %% ../nbs/02_workers.ipynb #4f2c4b46
-import multiprocessing, os, signal, threading
+# %% ../nbs/02_workers.ipynb #177ab30e
+import multiprocessing, os, signal, threading, warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
 from .errors import ConfigError
 
@@ -30,7 +31,7 @@ def _begin(start, args):
     follow_parent()
     if start is not None: start(*args)
 
-# %% ../nbs/02_workers.ipynb #86cef4ae
+# %% ../nbs/02_workers.ipynb #574d1e24
 def worker_pool(
     workers: int, # Processes
     start=None, # Function of a module, called once in each of them
@@ -40,17 +41,28 @@ def worker_pool(
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, context, _begin, (start, args))
 
-
+# %% ../nbs/02_workers.ipynb #59c478d6
 def side_by_side(
     work, # Function of a module
     todo, # What it is called with, one thing at a time
-    workers: int, # Processes
+    workers: int, # Processes; 1: here
     start=None, # See `worker_pool`
     *args,
+    here=None, # What to call in this process; None: `work`
 ): # Yields each thing with what came of it, in the order in which they end
-    "Work in several processes. Raises `BrokenProcessPool` if one of them dies."
-    pool = worker_pool(workers, start, *args)
-    try:
-        begun = {pool.submit(work, one): one for one in todo}
-        for done in as_completed(begun): yield begun[done], done.result()
-    finally: pool.shutdown(cancel_futures=True)
+    "Work in several processes, and in this one if there is one or one of them dies."
+    left = dict(enumerate(todo))
+    workers = min(workers, len(left))
+    if workers > 1:
+        pool = worker_pool(workers, start, *args)
+        try:
+            begun = {pool.submit(work, one): i for i, one in left.items()}
+            for done in as_completed(begun):
+                result = done.result()
+                yield left.pop(begun[done]), result
+        except BrokenProcessPool:
+            warnings.warn(f"a worker died, most often because memory ran out; going on "
+                          f"without workers for the remaining {len(left)}. Next time "
+                          "give fewer of them with workers= (--workers)")
+        finally: pool.shutdown(cancel_futures=True)
+    for one in left.values(): yield one, (here or work)(one)

@@ -212,7 +212,7 @@ def test_a_place_that_cannot_be_written(mabe, trained, work, words):
                                    MemoryError(), OSError("odd\nand long")])
 def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
     def refuse(*_): raise error
-    monkeypatch.setattr(cli, "synth", refuse)
+    monkeypatch.setattr("mabe_nb.commands.data.synth", refuse)
     code, out, err = mabe("synth", "z")
     assert code == 2 and not out and len(err.splitlines()) == 1 and "Traceback" not in err
 

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mabe_nb.data.recording import runs
+from mabe_nb.data.recording import run_lengths
 from mabe_nb.train.ensemble import decide
 from mabe_nb.train.ensemble.decide import (FEW, Decision, Told, best_threshold,
                                            best_thresholds, choose, codes_of, judged,
@@ -86,7 +86,7 @@ def test_a_rare_action_gains_in_videos_that_chose_nothing():
 def test_no_bout_is_shorter_than_its_action(stretches, least, fps):
     codes = np.repeat(*np.array(stretches, int).reshape(-1, 2).T)
     out = lasting(codes, least, fps)
-    for c, a, b in runs(out): assert (b - a) * 1000 / fps >= least[c]
+    for c, a, b in run_lengths(out): assert (b - a) * 1000 / fps >= least[c]
     assert np.array_equal(lasting(out, (0, 0, 0), fps), out)
     assert ((out == codes) | (out == -1)).all() # no action for another
     long = np.repeat(codes, 20) # nothing is shorter than 800 ms

@@ -39,6 +39,29 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
     assert main(["audit", str(tmp_path/"home")]) == 2 # no such files there
 
 
+def test_block(tmp_path, monkeypatch, capsys):
+    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.cache.reader import open_prepared
+    from mabe_nb.data.synthetic import write_colony
+    monkeypatch.setitem(BLOCKS, "mynew", None) # and out again when the test ends
+
+    @block(needs=("own",))
+    def mynew(pair, own):
+        return named("cm2/s2", speed_squared=own["speed"].values**2)
+
+    write_colony(tmp_path/"lab", videos=4, minutes=0.2)
+    data, features = str(tmp_path/"lab"), ["--features", "mynew+coords"]
+    assert main(["prepare", data, *features, "--out", str(tmp_path/"cache")]) == 0
+    done = open_prepared(tmp_path/"cache")
+    assert done.names[:2] == ["agent.speed_squared", "target.speed_squared"]
+    assert done.roles[:4] == ["value", "value", "x", "y"]
+    assert main(["train", data, *features, "--out", str(tmp_path/"run"), "--epochs", "1",
+                 "--device", "cpu", "--num-layers", "1"]) == 0
+    assert main(["predict", str(tmp_path/"run"), data, "--out", str(tmp_path/"s.csv")]) == 0
+    assert main(["prepare", data, "--features", "mynwe"]) == 2
+    assert "did you mean 'mynew'? (a block of your own: " in capsys.readouterr().err
+
+
 def test_place(tmp_path, monkeypatch, capsys):
     "A place of one's own: declared once, then known to the terminal and to the notebook."
     from IPython.core.interactiveshell import InteractiveShell

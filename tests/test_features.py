@@ -1,7 +1,9 @@
 """Features: analytic trajectories, invariances, missing points, NumPy against torch."""
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +15,13 @@ from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
 from mabe_nb.data.blocks.geometry import fill_gaps, motion
 from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
-from mabe_nb.data.blocks.registry import BLOCKS
+from mabe_nb.data.blocks.registry import BLOCKS, block, compute_blocks, named
 from mabe_nb.data.features import ALIASES, PRESETS, compute
 from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.blocks.rolling import (half_frames, rolling_max, rolling_mean_std,
                                          rolling_min)
-from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL
+from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL, animals
 from mabe_nb.errors import ConfigError, DataError, MabeError
 
 CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",
@@ -393,6 +395,99 @@ def test_groups_add_up_to_social():
     alone = [compute(rec, g) for g in SOCIAL]
     assert sum((f.names for f in alone), ()) == whole.names
     close(np.concatenate([f.values for f in alone], 1), whole.values)
+
+
+# --- blocks: each once, and only where it is needed
+
+NEEDED = {"missing": {"missing"}, "symmetric": {"own", "toward", "symmetric"},
+          "own+speed+symmetric+context": {"own", "toward", "symmetric", "between",
+                                          "context"},
+          "zscored+coords+smoothed": {"own", "toward", "parts", "between", "missing",
+                                      "unordered", "smoothed", "zscored"}}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_block_is_computed_once_and_only_when_needed(name, monkeypatch):
+    count = Counter()
+    for b in list(BLOCKS.values()):
+        if b.source != "pair": continue
+        def counted(*args, b=b):
+            count[b.name] += 1
+            return b.make(*args)
+        monkeypatch.setitem(BLOCKS, b.name, b._replace(make=counted))
+    f = compute(smooth(2), name)
+    assert count == dict.fromkeys(NEEDED[name], 1)
+    alone = [compute(smooth(2), part) for part in name.split("+")]
+    assert f.names == sum((g.names for g in alone), ())
+    assert f.roles == sum((g.roles for g in alone), ())
+    close(f.values, np.concatenate([g.values for g in alone], 1))
+
+
+STATISTIC = re.compile(r"\.(mean|std|min|max|rise|ago|later)\d+$")
+
+
+@pytest.mark.parametrize("name", [*PRESETS, *sorted({*BLOCKS} - {*PRESETS})])
+def test_roles(name):
+    "What names used to be read for, where they tell it right."
+    f = compute(smooth(1), name)
+    assert len(f.roles) == len(f.names)
+    for channel, role in zip(f.names, f.roles):
+        assert (role in ("x", "y")) == channel.endswith((".x", ".y"))
+        assert (role == "mask") == ("missing" in channel)
+        assert (role == "statistic") == (bool(STATISTIC.search(channel)) and
+                                         name in ("social", "context", "multiscale"))
+
+
+@pytest.mark.parametrize("old", ALIASES)
+def test_old_names_of_blocks(old):
+    one, two = compute(smooth(2), old), compute(smooth(2), ALIASES[old])
+    assert one.names == two.names
+    close(one.values, two.values)
+
+
+def test_walls_are_measured_once_and_only_for_the_arena(monkeypatch):
+    calls, real = [], features.arena.walls
+    monkeypatch.setattr(features.arena, "walls", lambda rec: calls.append(1) or real(rec))
+    monkeypatch.setattr(features, "STRETCH", 50)
+    compute(smooth(5), "social+smoothed")
+    assert not calls
+    compute(smooth(5), "arena+own")
+    assert len(calls) == 1
+
+
+def test_sided_channels_change_their_sign_in_a_mirror():
+    rec, names = smooth(3), ("own", "toward", "between")
+    mirror = rec.replace(xy=rec.xy * np.float32([-1, 1]))
+    points, parts = features.pair_points(rec)
+    one, two = (compute_blocks(animals(r.xy, 1., points, parts, 30, "px"), names)
+                for r in (rec, mirror))
+    for name in names:
+        for k, c in one[name].items():
+            size = 1 + np.nanmax(np.abs(c.values))
+            close(two[name][k].values / size, (-c.values if c.sided else c.values) / size,
+                  1e-4, 1e-4)
+
+
+def test_a_block_that_does_not_exist_or_has_an_odd_role(monkeypatch):
+    with pytest.raises(ConfigError, match="did you mean 'own'"): block(needs=("owm",))(len)
+    monkeypatch.setitem(BLOCKS, "odd", None)
+
+    @block()
+    def odd(pair): return named("1", "maks", odd=pair.points[:, 0, 0, 0])
+    with pytest.raises(ConfigError, match="unknown role 'maks'; did you mean 'mask'"):
+        compute(smooth(1), "odd")
+
+
+def test_a_block_that_an_installed_package_announces(tmp_path, monkeypatch):
+    (tmp_path/"lab_blocks.py").write_text(
+        "from mabe_nb.data.blocks.registry import block, named\n\n\n@block()\n"
+        "def announced(pair): return named('1', zero=0 * pair.missing[:, :, 0])\n")
+    (tmp_path/"lab-1.dist-info").mkdir()
+    (tmp_path/"lab-1.dist-info"/"entry_points.txt").write_text(
+        "[mabe_nb.blocks]\nlab = lab_blocks\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    try: assert compute(smooth(1), "announced").names == ("agent.zero", "target.zero")
+    finally: BLOCKS.pop("announced", None)
 
 
 # --- real data

@@ -10,7 +10,7 @@ from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.cache.prepared import open_prepared
+from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import check_no_leak, groups
 from mabe_nb.data.synthetic import write_colony

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from traitlets import TraitError
 
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.recording import bout_table, frame_labels
+from mabe_nb.data.recording import bout_table, frame_labels, of_pair
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.view.video import strips
 from mabe_nb.view.video.explorer import Explorer
@@ -75,7 +75,7 @@ def test_a_frame_is_shown_by_whatever_sets_it(player):
 
 
 def test_bouts_in_both_directions(player):
-    mine = strips.bouts_of(player.rec.bouts, PAIR)
+    mine = of_pair(player.rec.bouts, *PAIR)
     seen = []
     for _ in range(len(mine) + 3):
         player.turn(1)
@@ -91,9 +91,9 @@ def test_bouts_in_both_directions(player):
 def test_another_pair_has_other_bouts_and_words(player):
     other = ("mouse2", "mouse1")
     player.who.value = other
-    assert set(player.starts) == set(strips.bouts_of(player.rec.bouts, other).start)
+    assert set(player.starts) == set(of_pair(player.rec.bouts, *other).start)
     assert "mouse2 → mouse1" in html.unescape(player.line.value)
-    assert player.doing() == {"seen": sorted(strips.bouts_of(player.rec.bouts, other).query(
+    assert player.doing() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
         "start <= @player.frame < stop").action)}
     with pytest.raises((TraitError, TypeError)): player.who.value = ("mouse1", "mouse7")
 

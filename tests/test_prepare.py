@@ -1,4 +1,6 @@
 "The prepared cache: the same bytes however it came about, and nothing done twice."
+import importlib
+import linecache
 import os
 import shutil
 import signal
@@ -16,13 +18,18 @@ from filelock import FileLock
 
 import mabe_nb
 import mabe_nb.data.cache.prepare as prepare_module
+from mabe_nb.cli import main
+from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import (DataError, dataset_parts, default_folder,
                                         open_prepared, prepare)
 from mabe_nb.data.cache.video import code_version
 from mabe_nb.data.recording import frame_labels, pairs
+from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError
 from mabe_nb.files import file_hash, read_json, write_json
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.inputs import fit_inputs
 
 
 class Folder:
@@ -162,6 +169,91 @@ def test_changed_code_is_another_version(tmp_path, module):
     assert code_version(tmp_path/"data") != code_version()
 
 
+OWN = """
+from mabe_nb.data.blocks.registry import block, named
+POWER = {power}
+
+
+@block(needs=("own",))
+def power_of(pair, own): return named("1", power=own["speed"].values**POWER)
+"""
+
+
+@pytest.fixture
+def own_block(tmp_path, monkeypatch):
+    "Writes a module with a block of its own, imports it, and forgets it at the end."
+    def write(power):
+        (tmp_path/"own_block.py").write_text(OWN.format(power=power))
+        sys.modules.pop("own_block", None)
+        importlib.invalidate_caches()
+        linecache.clearcache()
+        return importlib.import_module("own_block")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield write
+    BLOCKS.pop("power_of", None)
+    sys.modules.pop("own_block", None)
+
+
+def test_the_source_of_a_users_block_counts(folder, tmp_path, own_block):
+    own_block(2)
+    first, ours = code_version(features="coords+power_of"), code_version(features="social")
+    run(folder, tmp_path/"out", features="power_of")
+    before = times(tmp_path/"out")
+    own_block(3)
+    assert code_version(features="coords+power_of") != first
+    assert code_version(features="social") == ours == code_version()
+    run(folder, tmp_path/"out", features="power_of")
+    assert not set(before.values()) & set(times(tmp_path/"out").values())
+
+
+def test_workers_import_the_module_of_a_users_block(folder, tmp_path, own_block):
+    own_block(2)
+    for workers in (1, 2):
+        run(folder, tmp_path/str(workers), features="power_of+coords", workers=workers)
+    assert content(tmp_path/"1") == content(tmp_path/"2")
+
+
+def test_a_folder_of_an_older_version_is_prepared_anew(folder, tmp_path):
+    out = tmp_path/"out"
+    run(folder, out)
+    data = content(out)
+    for path in out.rglob("*.json"):
+        old = {k: v for k, v in read_json(path).items() if k != "roles"}
+        write_json(path, old | {"format": "mabe_nb prepared 1"})
+    with pytest.raises(DataError, match="not a manifest of this version.*--no-resume"):
+        open_prepared(out)
+    run(folder, out)
+    assert content(out) == data
+
+
+CHOSEN = {"smoothed": 0, "ownerless": 0, "unordered+multiscale": 300, "social": 75,
+          "coords": 0}
+
+
+@pytest.mark.parametrize("features", CHOSEN)
+def test_inputs_without_statistics_over_time(folder, tmp_path, features):
+    "Exactly the statistics go: not what is smoothed over a moment, however it is named."
+    done = run(folder, tmp_path/"out", features, ids=["v0", "v1"])
+    whole, less = (fit_inputs(done, [0, 1], TrainConfig(features=features,
+                                                        include_temporal_stats=with_them))
+                   for with_them in (True, False))
+    left = [done.names[i] for i in less.direct]
+    assert len(whole.direct) - len(left) == CHOSEN[features] == done.roles.count("statistic")
+    assert left and not any(".later" in n or ".ago" in n or ".mean3000" in n for n in left)
+    points = sum(n.endswith(".x") for n in done.names)
+    assert [done.names[i][-2:] for i in less.masks] == [".x"] * points
+
+
+def test_training_without_statistics_over_time(tmp_path):
+    "Once a traceback: of `steady` no channel was left."
+    write_colony(tmp_path/"lab", videos=4, minutes=0.2)
+    for features in ("steady", "smoothed"):
+        assert main(["train", str(tmp_path/"lab"), "--out", str(tmp_path/features),
+                     "--features", features, "--include-temporal-stats", "false",
+                     "--epochs", "1", "--device", "cpu", "--lstm-hidden", "8"]) == 0
+
+
 def test_some_videos_leave_the_others(folder, tmp_path):
     out = tmp_path/"out"
     run(folder, out)
@@ -281,7 +373,7 @@ def test_edited_cache(folder, tmp_path, change):
     assert content(out) == data
 
 
-@pytest.mark.parametrize("name", ["names", "units", "folder"])
+@pytest.mark.parametrize("name", ["names", "units", "roles", "folder"])
 def test_cache_that_lacks_what_the_manifest_needs_is_redone(folder, tmp_path, name):
     out = tmp_path/"out"
     run(folder, out)
@@ -319,7 +411,7 @@ def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, featu
 
 def test_channels_that_differ(folder, tmp_path, monkeypatch):
     "Features that do not come out alike are named, not joined."
-    from mabe_nb.data.cache import prepare as module
+    from mabe_nb.data.cache import video as module
     with_three_mice(monkeypatch)
     real = module.feature_module.compute
     monkeypatch.setattr(module.feature_module, "compute",

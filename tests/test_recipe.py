@@ -155,7 +155,7 @@ def asking(monkeypatch):
     monkeypatch.setitem(RECIPES, "asking", (
         {"name": "net", "kind": "net", "features": "symmetric", "seeds": 1,
          "settings": tiny},
-        {"name": "kinds", "kind": "net", "which": True, "features": "loose", "seeds": 1,
+        {"name": "kinds", "kind": "net", "which": True, "features": "ownerless", "seeds": 1,
          "settings": tiny}))
 
 
@@ -184,7 +184,7 @@ def test_left_out_where_most_frames_have_an_action(colony, tmp_path, asking, sha
                            "asking", folds=3, cache=tmp_path/"f")
     assert list(metrics["members"]) == ["net"] and metrics["macro_f1"] >= share - 0.1
     assert load_recipe(tmp_path/"run").which == (False,)
-    assert not (tmp_path/"f"/"loose").exists()
+    assert not (tmp_path/"f"/"ownerless").exists()
 
 
 def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):

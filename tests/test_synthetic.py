@@ -11,8 +11,9 @@ from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import frame_labels
-from mabe_nb.data.synthetic import (COLUMNS, LABS, annotation_table, colony_video,
-                                    tracking_table, write_colony)
+from mabe_nb.data.formats.kaggle_write import (COLUMNS, annotation_table,
+                                               tracking_table)
+from mabe_nb.data.synthetic import LABS, colony_video, write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.files import file_hash
 
@@ -294,3 +295,19 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 def test_labs_are_told_apart():
     assert len({lab.fps for lab in LABS}) == len({lab.parts for lab in LABS}) == 3
+
+
+def test_any_recordings_survive_the_layout_of_kaggle(tmp_path):
+    from mabe_nb.data.kaggle import write_kaggle
+    recs = [make_recording(k, 300, mice=3, messy=True, video_id=f"v{k}") for k in range(2)]
+    recs.append(recs[0].replace(video_id="blank", labelled=None, px_per_cm=None))
+    write_kaggle(recs, tmp_path)
+    write_kaggle(recs, tmp_path, "test")
+    back, hidden = read_kaggle(tmp_path), read_kaggle(tmp_path, "test")
+    for rec in recs:
+        got = back[rec.video_id]
+        assert np.array_equal(got.xy, rec.xy, equal_nan=True) and got.parts == rec.parts
+        assert got.labelled == rec.labelled and got.px_per_cm == rec.px_per_cm
+        assert rec.labelled is None or got.bouts.equals(rec.bouts)
+    assert hidden.labelled("v0") == recs[0].labelled and not len(hidden.annotations("v0"))
+    with pytest.raises(DataError, match="is there already"): write_kaggle(recs, tmp_path)

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.recording import frame_labels, runs
+from mabe_nb.data.recording import frame_labels, run_lengths
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
@@ -121,7 +121,7 @@ def test_bouts_paint_the_frames_they_came_from(codes):
     for a, t, action, start, stop in to_bouts(codes, "wxyz", "m", "n"):
         assert (back[start:stop] == -1).all()
         back[start:stop] = "wxyz".index(action)
-    assert (back == codes).all() and (np.diff(runs(codes)[:, 1]) > 0).all()
+    assert (back == codes).all() and (np.diff(run_lengths(codes)[:, 1]) > 0).all()
 
 
 @QUICK

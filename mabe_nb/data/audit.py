@@ -25,7 +25,7 @@ from ..files import write_json
 COLUMNS = ["video_id", "lab_id", "kind", "severity", "count", "share", "message"]
 ORDER = ["error", "warning", "info"]
 
-# %% ../../nbs/data/50_audit.ipynb #198ef01a
+
 def summarize(
     table: pd.DataFrame, # Columns of `COLUMNS`
 ) -> pd.DataFrame: # kind, severity, videos, count, share

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import DataError
 from ..files import read_json, safe_id
-from .recording import Recording, bout_table, runs
+from .recording import Recording, bout_table, run_lengths
 from .formats.npy import mentions, plain_array, read_npy, read_npz
 from .formats.readers import reader
 
@@ -88,7 +88,7 @@ def _bouts(codes, names):
     place = {a: i for i, a in enumerate(actions)}
     coded = np.full(len(codes), -1)
     for code, name in names.items(): coded[codes == code] = place.get(name, -1)
-    table = bout_table((*MICE, actions[i], a, b) for i, a, b in runs(coded))
+    table = bout_table((*MICE, actions[i], a, b) for i, a, b in run_lengths(coded))
     return table, frozenset((*MICE, action) for action in actions)
 
 # %% ../../nbs/data/12_calms21.ipynb #9d7fa110

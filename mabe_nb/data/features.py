@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PRESETS', 'ALIASES', 'STRETCH', 'HALO_S', 'SOURCES', 'Features', 'load_announced', 'blocks_of', 'motion_features',
-           'point_features', 'slot_features', 'pair_points', 'pair_features', 'stacked', 'poses', 'compute']
+           'pair_points', 'stacked', 'pair_features', 'poses', 'compute']
 
 # %% ../../nbs/data/30_features.ipynb #625cb52e
 from dataclasses import dataclass
@@ -67,35 +67,24 @@ def blocks_of(
     twice = next(b for b in each if each.count(b) > 1)
     raise ConfigError(f"feature block {twice!r} is in {name!r} twice; name it once")
 
-# %% ../../nbs/data/30_features.ipynb #c1708034
-def motion_features(rec, xy, layout, names): # Values, columns and findings
-    "Blocks of points: in cm where the scale is known, else px."
-    factor, length = (1/rec.px_per_cm, "cm") if rec.px_per_cm else (1., "px")
-    return (motion_block(xy, layout, names, rec.fps, factor),
-            motion_channels(layout, names, length), layout.findings)
-
-
-def point_features(
+# %% ../../nbs/data/30_features.ipynb #dcc872c6
+def motion_features(
     rec: Recording,
     xy, # Its poses, of NumPy or torch
-    names, # Of blocks with the source "points", in the order wanted
+    names, # Of blocks with the source "points", or "slots", in the order wanted
     pair=None, # (agent, target)
-    parts=None, # Names of parts
+    parts=None, # Names of parts; None: the recording's own
 ) -> tuple: # Values, (block, name, unit, role) of each channel, findings
-    "Every part of every mouse, or of the dataset's parts of the pair."
-    return motion_features(rec, xy, natural_layout(rec, pair, parts), names)
+    "Blocks of points: in cm where the scale is known, else px."
+    factor, length = (1/rec.px_per_cm, "cm") if rec.px_per_cm else (1., "px")
+    slots = BLOCKS[names[0]].source == "slots"
+    layout = kaggle_layout(rec, pair) if slots else natural_layout(rec, pair, parts)
+    blocks = BLOCKS[names[0]].needs if slots else names
+    columns = [(names[0] if slots else block, *column)
+               for block, *column in motion_channels(layout, blocks, length)]
+    return motion_block(xy, layout, blocks, rec.fps, factor), columns, layout.findings
 
-
-def slot_features(rec, xy, names, pair=None, parts=None) -> tuple: # Like `point_features`
-    "Every part in its place among 4 mice x 18 parts."
-    values, columns, findings = motion_features(rec, xy, kaggle_layout(rec, pair),
-                                                BLOCKS[names[0]].needs)
-    return values, [(names[0], *column) for _, *column in columns], findings
-
-# %% ../../nbs/data/30_features.ipynb #b70d0f59
-STRETCH, HALO_S = 16384, 6
-
-# %% ../../nbs/data/30_features.ipynb #fc5c625e
+# %% ../../nbs/data/30_features.ipynb #aecd12ac
 def pair_points(
     rec: Recording,
     parts=None, # Body parts of the dataset; None: its own
@@ -106,7 +95,17 @@ def pair_points(
     return [*body_points(rec).values(),
             *((index[p],) if p in index else () for p in names)], names
 
+# %% ../../nbs/data/30_features.ipynb #a74354cb
+STRETCH, HALO_S = 16384, 6
 
+def stacked(
+    values, # (frames,) each
+): # (frames, channels) float32
+    "Channels side by side."
+    xp = array_namespace(values[0])
+    return xp.stack([xp.astype(v, xp.float32) for v in values], axis=1)
+
+# %% ../../nbs/data/30_features.ipynb #6397e391
 def pair_features(
     rec: Recording,
     xy, # Its poses, of NumPy or torch
@@ -118,24 +117,16 @@ def pair_features(
     alone = pair is not None and pair[0] == pair[1]
     order = mouse_order(rec, pair)[:1 if alone else 2]
     (factor, length), halo, done = scale(rec), round(HALO_S * rec.fps), []
-    walls = cache(lambda: factor * arena.walls(rec))
+    points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))
     for a in range(0, max(len(rec), 1), STRETCH):
         start = max(a - halo, 0)
-        near = animals(xy[start:a + STRETCH + halo][:, order], factor,
-                       *pair_points(rec, parts), rec.fps, length)
+        near = animals(xy[start:a + STRETCH + halo][:, order], factor, *points, rec.fps,
+                       length)
         made = [(name, *channel) for name, channels in compute_blocks(
             near._replace(walls=walls), names).items() for channel in channels.items()]
         done.append(stacked([c.values[a - start:a - start + STRETCH] for *_, c in made]))
     return (array_namespace(xy).concat(done, axis=0),
             [(name, channel, c.unit, c.role) for name, channel, c in made], ())
-
-
-def stacked(
-    values, # (frames,) each
-): # (frames, channels) float32
-    "Channels side by side."
-    xp = array_namespace(values[0])
-    return xp.stack([xp.astype(v, xp.float32) for v in values], axis=1)
 
 # %% ../../nbs/data/30_features.ipynb #87b306dd
 def poses(
@@ -149,8 +140,8 @@ def poses(
     import torch
     return torch.from_numpy(np.ascontiguousarray(rec.xy))
 
-# %% ../../nbs/data/30_features.ipynb #295d9c2f
-SOURCES = {"points": point_features, "slots": slot_features, "pair": pair_features}
+# %% ../../nbs/data/30_features.ipynb #d88fc882
+SOURCES = {"points": motion_features, "slots": motion_features, "pair": pair_features}
 
 
 def compute(

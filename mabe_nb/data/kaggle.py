@@ -16,6 +16,7 @@ from .formats.kaggle_tables import (REQUIRED, check_parts, counted,
                                                 fit_bouts, json_list, number,
                                                 read_bouts, read_videos, read_whitelist)
 from .formats.kaggle_tracking import read_tracking
+from .formats.kaggle_write import write_kaggle
 from .formats.readers import reader
 from .recording import Finding, Recording, bout_table
 from .video_ids import unknown_video

@@ -31,7 +31,7 @@ def _codes(xy): # (frames, mice, parts, 2), parts in order of their names
     each ^= each >> np.uint64(29)
     return np.sort(each, axis=1) @ odd[2*parts:]
 
-# %% ../../nbs/data/60_splits.ipynb #f293c894
+
 def frame_codes(
     rec: Recording,
     chunk: int = 20_000, # Frames at a time, which bounds the memory

@@ -37,6 +37,10 @@ def video_name(
     while (short := _ENDINGS.sub("", name)) not in ("", name): name = short
     return safe_id(re.sub(r"[^A-Za-z0-9_.\-]", "_", name), "video_id", path)
 
+
+def _by_number(name): # v2 stands before v10
+    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]
+
 # %% ../../nbs/data/19_tracker_folder.ipynb #bf0ab454
 class FolderSettings(BaseModel):
     "What `dataset.yaml` may say of a folder of tracker files."
@@ -119,7 +123,7 @@ class TrackerFolder:
         self._poses, self._scored, self._findings = _sorted_files(here)
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
-        self.ids = tuple(i for i in self._poses
+        self.ids = tuple(i for i in sorted(self._poses, key=_by_number)
                          if split == "train" or i not in self._scored)
         self._labels, self._last = {}, None # Small; and the video that was read last
 

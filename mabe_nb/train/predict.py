@@ -10,7 +10,7 @@ __all__ = ['only_used', 'over_windows', 'without', 'probabilities', 'smooth', 'b
 import numpy as np
 import torch
 
-from ..data.recording import runs
+from ..data.recording import run_lengths
 from .fit.frames import gather, overlap_average, window_starts
 from .losses import probabilities_of
 
@@ -159,7 +159,7 @@ def lasting(
 ) -> np.ndarray: # Like `codes`
     "Decisions without short bouts."
     least, out = np.asarray(least_ms) * fps / 1000, np.array(codes)
-    for c, a, b in runs(codes):
+    for c, a, b in run_lengths(codes):
         if b - a < least[c]: out[a:b] = -1
     return out
 
@@ -171,4 +171,5 @@ def to_bouts(
     target: str,
 ) -> list: # (agent, target, action, start, stop), stop exclusive
     "One pair's decisions as bouts."
-    return [(agent, target, actions[c], int(a), int(b)) for c, a, b in runs(codes)]
+    return [(agent, target, actions[c], int(a), int(b))
+            for c, a, b in run_lengths(codes)]

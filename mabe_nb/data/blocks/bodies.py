@@ -16,13 +16,12 @@ from .geometry import norm
 from ..recording import Recording
 from ...errors import ConfigError
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #005aab37
+# %% ../../../nbs/data/blocks/20_bodies.ipynb #bedaeb7e
 SPELLINGS = {"snout": "nose", "centroid": "body_center", "bodycenter": "body_center",
              "center": "body_center", "centre": "body_center", "tailbase": "tail_base",
              "tailtip": "tail_tip", "tail_end": "tail_tip", "leftear": "ear_left",
              "rightear": "ear_right", "tail_mid": "tail_midpoint"}
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #5a55b65c
 def plain_part(
     name: str, # As the tracker has it
 ) -> str: # As the Kaggle data has it, where the part is a known one
@@ -31,7 +30,7 @@ def plain_part(
     side = re.fullmatch(r"(left|right)_(ear|hip|lateral|forepaw|hindpaw)", name)
     return f"{side[2]}_{side[1]}" if side else SPELLINGS.get(name, name)
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #e0c4cdaf
+# %% ../../../nbs/data/blocks/20_bodies.ipynb #610c9aa6
 ALTERNATIVES = {
     "front": ("nose", "head", "ear_left ear_right", "neck",
               "headpiece_topfrontleft headpiece_topfrontright"),
@@ -43,7 +42,6 @@ ALTERNATIVES = {
              "tail_midpoint", "tail_middle_1"),
 }
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #10dfb8b6
 def body_points(
     rec: Recording,
 ) -> dict: # front, center, rear -> indices into `rec.parts`, empty if there is none
@@ -69,13 +67,12 @@ def derive(
     means = [sum(x[:, :, i] for i in p) / len(p) if p else absent for p in points]
     return xp.stack(means, axis=2)
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #50a73cc3
+# %% ../../../nbs/data/blocks/20_bodies.ipynb #b937a275
 PRIORITY = ("ear_left", "ear_right", "hip_left", "hip_right", "lateral_left",
             "lateral_right", "neck", "tail_midpoint", "tail_tip", "forepaw_left",
             "forepaw_right", "hindpaw_left", "hindpaw_right", "spine_1", "spine_2",
             "tail_middle_1", "tail_middle_2")
 
-# %% ../../../nbs/data/blocks/20_bodies.ipynb #7dcf0214
 def other_parts(
     parts, # Names of body parts, of one recording or of several
     used=("nose", "head", "body_center", "tail_base"), # Names to leave out

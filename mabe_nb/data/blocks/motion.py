@@ -20,7 +20,7 @@ from .registry import BLOCKS, Block, block
 from ..recording import Finding, Recording
 from ...errors import DataError
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #66ee6000
+# %% ../../../nbs/data/blocks/30_motion.ipynb #1596bdb0
 class Layout(NamedTuple):
     "Where the points of a recording go."
     names: tuple # Of all slots, such as agent.nose
@@ -28,7 +28,6 @@ class Layout(NamedTuple):
     points: list # (mouse, part) indices, one per taken slot
     findings: tuple = ()
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #ef24ea90
 def natural_layout(
     rec: Recording,
     pair=None, # (agent, target)
@@ -48,14 +47,13 @@ def natural_layout(
     slots = [i for i, (m, p) in enumerate(every) if m is not None and p is not None]
     return Layout(names, slots, [every[i] for i in slots])
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #b0e8cc5c
+# %% ../../../nbs/data/blocks/30_motion.ipynb #8aa338b5
 MICE = ("agent", "target", "other1", "other2")
 SLOTS = ("nose", "ear_left", "ear_right", "head", "neck", "body_center", "lateral_left",
          "lateral_right", "hip_left", "hip_right", "tail_base", "tail_midpoint",
          "tail_tip", "spine_1", "forepaw_left", "forepaw_right", "hindpaw_left",
          "hindpaw_right")
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #21d2df5e
 def slot_parts(
     rec: Recording,
 ) -> tuple: # {slot: index of the part}, and the findings
@@ -90,10 +88,9 @@ def kaggle_layout(
     return Layout(tuple(f"{r}.{p}" for r in MICE for p in SLOTS),
                   [s for s, _ in every], [p for _, p in every], findings)
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #f257ef99
+# %% ../../../nbs/data/blocks/30_motion.ipynb #cd906faa
 CHUNK = 256 # Frames at a time
 
-# %% ../../../nbs/data/blocks/30_motion.ipynb #8f636836
 def edges(
     flat, # (frames, points, 2)
 ): # Two arrays (1, points, 2) float64

@@ -19,7 +19,9 @@ from .registry import Channel, block, compute_blocks, named, one_each
 from .rolling import (half_frames, rolling_max, rolling_mean_std,
                                          rolling_min)
 
-# %% ../../../nbs/data/blocks/40_pair.ipynb #da3d354c
+# %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
+GAP_MS = 400 # Longest gap that is bridged
+
 class Animals(NamedTuple):
     "Agent and target (axis 1), float64."
     points: object # (frames, 2, 3, 2) lengths: front, center, rear
@@ -29,9 +31,6 @@ class Animals(NamedTuple):
     fps: float # Frames per second
     length: str # Unit of length: cm, bl (body lengths) or px
     walls: object = None # Function: (2, 2) lengths, least and largest x, y of the arena
-
-# %% ../../../nbs/data/blocks/40_pair.ipynb #09b549cc
-GAP_MS = 400 # Longest gap that is bridged
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #5e2f0ba8
 def animals(
@@ -52,10 +51,9 @@ def animals(
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names),
                    fps, length)
 
-# %% ../../../nbs/data/blocks/40_pair.ipynb #f6d641c5
+# %% ../../../nbs/data/blocks/40_pair.ipynb #04cd0ec6
 STEP_MS = 150 # Velocities are averages over this long
 
-# %% ../../../nbs/data/blocks/40_pair.ipynb #05c41c8f
 def smooth_velocity(
     x, # (frames, ...) positions
     fps: float, # Frames per second

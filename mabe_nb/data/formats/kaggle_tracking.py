@@ -21,7 +21,7 @@ from ...errors import DataError
 # %% ../../../nbs/data/formats/30_kaggle_tracking.ipynb #39490e4a
 TRACKING = ["video_frame", "mouse_id", "bodypart", "x", "y"]
 
-# %% ../../../nbs/data/formats/30_kaggle_tracking.ipynb #c238e648
+
 def read_points(
     path, # Tracking file
     video: str = "", # Id, for the findings

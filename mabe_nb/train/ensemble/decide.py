@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.recording import runs
+from ...data.recording import run_lengths
 from ..scores.frames import bootstrap, f1_of, video_counts
 from ..losses import allowed_classes, balanced_weights
 from ..predict import blended, decide, lasting
@@ -167,7 +167,7 @@ def shortest(
     out = []
     for k in range(sequences[0].labels.shape[1]):
         ms = [(b - a) * 1000 / s.fps for s in sequences
-              for _, a, b in runs(np.where(s.labels[:, k] == 1, 0, -1))]
+              for _, a, b in run_lengths(np.where(s.labels[:, k] == 1, 0, -1))]
         out.append(float(np.quantile(ms, SHORT)) if ms else 0.0)
     return tuple(out)
 

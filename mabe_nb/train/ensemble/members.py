@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ...data.cache.prepared import Prepared
+from ...data.cache.reader import Prepared
 from ...errors import DataError
 from ...files import atomic
 from ..augment import Augment, make_steps

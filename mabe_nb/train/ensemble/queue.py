@@ -6,9 +6,8 @@
 __all__ = ['Lesson', 'learn', 'usual_workers', 'share_cores', 'learn_all', 'counted', 'crew']
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #34bfead7
-import itertools, os, time, warnings
+import itertools, os, time
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -67,17 +66,8 @@ def learn_all(
     workers = min(workers or usual_workers(), len(todo))
     room = room_for_data(pick_device("auto")) / max(workers, 1)
     todo = [l._replace(room=min(l.room, room)) for l in todo]
-    if workers > 1:
-        try:
-            for lesson, _ in side_by_side(learn, todo, workers, share_cores, workers):
-                done(lesson)
-            return
-        except BrokenProcessPool:
-            warnings.warn("a worker died, most often because memory ran out; going on "
-                          "with one member at a time")
-    for lesson in todo:
-        if lesson.path.exists(): continue
-        learn(lesson)
+    for lesson, _ in side_by_side(learn, todo, workers, share_cores, workers,
+                                  here=lambda l: l.path.exists() or learn(l)):
         done(lesson)
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #1369fc64

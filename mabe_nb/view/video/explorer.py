@@ -10,12 +10,12 @@ import ipywidgets as W
 import numpy as np
 
 from ...data.features import Features, compute
-from ...data.recording import Recording, frame_labels
+from ...data.recording import Recording, frame_labels, of_pair
 from ...errors import ConfigError, DataError
 from .inline import inline_svg
 from ..panels.panel import Panel, control
 from .player import Player
-from .strips import (Strip, actions_of, bouts_of, ethogram_strip,
+from .strips import (Strip, actions_of, ethogram_strip,
                                        plot_by_behaviour, plot_feature)
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #695e8b1d
@@ -104,7 +104,7 @@ def curve(self: Explorer, ax, pair, start, stop):
     f = self.checked(lambda: self.features(pair))
     if f is None or self.channel.value not in f.names: return
     values, name, unit = self.values(pair)
-    mine = bouts_of(self.rec.bouts, pair)
+    mine = of_pair(self.rec.bouts, *pair)
     plot_feature(values, name, unit, self.rec.fps, mine, actions_of(self.rec, pair),
                  start, stop, ax=ax)
 

@@ -15,12 +15,12 @@ import ipywidgets as W
 import numpy as np
 from ipyevents import Event
 
-from ...data.recording import Recording
+from ...data.recording import Recording, of_pair
 from ...errors import ConfigError, DataError
 from .inline import clock_words, framed, inline_svg, opened, placed
 from ..panels.panel import Panel, button, control, row
 from .scene import scene_of, scene_svg
-from .strips import (board, bouts_of, ethogram_strip, pairs_of,
+from .strips import (board, ethogram_strip, pairs_of,
                                        plot_moment)
 
 # %% ../../../nbs/view/video/40_player.ipynb #70c8bfbf
@@ -141,7 +141,7 @@ def lay(self: Player):
     self.lanes = [(*placed(ax, self.size)[::2], *framed(ax, self.size)[1::2])
                   for ax in axes[1:]]
     self.known = {name: [c.to_numpy() for _, c in
-                         bouts_of(b, self.pair)[["start", "stop", "action"]].items()]
+                         of_pair(b, *self.pair)[["start", "stop", "action"]].items()]
                   for name, b in self.sources.items()}
     self.starts = np.unique(np.concatenate([[], *(b[0] for b in self.known.values())]))
     self.draw()

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HATCHES', 'ARENA', 'envelope', 'plot_probabilities', 'plot_feature', 'by_behaviour', 'plot_by_behaviour', 'Strip',
-           'bouts_of', 'actions_of', 'ethogram_strip', 'pairs_of', 'board', 'plot_moment']
+           'actions_of', 'ethogram_strip', 'pairs_of', 'board', 'plot_moment']
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a4e85962
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 
-from ...data.recording import Recording, pairs, runs
+from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..plots import (COLORS, GRID, STYLE, Picture, _axes, _empty, _ink,
                                 _short, plot_ethogram, styled)
 from .scene import arena, draw_animals, scene_of
@@ -36,7 +36,8 @@ def _truth(ax, labels, fps, start, base, color):
     ax.axhline(base + 0.09, color=_ink(ax), linewidth=0.6, zorder=1,
                linestyle="-" if known else (0, (1, 4)))
     spans = [((a + start) / fps, (b - a) / fps)
-             for _, a, b in runs(np.where(labels[start:] == 1, 0, -1))] if known else []
+             for _, a, b in run_lengths(np.where(labels[start:] == 1, 0, -1))
+             ] if known else []
     ax.broken_barh(spans, (base + 0.02, 0.14), color=color, linewidth=0, zorder=2)
 
 # %% ../../../nbs/view/video/30_strips.ipynb #62c20127
@@ -172,14 +173,6 @@ class Strip(NamedTuple):
     draw: object # Called with axes, pair, first frame, frame to end before
     height: float # Inches
 
-def bouts_of(
-    bouts: pd.DataFrame, # See `bout_table`
-    pair: tuple, # (agent, target)
-) -> pd.DataFrame:
-    "The bouts of one pair."
-    return bouts[(bouts.agent == pair[0]) & (bouts.target == pair[1])]
-
-
 def actions_of(
     rec: Recording,
     pair: tuple, # (agent, target)
@@ -188,7 +181,7 @@ def actions_of(
     "What was looked for in a pair, and what it does in any source, sorted."
     looked = {x for a, t, x in rec.labelled or () if (a, t) == tuple(pair)}
     tables = [rec.bouts, *sources.values()]
-    return sorted(looked.union(*(bouts_of(b, pair).action for b in tables)))
+    return sorted(looked.union(*(of_pair(b, *pair).action for b in tables)))
 
 # %% ../../../nbs/view/video/30_strips.ipynb #6af9bed9
 def ethogram_strip(
@@ -200,7 +193,7 @@ def ethogram_strip(
     sources = {"seen": rec.bouts} if sources is None else sources
     names = lambda pair: actions_of(rec, pair, sources) if actions is None else actions
     def draw(ax, pair, start, stop):
-        mine = {name: bouts_of(b, pair) for name, b in sources.items()}
+        mine = {name: of_pair(b, *pair) for name, b in sources.items()}
         plot_ethogram(mine, rec.fps, names(pair), start, stop, ax=ax)
     tables = [pd.DataFrame(rec.labelled or (), columns=["agent", "target", "action"]),
               rec.bouts, *sources.values()]

@@ -13,7 +13,7 @@ import ipywidgets as W
 import numpy as np
 import pandas as pd
 
-from ...data.recording import bout_table, runs
+from ...data.recording import bout_table, run_lengths
 from ...errors import ConfigError
 from ..panels.panel import Panel, button, control, row
 from .player import Player
@@ -59,7 +59,7 @@ def predicted_bouts(
     "What was predicted for one video, as bouts."
     return bout_table((m.agent, m.target, m.actions[c], int(a), int(b))
                       for m in made if m.video_id == video_id
-                      for c, a, b in runs(m.codes))
+                      for c, a, b in run_lengths(m.codes))
 
 # %% ../../../nbs/view/video/50_worst.ipynb #0ccbe602
 KINDS = ("missed", "false alarm", "confused")
@@ -82,7 +82,7 @@ def error_runs(
     n = labels.shape[1] + 1
     packed = np.where(kind < 0, -1, (kind * n + seen + 1) * n + codes + 1)
     return [(c // n // n, c // n % n - 1, c % n - 1, a, b)
-            for c, a, b in runs(packed).tolist()]
+            for c, a, b in run_lengths(packed).tolist()]
 
 
 def errors_of(
