@@ -16,7 +16,7 @@ from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide
 from mabe_nb.train.runs import assess, predict_labelled, train
-from mabe_nb.train.scores.frames import borders, calibration
+from mabe_nb.train.scores.validation import borders, calibration
 from mabe_nb.train.scores.frames import seen_counts
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,

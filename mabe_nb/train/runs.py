@@ -21,8 +21,8 @@ from .folder.card import write_run_card
 from .folder.recorder import RunRecorder, begun_with, load_checkpoint
 from .models import count_parameters
 from .predict import decide
-from .scores.frames import (Validation, frame_scores, seen_counts,
-                                         validation_scores)
+from .scores.frames import frame_scores, seen_counts
+from .scores.validation import Validation, validation_scores
 from .training_set import (TrainingSet, choose_videos, load_training_set,
                                         new_classifier, new_trainer)
 

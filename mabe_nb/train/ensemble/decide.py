@@ -18,8 +18,8 @@ import numpy as np
 from ...data.recording import run_lengths
 from ..losses import allowed_classes, balanced_weights
 from ..predict import blended, decide, lasting
-from ..scores.frames import (LabelledSequence, by_video, f1_of, seen_counts,
-                                         sequence_scores, video_counts)
+from ..scores.frames import by_video, f1_of, seen_counts, video_counts
+from ..scores.validation import LabelledSequence, sequence_scores
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
