@@ -26,7 +26,7 @@ VERBS = { # Name -> module, or module and the name that it has there
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.job", "plots": "view.plots:",
     "MabeError": "errors"}
-__all__ = [*VERBS]
+__all__ = list(VERBS)
 
 
 def __getattr__(name):

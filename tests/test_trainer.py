@@ -15,7 +15,7 @@ import torch
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, MabeError
-from mabe_nb.train.fit import checkpoint
+from mabe_nb.train.folder import recorder as checkpoint
 from mabe_nb.train.classifier import load_classifier, predict_dataset
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import Frames, OnDisk
@@ -54,7 +54,7 @@ def step_losses(one, count=20):
         before[0] = one.total.item()
 
     def on_epoch(*_): before[0] = 0.0
-    one.tick, one.on_epoch = tick, on_epoch
+    one.recorder.after_step, one.recorder.after_epoch = tick, on_epoch
     one.fit()
     return seen[:count]
 
@@ -166,15 +166,14 @@ def test_interrupt_keeps_the_state_and_goes_on(tmp_path, monkeypatch):
     whole = small_run(tmp_path/"a")
     update, count = checkpoint.save_checkpoint, [0]
     monkeypatch.setattr(Trainer, "save_seconds", 1e9)
-    from mabe_nb.train.fit import loop
-    real = loop.take_step
+    real = Trainer.take_step
 
     def step(*args):
         count[0] += 1
         if count[0] == 7: os.kill(os.getpid(), signal.SIGINT)
         return real(*args)
 
-    monkeypatch.setattr(loop, "take_step", step)
+    monkeypatch.setattr(Trainer, "take_step", step)
     with pytest.raises(KeyboardInterrupt): small_run(tmp_path/"b")
     about = checkpoint.load_checkpoint(tmp_path/"b"/"run"/"last")[1]
     assert about["step"] > 0 or about["epoch"] > 0
@@ -273,7 +272,7 @@ print(peak() - before)
 
 def test_half_precision_agrees_on_the_cpu():
     one, said = trainer(amp=True, epochs=2), []
-    one.say = said.append
+    one.recorder.note = said.append
     history = one.fit()
     assert one.precision.name == "bf16" and not said
     plain = trainer(epochs=2).fit()
@@ -289,7 +288,7 @@ def test_half_precision_that_differs_is_left(monkeypatch):
         return scores * (3 if torch.is_autocast_enabled("cpu") else 1)
 
     monkeypatch.setattr(one.model, "forward", wrong)
-    one.say = said.append
+    one.recorder.note = said.append
     one.fit()
     assert one.precision.name == "fp32" and "bf16 differs" in said[0]
 

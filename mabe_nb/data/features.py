@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import array_namespace
 
-from .blocks import arena, ownerless # noqa: F401 they register their blocks
+from .blocks import arena, ownerless # they register their blocks
 from .blocks.bodies import (body_points, mouse_order, other_parts,
                                         plain_part, scale)
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
@@ -88,7 +88,7 @@ def motion_features(
 def pair_points(
     rec: Recording,
     parts=None, # Body parts of the dataset; None: its own
-) -> tuple: # Indices of the parts that make up each point; names of those beside the three
+) -> tuple: # Indices of the parts of each point; names of those beside the three
     "Front, center, rear and the other parts."
     index = {plain_part(p): i for i, p in enumerate(rec.parts)}
     names = other_parts(parts or rec.parts)
@@ -124,7 +124,8 @@ def pair_features(
                        length)
         made = [(name, *channel) for name, channels in compute_blocks(
             near._replace(walls=walls), names).items() for channel in channels.items()]
-        done.append(stacked([c.values[a - start:a - start + STRETCH] for *_, c in made]))
+        rows = slice(a - start, a - start + STRETCH)
+        done.append(stacked([c.values[rows] for *_, c in made]))
     return (array_namespace(xy).concat(done, axis=0),
             [(name, channel, c.unit, c.role) for name, channel, c in made], ())
 

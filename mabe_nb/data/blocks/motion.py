@@ -124,7 +124,7 @@ def pieces(
 class Piece:
     "A few frames of the wanted points, with one more on either side."
 
-    def __init__(self, x, y, fps, factor): # Coordinates: (rows + 2, points) float64 pixels
+    def __init__(self, x, y, fps, factor): # x, y: (rows + 2, points) float64 pixels
         self.x, self.y, self.fps, self.factor = x, y, fps, factor
 
     @cached_property

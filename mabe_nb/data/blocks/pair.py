@@ -15,7 +15,7 @@ from array_api_compat import array_namespace
 
 from .geometry import fill_gaps, in_frame, motion, norm, shift, unit
 from .bodies import derive
-from .registry import Channel, block, compute_blocks, named, one_each
+from .registry import Channel, block, named, one_each
 from .rolling import (half_frames, rolling_max, rolling_mean_std,
                                          rolling_min)
 
@@ -85,8 +85,8 @@ def own(
     bend = in_frame(unit(front - center), unit(center - rear))
     travel = in_frame(velocity[:, :, 1], heading)
     turn = in_frame(smooth_velocity(heading, a.fps), heading)[..., 1]
-    return (named(a.length, length=norm(front - rear), front_center=norm(front - center),
-                  center_rear=norm(center - rear),
+    return (named(a.length, length=norm(front - rear),
+                  front_center=norm(front - center), center_rear=norm(center - rear),
                   travel_1s=norm(shift(center, second) - shift(center, -second)))
             | named(f"{a.length}/s", speed_front=speed[..., 0], speed=speed[..., 1],
                     speed_rear=speed[..., 2], forward=travel[..., 0])
@@ -144,12 +144,14 @@ def point_distances(
     xp, names = array_namespace(a.points), ("front", "center", "rear")
     gap = norm(a.points[:, 0][:, :, None] - a.points[:, 1][:, None])
     every = xp.reshape(gap, (gap.shape[0], 9))
-    out = {f"{p}_{q}": Channel(a.length, gap[:, i, j], twin=f"{q}_{p}" if i < j else None)
+    out = {f"{p}_{q}": Channel(a.length, gap[:, i, j],
+                               twin=f"{q}_{p}" if i < j else None)
            for i, p in enumerate(names) for j, q in enumerate(names)}
     out["agent_front_nearest"] = Channel(a.length, nearest(gap[:, 0]),
                                          twin="target_front_nearest")
-    return out | named(a.length, nearest=nearest(every),
-                       target_front_nearest=nearest(gap[:, :, 0]), mean=known_mean(every))
+    return out | named(
+        a.length, nearest=nearest(every), target_front_nearest=nearest(gap[:, :, 0]),
+        mean=known_mean(every))
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #7eb806f4
 @block(prefix="pair.")
@@ -162,7 +164,8 @@ def between(
     velocity = smooth_velocity(a.points[:, :, 1], a.fps)
     return (gaps | named("1", same_way=angle[..., 0])
             | named("1", sided=True, across=angle[..., 1])
-            | named(f"{a.length}/s", relative_speed=norm(velocity[:, 0] - velocity[:, 1]),
+            | named(f"{a.length}/s",
+                    relative_speed=norm(velocity[:, 0] - velocity[:, 1]),
                     closing=-smooth_velocity(gaps["center_center"].values, a.fps),
                     closing_nearest=-smooth_velocity(gaps["nearest"].values, a.fps)))
 
@@ -178,7 +181,8 @@ def ranked(
         v = xp.abs(c.values) if c.sided else c.values
         v = xp.where(xp.isnan(v), xp.flip(v, axis=1), v)
         for end, pick in zip(ends, (xp.minimum, xp.maximum)):
-            out[f"{end}.{name}"] = c._replace(values=pick(v[:, 0], v[:, 1]), sided=False)
+            out[f"{end}.{name}"] = c._replace(sided=False,
+                                              values=pick(v[:, 0], v[:, 1]))
     return out
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #860aaf4e

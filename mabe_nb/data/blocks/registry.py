@@ -53,7 +53,8 @@ def block(
     "Register a function under its own name. Raises `ConfigError` for unknown needs."
     def register(make):
         for name in needs:
-            if name not in BLOCKS: raise ConfigError.unknown("feature block", name, BLOCKS)
+            if name not in BLOCKS:
+                raise ConfigError.unknown("feature block", name, BLOCKS)
         BLOCKS[make.__name__] = Block(make.__name__, make, tuple(needs), **fields)
         return make
     return register
@@ -91,8 +92,10 @@ def users_blocks(
     wanted, # Names of blocks
 ) -> list: # Their functions, and of all they need
     "Blocks that were registered outside this package."
-    found = [f for n in wanted for f in (BLOCKS[n].make, *users_blocks(BLOCKS[n].needs))]
-    return [f for f in dict.fromkeys(found) if f and not f.__module__.startswith("mabe_nb.")]
+    every = [f for name in wanted
+             for f in (BLOCKS[name].make, *users_blocks(BLOCKS[name].needs))]
+    return [f for f in dict.fromkeys(every)
+            if f and not f.__module__.startswith("mabe_nb.")]
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #e774df80
 def source_of(
