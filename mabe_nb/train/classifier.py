@@ -164,6 +164,23 @@ def predict_sequences(
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms)
 
+# %% ../../nbs/train/60_classifier.ipynb #c0ffee01
+@patch
+def prepared(
+    self: Classifier,
+    dataset, # See `open_dataset`
+    ids=None, # Video ids, None: all
+    cache=None, # Folder of prepared features; None: one under `home`
+    workers: int = 1, # Processes
+    progress: bool = False, # Show a bar
+): # `Prepared`
+    "The features that the network reads. Raises `DataError` for other channels."
+    found = prepare(dataset, self.inputs.features, out=cache, ids=ids, parts=self.parts,
+                    workers=workers, progress=progress, unlabelled=True,
+                    selves=bool(self.self_actions))
+    self.inputs.check(found)
+    return found
+
 # %% ../../nbs/train/60_classifier.ipynb #4de0a99d
 @patch
 def predict(
@@ -187,10 +204,7 @@ def predict(
     if overlap and "binary" not in self.cfg.loss:
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
             "binary")
-    prepared = prepare(dataset, self.inputs.features, out=cache, ids=ids,
-                       parts=self.parts, workers=workers, progress=progress,
-                       unlabelled=True, selves=bool(self.self_actions))
-    self.inputs.check(prepared)
+    prepared = self.prepared(dataset, ids, cache, workers, progress)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
