@@ -1,8 +1,8 @@
 """Faults put in on purpose, one at a time: does a test see each of them?
 
 `make mutants`, or `python .ci/mutants.py WORD...` for those whose name holds a word;
-`--list` only says whether each can still be put in. All happens in a copy of the tree; processes
-are forked from one that has imported the large libraries, and none of ours.
+`--list` only says whether each can still be put in. All happens in a copy of the tree;
+processes are forked from one that has imported the large libraries, and none of ours.
 A mutant is killed if its tests, which pass without it, fail with it. The last line is
 `N killed, N survived`; what survived wants a test.
 """
@@ -38,10 +38,11 @@ MODULES = { # Where what is mutated stands
 SCORE = "tests/test_metrics.py", "-k", "not shifting and not bout_matches"
 JUDGE = "tests/test_metrics.py", "-k", "f1", PAGE
 TRAIN = ("tests/test_trainer.py", "-k",
-         "early or accumulation or disk_and_memory or half_precision or nan_in")
+         "early or its_own or gradient or accumulation or disk_and_memory or nan_in")
 STOP = "tests/test_trainer.py", "-k", "early"
 RESUME = "tests/test_trainer.py", "-k", "interrupt or damaged or full_disk"
-CACHE = "tests/test_prepare.py", "-k", "not whatever_happened and not worker and not broken"
+CACHE = ("tests/test_prepare.py", "-k",
+         "not whatever_happened and not worker and not broken_video")
 SPLIT = "tests/test_splits.py",
 LENGTH = "tests/test_kaggle.py", "tests/test_audit.py", "-k", "lengths_may or mismatch"
 
@@ -84,50 +85,54 @@ MUTANTS = [Mutant(*m) for m in (
      "> cfg.early_stopping_patience", STOP),
     ("loop: the last of equals is the best", 'key=lambda row: row["valid_f1"]',
      'key=lambda row: (row["valid_f1"], row["epoch"])', STOP),
-    ("loop: the loss of an epoch holds those before", "self.total.zero_()", "pass", TRAIN),
-    ("loop: parts of a step weigh alike", "whole = None if alone else", "whole = None or",
+    ("loop: the loss of an epoch holds those before", "self.total.zero_()", "pass",
      TRAIN),
+    ("loop: parts of a step weigh alike", "whole = None if alone else",
+     "whole = None and", TRAIN),
     ("loop: the end of an epoch is not looked at",
      "if i % 50 == 49 or i + 1 == len(steps): check", "if i % 50 == 49: check", TRAIN),
     ("loop: resuming deals the epoch anew",
      "rng = self.epoch_rng if self.step_of_epoch else", "rng =", RESUME),
-    ("loop: resuming reads from the start", "for step in parts[first:]", "for step in parts",
-     RESUME),
+    ("loop: resuming reads from the start", "for step in parts[first:]",
+     "for step in parts", RESUME),
     ("loop: a gradient is kept", "self.optimizer.zero_grad(set_to_none=True)", "pass",
      TRAIN),
     ("loop: the average is not kept", "self.average.update()", "pass", (*TRAIN, PAGE)),
-    ("checkpoint: the state before is not kept", "os.replace(folder/NOW, folder/BEFORE)",
-     "pass", RESUME),
+    ("checkpoint: the state before is not kept",
+     "os.replace(folder/NOW, folder/BEFORE)", "pass", RESUME),
     ("checkpoint: a damaged state is not mentioned",
      'note = f"{e}; going on from the state before"', "note = None", RESUME),
-    ("checkpoint: the moments of the optimizer are lost", "state.setdefault(int(i), {})[key]",
-     "state.setdefault(int(i), {})[key + '_']", (*RESUME, PAGE)),
+    ("checkpoint: the moments of the optimizer are lost",
+     "state.setdefault(int(i), {})[key]", "state.setdefault(int(i), {})[key + '_']", (*RESUME, PAGE)),
     ("schedule: one cycle ends too high", "top / 25e4", "top / 25", (PAGE,)),
-    ("schedule: a plateau may go below min_lr", "min_lr=min(cfg.min_lr, cfg.learning_rate)",
-     "min_lr=0", (PAGE,)),
+    ("schedule: a plateau may go below min_lr",
+     "min_lr=min(cfg.min_lr, cfg.learning_rate)", "min_lr=0", ("tests/test_trainer.py", "-k", "plateau")),
     ("key: without body parts", "plan.features, plan.parts, video_id",
      "plan.features, video_id", CACHE),
-    ("key: without the version of the code", "[FORMAT, plan.code, ", "[FORMAT, ", CACHE),
-    ("key: without what the files hold", "plan.dataset.fingerprint(video_id)]", "]", CACHE),
+    ("key: without the version of the code", "[FORMAT, plan.code, ", "[FORMAT, ",
+     CACHE),
+    ("key: without what the files hold", "plan.dataset.fingerprint(video_id)]", "]",
+     CACHE),
     ("cache: every key is the right one", 'info["key"] == key', "True", CACHE),
     ("cache: mice by themselves are not missed",
      'alone = not plan.selves or any(a == t for a, t in info["pairs"])', "alone = True",
      CACHE),
-    ("cache: what is gone stays", "_forget(plan.out, lambda folder: folder in current or",
-     "_forget(plan.out, lambda folder: True or", CACHE),
+    ("cache: what is gone stays",
+     "_forget(plan.out, lambda folder: folder in current or", "_forget(plan.out, lambda folder: True or", CACHE),
     ("prepared: a video may be newer than the list", 'if found["key"] != v["key"]:',
      "if False:", CACHE),
-    ("prepared: an array may have any shape", "if values.shape == shape and", "if", CACHE),
+    ("prepared: an array may have any shape", "if values.shape == shape and", "if",
+     CACHE),
     ("splits: a leak is looked for by id", "first.setdefault(group[i], i)",
      "first.setdefault(i, i)", SPLIT),
     ("splits: copies of a left-out lab are learned from",
      "train = ~table.group.isin(table.group[mine])", "train = ~mine", SPLIT),
-    ("splits: rare labels may miss a part", "np.where(has.sum(0) >= k, np.maximum(want, 1), "
-     "want)", "want", SPLIT),
+    ("splits: rare labels may miss a part",
+     "np.where(has.sum(0) >= k, np.maximum(want, 1), want)", "want", SPLIT),
     ("splits: the parts are exchanged", "_deal(table, (1 - valid, valid), seed) == 1",
      "_deal(table, (1 - valid, valid), seed) == 0", SPLIT),
-    ("splits: only whole copies are found", "return np.append(picked, whole) if len(codes) "
-     "else picked", "return whole if len(codes) else picked", SPLIT),
+    ("splits: only whole copies are found",
+     "return np.append(picked, whole) if len(codes) else picked", "return whole if len(codes) else picked", SPLIT),
     ("splits: still mice connect videos", "(count == 1) & ", "", SPLIT),
     ("kaggle: lengths may differ by 5 %", "0.01*frames", "0.05*frames", LENGTH),
     ("kaggle: the bound is a finding", "abs(frames - seconds*fps) > max",
@@ -153,8 +158,8 @@ def page_of(module):
 
 def changed(text, mutant):
     if text.count(mutant.old) == 1: return text.replace(mutant.old, mutant.new)
-    raise SystemExit(f"{mutant.name}: {mutant.old!r} stands {text.count(mutant.old)} times "
-                     f"in {mutant.module}, expected once; adapt .ci/mutants.py")
+    raise SystemExit(f"{mutant.name}: {mutant.old!r} stands {text.count(mutant.old)} "
+                     f"times in {mutant.module}, expected once; adapt .ci/mutants.py")
 
 
 def in_page(page, mutant):
@@ -202,8 +207,9 @@ class Tree:
             if code in (1, None): return tests[0] if code else "the time limit"
             if code: raise SystemExit(f"pytest {' '.join(tests)}: exit {code}")
         if PAGE not in tests: return None
-        run = [sys.executable, self.top/".ci"/"each_notebook.py", self.top/"journal", page]
-        done = subprocess.run(run, cwd=self.top, timeout=LIMIT, capture_output=True)
+        each = self.top/".ci"/"each_notebook.py"
+        done = subprocess.run([sys.executable, each, self.top/"journal", page],
+                              cwd=self.top, timeout=LIMIT, capture_output=True)
         return page.name if done.returncode else None
 
     def killed_by(self, mutant):
