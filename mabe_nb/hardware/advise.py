@@ -91,14 +91,14 @@ def predict_hours(
 ) -> pd.DataFrame: # gpu, hours, low, high, basis
     "Hours on other cards, scaled by bandwidth: a guess, marked as one."
     known = gpus()
-    mine = card(on, known)
+    source = card(on, known)
     if not 0 < hours < 1e6 or not 0 <= floor < 1e6:
         raise ConfigError(f"{hours} hours, at least {floor}: expected numbers above 0")
     rows = []
     for name in cards:
         there = card(name, known)
-        t = float(np.maximum(floor, hours * mine.bandwidth_gb_s / there.bandwidth_gb_s))
-        basis = "measured" if there["name"] == mine["name"] else "predicted"
+        t = float(np.maximum(floor, hours * source.bandwidth_gb_s / there.bandwidth_gb_s))
+        basis = "measured" if there["name"] == source["name"] else "predicted"
         rows.append((there["name"], t, t / 1.5, t * 1.5, basis) if basis == "predicted"
                     else (there["name"], hours, hours, hours, basis))
     return pd.DataFrame(rows, columns=["gpu", "hours", "low", "high", "basis"])
@@ -141,6 +141,20 @@ def _by_column(rows, column):
     return free.sort_values([column, "usd_per_hour"], kind="stable").iloc[0]
 
 # %% ../../nbs/hardware/30_advise.ipynb #9eab61bd
+def _bills(kind, provider, table, hours_on_t4, retries):
+    cards, rows, speed = gpus().set_index("name"), [], speeds()
+    for row in _candidates(provider, table).itertuples():
+        h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]
+        if kind.epochs is None: h = kind.timeout_hours
+        limit = max(h, kind.timeout_hours)
+        c = cost(h, row.flavor, provider, retries=retries, timeout_hours=limit,
+                 table=table)
+        rows.append((row.flavor, cards.memory_gb[row.gpu], h, c.usd_per_hour, c.usd,
+                     c.upper_usd, limit, row.available))
+    return pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour", "usd",
+                                       "upper_usd", "timeout_hours", "available"])
+
+# %% ../../nbs/hardware/30_advise.ipynb #20890055
 def by_scenario(
     name: str, # "debug", "train", "large" or "very-large"
     provider: str = "modal",
@@ -152,26 +166,15 @@ def by_scenario(
     if name not in SCENARIOS: raise ConfigError.unknown("scenario", name, SCENARIOS)
     kind, table = SCENARIOS[name], prices() if table is None else table
     provider = provider_name(provider, {*table.provider})
-    cards, rows, speed = gpus().set_index("name"), [], speeds()
-    for row in _candidates(provider, table).itertuples():
-        h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]
-        if kind.epochs is None: h = kind.timeout_hours
-        limit = max(h, kind.timeout_hours)
-        c = cost(h, row.flavor, provider, retries=retries, timeout_hours=limit,
-                 table=table)
-        rows.append((row.flavor, cards.memory_gb[row.gpu], h, c.usd_per_hour, c.usd,
-                     c.upper_usd, limit, row.available))
-    rows = pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour",
-                                       "usd",
-                                       "upper_usd", "timeout_hours", "available"])
+    rows = _bills(kind, provider, table, hours_on_t4, retries)
     if not len(rows): raise ConfigError.unknown("provider", provider,
                                                 set(table.provider))
     best = _by_column(rows, kind.look_at)
-    said = f"{kind.epochs} epochs" if kind.epochs else "up to its timeout"
+    length = f"{kind.epochs} epochs" if kind.epochs else "up to its timeout"
     return Advice(best.gpu, rows, [
         kind.reason,
         f"{best.gpu} has {best.memory_gb:g} GB, costs ${best.usd_per_hour:.2f} an "
-        f"hour and ${best.usd:.2f} for {said}"], _scenario_changes(rows, best, kind))
+        f"hour and ${best.usd:.2f} for {length}"], _scenario_changes(rows, best, kind))
 
 # %% ../../nbs/hardware/30_advise.ipynb #aecc8132
 def _scenario_changes(rows, best, kind):
