@@ -93,7 +93,8 @@ def _all_scenarios(provider, how, say):
     found = {name: by.by_scenario(name, provider, **how) for name in by.SCENARIOS}
     for name, answer in found.items():
         say(f"{name:11s} {answer.pick:10s} {answer.reasons[1]}")
-    say("more: mabe advise --scenario NAME, --hours, --params, --budget, --training-type")
+    say("more: mabe advise --scenario NAME, --hours, --params, --budget, "
+        "--training-type")
     return {"scenarios": {name: answer.to_json() for name, answer in found.items()}}
 
 # %% ../../nbs/commands/40_hardware.ipynb #c78dbc27
@@ -164,8 +165,9 @@ def _cluster_flags(p):
     p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
-    p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted word; "
-                   "{gpus}, {accumulation} and {zero} are filled in; default: mabe train")
+    p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted "
+                   "word; {gpus}, {accumulation} and {zero} are filled in; default: mabe "
+                   "train")
     p.add_argument("--kind", help="with --slurm: a100, v100, ...")
     p.add_argument("--partition", help="with --slurm")
     p.add_argument("--limit", type=float, default=24.0, help="hours, with --slurm")

@@ -120,7 +120,8 @@ def add_commands(
         add_settings(parser)
     p.usage = "mabe sweep [DATA] [--sizes 128,256] [--on modal --gpu L4] [...]"
     p.add_argument("--sizes", metavar="N,...", help="batches (doubling from 16)")
-    p.add_argument("--on", default="local", metavar="PLACE", help=", ".join(place_names()))
+    p.add_argument("--on", default="local", metavar="PLACE",
+                   help=", ".join(place_names()))
     p.add_argument("--gpu", help="such as L4")
     p.add_argument("--memory-gb", type=float, help="most memory to take")
     p.add_argument("--gains", action="store_true", help="also AMP, batch, workers")

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError
-from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus, provider_name,
-                                      guide_prices, prices)
+from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus,
+                                      guide_prices, prices, provider_name)
 
 # %% ../../nbs/hardware/30_advise.ipynb #15804c1c
 class Advice(NamedTuple):
@@ -57,7 +57,8 @@ def _what_changes(rows, best):
         out.append(f"an hour of {row.gpu} cost under ${best.usd / row.hours:.2f} "
                    f"(now ${row.usd_per_hour:.2f})")
         if row.hours < best.hours: out[-1] += \
-            f"; or {best.hours - row.hours:.2g} h less is worth ${row.usd - best.usd:.2f}"
+            f"; or {best.hours - row.hours:.2g} h less is worth " \
+            f"${row.usd - best.usd:.2f}"
     return out[:3]
 
 # %% ../../nbs/hardware/30_advise.ipynb #1585082a
@@ -76,8 +77,8 @@ def by_speed(
                   **rate)
     rows = rows.sort_values(["usd", "hours"], ignore_index=True)
     best = rows.iloc[0]
-    reasons = [f"{best.gpu} does it for ${best.usd:.2f} in {best.hours:.3g} h, the least "
-               f"of {len(rows)}"]
+    reasons = [f"{best.gpu} does it for ${best.usd:.2f} in {best.hours:.3g} h, the "
+               f"least of {len(rows)}"]
     if len(rows) > 1:
         reasons.append(f"the next, {rows.gpu[1]}, costs ${rows.usd[1]:.2f}")
     return Advice(best.gpu, rows, reasons, _what_changes(rows, best))
@@ -123,7 +124,7 @@ SCENARIOS = {
 def speeds(
 ) -> dict: # Card -> speed, T4 = 1
     "The guide's relative speeds; A10 counts as A10G."
-    known = guide_prices().dropna(subset="relative_speed").set_index("gpu").relative_speed
+    known = guide_prices().set_index("gpu").relative_speed.dropna()
     return known.to_dict() | {SAME[g]: s for g, s in known.items() if g in SAME}
 
 
@@ -151,8 +152,8 @@ def _bills(kind, provider, table, hours_on_t4, retries):
                  table=table)
         rows.append((row.flavor, cards.memory_gb[row.gpu], h, c.usd_per_hour, c.usd,
                      c.upper_usd, limit, row.available))
-    return pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour", "usd",
-                                       "upper_usd", "timeout_hours", "available"])
+    return pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour",
+                                       "usd", "upper_usd", "timeout_hours", "available"])
 
 # %% ../../nbs/hardware/30_advise.ipynb #20890055
 def by_scenario(

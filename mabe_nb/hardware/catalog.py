@@ -57,7 +57,8 @@ def provider_name(
     known, # Names of providers that there are
 ) -> str:
     "One of the known providers. Raises `ConfigError`."
-    full = [name] if name in known else [k for k in known if k.partition("-")[0] == name]
+    full = [name] if name in known else [
+        k for k in known if k.partition("-")[0] == name]
     if len(full) != 1: raise ConfigError.unknown("provider", name, known)
     return full[0]
 

@@ -95,8 +95,9 @@ def read_gpus(
             "cards are read through NVML: pip install nvidia-ml-py") from None
     except Exception as e: # NVMLError, of a module that may not be there
         raise ConfigError(
-            f"no driver answers through NVML ({type(e).__name__}), so there is no NVIDIA "
-            "card here; 'mabe cluster' without --here plans for cards elsewhere") from None
+            f"no driver answers through NVML ({type(e).__name__}), so there is no "
+            "NVIDIA card here; 'mabe cluster' without --here plans for cards "
+            "elsewhere") from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i)
                    for i in range(nvml.nvmlDeviceGetCount())]

@@ -76,7 +76,8 @@ def by_size(
     rows = _machines(table, need, size.flavors)
     bills = [cost(size.hours[1], f, "hf-jobs", retries=retries, table=table)
              for f in rows.flavor]
-    rows["usd"], rows["upper_usd"] = [c.usd for c in bills], [c.upper_usd for c in bills]
+    rows["usd"] = [c.usd for c in bills]
+    rows["upper_usd"] = [c.upper_usd for c in bills]
     row = _pick(rows, method)
     reasons = _size_reasons(params, method, need, size, rows, row)
     return Advice(None if row is None else row.flavor, rows.drop(columns="count"),

@@ -24,7 +24,8 @@ class Need(NamedTuple):
     likely: float
     high: float
 
-    def __str__(self): return f"{self.likely:.3g} GB ({self.low:.3g} to {self.high:.3g})"
+    def __str__(self):
+        return f"{self.likely:.3g} GB ({self.low:.3g} to {self.high:.3g})"
 
     def __add__(self, other): return Need(*(a + b for a, b in zip(self, other)))
 

@@ -137,7 +137,7 @@ def estimate(
 
 # %% ../../nbs/measure/20_estimate.ipynb #2f723f52
 def _line(cfg, shape, sizes, kept): # GB: fixed, a window
-    peaks = [step_memory(make_config({**cfg.model_dump(), "batch_size": n}), shape, kept)
-             / 1e9 for n in sizes]
+    sized = [make_config({**cfg.model_dump(), "batch_size": n}) for n in sizes]
+    peaks = [step_memory(c, shape, kept) / 1e9 for c in sized]
     b, a = np.polyfit(sizes, peaks, 1)
     return max(float(a), 0.0), float(b)

@@ -87,6 +87,6 @@ def bottleneck(
     if table.share.isna().all(): return "no limits of this device are known"
     nearest = table.loc[table.share.idxmax()]
     if nearest.share < IDLE:
-        return (f"neither limit is near ({nearest.of} {nearest.share:.0%}): the card waits; "
-                "take a larger batch or a cheaper card")
+        return (f"neither limit is near ({nearest.of} {nearest.share:.0%}): the card "
+                "waits; take a larger batch or a cheaper card")
     return f"{nearest.of} binds: {nearest.share:.0%} of what the card can do"

@@ -161,6 +161,6 @@ def _cached(place):
     return {**found, "usd": 0.0, "reused": True}
 
 
-def _drop_folder(job): # Its result is kept; dozens of probes would bury a user's own jobs
+def _drop_folder(job): # The result is kept; many probes would bury a user's own jobs
     import shutil
     shutil.rmtree(job.folder, ignore_errors=True)

@@ -107,14 +107,15 @@ def _measured(cfg, sizes, ask, on, gpu, how): # Rows, one after the other
         if line and line(size) > limit: return
 
 # %% ../../nbs/measure/30_sweep.ipynb #90ee0241
-def _with_bar(results, sizes, progress): # The same, with a progress bar
+def _so_far(results, sizes, progress): # A list that grows, with a progress bar
     from tqdm.auto import tqdm
-    total = len(sizes) if sizes else int(np.log2(LAST / FIRST)) + 1
+    found, total = [], len(sizes) if sizes else int(np.log2(LAST / FIRST)) + 1
     with tqdm(total=total, disable=not progress, unit="size") as bar:
         for result in results:
             bar.set_postfix_str(f"batch {result['batch']}: {result['status']}")
             bar.update()
-            yield result
+            found.append(result)
+            yield found
 
 # %% ../../nbs/measure/30_sweep.ipynb #3b74539b
 def as_row(
@@ -155,10 +156,8 @@ def sweep(
     rate = rate_of(on, gpu := gpu or named, **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
-    found, done = [], summarize([], shape, rate)
     results = _measured(cfg, sizes, ask, on, gpu, how)
-    for result in _with_bar(results, sizes, progress):
-        found.append(result)
+    for found in _so_far(results, sizes, progress):
         each(done := summarize(found, shape, rate))
     return done
 

@@ -41,7 +41,7 @@ def workload_of(
     cfg, # `TrainConfig`
     progress: bool = False,
 ) -> Workload:
-    "The workload of a dataset under some settings. Raises `DataError` as training would."
+    "The workload of a dataset under some settings. Raises `DataError` as training."
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
     from mabe_nb.train.inputs import features_of, fit_inputs
