@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: install demo test lab docs clean
+.PHONY: install demo test mutants lab docs clean
 
 install: .venv/.installed
 
@@ -19,6 +19,9 @@ demo: install
 
 test: install
 	$(BIN)/python .ci/checks.py
+
+mutants: install # Faults put in on purpose; make mutants ONLY=loop for some
+	OMP_NUM_THREADS=1 $(BIN)/python .ci/mutants.py $(ONLY)
 
 lab: install
 	$(BIN)/jupyter lab nbs

@@ -1,7 +1,8 @@
 """Run every notebook as `nbdev_test` does, and note each as it ends (see `journal.py`).
 
 In the top folder, `python .ci/each_notebook.py FILE` runs all, `FILE nbs/a.ipynb ...`
-some. Marked cells (`tst_flags` in settings.ini) and folders with a `.notest` are left out.
+some. Marked cells (`tst_flags` in settings.ini) and folders with a `.notest` are left
+out.
 """
 import os
 import sys
@@ -38,7 +39,8 @@ def main(notes, *names):
     paths = {p: os.path.relpath(p) for p in wanted(top, names)}
     journal.note(notes, planned=list(paths.values()))
     with ProcessPoolExecutor(min(WORKERS, max(len(paths), 1))) as pool:
-        runs = [pool.submit(run, p, name, notes, top, flags) for p, name in paths.items()]
+        runs = [pool.submit(run, p, name, notes, top, flags)
+                for p, name in paths.items()]
         return bool(runs) and all(r.result()[0] for r in as_completed(runs))
 
 

@@ -123,7 +123,8 @@ def page_figures(pages):
     words = [p.words for p in modules]
     found = {
         "notebooks": len(pages), "notebooks with exports": len(modules),
-        "code cells": len(code), "code cells with outputs": sum(c.outputs > 0 for c in code),
+        "code cells": len(code),
+        "code cells with outputs": sum(c.outputs > 0 for c in code),
         "exported cells": len(lengths),
         "lines of an exported cell, median": median(lengths or [0]),
         "lines of an exported cell, max": max(lengths, default=0)}

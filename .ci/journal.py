@@ -49,7 +49,8 @@ class Journal:
         yield from (f"  was running: {name}" for name in self.running)
         by_file = Counter(name.partition("::")[0] for name in self.never)
         for file, count in by_file.items():
-            yield f"  never ran: {file}" + (f" ({count} tests)" if ".py" in file else "")
+            tests = f" ({count} tests)" if ".py" in file else ""
+            yield f"  never ran: {file}{tests}"
 
 
 class Notes:
@@ -68,7 +69,8 @@ class Notes:
     def pytest_collection_finish(self, session):
         self.plan([item.nodeid for item in session.items])
 
-    def pytest_runtest_logstart(self, nodeid): note(self.path, name=nodeid, state="started")
+    def pytest_runtest_logstart(self, nodeid):
+        note(self.path, name=nodeid, state="started")
 
     def pytest_runtest_logreport(self, report):
         if report.passed and report.when != "teardown": return

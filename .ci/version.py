@@ -1,4 +1,4 @@
-"""Do all files name one version? `python .ci/version.py v0.1.0` asks if the tag does too.
+"""Do all files name one version? `python .ci/version.py v0.1.0` asks the tag too.
 
 A tag also wants a date in CHANGELOG.md instead of `not released`.
 """
@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-PLACES = {"settings.ini": r"^version = (.+)$", "mabe_nb/__init__.py": r'^__version__ = "(.+)"',
+PLACES = {"settings.ini": r"^version = (.+)$",
+          "mabe_nb/__init__.py": r'^__version__ = "(.+)"',
           "CITATION.cff": r"^version: (.+)$", "CHANGELOG.md": r"^## \[(.+?)\]"}
 
 

@@ -1,9 +1,9 @@
-"""The walk from data to a submission: functions of the package in the order of first calls.
+"""The walk from data to a submission: functions in the order of their first calls.
 
-`python .ci/walk.py` invents six videos, trains on them and predicts them, and counts for
-each step the functions that were called, the files they stand in, and how often the file
-changes along the first calls. `--cli` walks through the command line, `--list` prints
-the functions, `--json` is for a program. A function is what `def` defines: lambdas,
+`python .ci/walk.py` invents six videos, trains on them and predicts them, and counts
+for each step the functions that were called, the files they stand in, and how often the
+file changes along the first calls. `--cli` walks through the command line, `--list`
+prints the functions, `--json` is for a program. A function is what `def` defines: lambdas,
 comprehensions, class bodies and the top level of modules are passed over (`--all`
 counts them too). What other libraries call back counts as well, what happens in other
 processes does not: the defaults start none.
@@ -105,7 +105,7 @@ def show(name, walk, listed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cli", action="store_true", help="walk through the command line")
+    parser.add_argument("--cli", action="store_true", help="by the command line")
     parser.add_argument("--all", action="store_true", help="lambdas and the like too")
     parser.add_argument("--list", action="store_true", help="print the functions")
     parser.add_argument("--json", action="store_true", help="for a program")

@@ -48,7 +48,7 @@ def epoch(path, frames, kind):
     trainer = Trainer(model, learn, few, np.ones(ACTIONS + 1, np.float32),
                       np.ones(ACTIONS + 1, bool), cfg)
     peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    trainer.tick = lambda _: marks.append(peak())
+    trainer.recorder.after_step = lambda _: marks.append(peak())
     row = trainer.fit()[0]
     weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
     return {"kind": kind, "steps": len(marks), "loss": row["train_loss"],

@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.features import compute
 from mabe_nb.train.ensemble.boosting import tree_probabilities, trees_of
-from mabe_nb.train.ensemble.recipe import load_recipe
+from mabe_nb.train.ensemble.blend import load_recipe
 
 
 def shortest(work, rounds):

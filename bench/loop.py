@@ -131,7 +131,7 @@ def run_ours(model, x, y, clock, args):
         clock.tick()
         if len(clock.stamps) == clock.steps: raise Enough
 
-    trainer.tick = tick
+    trainer.recorder.after_step = tick
     try: trainer.fit()
     except Enough: pass
 

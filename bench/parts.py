@@ -22,9 +22,9 @@ from mabe_nb.data.cache.prepare import dataset_parts, prepare
 from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
-from mabe_nb.train.ensemble.members import SeenOnly, features_for, train_member
+from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
 from mabe_nb.train.predict import completed, decide, smooth
-from mabe_nb.train.ensemble.recipes import CONV, STEADY
+from mabe_nb.train.ensemble.presets import CONV, STEADY
 from recipe import JUDGED
 
 BASE, PACE = "smoothed+zscored", {"every_ms": 133}
@@ -63,7 +63,7 @@ splits = [contiguous_folds(table, 5)[k - 1] for k in left]
 
 def told(kind, features, settings, seed=0, view=lambda prepared: prepared):
     "Row of the prepared table -> probabilities, of the folds that are left out."
-    prepared = prepare(data, features_for(kind, features, settings), ids=list(table.video_id),
+    prepared = prepare(data, features_of_member(kind, features, settings), ids=list(table.video_id),
                        parts=tuple(dataset_parts(data)))
     more, out = {"features": features} if kind == "net" else {}, {}
     for k, split in zip(left, splits):
@@ -84,7 +84,7 @@ def score(prepared, p):
 
 def beside(base, part):
     "The base and a network that tells which action it is, on average."
-    which = told(*part, view=SeenOnly)[1]
+    which = told(*part, view=ActionFrames)[1]
     return {i: completed(np.stack([base[i], which[i]]), [False, True]).mean(0) for i in base}
 
 

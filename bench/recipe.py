@@ -20,7 +20,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.recording import frame_labels
 from mabe_nb.files import read_json
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
-from mabe_nb.train.ensemble.queue import usual_workers
+from mabe_nb.train.ensemble.queue import default_workers
 from mabe_nb.train.predict import decide, fair_shares
 from mabe_nb.train.ensemble.recipe import train_recipe
 
@@ -49,7 +49,7 @@ def main():
     p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
     p.add_argument("--recipe", default="best")
     p.add_argument("--out", help="folder for the run; default: none is kept")
-    p.add_argument("--workers", type=int, default=usual_workers())
+    p.add_argument("--workers", type=int, default=default_workers())
     p.add_argument("--json")
     args = p.parse_args()
     with tempfile.TemporaryDirectory() as work:

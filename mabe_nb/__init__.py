@@ -19,14 +19,17 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 VERBS = { # Name -> module, or module and the name that it has there
     "write_colony": "data.synthetic", "open_dataset": "data.dataset",
-    "read_poses": "data.poses", "audit": "data.audit", "split": "verbs",
+    "read_poses": "data.poses", "read_boris": "data.annotations",
+    "with_bouts": "data.annotations", "submitted_bouts": "data.recording",
+    "write_kaggle": "data.kaggle", "audit": "data.audit", "split": "verbs",
     "prepare": "data.cache.prepare", "TrainConfig": "train.config", "fit": "verbs",
-    "load_model": "train.model", "score": "verbs", "diagnose": "kaggle.doctor",
+    "load_model": "train.model", "score": "verbs", "best_thresholds": "verbs",
+    "kaggle_score": "train.metrics", "solution_table": "train.metrics", "diagnose": "kaggle.doctor",
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.job", "plots": "view.plots:",
-    "MabeError": "errors"}
-__all__ = [*VERBS]
+    "plot_predicted": "view.demo", "MabeError": "errors"}
+__all__ = list(VERBS)
 
 
 def __getattr__(name):

@@ -17,7 +17,7 @@ import torch
 
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
-from mabe_nb.train.fit.checkpoint import load_checkpoint
+from mabe_nb.train.folder.recorder import load_checkpoint
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.runs import train

@@ -15,9 +15,9 @@ from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.augment import Augment, make_step, make_steps, scale_of, scene
+from mabe_nb.train.augment import make_step, make_steps, scale_of, scene
 from mabe_nb.train.config import TrainConfig, make_config
-from mabe_nb.train.fit.frames import Frames
+from mabe_nb.train.fit.frames import Augment, Frames
 from mabe_nb.train.inputs import fit_inputs
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
@@ -78,8 +78,8 @@ def test_flip_is_the_mirrored_recording(features):
     try: step = make_step("flip", 1.0, inputs, CPU)
     except ConfigError as e:
         assert "changes nothing" in str(e) and close(x, want)
-        assert features in ("speed", "acceleration", "symmetric", "context", "wide",
-                            "place") or (
+        assert features in ("speed", "acceleration", "symmetric", "context", "multiscale",
+                            "arena") or (
             pytest.fail(f"{features} has sides"))
     else:
         assert not close(x, want) and close(step(x), want)
@@ -306,11 +306,10 @@ def test_resume_is_bit_equal_with_everything_on():
         return one
 
     whole, states = trainer(), []
-    def keep(one):
-        tensors, about = one.state()
+    def keep(tensors, about):
         states.append(({k: v.clone() for k, v in tensors.items()},
                        json.loads(json.dumps(about))))
-    whole.on_save = keep
+    whole.recorder.keep_state = keep
     history = whole.fit()
     middle = next(s for s in states if s[1]["epoch"] == 1 and s[1]["step"] == 2)
     other = trainer()

@@ -24,12 +24,12 @@ short = make_recording(seed=1, frames=3600, mice=4)
 rec = short.replace(xy=np.tile(short.xy, (10, 1, 1, 1)))
 player = Player(rec, pair=("mouse1", "mouse2"))
 player""", """from mabe_nb.data.recording import frame_labels
-from mabe_nb.view.video.worst import ErrorList, Prediction, worst_errors
+from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors
 labels = frame_labels(short, "mouse1", "mouse2", ("chase", "sniff"))
 p = np.clip(np.roll(labels, 20, 0), 0.1, 0.8)
 codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
 made = [Prediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
-errors = ErrorList(worst_errors(made), {"1": short}, made)
+errors = ErrorPanel(worst_errors(made), {"1": short}, made)
 errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(short, "social", ("mouse1", "mouse2"))
 explorer"""]
@@ -63,11 +63,11 @@ def fill(box, number):
 
 
 def test_every_control_has_a_name_in_the_browser(lab):
-    for name in ("Player", "ErrorList", "Explorer"):
+    for name in ("Player", "ErrorPanel", "Explorer"):
         box = lab.page.locator(f".mabe-panel.mabe-{name}")
         found = box.locator("button:visible, input:visible, select:visible, "
                             "textarea:visible, [role=slider]:visible").all()
-        assert len(found) >= (3 if name == "ErrorList" else 10), name
+        assert len(found) >= (3 if name == "ErrorPanel" else 10), name
         for control in found:
             said = control.evaluate("e => e.labels?.[0]?.innerText || e.innerText || "
                                     "e.getAttribute('aria-label') || ''")
@@ -145,7 +145,7 @@ def test_drag_along_the_strip(lab, box):
 
 
 def test_an_error_opens(lab):
-    box = lab.page.locator(".mabe-ErrorList")
+    box = lab.page.locator(".mabe-ErrorPanel")
     box.scroll_into_view_if_needed()
     box.get_by_label("Error", exact=True).select_option(index=2)
     press(box, "Open in the player")
@@ -177,7 +177,7 @@ def test_screens(lab):
             "data-jp-theme-light", str(theme == "Light").lower())
         for width in (1280, 768):
             lab.page.set_viewport_size(dict(width=width, height=1500))
-            for name in ("Player", "ErrorList", "Explorer"):
+            for name in ("Player", "ErrorPanel", "Explorer"):
                 box = lab.page.locator(f".mabe-panel.mabe-{name}")
                 box.scroll_into_view_if_needed()
                 assert box.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (name, width)

@@ -18,7 +18,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.train.config import make_config
-from mabe_nb.kaggle.offline import Clock, asked_for, permitted, predict_in_parts
+from mabe_nb.kaggle.offline import Clock, allowed_actions, predict_in_parts, requested_actions
 from mabe_nb.train.metrics import kaggle_score, submission_table
 from mabe_nb.kaggle.wheel import fetch_wheels
 from mabe_nb.train.ensemble.recipe import train_recipe
@@ -238,7 +238,7 @@ def test_unknown_labs_and_empty_lists(work, tmp_path):
     broken.write_bytes(b"PAR1 and no more")
     table.to_csv(root/"test.csv", index=False)
     test, kit, said = open_dataset(root, "test"), open_bundle(work/"kit"), []
-    answers = asked_for(kit, test).set_index(["lab", "action"]).answer
+    answers = requested_actions(kit, test).set_index(["lab", "action"]).answer
     assert "unknown" in answers["NewLab", "sniff"]
     assert "never learned" in answers["NewLab", "dig"]
     assert answers.str.contains("nothing is listed").sum() == 1
@@ -254,7 +254,7 @@ def test_unknown_labs_and_empty_lists(work, tmp_path):
 def test_phantom_classes_are_kept_out(work, tmp_path):
     kit, data = open_bundle(work/"kit"), open_dataset(work/"colony")
     unseen = [(lab, a) for lab, of in kit.evidence().items() for a, n in of.items() if not n]
-    assert all(a not in permitted(kit, lab) for lab, a in unseen)
+    assert all(a not in allowed_actions(kit, lab) for lab, a in unseen)
     ids = json.loads((work/"run"/"videos.json").read_text())
     bouts = pd.concat([data.annotations(v).assign(lab=data.lab(v))
                        for v in ids["train"] + ids["valid"]])

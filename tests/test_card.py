@@ -15,8 +15,8 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide
-from mabe_nb.train.runs import assess, hear, train
-from mabe_nb.train.scores.calibration import borders, calibration
+from mabe_nb.train.runs import assess, predict_labelled, train
+from mabe_nb.train.scores.validation import borders, calibration
 from mabe_nb.train.scores.frames import seen_counts
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
@@ -66,9 +66,9 @@ def test_a_plain_run_leaves_a_card(run):
 def test_figures_are_those_of_each_sequence(run):
     "Predictions kept end to end score like those of one sequence after the other."
     out, metrics, clf, prepared = run
-    heard = hear(clf, prepared, ["10", "13"])
-    parts = list(heard.each())
-    assert all(np.shares_memory(heard.p, p) and np.shares_memory(heard.labels, y)
+    valid = predict_labelled(clf, prepared, ["10", "13"])
+    parts = [s[:4] for s in valid.sequences()]
+    assert all(np.shares_memory(valid.p, p) and np.shares_memory(valid.labels, y)
                for y, p, *_ in parts)
     rows = np.flatnonzero(prepared.sequences.video_id.isin(["10", "13"]))
     assert len(parts) == len(rows)
@@ -83,7 +83,7 @@ def test_figures_are_those_of_each_sequence(run):
     low, high = metrics["interval"]
     assert low <= metrics["valid"]["macro_f1"] <= high
     assert assess(clf, prepared, ["10", "13"]) == metrics["valid"] == frame_scores(
-        heard.labels, heard.p, heard.codes, clf.actions)
+        valid.labels, valid.p, valid.codes, clf.actions)
     assert metrics["calibration"] == calibration(((y, p) for y, p, *_ in parts),
                                                  clf.actions)
     assert metrics["borders"] == borders(((y, c, f) for y, _, c, f in parts), clf.actions)

@@ -1,4 +1,4 @@
-"The checks count what a tool said, also where it was cut off, and wait on a busy machine."
+"The checks count what a tool said, also where it was cut off, and are patient."
 import json
 import os
 import shutil
@@ -41,7 +41,7 @@ def test_a_tool_that_hangs_is_stopped_with_what_it_started(tree):
 
 @pytest.mark.parametrize("load, stopped", [(0.0, True), (10.0, False)])
 def test_a_busy_machine_gets_more_time(tree, monkeypatch, load, stopped):
-    "Three seconds of work and a limit of two: enough where all takes five times as long."
+    "Three seconds of work, a limit of two: enough where all takes five times as long."
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     code, _ = checks.tool(sys.executable, "-c", "import time; time.sleep(3)", limit=2)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from mabe_nb.data.recording import run_lengths
 from mabe_nb.train.ensemble import decide
-from mabe_nb.train.ensemble.decide import (FEW, Decision, Told, best_threshold,
-                                           best_thresholds, choose, codes_of, judged,
-                                           macro, nested, shortest)
+from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, best_threshold,
+                                           best_thresholds, choose, codes_of,
+                                           macro_f1, nested, oof_scores, shortest_bouts)
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.predict import lasting
 
@@ -26,7 +26,7 @@ def videos(seed, n=10, actions=2, strength=0.3, lab="A", scale=1.0, frames=1000)
             0.4 * np.ones(frames), strength * seen[:, :1], 0.8 * seen[:, 1:]]
         p[:, 1] *= scale
         p = p.clip(1e-3) / p.clip(1e-3).sum(1, keepdims=True)
-        out.append(Told(p[None], seen, 30.0, i % 5, lab, f"{lab}{i}"))
+        out.append(OutOfFold(p[None], seen, 30.0, i % 5, lab, f"{lab}{i}"))
     return out
 
 
@@ -101,7 +101,7 @@ def flickering(seed, slips=0.3):
         wrong = (rng.random(1800) < slips) & ~seen
         wrong &= ~np.r_[False, wrong[:-1]]
         p = np.where(seen ^ wrong, 0.9, 0.1)
-        out.append(Told(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
+        out.append(OutOfFold(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
                         i % 5, video=str(i)))
     return out
 
@@ -113,7 +113,7 @@ def test_slips_are_not_said_if_that_pays(monkeypatch):
     assert len(kept.least_ms) == 1 and 500 <= kept.least_ms[0] <= 1000
     assert f1(rest, kept)[0] > f1(rest, kept._replace(least_ms=()))[0] + 0.05
     assert choose(flickering(0, 0.0)).least_ms == ()
-    assert shortest([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
+    assert shortest_bouts([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
 
 
 def test_one_action_alone():
@@ -145,7 +145,7 @@ def test_a_lab_with_another_line_gets_thresholds_of_its_own():
 
 
 def test_a_lab_with_few_videos_or_little_to_gain_does_not():
-    few = videos(4, 10) + videos(5, FEW - 1, lab="B", scale=0.55)
+    few = videos(4, 10) + videos(5, MIN_VIDEOS - 1, lab="B", scale=0.55)
     assert "B" not in choose(few).labs
     two = [s._replace(video=f"B{i % 2}") for i, s in enumerate(videos(5, 10, lab="B",
                                                                       scale=0.55))]
@@ -170,12 +170,12 @@ def test_a_lab_left_out_is_judged_by_common_decisions():
             videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)]
     codes, of = nested(told)
     assert all(d.labs == {} for d in of.values())
-    scores = judged(["one"], told, choose(told), ("rare", "usual"))
-    assert scores["macro_f1"] == round(macro(told, codes), 4)
+    scores = oof_scores(["one"], told, choose(told), ("rare", "usual"))
+    assert scores["macro_f1"] == round(macro_f1(told, codes), 4)
     assert set(scores["by_lab"]) == {"A", "B"} and scores["by_lab"]["B"]["videos"] == 10
     mine = [i for i, s in enumerate(told) if s.lab == "B"]
     assert scores["by_lab"]["B"]["macro_f1"] == round(
-        macro([told[i] for i in mine], [codes[i] for i in mine]), 4)
+        macro_f1([told[i] for i in mine], [codes[i] for i in mine]), 4)
 
 
 def test_unknown_actions_do_not_crash():
@@ -185,5 +185,5 @@ def test_unknown_actions_do_not_crash():
     none = [s._replace(labels=np.full_like(s.labels, -1)) for s in told]
     assert choose(none).thresholds == (None, None) == best_thresholds(none)
     assert choose(videos(9, 2, frames=0)).thresholds == (None, None)
-    scores = judged(["one"], none, choose(none), ("rare", "usual"))
+    scores = oof_scores(["one"], none, choose(none), ("rare", "usual"))
     assert scores["f1"] == {"rare": None, "usual": None} and scores["macro_f1"] == 0

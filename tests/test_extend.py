@@ -1,8 +1,13 @@
 "What one registration from outside adds, in under 25 lines, and the command line then uses."
+import json
+
 import numpy as np
+import pytest
+import torch
 
 from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.synthetic import write_colony
 
 
 def write_ours(folder, rec):
@@ -39,6 +44,47 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
     assert main(["audit", str(tmp_path/"home")]) == 2 # no such files there
 
 
+@pytest.fixture(scope="module")
+def colony(tmp_path_factory):
+    return write_colony(tmp_path_factory.mktemp("extend")/"colony", videos=6, minutes=0.2)
+
+
+def test_network(colony, tmp_path, monkeypatch):
+    from mabe_nb.train.models import NETWORKS, network
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    monkeypatch.setattr("mabe_nb.train.models.NETWORKS", dict(NETWORKS))
+
+    @network("one_layer", "width", "dropout")
+    class OneLayer(torch.nn.Sequential):
+        def __init__(self, input_dim, num_classes, width, dropout):
+            super().__init__(torch.nn.Linear(input_dim, width), torch.nn.ReLU(),
+                             torch.nn.Dropout(dropout), torch.nn.Linear(width, num_classes))
+
+    run, out = tmp_path/"run", tmp_path/"submission.csv"
+    assert main(["train", str(colony), "--out", str(run), "--model-type", "one_layer",
+                 "--hidden-size", "8", "--epochs", "1", "--device", "cpu"]) == 0
+    assert main(["predict", str(run), str(colony), "--split", "train", "--out",
+                 str(out)]) == 0
+    assert out.exists() and "model_type: one_layer" in (run/"config.yaml").read_text()
+
+
+def test_score(colony, tmp_path, monkeypatch, capsys):
+    from mabe_nb.train.scores.frames import frame_counts
+    from mabe_nb.train.scores.validation import SCORES, frame_score
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    monkeypatch.setattr("mabe_nb.train.scores.validation.SCORES", dict(SCORES))
+
+    @frame_score("false_alarms")
+    def false_alarms(sequences, actions):
+        counts = sum(frame_counts(s.labels, s.codes) for s in sequences)
+        return dict(zip(actions, counts[:, 1].tolist()))
+
+    for name, how in {"run": ["--epochs", "1", "--device", "cpu"],
+                      "blend": ["--recipe", "quick", "--folds", "2"]}.items():
+        assert main(["train", str(colony), "--out", str(tmp_path/name), "--json", *how]) == 0
+        told = json.loads(capsys.readouterr().out)["false_alarms"]
+        kept = json.loads((tmp_path/name/"metrics.json").read_text())["false_alarms"]
+        assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
 def test_block(tmp_path, monkeypatch, capsys):
     from mabe_nb.data.blocks.registry import BLOCKS, block, named
     from mabe_nb.data.cache.reader import open_prepared

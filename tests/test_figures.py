@@ -56,7 +56,8 @@ def test_runs_of_exports(cells, runs):
 
 
 def test_asserts_by_what_a_reader_sees():
-    one = page("assert 1\nassert 2", "#| hide\nassert 1", "#| export\nassert 1", "asserted")
+    one = page("assert 1\nassert 2", "#| hide\nassert 1", "#| export\nassert 1",
+               "asserted")
     assert (one.asserts(hidden=False), one.asserts(hidden=True)) == (1, 1)
 
 

@@ -13,7 +13,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.ensemble.queue import Lesson, learn_all, usual_workers
+from mabe_nb.train.ensemble.queue import MemberTask, train_members, default_workers
 from mabe_nb.train.ensemble.members import load_member
 from mabe_nb.train.models import ByteDropout
 from mabe_nb.workers import check_main
@@ -24,58 +24,58 @@ TREES = {"sample": 6, "rounds": 3}
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    root = tmp_path_factory.mktemp("lessons")
+    root = tmp_path_factory.mktemp("tasks")
     write_colony(root/"colony", videos=3, minutes=0.2, seed=0)
     data = open_dataset(root/"colony")
     return prepare(data, "symmetric", out=root/"features", progress=False)
 
 
-def lessons(prepared, folder, n=3):
+def tasks(prepared, folder, n=3):
     ids = tuple(prepared.videos)
-    return [Lesson(*(("boost", prepared, ids, TREES) if k else ("net", prepared, ids, SMALL)),
+    return [MemberTask(*(("boost", prepared, ids, TREES) if k else ("net", prepared, ids, SMALL)),
                    k, folder/f"member-{k}.safetensors") for k in range(n)]
 
 
 def test_side_by_side_is_one_after_the_other(prepared, tmp_path):
     (tmp_path/"one").mkdir(), (tmp_path/"two").mkdir()
     said, threads = [], torch.get_num_threads()
-    torch.set_num_threads(max(usual_workers() // 2, 1)) # as many as each of two gets
-    try: learn_all(lessons(prepared, tmp_path/"one"), 1)
+    torch.set_num_threads(max(default_workers() // 2, 1)) # as many as each of two gets
+    try: train_members(tasks(prepared, tmp_path/"one"), 1)
     finally: torch.set_num_threads(threads)
-    learn_all(lessons(prepared, tmp_path/"two"), 2, said.append)
+    train_members(tasks(prepared, tmp_path/"two"), 2, said.append)
     assert len(said) == 3
-    for a, b in zip(lessons(prepared, tmp_path/"one"), lessons(prepared, tmp_path/"two")):
+    for a, b in zip(tasks(prepared, tmp_path/"one"), tasks(prepared, tmp_path/"two")):
         assert a.path.read_bytes() == b.path.read_bytes()
 
 
 def test_what_is_there_is_not_learned_again(prepared, tmp_path):
-    first, *rest = lessons(prepared, tmp_path)
+    first, *rest = tasks(prepared, tmp_path)
     first.path.write_bytes(b"as it was")
-    learn_all([first, *rest], 1)
+    train_members([first, *rest], 1)
     assert first.path.read_bytes() == b"as it was"
     assert all(load_member(l.path, l.kind).classes > 1 for l in rest)
 
 
 def test_data_without_room_is_read_from_disk(prepared, tmp_path):
-    lesson = lessons(prepared, tmp_path, 1)[0]
-    learn_all([lesson], 1)
-    other = lesson._replace(path=tmp_path/"other.safetensors", room=0.0)
-    learn_all([other], 1)
-    assert other.path.read_bytes() == lesson.path.read_bytes()
+    task = tasks(prepared, tmp_path, 1)[0]
+    train_members([task], 1)
+    other = task._replace(path=tmp_path/"other.safetensors", memory=0.0)
+    train_members([other], 1)
+    assert other.path.read_bytes() == task.path.read_bytes()
     assert not list(tmp_path.glob("*.f32"))
 
 
 def test_an_error_is_told_and_leaves_no_member(prepared, tmp_path):
-    good, bad = lessons(prepared, tmp_path, 2)
+    good, bad = tasks(prepared, tmp_path, 2)
     bad = bad._replace(settings={"rounds": 1, "leaves": "many"})
-    with pytest.raises((ValueError, TypeError)): learn_all([good, bad, bad], 2)
+    with pytest.raises((ValueError, TypeError)): train_members([good, bad, bad], 2)
     assert not bad.path.exists()
 
 
 def test_a_worker_that_dies_does_not_end_the_work(prepared, tmp_path):
-    "The lesson that kills its worker is learned in this process, where it is harmless."
-    some = [l._replace(prepared=Deadly(l.prepared)) for l in lessons(prepared, tmp_path)]
-    with pytest.warns(UserWarning, match="a worker died"): learn_all(some, 2)
+    "The task that kills its worker is learned in this process, where it is harmless."
+    some = [l._replace(prepared=Deadly(l.prepared)) for l in tasks(prepared, tmp_path)]
+    with pytest.warns(UserWarning, match="a worker died"): train_members(some, 2)
     assert all(l.path.exists() for l in some)
 
 
@@ -121,7 +121,7 @@ def test_this_process_is_no_worker():
 
 
 def test_workers_are_as_many_as_the_cores_allowed():
-    assert usual_workers() == (1 if torch.cuda.is_available()
+    assert default_workers() == (1 if torch.cuda.is_available()
                                else len(os.sched_getaffinity(0)))
 
 

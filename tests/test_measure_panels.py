@@ -12,7 +12,7 @@ from mabe_nb.measure import results
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels import compare as compare_panel, sweep as sweep_panel
-from mabe_nb.view.panels.compare import ComparePanel, ceiling_words, places_of
+from mabe_nb.view.panels.compare import ComparePanel, probes_ceiling, places_of
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.sweep import SweepPanel, sizes_of
@@ -36,7 +36,7 @@ TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, batch_size=8)
 def quick(monkeypatch): monkeypatch.setattr(results, "CODE", QUICK)
 
 
-def free(panel): return not any(c.disabled for c in panel.locked) and panel.stops.disabled
+def free(panel): return not any(c.disabled for c in panel.locked) and panel.stop_button.disabled
 
 
 # SweepPanel
@@ -45,8 +45,8 @@ def test_settings_are_measured_and_the_knee_flows_back():
     card = GPUPanel("local")
     train = TrainPanel("x", TINY, gpu=card)
     panel, told, taken = SweepPanel(sizes="16,64,256,512", gpu=card, train=train), [], []
-    panel.line.observe(lambda change: told.append(change.new), "value")
-    panel.heard_by.append(lambda: taken.append(panel.cfg.batch_size))
+    panel.status_line.observe(lambda change: told.append(change.new), "value")
+    panel.listeners.append(lambda: taken.append(panel.cfg.batch_size))
     panel.go()
     assert (panel.status, panel.error) == ("done", None) and free(panel)
     assert [n for n in range(1, 5) if any(f"{n} measured" in t for t in told)] == [1, 2, 3, 4]
@@ -55,7 +55,7 @@ def test_settings_are_measured_and_the_knee_flows_back():
     assert panel.table.value.count("<tr>") == 5 and "does not fit" in panel.facts.value
     panel.take()
     assert train.cfg.batch_size == card.batch.value == panel.cfg.batch_size == 256
-    assert taken == [256] and "batch-size=256" in " ".join(train.words())
+    assert taken == [256] and "batch-size=256" in " ".join(train.command())
 
 
 def test_the_code_measures_the_same():
@@ -73,7 +73,7 @@ def test_the_settings_of_a_training_are_followed():
     panel = SweepPanel(train=train)
     panel.shows_code.value = True
     train.fields["hidden_size"].value = "32"
-    assert "hidden_size=32" in panel.text.value
+    assert "hidden_size=32" in panel.code_text.value
     train.fields["num_layers"].value = "many"
     panel.go()
     assert panel.status == "error" and "num_layers" in panel.error and free(panel)
@@ -94,7 +94,7 @@ def test_cancel_keeps_what_was_measured(monkeypatch):
     monkeypatch.setattr(results, "CODE", LATE + QUICK)
     panel = SweepPanel(TINY, sizes="16,32,64")
     thread = panel.start()
-    soon(lambda: "1 measured" in panel.line.value)
+    soon(lambda: "1 measured" in panel.status_line.value)
     soon(lambda: [job.status() for job in jobs()] == ["running"])
     start = time.monotonic()
     panel.cancel()
@@ -116,8 +116,8 @@ def test_work_that_fails_is_told_and_is_not_the_end(monkeypatch):
         m.setattr(results, "CODE", "raise RuntimeError('no <b>mice</b>')")
         panel.start().join(30)
     assert panel.status == "error" and "no size worked" in panel.error and free(panel)
-    assert "no <b>mice</b>" in panel.error and "<b>mice" not in panel.line.value
-    assert "<b>mice" not in panel.facts.value and panel.takes.disabled
+    assert "no <b>mice</b>" in panel.error and "<b>mice" not in panel.status_line.value
+    assert "<b>mice" not in panel.facts.value and panel.take_button.disabled
     panel.take()
     assert "no batch to use" in panel.error
     @wraps(sweep_panel.sweep)
@@ -127,7 +127,7 @@ def test_work_that_fails_is_told_and_is_not_the_end(monkeypatch):
         panel.go()
     assert panel.error == "ZeroDivisionError: deep inside" and free(panel)
     panel.go()
-    assert (panel.status, panel.error) == ("done", None) and not panel.takes.disabled
+    assert (panel.status, panel.error) == ("done", None) and not panel.take_button.disabled
 
 
 @given(st.text("0123456789,. -x", max_size=12))
@@ -171,7 +171,7 @@ def test_compare_as_code_and_its_ceiling():
     assert said["table"].reused.all() and len(said["table"]) == 1
     panel.places.value = ("local:cpu", "modal:T4", "hf:t4-small")
     assert "3 to measure: at most about" in panel.price.value
-    with pytest.raises(ConfigError, match="did you mean 'L4'"): ceiling_words(["modal:L44"], 9)
+    with pytest.raises(ConfigError, match="did you mean 'L4'"): probes_ceiling(["modal:L44"], 9)
     assert {"local", "modal:L4", "hf:t4-small"} <= {place for _, place in places_of()}
 
 
@@ -181,7 +181,7 @@ def test_compare_that_fails_is_told_and_is_not_the_end(monkeypatch):
     assert "no place to take" in panel.error
     panel.start().join(30)
     assert panel.status == "error" and "nothing could be measured" in panel.error
-    assert free(panel) and panel.takes.disabled and panel.result is None
+    assert free(panel) and panel.take_button.disabled and panel.result is None
     panel.places.value = ()
     panel.go()
     assert "no place is chosen" in panel.error and free(panel)

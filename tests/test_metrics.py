@@ -150,6 +150,13 @@ def test_overlap_does_not_name_a_row_of_no_frames():
             said(ATTACK, attack(5, 5, "mount"), attack(8, 12, "mount")))
 
 
+def test_the_rows_that_clash_are_named_not_those_that_touch():
+    "An overlap is said of rows 2 and 3; 0 and 1 share a border and no frame."
+    touching = attack(0, 10), attack(10, 20, "mount")
+    refused(r"row 2 \(attack 30-40\) and row 3 \(mount 39-50\)", TWO,
+            said(*touching, attack(30, 40), attack(39, 50, "mount")))
+
+
 def test_no_frames_no_overlap():
     assert kaggle_score(TWO, said(ATTACK, attack(5, 5, "mount"))) == pytest.approx(1 / 3)
 

@@ -10,7 +10,7 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.train.config import SPEED, TrainConfig, choices, make_config, preset
 from mabe_nb.train.losses import (answer_weights, make_loss, masked_binary_loss,
                                   partial_cross_entropy, probabilities_of)
-from mabe_nb.train.models import PRESETS, Conv1DBiLSTM, count_parameters, make_model
+from mabe_nb.train.models import Conv1DBiLSTM, count_parameters, layers_of, make_model
 from mabe_nb.train.models import TCN, CalMS21Conv1D, positions, receptive_field
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -38,7 +38,7 @@ def test_scores_for_every_frame_of_any_window(kind, windows, frames, channels, c
 
 def by_hand(cfg, i, c):
     "Parameters as the notebooks work them out."
-    d, n = cfg.width, cfg.depth
+    d, n = cfg.hidden_size or cfg.lstm_hidden, layers_of(cfg)
     widths = [i, *cfg.conv_channels]
     conv = sum(3*a*b + 3*b for a, b in zip(widths, widths[1:]))
 
@@ -63,9 +63,14 @@ def test_parameters_are_those_worked_out_by_hand(kind, i, c, half, layers, conv)
     assert count_parameters(make_model(cfg, i, c)) == by_hand(cfg, i, c)
 
 
+SIZES = {"design": dict(conv_channels=[64, 128, 256], lstm_hidden=256, lstm_layers=2),
+         "large": dict(conv_channels=[256, 384, 512], lstm_hidden=512, lstm_layers=2),
+         "calms21": preset("calms21")}
+
+
 def test_sizes_that_are_promised():
     def size(name, *shape):
-        return count_parameters(make_model(TrainConfig(**PRESETS[name]), *shape))
+        return count_parameters(make_model(TrainConfig(**SIZES[name]), *shape))
     assert size("design", 28, 4) == 2_761_284 == count_parameters(Conv1DBiLSTM(28, 4))
     assert size("large", 131, 4) == 11_495_044 and size("large", 131, 38) == 11_529_894
     assert size("calms21", 28, 4) == 72_540

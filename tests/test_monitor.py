@@ -195,6 +195,7 @@ def test_readings_go_to_the_log_and_the_line_but_not_to_the_history(tmp_path, mo
         train(colony, tmp_path/name, cfg, ["1", "4"], ["7"], cache=tmp_path/"cache",
               say=lines[name].append)
         monkeypatch.setattr(keeper, "card_reader", lambda device: lambda: TOLD)
+        monkeypatch.setattr(keeper, "WATCHED", {"cpu"})
     logs = {name: [json.loads(line) for line in
                    (tmp_path/name/"log.jsonl").read_text().splitlines()] for name in lines}
     assert [e["gpu"] for e in logs["with"]] == [TOLD, TOLD]

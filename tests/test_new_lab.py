@@ -17,9 +17,10 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision
 from mabe_nb.train.ensemble.folds import lab_folds, make_folds
-from mabe_nb.train.ensemble.labs import looked_for
+from mabe_nb.train.ensemble.labs import actions_by_lab
 from mabe_nb.train.metrics import kaggle_score, solution_table
-from mabe_nb.train.ensemble.recipe import load_recipe, predict_recipe, train_recipe
+from mabe_nb.train.ensemble.blend import load_recipe
+from mabe_nb.train.ensemble.recipe import train_recipe
 
 A7 = ("ear_left", "ear_right", "hip_left", "hip_right", "neck", "nose", "tail_base")
 PAIR = (("mouse1", "mouse2"), ("mouse2", "mouse1"))
@@ -141,7 +142,7 @@ def test_what_a_lab_did_not_look_for_is_said(learned, run):
     assert ("LabB: not looked for: mount, rear (unknown there, not learned as absent)"
             in said)
     assert not any(s.startswith("LabA") for s in said)
-    assert looked_for(groups(learned)) == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
+    assert actions_by_lab(groups(learned)) == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
     assert load_recipe(work/"run").labs == {k: sorted(LISTS[k]) for k in ("LabA", "LabB")}
 
 
@@ -149,7 +150,7 @@ def test_all_three_labs_are_predicted(learned, run, tmp_path):
     truth = RecordingList([*learned, *(video(i, "LabC") for i in (9, 10))])
     asked = RecordingList([unlabelled(r) if r.lab_id == "LabC" else r for r in truth])
     said = []
-    table = predict_recipe(load_recipe(run[0]/"run"), asked, cache=tmp_path/"f",
+    table = load_recipe(run[0]/"run").predict(asked, cache=tmp_path/"f",
                            say=said.append)
     assert said == ["LabC was not among the training labs; common decisions; all actions "
                     "predicted"]
@@ -175,12 +176,12 @@ def test_self_actions_of_unlabelled_videos(learned, run, tmp_path):
         assert len(old) == 2 + 2
     eager = recipe.decision._replace(thresholds=tuple(
         0.02 if a == "rear" else None for a in recipe.actions))
-    table = predict_recipe(replace(recipe, decision=eager), new, cache=out)
+    table = replace(recipe, decision=eager).predict(new, cache=out)
     alone = table[table.target_id == "self"]
     assert set(alone.action) == {"rear"} and set(alone.agent_id) == {"mouse1", "mouse2"}
     assert set(alone.video_id.astype(str)) == {"9"} # LabB lists no rearing
     assert set(table.action[table.target_id != "self"]) <= {"attack", "mount", "sniff"}
-    spared = predict_recipe(replace(recipe, self_actions=()), new, cache=tmp_path/"g")
+    spared = replace(recipe, self_actions=()).predict(new, cache=tmp_path/"g")
     assert not (spared.target_id == "self").any()
     again = open_prepared(tmp_path/"g"/next(iter(kinds.values())).replace("+", "_"))
     assert len(again) == 4 # nothing is prepared that nobody can use
@@ -190,7 +191,7 @@ def test_what_was_never_learned_is_said(learned, run, tmp_path):
     odd = video(11, "LabA").replace(labelled=frozenset(
         {("mouse1", "mouse2", "dig"), ("mouse1", "mouse2", "sniff")}), bouts=bout_table())
     said = []
-    table = predict_recipe(load_recipe(run[0]/"run"), RecordingList([odd]),
+    table = load_recipe(run[0]/"run").predict(RecordingList([odd]),
                            cache=tmp_path/"f", say=said.append)
     assert said == ["LabA lists what was never learned: dig"]
     assert set(table.action) <= {"sniff"} and set(table.agent_id) <= {"mouse1"}
@@ -202,7 +203,7 @@ def test_a_lab_has_decisions_of_its_own(learned, run, tmp_path):
     recipe = load_recipe(run[0]/"run")
     never = (1.0,) * len(recipe.actions)
     own = replace(recipe, decision=recipe.decision._replace(labs={"LabA": never}))
-    tables = {name: predict_recipe(r, learned, cache=tmp_path/"f")
+    tables = {name: r.predict(learned, cache=tmp_path/"f")
               for name, r in (("common", recipe), ("own", own))}
     at = {name: t.video_id.astype(str).map(learned.lab) for name, t in tables.items()}
     assert (at["common"] == "LabA").any() and not (at["own"] == "LabA").any()

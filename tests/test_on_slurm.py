@@ -161,7 +161,7 @@ def test_cards_that_are_none(gpu):
 
 @pytest.mark.parametrize("more, why", [
     ({}, "no Slurm on this machine"), ({"partion": "a"}, "did you mean 'partition'"),
-    ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is True"),
+    ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is .True."),
     ({"cluster": "local", "secrets": ["NOT_SET_1"]}, "set it before you submit"),
     ({"extra": {"output": "x"}}, "set by mabe itself"), ({"extra": "a"}, "expected flags"),
     ({"gpu": ["A100", "H100"]}, "sinfo -o %G")])

@@ -24,8 +24,8 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels import gpu as gpu_panel
 from mabe_nb.view.panels.compare import ComparePanel
 from mabe_nb.view.panels.gpu import PLACES, GPUPanel, cards_of, parameters_of
-from mabe_nb.view.panels.job import JobPanel, picked, source_of
-from mabe_nb.view.panels.panel import Panel, button, names
+from mabe_nb.view.panels.job import JobPanel, variables_named, source_of
+from mabe_nb.view.panels.panel import Panel, button, control_names
 from mabe_nb.view.panels.sweep import SweepPanel
 from mabe_nb.view.panels.train import TrainPanel, curves_svg, epochs_of
 
@@ -63,11 +63,11 @@ def test_every_control_has_a_name_and_a_tooltip(kind):
 
 def test_a_nameless_control_is_refused():
     with pytest.raises(ConfigError, match="Button has no description"):
-        Panel().laid_out(W.HBox([button(" ", print)]))
+        Panel().lay_out(W.HBox([button(" ", print)]))
 
 
 def test_names_in_tabs_are_found():
-    assert "learning_rate" in names(TrainPanel().box)
+    assert "learning_rate" in control_names(TrainPanel().box)
 
 
 # GPUPanel
@@ -82,7 +82,7 @@ def test_whatever_can_be_chosen_can_be_asked_for(on):
             exec(panel.code(), said)
             assert said["on"] == on and said["gpu"] == panel.gpu and panel.error is None
             if on in ("modal", "hf"): assert check_gpu(panel.gpu, on) == panel.gpu
-            assert "USD an hour, as of" in panel.known()["Price"] or on not in ("modal", "hf")
+            assert "USD an hour, as of" in panel.known_facts()["Price"] or on not in ("modal", "hf")
 
 
 def test_a_typo_cannot_be_sent():
@@ -98,7 +98,7 @@ def test_the_choice_flows_into_the_job():
     job = JobPanel("x = 1", gpu=card, namespace={}, timeout=7200, retries=1)
     before = job.price.value
     card.choose("H100:2")
-    asked = job.asked()
+    asked = job.arguments()
     assert (asked["on"], asked["gpu"]) == ("modal", "H100:2") and "gpu='H100:2'" in job.code()
     assert "at most about" in job.price.value and job.price.value != before
     most, rate = map(float, re.findall(r"([\d.]+) USD", job.price_of()))
@@ -123,7 +123,7 @@ def test_the_last_choice_counts_though_events_come_in_two_threads(monkeypatch):
     card.place.value = "local"
     other.join()
     assert "nothing is billed" in job.price.value and "nothing" in card.facts.value
-    assert card.text.value == "on, gpu = 'local', None"
+    assert card.code_text.value == "on, gpu = 'local', None"
 
 
 def test_a_place_and_a_card_at_once():
@@ -142,7 +142,7 @@ def test_the_settings_flow_into_the_fit():
     panel.fields["batch_size"].value = 4096
     panel.fields["lstm_hidden"].value = 2048
     assert card.batch.value == 4096 and card.params == parameters_of(panel.cfg)
-    assert card.known()["Fits"].startswith(("no", "maybe"))
+    assert card.known_facts()["Fits"].startswith(("no", "maybe"))
 
 
 def test_a_model_too_large_for_this_machine_is_counted():
@@ -157,7 +157,7 @@ class Work(Panel):
         super().__init__()
         self.work, self.field = work, W.Text(description="Field")
         self.locked = [self.field]
-        self.box = self.laid_out(self.field)
+        self.box = self.lay_out(self.field)
 
     def code(self): return "pass"
     def go(self): self.run(self.work)
@@ -168,7 +168,7 @@ def test_a_failure_is_told_as_text_and_is_not_the_end():
     panel = Work(broken)
     panel.start().join()
     assert panel.status == "error" and panel.error.startswith("RuntimeError: <img")
-    assert "<img" not in panel.line.value and 'role="status"' in panel.line.value
+    assert "<img" not in panel.status_line.value and 'role="status"' in panel.status_line.value
     assert free(panel)
     panel.work = lambda: 5
     panel.go()
@@ -207,7 +207,7 @@ def test_a_cell_comes_back_with_values_and_figures():
     assert "3/3" in panel.view.value and 'role="progressbar"' in panel.view.value
     assert "&lt;b&gt;drawn" in panel.view.value and "<b>" not in panel.view.value
     assert 'alt="figure fig/001.png of the job"' in panel.pictures.value
-    assert free(panel) and panel.stops.disabled and panel.leaves.disabled
+    assert free(panel) and panel.stop_button.disabled and panel.detach_button.disabled
 
 
 def test_the_code_does_what_send_does():
@@ -306,8 +306,14 @@ def test_any_text_is_a_source_or_an_error(text, kind):
     except ConfigError: pass
 
 
+@pytest.mark.parametrize("text", ("f f", ",", "f, "))
+def test_a_function_is_one_name(text):
+    with pytest.raises(ConfigError, match="is no function"):
+        source_of("function", text, {"f": double})
+
+
 def test_picked_names_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean 'xy'"): picked("yx", {"xy": 1, "_a": 2})
+    with pytest.raises(ConfigError, match="did you mean 'xy'"): variables_named("yx", {"xy": 1, "_a": 2})
 
 
 # The kernel stays free
@@ -344,7 +350,7 @@ def test_form_and_command_line_agree(colony):
                 features="social", model_type="tcn")):
         panel = TrainPanel(colony, cfg, train_videos="0-2")
         assert panel.cfg == cfg and panel.error is None
-        args = make_parser().parse_args(panel.words()[1:])
+        args = make_parser().parse_args(panel.command()[1:])
         assert config_from(args) == cfg and args.train_videos == "0-2"
         compile(panel.code(), "code", "exec")
 
@@ -382,7 +388,7 @@ def test_stop_and_resume(colony):
     soon(lambda: panel.known.value == panel.job.id)
     panel.resume()
     soon(lambda: epochs_of(panel.job.folder/"ckpt/run/log.jsonl")[-1]["epoch"] > was + 1)
-    soon(lambda: not panel.stops.disabled)
+    soon(lambda: not panel.stop_button.disabled)
     panel.cancel()
     panel.thread.join(30)
     assert "going on from epoch" in panel.job.log() and panel.error is None

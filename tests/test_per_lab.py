@@ -11,9 +11,9 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
-from mabe_nb.kaggle.offline import permitted, predict_in_parts
+from mabe_nb.kaggle.offline import allowed_actions, predict_in_parts
 from mabe_nb.train.ensemble.per_lab import load_per_lab, train_per_lab
-from mabe_nb.train.ensemble.recipe import load_recipe
+from mabe_nb.train.ensemble.blend import load_recipe
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
 LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
@@ -90,7 +90,7 @@ def test_a_bundle_of_all_labs(data, run, tmp_path):
     assert set(kit.actions) == {"attack", "sniff"}
     table, left = predict_in_parts(kit, data, tmp_path/"parts", say=lambda text: None)
     want = load_per_lab(run[0]/"run").predict(data, cache=tmp_path/"f")
-    want = want[[a in permitted(kit, data.lab(str(v))) # no phantom classes
+    want = want[[a in allowed_actions(kit, data.lab(str(v))) # no phantom classes
                  for v, a in zip(want.video_id, want.action)]]
     order = ["video_id", "agent_id", "target_id", "start_frame"]
     tidy = lambda t: t.drop(columns="row_id").sort_values(order).reset_index(drop=True)

@@ -16,11 +16,11 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.view.video import strips
 from mabe_nb.view.video.explorer import Explorer
 from mabe_nb.view.video.inline import inline_svg
-from mabe_nb.view.panels.panel import names
+from mabe_nb.view.panels.panel import control_names
 from mabe_nb.view.video.player import Player
 from mabe_nb.view.report import figure_svg
 from mabe_nb.view.video.scene import extent, plot_pose, scene_of, scene_svg, skeleton
-from mabe_nb.view.video.worst import (ErrorList, Prediction, error_runs,
+from mabe_nb.view.video.prediction_errors import (ErrorPanel, Prediction, error_runs,
                                       predicted_bouts, worst_errors)
 
 NASTY = '<img src=x onerror=alert(1)>"\'&$x^2$'
@@ -58,54 +58,54 @@ def test_every_control_has_a_name_and_a_tooltip(player):
     assert len(found) == 11 and len({w.description for w in found}) == len(found)
     for w in found: assert w.description.strip() and w.tooltip.strip(), w
     assert {"Play", "Frame", "Speed", "Pair", "Time shown", "Next bout"} <= set(
-        names(player.box))
+        control_names(player.box))
 
 
 def test_a_frame_is_shown_by_whatever_sets_it(player):
-    player.at.value = 100
+    player.frame_box.value = 100
     assert player.frame == shown(player) == 100
-    player.go(-1)
+    player.step(-1)
     assert shown(player) == 99
     player.go_to(5)
-    player.go(-100)
+    player.step(-100)
     assert shown(player) == 0
-    player.at.value = 10**7 # as typed
+    player.frame_box.value = 10**7 # as typed
     assert shown(player) == 899
-    assert "0:29.97 of 0:30.00" in player.line.value
+    assert "0:29.97 of 0:30.00" in player.status_line.value
 
 
 def test_bouts_in_both_directions(player):
     mine = of_pair(player.rec.bouts, *PAIR)
     seen = []
     for _ in range(len(mine) + 3):
-        player.turn(1)
+        player.step_bout(1)
         seen.append(player.frame)
     assert sorted(set(seen)) == sorted({*mine.start} - {0})
-    for _ in range(len(mine) + 3): player.turn(-1)
+    for _ in range(len(mine) + 3): player.step_bout(-1)
     assert player.frame == min(mine.start)
     player.go_to(mine.start.iloc[1] + 1)
-    player.turn(-1)
+    player.step_bout(-1)
     assert player.frame == mine.start.iloc[1]
 
 
 def test_another_pair_has_other_bouts_and_words(player):
     other = ("mouse2", "mouse1")
-    player.who.value = other
-    assert set(player.starts) == set(of_pair(player.rec.bouts, *other).start)
-    assert "mouse2 → mouse1" in html.unescape(player.line.value)
-    assert player.doing() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
+    player.pair_box.value = other
+    assert set(player.bout_starts) == set(of_pair(player.rec.bouts, *other).start)
+    assert "mouse2 → mouse1" in html.unescape(player.status_line.value)
+    assert player.actions_now() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
         "start <= @player.frame < stop").action)}
-    with pytest.raises((TraitError, TypeError)): player.who.value = ("mouse1", "mouse7")
+    with pytest.raises((TraitError, TypeError)): player.pair_box.value = ("mouse1", "mouse7")
 
 
 def test_the_clock_decides_and_a_stall_is_not_made_up(player):
-    player.now = lambda: now
+    player.clock = lambda: now
     now = 0.0
     player.play()
     assert player.status == "running" and player.toggle.description == "Pause"
     for now in (0.05, 0.1, 0.2): player.tick()
     assert player.frame == 6
-    player.rate.value = 4
+    player.speed_box.value = 4
     now = 0.3
     player.tick()
     assert player.frame == 18
@@ -123,9 +123,9 @@ def test_the_clock_decides_and_a_stall_is_not_made_up(player):
 
 
 def test_slow_play_adds_up_parts_of_frames(player):
-    player.now = lambda: now
+    player.clock = lambda: now
     now = 0.0
-    player.rate.value = 0.1
+    player.speed_box.value = 0.1
     player.play()
     for k in range(1, 101):
         now = k * 0.025
@@ -134,7 +134,7 @@ def test_slow_play_adds_up_parts_of_frames(player):
 
 
 def test_play_ends_at_the_end_and_begins_anew(player):
-    player.now = lambda: now
+    player.clock = lambda: now
     now = 0.0
     player.go_to(898)
     player.play()
@@ -172,17 +172,17 @@ def test_a_fault_while_playing_is_shown():
 
 
 def test_announced_only_while_nothing_plays(player):
-    assert 'role="status"' in player.line.value
+    assert 'role="status"' in player.status_line.value
     player.play()
-    assert 'role="status"' not in player.line.value
+    assert 'role="status"' not in player.status_line.value
     player.pause()
-    assert 'role="status"' in player.line.value
+    assert 'role="status"' in player.status_line.value
 
 
 # The mouse
 
 def press(player, x, y, kind="mousedown", buttons=1, width=540):
-    player.pointed({"type": kind, "buttons": buttons, "relativeX": x * width / 540,
+    player.on_mouse({"type": kind, "buttons": buttons, "relativeX": x * width / 540,
                     "relativeY": y * width / 540, "boundingRectWidth": width})
 
 
@@ -204,7 +204,7 @@ def test_press_and_drag_along_a_strip(player, width):
 
 
 def test_a_press_among_the_animals_does_nothing(player):
-    x, y, w, h = player.cell
+    x, y, w, h = player.arena_box
     press(player, x + w / 2, y + h / 2)
     press(player, x + w / 2, player.lanes[0][2] + 1, "mousemove")
     assert player.frame == 0
@@ -226,11 +226,11 @@ def test_pages_follow_the_frame():
     still = player.still.value
     player.go_to(1799)
     assert player.still.value == still
-    player.go(1)
+    player.step(1)
     assert player.span == (1800, 3600) and player.still.value != still
-    player.page.value = 0
+    player.page_box.value = 0
     assert player.span == (0, 36_000)
-    player.page.value = 10
+    player.page_box.value = 10
     assert player.span == (1800, 2100)
     player.go_to(35_999)
     assert player.span == (35_700, 36_000) and shown(player) == 35_999
@@ -262,7 +262,7 @@ def test_missing_points_are_not_drawn():
     assert "nan" not in figure_svg(plot_pose(rec, 0)[0]).lower().replace("nano", "")
     lost = rec.replace(xy=np.full_like(rec.xy, np.nan))
     player = Player(lost, pair=PAIR)
-    player.go(10)
+    player.step(10)
     assert shown(player) == 10 and "nan" not in player.still.value + player.moving.value
 
 
@@ -276,20 +276,20 @@ def test_stray_points_do_not_shrink_the_room():
 def test_a_single_animal():
     rec = make_recording(seed=1, frames=90, mice=1)
     player = Player(rec)
-    assert player.pair == ("mouse1", "mouse1") and "alone" in player.who.label
+    assert player.pair == ("mouse1", "mouse1") and "alone" in player.pair_box.label
     assert Player(rec.replace(labelled=None, bouts=bout_table())).pair == player.pair
 
 
 def test_no_bouts_and_no_labels():
     rec = video().replace(bouts=bout_table(), labelled=None)
     player = Player(rec)
-    player.turn(1)
-    player.turn(-1)
-    assert player.frame == 0 and "nothing" in player.line.value
+    player.step_bout(1)
+    player.step_bout(-1)
+    assert player.frame == 0 and "nothing" in player.status_line.value
     player.play()
-    assert len(player.who.options) == 6
+    assert len(player.pair_box.options) == 6
     assert Player(rec.replace(labelled=frozenset())).pair in strips.pairs_of(rec, {})
-    assert Player(rec, {}).doing() == {}
+    assert Player(rec, {}).actions_now() == {}
 
 
 def test_nothing_to_show_is_refused():
@@ -316,18 +316,18 @@ def test_names_are_text():
     rec = rec.replace(mice=mice, bouts=bouts, labelled=None, video_id=NASTY)
     player = Player(rec, {NASTY: bouts}, pair=(NASTY, "mouse2"))
     player.go_to(5)
-    for text in (player.still.value, player.moving.value, player.line.value):
+    for text in (player.still.value, player.moving.value, player.status_line.value):
         assert "<img" not in text
-    assert html.escape(NASTY) in player.line.value
+    assert html.escape(NASTY) in player.status_line.value
     element(player.moving.value), element(player.still.value)
-    for label in (error_row(NASTY), player.who.label): assert NASTY in label
+    for label in (error_row(NASTY), player.pair_box.label): assert NASTY in label
     strips_ = [player.picture(), plot_pose(rec, 3)]
     for figure, _ in strips_: assert "<img" not in inline_svg(figure)
 
 
 def error_row(name):
     errors = worst_errors([prediction(name)])
-    return ErrorList(errors, {}, []).choice.label
+    return ErrorPanel(errors, {}, []).choice.label
 
 
 @settings(max_examples=8, deadline=None)
@@ -337,7 +337,7 @@ def test_any_name_keeps_the_page_whole(name):
                         bouts=bout_table([(name, name + "'", name, 1, 9)]))
     player = Player(rec, pair=(name, name + "'"))
     player.go_to(3)
-    assert player.line.value.count("<") == 2 and player.doing() == {"seen": [name]}
+    assert player.status_line.value.count("<") == 2 and player.actions_now() == {"seen": [name]}
     assert player.moving.value.count("<svg") == 2
 
 
@@ -453,16 +453,16 @@ def test_an_error_opens_in_the_player():
     made = [Prediction("v", *PAIR, 30.0, one.actions, *(np.resize(x, (900, *x.shape[1:]))
             for x in (one.p, one.codes, one.labels)))]
     errors = worst_errors(made)
-    listed = ErrorList(errors, {"v": rec}, made)
+    listed = ErrorPanel(errors, {"v": rec}, made)
     assert len(listed.choice.options) == len(errors)
     listed.choice.value = 4
     listed.go()
     assert listed.status == "done" and listed.player.pair == PAIR
     assert listed.player.frame == max(errors.start[4] - 30, 0)
     assert listed.player.sources["predicted"].equals(predicted_bouts(made, "v"))
-    assert listed.screen.children == (listed.player.body,)
-    names(listed.box)
-    failing = ErrorList(errors, {}, made)
+    assert listed.player_box.children == (listed.player.body,)
+    control_names(listed.box)
+    failing = ErrorPanel(errors, {}, made)
     failing.go()
     assert failing.status == "error" and not failing.choice.disabled
 
@@ -477,10 +477,10 @@ def test_explorer_follows_channel_and_pair():
     assert explorer.status == "done" and explorer.spread.value != first[0]
     assert explorer.player.still.value != first[1]
     kept = explorer.channel.value
-    explorer.player.who.value = ("mouse2", "mouse3")
+    explorer.player.pair_box.value = ("mouse2", "mouse3")
     assert explorer.status == "done" and explorer.channel.value == kept
     assert repr(("mouse2", "mouse3")) in explorer.code()
-    names(explorer.box)
+    control_names(explorer.box)
 
 
 def test_explorer_says_what_is_wrong():
@@ -494,7 +494,7 @@ def test_explorer_says_what_is_wrong():
         return compute(rec, "coords", pair)
     rec = video(frames=60)
     explorer = Explorer(rec, fails, PAIR)
-    explorer.player.who.value = ("mouse2", "mouse1")
+    explorer.player.pair_box.value = ("mouse2", "mouse1")
     assert explorer.status == "error" and "x.npy" in explorer.error
-    explorer.player.who.value = PAIR
+    explorer.player.pair_box.value = PAIR
     assert explorer.status == "done"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from threading import Event, Thread
 
 import numpy as np
@@ -254,6 +253,18 @@ def test_training_without_statistics_over_time(tmp_path):
                      "--epochs", "1", "--device", "cpu", "--lstm-hidden", "8"]) == 0
 
 
+def test_other_code_prepares_anew(folder, tmp_path, monkeypatch):
+    out = tmp_path/"out"
+    run(folder, out)
+    before = times(out)
+    monkeypatch.setattr(prepare_module, "code_version", lambda: "0" * 32)
+    run(folder, out)
+    after = times(out)
+    assert all(after[i] != before[i] for i in before)
+    run(folder, out)
+    assert times(out) == after
+
+
 def test_some_videos_leave_the_others(folder, tmp_path):
     out = tmp_path/"out"
     run(folder, out)
@@ -345,7 +356,8 @@ def test_foreign_folder_is_not_removed(folder, tmp_path):
     assert (tmp_path/"out"/"Lab0"/"v0"/"thesis.txt").read_text() == "years"
 
 
-@pytest.mark.parametrize("harm", ["short", "gone", "json"])
+@pytest.mark.parametrize("harm", ["short", "gone", "json", "frames", "channels",
+                                  "kind"])
 def test_spoilt_cache(folder, tmp_path, harm):
     out = tmp_path/"out"
     run(folder, out)
@@ -353,6 +365,10 @@ def test_spoilt_cache(folder, tmp_path, harm):
     array = sorted((out/"Lab0"/"v2").glob("*.npy"))[0]
     if harm == "short": array.write_bytes(array.read_bytes()[:-4])
     if harm == "gone": array.unlink()
+    values = np.load(sorted((out/"Lab0"/"v2").glob("*.npy"))[-1])
+    if harm == "frames": np.save(array, values[:-1])
+    if harm == "channels": np.save(array, values[:, :-1])
+    if harm == "kind": np.save(array, values.astype(np.float64))
     if harm == "json": (out/"Lab0"/"v2"/"video.json").write_text("{")
     with pytest.raises(DataError, match="no-resume"): open_prepared(out)
     run(folder, out)
@@ -467,6 +483,17 @@ def test_unlabelled_videos(folder, tmp_path):
     assert len(prepared().videos) == 2 and times(out) == after
     with pytest.raises(DataError, match="4 are unlabelled, so there is nothing to learn"):
         prepared(ids=["v2", "v3", "v4", "v5"])
+
+
+def test_mice_by_themselves_are_added_where_they_are_missing(folder, tmp_path):
+    "An unlabelled video that was prepared for pairs alone is no longer up to date."
+    def selves(**settings):
+        done = prepare(Unlabelled(folder), "coords", tmp_path/"out", progress=False,
+                       unlabelled=True, **settings)
+        rows = done.sequences[done.sequences.agent == done.sequences.target]
+        return set(rows.video_id)
+    assert selves() == {"v0", "v1"} # In which somebody looked for what they do alone
+    assert selves(selves=True) == {f"v{i}" for i in range(6)}
 
 
 def test_default_folder(folder, monkeypatch, tmp_path):

@@ -17,7 +17,6 @@ from mabe_nb.measure.timing import Clock, median_interval, time_parts, time_step
 from mabe_nb.measure.flops import count_flops
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import batches
-from mabe_nb.train.fit.loop import take_step
 
 TINY = TrainConfig(conv_channels=[8], lstm_hidden=8, lstm_layers=1, sequence_length=10,
                    batch_size=8)
@@ -35,8 +34,8 @@ def test_the_step_is_that_of_training():
     parts = [next(step.plan) for _ in range(3)]
     step = Steps(mine)
     for _ in parts: step()
-    material = zip(*(batches(x, parts, 10, 2) for x in (theirs.learn.x, theirs.answers)))
-    for p in parts: take_step(theirs, p, [p], material)
+    windows = zip(*(batches(x, parts, 10, 2) for x in (theirs.learn.x, theirs.answers)))
+    for p in parts: theirs.take_step(p, [p], windows)
     for a, b in zip(mine.model.parameters(), theirs.model.parameters()):
         assert torch.equal(a, b)
 

@@ -1,4 +1,4 @@
-"What is sent to users: versions that agree, a changelog to scan, workflows that can run."
+"What is sent to users: versions that agree, a changelog to scan, workflows."
 import re
 import shutil
 import sys
@@ -40,7 +40,8 @@ def test_one_version_everywhere(copy):
 
 def test_a_tag_wants_a_date(copy):
     number = version.versions()["settings.ini"]
-    assert version.faults(f"v{number}", copy) == [f"CHANGELOG.md has no date for {number}"]
+    assert version.faults(f"v{number}", copy) == [
+        f"CHANGELOG.md has no date for {number}"]
     change(copy/"CHANGELOG.md", "not released", "2026-01-31")
     assert version.faults(f"v{number}", copy) == []
     assert len(version.faults("v9.9", copy)) == 5
@@ -91,4 +92,5 @@ def test_hooks_are_ours():
     for repo in read(".pre-commit-config.yaml")["repos"]:
         assert repo["repo"] == "local"
         for hook in repo["hooks"]:
-            assert hook["language"] == "system" and hook["entry"].startswith(".venv/bin/")
+            assert hook["language"] == "system"
+            assert hook["entry"].startswith(".venv/bin/")

@@ -20,14 +20,14 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
 from mabe_nb.train.ensemble.boosting import trees_of
-from mabe_nb.train.ensemble.decide import Decision, Told, best_shares, codes_of, nested
+from mabe_nb.train.ensemble.decide import Decision, OutOfFold, best_shares, codes_of, nested
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
-from mabe_nb.train.ensemble.members import SeenOnly, train_member
+from mabe_nb.train.ensemble.members import ActionFrames, train_member
 from mabe_nb.train.predict import completed, fair_shares
-from mabe_nb.train.ensemble.recipe import (load_recipe, predict_recipe, prepared_for,
-                                           probabilities_of, train_recipe)
-from mabe_nb.train.ensemble.recipes import RECIPES
+from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
+from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -140,7 +140,7 @@ def test_completed(seed, plain, which, kinds):
 
 def test_only_frames_with_an_action_are_known(colony, tmp_path):
     prepared = prepare(colony, "symmetric", out=tmp_path/"f", progress=False)
-    some = pickle.loads(pickle.dumps(SeenOnly(prepared))) # as a worker gets it
+    some = pickle.loads(pickle.dumps(ActionFrames(prepared))) # as a worker gets it
     for i in range(len(prepared)):
         y, seen = prepared.labels(i), (prepared.labels(i) == 1).any(1)
         assert np.array_equal(some.labels(i)[seen], y[seen]) and y.dtype == np.int8
@@ -153,10 +153,8 @@ def asking(monkeypatch):
     "A recipe with a member of each sort."
     tiny = SMALL["net"] | {"features": None}
     monkeypatch.setitem(RECIPES, "asking", (
-        {"name": "net", "kind": "net", "features": "symmetric", "seeds": 1,
-         "settings": tiny},
-        {"name": "kinds", "kind": "net", "which": True, "features": "ownerless", "seeds": 1,
-         "settings": tiny}))
+        MemberSpec("net", "net", "symmetric", 1, tiny),
+        MemberSpec("kinds", "net", "ownerless", 1, tiny, which=True)))
 
 
 def test_a_member_that_tells_which(colony, tmp_path, asking):
@@ -170,7 +168,7 @@ def test_a_member_that_tells_which(colony, tmp_path, asking):
     card = (tmp_path/"run"/"card.md").read_text()
     assert "| net alone" in card and "| kinds as to which, others as to whether" in card
     assert not any(m.clf.possible[0] for m in recipe.members["kinds"])
-    table = predict_recipe(recipe, colony, cache=tmp_path/"g")
+    table = recipe.predict(colony, cache=tmp_path/"g")
     assert len(table) and set(table.action) <= set(recipe.actions)
 
 
@@ -194,7 +192,7 @@ def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):
     metrics = train_recipe(only, tmp_path/"run", "asking", folds=3, cache=tmp_path/"f")
     p = np.load(tmp_path/"run"/"oof"/"kinds.npy", allow_pickle=False)
     assert np.isfinite(p).all() and 0 <= metrics["macro_f1"] < 0.5
-    predict_recipe(load_recipe(tmp_path/"run"), only, cache=tmp_path/"g")
+    load_recipe(tmp_path/"run").predict(only, cache=tmp_path/"g")
 
 
 # --- nothing leaks
@@ -225,7 +223,7 @@ def told(seed, informed=True):
     for i in range(6):
         seen = np.repeat(rng.random(40) < 0.2, 20)
         rare = np.clip(0.15 + 0.25 * seen * informed + rng.normal(0, .1, 800), 0, 1)
-        out.append(Told(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
+        out.append(OutOfFold(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
                         30.0, i // 2))
     return out
 
@@ -277,11 +275,11 @@ def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch
     def refuse(*a, **k): raise AssertionError("a pickle was opened")
     for module, name in ((pickle, "load"), (pickle, "loads"), (torch, "load")):
         monkeypatch.setattr(module, name, refuse)
-    one = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
-    two = predict_recipe(load_recipe(work/"run"), colony, cache=tmp_path/"f")
+    one = load_recipe(work/"run").predict(colony, cache=tmp_path/"f")
+    two = load_recipe(work/"run").predict(colony, cache=tmp_path/"f")
     assert one.equals(two) and set(one.video_id.astype(str)) <= set(colony.ids)
     assert len(one) and (one.start_frame < one.stop_frame).all()
-    some = predict_recipe(load_recipe(work/"run"), colony, colony.ids[:1],
+    some = load_recipe(work/"run").predict(colony, colony.ids[:1],
                           cache=tmp_path/"g")
     rest = one[one.video_id.astype(str) == colony.ids[0]]
     assert some.drop(columns="row_id").equals(rest.drop(columns="row_id").reset_index(
@@ -293,11 +291,10 @@ def test_recipe_leaves_a_folder_that_predicts(colony, run, tmp_path, monkeypatch
 
 def test_threads_say_the_same_and_leave_torch_its_cores(run, colony, tmp_path):
     recipe, cores = load_recipe(run[0]/"run"), torch.get_num_threads()
-    specs = [{"name": n, "kind": "boost", "features": some[0].features, "settings": {}}
-             for n, some in recipe.members.items()]
-    prepared = prepared_for(specs, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
+    features = {n: some[0].features for n, some in recipe.members.items()}
+    prepared = prepared_for(features, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
     values = {n: prepared[n].values(0) for n in recipe.members}
-    one, many = (probabilities_of(recipe, values, threads) for threads in (1, 4))
+    one, many = (recipe.probabilities(values, threads) for threads in (1, 4))
     plain = np.stack([np.mean([m(values[n]) for m in some], 0)
                       for n, some in recipe.members.items()])
     assert np.array_equal(one, many) and torch.get_num_threads() == cores

@@ -310,7 +310,7 @@ def test_a_process_without_the_socket_prints_its_progress(tmp_path):
 
 def test_the_files_to_carry_are_enough(tmp_path):
     "On a machine that has Python and NumPy, but not this package."
-    top = Path(runner.__file__).parents[2]
+    top = Path(runner.__file__).parents[3]
     for name in runner.CARRY:
         (tmp_path/"carried"/name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(top/name, tmp_path/"carried"/name)

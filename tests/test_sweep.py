@@ -17,7 +17,7 @@ from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.sweep import (fit_line, gains, knee_size, other_cards, summarize,
                                    sweep)
 from mabe_nb.remote.job import jobs
-from mabe_nb.train.fit.checkpoint import optimizer_tensors
+from mabe_nb.train.fit.optim import optimizer_tensors
 from mabe_nb.train.config import TrainConfig
 
 TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, sequence_length=20,

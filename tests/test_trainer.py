@@ -15,13 +15,14 @@ import torch
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, MabeError
-from mabe_nb.train.fit import checkpoint
+from mabe_nb.train.folder import recorder as checkpoint
 from mabe_nb.train.classifier import load_classifier, predict_dataset
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import Frames, OnDisk
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
+from mabe_nb.train.schedule import learning_rate
 
 HERE = Path(__file__).parent
 EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,
@@ -54,7 +55,7 @@ def step_losses(one, count=20):
         before[0] = one.total.item()
 
     def on_epoch(*_): before[0] = 0.0
-    one.tick, one.on_epoch = tick, on_epoch
+    one.recorder.after_step, one.recorder.after_epoch = tick, on_epoch
     one.fit()
     return seen[:count]
 
@@ -66,7 +67,8 @@ def step_losses(one, count=20):
     ([.1, .5, .5, .4, .6], 2, 4), # As good is not better: the best is the second
     ([.3, .1, .1, .4, .1, .1, .1, .9], 3, 7),
     ([.1, .2, .3, .4, .5, .6, .7, .8], 1, 8)])
-def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patience, epochs):
+def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patience,
+                                                         epochs):
     one, scores = trainer(epochs=8, early_stopping_patience=patience), iter(f1)
     monkeypatch.setattr(f"{Trainer.__module__}.validate",
                         lambda self: {"valid_loss": 1.0, "valid_f1": next(scores)})
@@ -80,6 +82,28 @@ def test_a_model_that_no_longer_learns_stops_early():
     "Steps too small to change a decision: no epoch is better than the first."
     still = trainer(epochs=9, learning_rate=1e-12, min_lr=0, early_stopping_patience=3)
     assert len(still.fit()) == 1 + 3
+
+
+def test_the_loss_of_an_epoch_is_its_own():
+    "Without a step worth the name it is the same in each."
+    losses = [row["train_loss"] for row in trainer(learning_rate=1e-12, min_lr=0).fit()]
+    assert len(losses) == 3 and losses == pytest.approx([losses[0]] * 3, rel=0.02)
+
+
+def test_a_step_begins_without_the_gradient_before():
+    "One step an epoch of the same windows, all too small: the same gradient each time."
+    one, norms = trainer(batch_size=999, learning_rate=1e-12, min_lr=0, grad_clip=0), []
+    one.tick = lambda windows: norms.append(
+        sum(p.grad.square().sum().item() for p in one.model.parameters()) ** 0.5)
+    one.fit()
+    assert len(norms) == 3 and norms == pytest.approx([norms[0]] * 3, rel=0.02)
+
+
+def test_the_rate_of_a_plateau_stays_above_its_least():
+    cfg = TrainConfig(scheduler="plateau", scheduler_patience=1, learning_rate=1e-3,
+                      min_lr=1e-4)
+    rates = [learning_rate(cfg, n, [1.0] * n) for n in range(30)]
+    assert rates[0] == 1e-3 and rates[-1] == 1e-4 == min(rates)
 
 
 # cut into parts
@@ -166,15 +190,14 @@ def test_interrupt_keeps_the_state_and_goes_on(tmp_path, monkeypatch):
     whole = small_run(tmp_path/"a")
     update, count = checkpoint.save_checkpoint, [0]
     monkeypatch.setattr(Trainer, "save_seconds", 1e9)
-    from mabe_nb.train.fit import loop
-    real = loop.take_step
+    real = Trainer.take_step
 
     def step(*args):
         count[0] += 1
         if count[0] == 7: os.kill(os.getpid(), signal.SIGINT)
         return real(*args)
 
-    monkeypatch.setattr(loop, "take_step", step)
+    monkeypatch.setattr(Trainer, "take_step", step)
     with pytest.raises(KeyboardInterrupt): small_run(tmp_path/"b")
     about = checkpoint.load_checkpoint(tmp_path/"b"/"run"/"last")[1]
     assert about["step"] > 0 or about["epoch"] > 0
@@ -273,7 +296,7 @@ print(peak() - before)
 
 def test_half_precision_agrees_on_the_cpu():
     one, said = trainer(amp=True, epochs=2), []
-    one.say = said.append
+    one.recorder.note = said.append
     history = one.fit()
     assert one.precision.name == "bf16" and not said
     plain = trainer(epochs=2).fit()
@@ -289,7 +312,7 @@ def test_half_precision_that_differs_is_left(monkeypatch):
         return scores * (3 if torch.is_autocast_enabled("cpu") else 1)
 
     monkeypatch.setattr(one.model, "forward", wrong)
-    one.say = said.append
+    one.recorder.note = said.append
     one.fit()
     assert one.precision.name == "fp32" and "bf16 differs" in said[0]
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.train.ensemble.decide import Decision, Told, nested
+from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
-from mabe_nb.train.scores.calibration import (bin_counts, borders, calibration,
-                                              calibration_table, near_borders,
-                                              told_trust)
+from mabe_nb.train.scores.validation import (bin_counts, borders, calibration,
+                                             calibration_table, near_borders,
+                                             sequence_scores)
 from mabe_nb.train.scores.frames import by_video, f1_intervals, seen_counts
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -204,16 +204,17 @@ def test_trust_of_a_blend():
         y, p, _ = some(i, 600, 1, unknown=0)
         y[:50] = -1
         good = np.where(y == 1, 0.9, 0.05)
-        told.append(Told(np.stack([np.hstack([1 - q, q]) for q in (good, p)]), y, 30.0,
+        told.append(OutOfFold(np.stack([np.hstack([1 - q, q]) for q in (good, p)]), y, 30.0,
                          i // 2))
     codes, chosen = nested(told)
-    said = told_trust(told, codes, chosen, ["x"])
+    said = sequence_scores(labelled_sequences(told, codes, chosen), ["x"])
     assert sum(said["calibration"]["actions"]["x"]["frames"]) == 4 * 550
-    assert said["seen"]["x"]["frames"] == sum((t.labels == 1).sum() for t in told)
+    assert seen_counts((t.labels for t in told), ["x"])["x"]["frames"] == sum(
+        (t.labels == 1).sum() for t in told)
     counts = video_counts([t.labels for t in told], codes).sum(0)
     assert said["borders"]["macro_f1"][0] == pytest.approx(f1_of(counts)[0], abs=1e-4)
     of = {0: Decision((None,), 0.0, (1.0, 0.0)), 1: Decision((0.1,), 0.0, (0.0, 1.0))}
-    mixed = told_trust(told, codes, of, ["x"])["calibration"]
+    mixed = sequence_scores(labelled_sequences(told, codes, of), ["x"])["calibration"]
     assert mixed == calibration([(t.labels, t.p[t.fold][:, 1:]) for t in told], ["x"])
     json.dumps(said, allow_nan=False)
 

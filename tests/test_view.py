@@ -1,5 +1,8 @@
 """Pictures have labels, reports escape what they show, and no file is half-written."""
 import base64
+import importlib
+import inspect
+import pkgutil
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -14,6 +17,7 @@ from matplotlib.figure import Figure
 from mabe_nb.data.audit import audit
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import bout_table
+from mabe_nb import view
 from mabe_nb.view import plots
 from mabe_nb.view.report import figure_svg, page_html, write_report
 
@@ -203,3 +207,13 @@ def test_a_report_is_whole_or_not_there(tmp_path):
 def test_lone_surrogates_do_not_stop_a_report(tmp_path):
     path = write_report(tmp_path/"r.html", "\ud800", [("\udfff", "x\ud800")])
     assert "</html>" in path.read_text(encoding="utf-8")
+
+
+def test_no_method_stands_among_the_functions_of_a_module():
+    pytest.importorskip("ipywidgets")
+    for info in pkgutil.walk_packages(view.__path__, "mabe_nb.view."):
+        module = importlib.import_module(info.name)
+        for name in getattr(module, "__all__", ()):
+            public = getattr(module, name)
+            if inspect.isfunction(public):
+                assert "self" not in inspect.signature(public).parameters, (info.name, name)

@@ -48,7 +48,8 @@ def test_functions_in_order_of_first_calls(tmp_path, monkeypatch):
 
 def test_threads_are_watched_too(tmp_path, monkeypatch):
     found = walked(tmp_path, monkeypatch, "walk_two", "threaded")
-    assert found.order[0] == ("a.py", "threaded") and ("b.py", "Box.size") in found.order
+    assert found.order[0] == ("a.py", "threaded")
+    assert ("b.py", "Box.size") in found.order
 
 
 def test_all_counts_what_no_def_defines(tmp_path, monkeypatch):

@@ -20,11 +20,12 @@ def _machine(args, say):
     if args.config:
         from mabe_nb.train.config import TrainConfig
         cfg = TrainConfig.from_yaml(args.config)
-        unused = [k for k in ("modal_gpu", "modal_timeout") if getattr(cfg, k) is not None]
+        unused = [k for k in ("modal_gpu", "modal_timeout") if getattr(cfg, k)]
         if args.on == "modal":
             gpu = gpu or cfg.modal_gpu
             timeout = cfg.modal_timeout if timeout is None else timeout
-        elif unused: say(f"{' and '.join(unused)} of {args.config}: not used on {args.on}")
+        elif unused:
+            say(f"{' and '.join(unused)} of {args.config}: not used on {args.on}")
     if gpu and "," in gpu: gpu = gpu.split(",")
     return gpu, 3600 if timeout is None else timeout
 
@@ -138,16 +139,16 @@ def add_commands(
     p.add_argument("words", metavar="COMMAND", nargs="+", help="behind a '--'")
     p.add_argument("--on", default="local", metavar="PLACE",
                    help=", ".join(place_names()) + "; default: local")
-    p.add_argument("--gpu", help="such as L4 or H100:2; several by comma: the first free")
-    p.add_argument("--timeout", type=float, help="seconds for each attempt; default: 3600")
+    p.add_argument("--gpu", help="such as L4 or H100:2; by comma: the first free")
+    p.add_argument("--timeout", type=float, help="seconds an attempt; default: 3600")
     p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies")
     p.add_argument("--detach", action="store_true", help="do not wait for it")
     p.add_argument("--out", default="", metavar="NAMES", help="files it leaves in "
                    "$MABE_JOB/out, without .json, .npy or .safetensors, by comma")
-    p.add_argument("--data", metavar="DIR", help="a dataset, {DATA} in COMMAND; sent to "
-                   "where it is needed")
-    p.add_argument("--config", metavar="FILE", help="settings of a training: modal_gpu and "
-                   "modal_timeout are the defaults of --gpu and --timeout on modal")
+    p.add_argument("--data", metavar="DIR", help="a dataset, {DATA} in COMMAND; sent "
+                   "where that is needed")
+    p.add_argument("--config", metavar="FILE", help="a training's settings: modal_gpu "
+                   "and modal_timeout are defaults of --gpu and --timeout on modal")
     p.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
                    help="of the place, such as partition=gpu or tasks_per_node=2")
     p.add_argument("--secrets", default="", metavar="NAMES", help="secrets it needs")

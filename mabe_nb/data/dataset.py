@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from . import ( # noqa: F401, each adds itself to `READERS`
+from . import ( # each adds itself to `READERS`
     kaggle, calms21, mabe22, tracker_folder)
 from .formats.readers import READERS, reader, reader_of
 from .recording import Recording

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import array_namespace
 
-from .blocks import arena, ownerless # noqa: F401 they register their blocks
+from .blocks import arena, ownerless # they register their blocks
 from .blocks.bodies import (body_points, mouse_order, other_parts,
                                         plain_part, scale)
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,

@@ -65,9 +65,8 @@ def _listing(dataset):
     table = solution_table(dataset)
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
     whole = video_ids(dataset.ids)
-    more = pd.DataFrame({"video_id": [whole[v] for v in rest], "lab_id": [dataset.lab(v) for v in rest],
-                         "behaviors_labeled": [whitelist_text(dataset, v)
-                                               for v in rest]})
+    more = pd.DataFrame([(whole[v], dataset.lab(v), whitelist_text(dataset, v))
+                         for v in rest], columns=["video_id", "lab_id", "behaviors_labeled"])
     return pd.concat([t for t in (table, more) if len(t)] or [more])
 
 # %% ../../nbs/kaggle/10_examine.ipynb #cd899eec

@@ -19,7 +19,6 @@ PARTS = Path(given("PARTS", "parts")) # finished videos; kept, so it can be gone
 HOURS = float(given("HOURS", 8.5)) # of the competition's 9, from now on
 MEMORY_GB = float(given("MEMORY_GB", 12)) # a video that needs more is left out'''
 
-# %% ../../nbs/kaggle/40_notebook.ipynb #9161d346
 SOURCE = '''LIB = tempfile.mkdtemp()
 for wheel in [*KIT.glob("mabe_nb-*.whl"), *KIT.glob("wheels/*.whl")]:
     folder = Path(LIB, "own" if wheel.parent == KIT else "more")
@@ -30,21 +29,20 @@ sys.path.append(f"{LIB}/more") # what this machine has goes first'''
 # %% ../../nbs/kaggle/40_notebook.ipynb #365ef7fc
 OPEN = '''from mabe_nb.data.dataset import open_dataset
 from mabe_nb.kaggle.bundle import open_bundle
-from mabe_nb.kaggle.offline import (Clock, asked_for, limit_memory, never_empty,
-                                    predict_in_parts, write_submission)
+from mabe_nb.kaggle.offline import (Clock, at_least_one_row, limit_memory,
+                                    predict_in_parts, requested_actions,
+                                    write_submission)
 
 kit, test = open_bundle(KIT), open_dataset(DATA, "test")
 limited = limit_memory(MEMORY_GB)
 print(f"{len(test)} videos; memory limit "
       + (f"{MEMORY_GB:g} GB" if limited else "not set"))
-asked_for(kit, test)'''
+requested_actions(kit, test)'''
 
-# %% ../../nbs/kaggle/40_notebook.ipynb #3bfac83d
 PREDICT = '''table, left_out = predict_in_parts(kit, test, PARTS, Clock(HOURS, BEGUN))
-table = never_empty(table, kit, test)
+table = at_least_one_row(table, kit, test)
 left_out'''
 
-# %% ../../nbs/kaggle/40_notebook.ipynb #a1bb13ca
 WRITE = '''score = write_submission(table, test, OUT)
 print(f"{len(table)} bouts in {OUT}; scored against itself: {score:.4f}")
 table.head()'''

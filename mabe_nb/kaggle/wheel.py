@@ -60,7 +60,7 @@ def fetch_wheels(
 # %% ../../nbs/kaggle/30_wheel.ipynb #74676927
 def requirements() -> set: # Names in small letters
     "What this package asks for when it is installed."
-    try: said = metadata.requires("mabe_nb") or []
-    except metadata.PackageNotFoundError: said = []
-    names = {re.split(r"[^\w.-]", r)[0].lower() for r in said if "extra" not in r}
+    try: wanted = metadata.requires("mabe_nb") or []
+    except metadata.PackageNotFoundError: wanted = []
+    names = {re.split(r"[^\w.-]", r)[0].lower() for r in wanted if "extra" not in r}
     return names or KAGGLE | {"array-api-compat"}

@@ -6,7 +6,7 @@
 __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'COLUMNS', 'by_bandwidth', 'by_count', 'recurrent_floor', 'others',
            'rate_of_card', 'pareto', 'compare']
 
-# %% ../../nbs/measure/40_compare.ipynb #570ca826
+# %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
 
 import numpy as np
@@ -19,6 +19,7 @@ from .results import run_probes, where
 from .workload import Workload
 from .sweep import rate_of
 from .flops import PEAKS
+from ..train.models import recurrent_layers
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
 BY_BANDWIDTH, BY_COUNT = (1 / 1.5, 1.5), (0.3, 3.0) # Lowest and highest, as factors
@@ -46,12 +47,12 @@ def by_count(
               result["bytes"] / (there.bandwidth_gb_s * 1e9))
     return float(np.maximum(floor, np.max(limits) / REACHED))
 
-# %% ../../nbs/measure/40_compare.ipynb #631684a1
+# %% ../../nbs/measure/40_compare.ipynb #ce6ea36d
 def recurrent_floor(
     cfg, # `TrainConfig`
 ) -> float: # Seconds
     "Time that recurrent layers take on any card, step after step; a guess."
-    layers = cfg.depth if cfg.model_type in ("conv_bilstm", "lstm") else 0
+    layers = recurrent_layers(cfg)
     return 3 * STEP * layers * cfg.sequence_length * cfg.gradient_accumulation_steps
 
 # %% ../../nbs/measure/40_compare.ipynb #37c3eece

@@ -6,7 +6,7 @@
 __all__ = ['SETTINGS', 'PRECISIONS', 'FRAMES', 'make_spec', 'checked_spec', 'make_frames', 'precision_of', 'make_trainer',
            'Steps', 'machine', 'processor', 'remedy', 'measure', 'main']
 
-# %% ../../nbs/measure/10_probe.ipynb #5bef52f8
+# %% ../../nbs/measure/10_probe.ipynb #5e694c79
 import itertools, json, os, platform, sys, tempfile, time
 from contextlib import nullcontext
 from importlib.metadata import version
@@ -22,11 +22,10 @@ from .memory_guard import (memory_limit, memory_taken, out_of_memory,
 from .workload import Workload, checked_workload
 from .timing import Clock, time_parts, time_steps
 from .flops import count_flops
-from ..train.fit.memory import blocks_apart, memory_kept
-from ..train.classifier import pick_device
+from ..train.fit.machine import blocks_apart, memory_kept, pick_device
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
-from ..train.fit.loop import Trainer, take_step
+from ..train.fit.loop import Trainer
 from ..train.models import count_parameters, make_model
 from ..train.fit.optim import Precision
 
@@ -128,7 +127,7 @@ def make_trainer(
     model.train()
     return trainer
 
-# %% ../../nbs/measure/10_probe.ipynb #e70f06dc
+# %% ../../nbs/measure/10_probe.ipynb #026b6f7e
 class Steps:
     "Training steps without end; call it for the next one."
     before_data = staticmethod(lambda: None)
@@ -143,7 +142,7 @@ class Steps:
                            for x, plan in zip((trainer.learn.x, trainer.answers),
                                               plans)))
 
-    def material(self):
+    def windows(self):
         for _ in itertools.count():
             self.before_data()
             yield next(self.pairs)
@@ -151,7 +150,7 @@ class Steps:
     def __call__(self) -> torch.Tensor:
         parts = list(itertools.islice(self.plan,
                                       self.trainer.cfg.gradient_accumulation_steps))
-        return take_step(self.trainer, np.concatenate(parts), parts, self.material())
+        return self.trainer.take_step(np.concatenate(parts), parts, self.windows())
 
 # %% ../../nbs/measure/10_probe.ipynb #e4096a45
 def machine(

@@ -90,7 +90,7 @@ def submit(
     write_json(folder/"job.json", spec)
     return Job(folder, spec)
 
-
+# %% ../../nbs/remote/40_job.ipynb #8a5ee45d
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
     with atomic(folder) as tmp:
@@ -141,7 +141,7 @@ def attach(
     raise ConfigError(f"there is no job {id!r}, or it was deleted; 'mabe jobs list' shows "
                       "those that exist")
 
-
+# %% ../../nbs/remote/40_job.ipynb #3d9c746a
 def jobs() -> list:
     "All jobs of this user, newest first; warns of a folder that holds none."
     found = []

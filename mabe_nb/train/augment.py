@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['GEOMETRY', 'seen', 'seen_names', 'strangers', 'Scale', 'scale_of', 'Exchange', 'Turn', 'Drop', 'checked', 'make_step',
-           'make_steps', 'Augment']
+           'make_steps']
 
 # %% ../../nbs/train/33_augment.ipynb #321a01b0
 from typing import NamedTuple
@@ -214,26 +214,3 @@ def make_steps(
             if not getattr(steps[-1], "free", True):
                 notes.append("rotation is by quarter turns, as some channels need it")
     return steps, notes
-
-# %% ../../nbs/train/33_augment.ipynb #e1e3fe36
-class Augment:
-    "What a config asks to be done to each batch before the model sees it."
-
-    def __init__(self,
-        cfg, # `TrainConfig`
-        steps=(), # From `make_steps`
-    ):
-        on = cfg.use_augmentation
-        self.noise, self.steps = on * cfg.noise_std, list(steps)
-        self.alpha = torch.tensor(float(on * cfg.mixup_alpha))
-
-    def __call__(self,
-        x: torch.Tensor, # (windows, length, channels), may be overwritten
-    ) -> tuple: # Inputs, order of the windows mixed in (or None), share of the first
-        "Changed inputs."
-        for step in self.steps: x = step(x)
-        if self.noise: x.add_(torch.randn_like(x), alpha=self.noise)
-        if not self.alpha: return x, None, 1.0
-        share = torch.distributions.Beta(self.alpha, self.alpha).sample().item()
-        order = torch.randperm(len(x), device=x.device)
-        return share * x + (1 - share) * x[order], order, share

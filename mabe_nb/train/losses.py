@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
            'answer_weights', 'Loss', 'make_loss', 'probabilities_of', 'class_counts', 'balanced_weights',
-           'plain_targets', 'classes_first', 'PlainLoss', 'objective']
+           'class_weights', 'plain_targets', 'classes_first', 'PlainLoss', 'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
 from dataclasses import dataclass
@@ -133,13 +133,17 @@ def make_loss(
     focal = (cfg.focal_gamma, cfg.focal_alpha) if "focal" in cfg.loss else ()
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
 
-# %% ../../nbs/train/30_losses.ipynb #783a761f
+# %% ../../nbs/train/30_losses.ipynb #fcbe026c
 def probabilities_of(
     scores: torch.Tensor, # (..., 1 + actions), `other` first
     loss: str, # `cross_entropy`, `focal`, `binary` or `focal_binary`
     apart: bool = False, # Each action by itself; rows sum to 1 or more
+    possible: np.ndarray = None, # (1 + actions,) bool, others get no chance; None: all
 ) -> torch.Tensor: # (..., 1 + actions) float32, rows sum to 1
     "Probabilities from the scores of a model that was trained with a loss."
+    if possible is not None:
+        impossible = ~torch.as_tensor(possible, device=scores.device)
+        scores = scores.masked_fill(impossible, -1e9)
     if "binary" not in loss: return scores.float().softmax(-1)
     z = scores[..., 1:].float()
     p = torch.cat([(-z).sigmoid().prod(-1, keepdim=True), z.sigmoid()], -1)
@@ -162,6 +166,17 @@ def balanced_weights(
     share = counts / max(counts.sum(), 1)
     raw = np.where(counts > 0, np.maximum(share, 1e-6) ** -power, 0)
     return (raw / max((raw * share).sum(), 1e-12)).astype(np.float32)
+
+# %% ../../nbs/train/30_losses.ipynb #72f1a3c1
+def class_weights(
+    cfg, # `TrainConfig`
+    counts: np.ndarray, # (classes,) training frames of each class
+) -> np.ndarray: # (classes,) float32
+    "The weights of a config; balanced ones where its list has another length."
+    weights = cfg.class_weights
+    if isinstance(weights, list) and len(weights) == len(counts):
+        return np.array(weights, np.float32)
+    return balanced_weights(counts, 0 if weights == "none" else 0.5)
 
 # %% ../../nbs/train/30_losses.ipynb #aea51e2a
 def plain_targets(

@@ -35,7 +35,7 @@ class Model(Protocol):
 MODELS = { # Kind -> (files that tell it, what loads it), the outermost kind first
     "bundle": (("manifest.json",), "mabe_nb.kaggle.bundle:open_bundle"),
     "labs": (("labs.json",), "mabe_nb.train.ensemble.per_lab:load_per_lab"),
-    "recipe": (("recipe.json",), "mabe_nb.train.ensemble.recipe:load_recipe"),
+    "recipe": (("recipe.json",), "mabe_nb.train.ensemble.blend:load_recipe"),
     "classifier": (("best.safetensors", "config.yaml"),
                    "mabe_nb.train.folder.weights:load_run")}
 

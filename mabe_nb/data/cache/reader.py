@@ -156,6 +156,12 @@ class Prepared(KnownVideos):
         return frame_labels(self.recording(row.video_id), row.agent, row.target,
                             self.actions if actions is None else actions)
 
+    @property
+    def self_actions(self) -> tuple: # Sorted names
+        "Actions that were looked for in single animals."
+        return tuple(sorted({action for v in self.sequences.video_id.unique()
+                             for a, t, action in self.labelled(v) or () if a == t}))
+
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
 def open_prepared(
     path, # Folder that `prepare` filled

@@ -21,7 +21,7 @@ TAIL = 2**16 # Bytes of the last prints that are kept nevertheless
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
     "__init__", "errors", "files", "remote/__init__", "remote/values",
     "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
-    "remote/inside/cell", "remote/inside/runner")) # What a machine without this package needs
+    "remote/inside/cell", "remote/inside/runner")) # What a bare machine needs
 
 
 class Cancelled(BaseException):
@@ -148,7 +148,7 @@ def _signal(child, number) -> bool:
     except (ProcessLookupError, PermissionError): return False
     return True
 
-
+# %% ../../../nbs/remote/inside/10_runner.ipynb #497a52dd
 def _end_child(child, number, grace):
     "Signal all of it, and give it `grace` seconds to end by itself."
     end = time.monotonic() + grace
@@ -227,8 +227,9 @@ def run(
     folder, begun = Path(folder).absolute(), time.monotonic()
     spec, number = read_json(folder/"job.json"), 0
     tee, over, commit = Tee(folder/"log", out), threading.Event(), _locked(commit)
-    beat = threading.Thread(target=_commit_regularly, args=[over, every, commit], daemon=True)
-    beat.start()
+    regular = threading.Thread(target=_commit_regularly, args=[over, every, commit],
+                               daemon=True)
+    regular.start()
     try:
         for left in range(spec["retries"], -1, -1):
             status, error, number = _attempt(folder, spec, tee, commit, grace)
@@ -238,7 +239,7 @@ def run(
         status, error = "cancelled" if _is_final(e) else None, None
         raise
     finally:
-        over.set(); beat.join(); tee.close()
+        over.set(); regular.join(); tee.close()
         if status: _write_status(folder, status, error, time.monotonic() - begun)
         commit()
     return status

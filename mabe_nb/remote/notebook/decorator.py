@@ -33,7 +33,7 @@ class Remote:
         found = watch(self.submit(*args, **kwargs))
         return found if self.settings["outputs"] else found["value"]
 
-
+# %% ../../../nbs/remote/notebook/30_decorator.ipynb #7ba6ae55
 def gpu(
     on: str = "local", # A place, as for `submit`
     gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free

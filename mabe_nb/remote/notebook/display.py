@@ -201,7 +201,7 @@ class NotebookDisplay:
                       "text/plain": path})
         except MabeError as e: view.add({"k": "print", "text": f"[{e}]\n"})
 
-
+# %% ../../../nbs/remote/notebook/10_display.ipynb #d6338ba9
 def _display(bundle):
     from IPython.display import display
     return display(bundle, raw=True, display_id=True)
@@ -257,7 +257,7 @@ def _stop(job):
     print(f"interrupted: cancelling job {job.id} ...", flush=True)
     job.cancel()
 
-
+# %% ../../../nbs/remote/notebook/10_display.ipynb #b36a6471
 def watch(
     job, # `Job`
 ) -> dict: # Name -> value

@@ -83,7 +83,7 @@ def died(
     return unended("died") | {
         "error": {"type": "Died", "message": message, "traceback": ""}}
 
-
+# %% ../../../nbs/remote/places/10_base.ipynb #0c73ff75
 def checked_state(
     data: bytes, # A `status.json`
 ) -> dict: # status, error, seconds, attempt
@@ -253,7 +253,7 @@ def state(self: DiskPlace, folder, spec):
     if not alive: return self.gone(folder, spec)
     return unended("queued" if self.queued(folder, spec) else "running")
 
-
+# %% ../../../nbs/remote/places/10_base.ipynb #d76f5f7c
 @patch
 def log(self: DiskPlace, folder, spec, seen=0, follow=True, nap=0.05):
     beat = time.monotonic()

@@ -17,8 +17,9 @@ from .base import (ENDED, Base, checked_state, died, good_file,
 from ..events import clean
 from .hf_inside import read_log_line
 from .modal_volume import in_thread
-from .hf_send import (NotAtHub, api, client_errors, check_options, no_token,
-                                           job_files, private_bucket, run_container)
+from .hf_send import (
+    NotAtHub, api, check_options, client_errors, no_token, job_files,
+    private_bucket, run_container)
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
 @place("hf", provider="hf-jobs", package="huggingface_hub", options={
@@ -70,7 +71,7 @@ def read(self: Backend, folder, spec, name, limit):
     place = f"{spec['handle']['bucket']}/resolve/{quote(spec['id'] + '/' + name)}"
     return _stream(f"{api().endpoint}/buckets/{place}", name, limit)
 
-
+# %% ../../../nbs/remote/places/54_hf.ipynb #14c26d28
 def _stream(url, name, limit):
     "The bytes of a file, no more than allowed. Raises `DataError`."
     from huggingface_hub import get_session
@@ -106,7 +107,7 @@ def _info(self: Backend, spec):
     with client_errors(): return api().inspect_job(job_id=spec["handle"]["job"],
                                             namespace=spec["handle"]["namespace"])
 
-
+# %% ../../../nbs/remote/places/54_hf.ipynb #9f738a76
 @patch
 def _gone(self: Backend, info, stage):
     "The state of a job that ended without a word."
@@ -148,7 +149,7 @@ def log(self: Backend, folder, spec, seen=0, follow=True):
         time.sleep(0.5)
     yield from self._rest(folder, spec, seen)
 
-
+# %% ../../../nbs/remote/places/54_hf.ipynb #f31c5bb2
 @patch
 def _goes_on(self: Backend, folder, spec, since):
     "Has the job not ended, as far as is known? Raises if nothing is, for too long."

@@ -88,7 +88,7 @@ def container_command(
     return image, ["uv", "run", "--quiet", "--no-project", "--with-requirements",
                    f"{MOUNT}/code/requirements.txt", *end]
 
-
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #37659917
 def job_files(
     folder: Path, # The job's folder
     spec: dict,

@@ -16,9 +16,9 @@ from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
 from ..events import clean
 from .modal_app import PIECE
-from .modal_volume import (UnknownToModal, FileMissing, Unreachable, in_thread,
-                                                client_errors, read_file, manifest, retried,
-                                                send_data, file_sizes, read_small, as_mabe_error)
+from .modal_volume import (
+    FileMissing, UnknownToModal, Unreachable, client_errors,
+    file_sizes, in_thread, manifest, read_file, read_small, retried, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -58,8 +58,9 @@ def ready():
     if not (config.get("token_id") and config.get("token_secret")):
         raise ConfigError("there is no Modal token; 'modal token new' makes one, or set"
                           " MODAL_TOKEN_ID and MODAL_TOKEN_SECRET")
-    with client_errors(): client = next(in_thread(lambda over: [modal.Client.from_env()], beat=10))
-    if client == b"": raise as_mabe_error(TimeoutError()) # the client would try for a minute
+    with client_errors():
+        answers = in_thread(lambda over: [modal.Client.from_env()], beat=10)
+        if next(answers) == b"": raise TimeoutError # the client would try for a minute
 
 
 def _check_secrets(names):

@@ -15,6 +15,7 @@ from pathlib import Path
 import mabe_nb
 from ...errors import ConfigError
 from ...files import read_json, write_json
+from ...patch import patch
 from ..inside import runner
 from ..inside.machine import install_command, set_data
 
@@ -152,24 +153,6 @@ class Committer(_LogPieces):
         self.publish, self.every = commit, every
         self.lock, self.over, self.error = threading.RLock(), threading.Event(), None
 
-    def _publish(self):
-        "Commit; a status after all the rest."
-        status, later = self.folder/"status.json", self.folder/".status.json"
-        if not status.exists(): return self.publish()
-        os.replace(status, later)
-        try: self.publish()
-        finally: os.replace(later, status)
-        self.publish()
-
-    def commit(self):
-        "Make the folder safe. What goes wrong is printed, and kept for the end."
-        with self.lock:
-            self.update()
-            try: self._publish()
-            except Exception as e: self.error = e
-            else: self.error = None
-            if self.error: print(f"[mabe: the Volume keeps nothing: {self.error}]")
-
     def follow(self):
         while not self.over.wait(self.every):
             if self.log.stat().st_size > self.done: self.commit()
@@ -182,6 +165,28 @@ class Committer(_LogPieces):
     def __exit__(self, *error):
         self.over.set()
         self.thread.join()
+
+# %% ../../../nbs/remote/places/42_modal_app.ipynb #faa4fef6
+@patch
+def _publish(self: Committer):
+    "Commit; a status after all the rest."
+    status, later = self.folder/"status.json", self.folder/".status.json"
+    if not status.exists(): return self.publish()
+    os.replace(status, later)
+    try: self.publish()
+    finally: os.replace(later, status)
+    self.publish()
+
+
+@patch
+def commit(self: Committer):
+    "Make the folder safe. What goes wrong is printed, and kept for the end."
+    with self.lock:
+        self.update()
+        try: self._publish()
+        except Exception as e: self.error = e
+        else: self.error = None
+        if self.error: print(f"[mabe: the Volume keeps nothing: {self.error}]")
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #4cf0cdcd
 CRASHED = "its container crashed or was lost; the machine may have run out of memory"

@@ -15,13 +15,14 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, safe_id, write_json
 from ...patch import patch
+from .blend import load_recipe
 from .folds import read_folds
-from .recipe import load_recipe, train_recipe
-
-# %% ../../../nbs/train/ensemble/80_per_lab.ipynb #62940663
-LABS = "labs.json" # In the folder: lab -> folder of its recipe, "" -> that of all others
+from .recipe import train_recipe
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #2c32e65d
+LABS = "labs.json" # In the folder: lab -> folder of its recipe, "" -> that of all others
+
+
 def labs_with_enough(
     table: pd.DataFrame, # From `groups`
     folds: int,

@@ -6,7 +6,7 @@
 __all__ = ['read_history', 'epoch_files', 'list_checkpoints', 'checked_run', 'best_epoch', 'try_file', 'checkpoint_path',
            'load_run', 'prune']
 
-# %% ../../../nbs/train/folder/10_weights.ipynb #d438baec
+# %% ../../../nbs/train/folder/10_weights.ipynb #4aad337c
 import re
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ...errors import ConfigError, DataError
-from ..fit.checkpoint import BEFORE, NOW, read_state
+from ...files import read_tensors
+from .recorder import BEFORE, NOW, STATE
 from ..classifier import Classifier, load_classifier
 from ..config import TrainConfig
 
@@ -66,7 +67,7 @@ def list_checkpoints(
                                         "valid_f1", "bytes", "loads", "fault"])
     return table.astype({"epoch": "Int64", "loads": bool})
 
-# %% ../../../nbs/train/folder/10_weights.ipynb #fd97e8b3
+# %% ../../../nbs/train/folder/10_weights.ipynb #ed6be3c6
 def checked_run(
     run, # Run folder
 ) -> Path:
@@ -93,7 +94,7 @@ def try_file(
     "Load a file to see whether it can be."
     try:
         if kind != "state": return load_classifier(path) and (None, "")
-        epoch = read_state(path)[1].get("epoch")
+        epoch = read_tensors(path, STATE)[1].get("epoch")
     except DataError as e: return None, e.what
     good = type(epoch) is int and 0 <= epoch < 2**31
     return (epoch, "") if good else (None, "holds a state without an epoch")

@@ -1,0 +1,260 @@
+"""Faults put in on purpose, one at a time: does a test see each of them?
+
+`make mutants`, or `python .ci/mutants.py WORD...` for those whose name holds a word;
+`--list` only says whether each can still be put in. All happens in a copy of the tree;
+processes are forked from one that has imported the large libraries, and none of ours.
+A mutant is killed if its tests, which pass without it, fail with it. The last line is
+`N killed, N survived`; what survived wants a test.
+"""
+import importlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import notebooks as house
+
+TOP = house.TOP
+LIMIT = 600 # Seconds for the tests of one mutant; a loop that never ends is seen too
+LARGE = "pytest", "hypothesis", "numpy", "scipy.sparse.csgraph", "pandas", "torch"
+PAGE = "page" # As a test: the notebook of the module
+
+MODULES = { # Where what is mutated stands
+    "metrics": "mabe_nb/train/metrics.py", "counts": "mabe_nb/train/frame_counts.py",
+    "frames": "mabe_nb/train/judge.py", "loop": "mabe_nb/train/loop.py",
+    "checkpoint": "mabe_nb/train/checkpoint.py", "average": "mabe_nb/train/average.py",
+    "schedule": "mabe_nb/train/schedule.py", "cache": "mabe_nb/data/prepare.py",
+    "key": "mabe_nb/data/prepare.py", "prepared": "mabe_nb/data/prepared.py",
+    "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
+    "checks": "mabe_nb/data/checks.py"}
+
+SCORE = "tests/test_metrics.py", "-k", "not shifting and not bout_matches"
+JUDGE = "tests/test_metrics.py", "-k", "f1", PAGE
+TRAIN = ("tests/test_trainer.py", "-k",
+         "early or its_own or gradient or accumulation or disk_and_memory or nan_in")
+STOP = "tests/test_trainer.py", "-k", "early"
+RESUME = "tests/test_trainer.py", "-k", "interrupt or damaged or full_disk"
+CACHE = ("tests/test_prepare.py", "-k",
+         "not whatever_happened and not worker and not broken_video")
+SPLIT = "tests/test_splits.py",
+LENGTH = "tests/test_kaggle.py", "tests/test_audit.py", "-k", "lengths_may or mismatch"
+
+
+class Mutant(NamedTuple):
+    name: str # Begins with a key of `MODULES`
+    old: str # Stands once in the module
+    new: str
+    tests: tuple # For pytest, or `PAGE`
+
+    @property
+    def module(self): return MODULES[self.name.split(":")[0]]
+
+
+MUTANTS = [Mutant(*m) for m in (
+    ("counts: the last frame of a bout counts", "np.maximum(end - begin, 0), n)",
+     "np.maximum(end - begin + 1, 0), n)", SCORE),
+    ("counts: a bout inside another counts again",
+     "np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])",
+     "np.maximum(begin[1:], end[:-1])", SCORE),
+    ("counts: hits are wrong too", '"wrong": U - L', '"wrong": P', SCORE),
+    ("counts: the whitelist is not asked",
+     "good = np.isin(entry * len(texts) + triple[row], listed)",
+     "good = np.ones(len(row), bool)", SCORE),
+    ("counts: bouts that touch overlap", "stop[j] > start[i]", "stop[j] >= start[i]",
+     SCORE),
+    ("counts: overlaps of a pair pass", "for p in np.flatnonzero(twice)[:1]:",
+     "for p in ():", SCORE),
+    ("metrics: labs count by their actions", 'f.groupby(level="lab").mean().mean()',
+     "f.mean()", SCORE),
+    ("metrics: beta is not squared", "hit = (1 + beta**2)", "hit = (1 + beta)", SCORE),
+    ("metrics: nothing to find is a full score", ".fillna(0.0)", ".fillna(1.0)", SCORE),
+    ("metrics: chance does not move the bouts", "rng.random(len(names))[video] * n",
+     "0 * n", SCORE),
+    ("frames: unknown counts as not seen", "(said & (labels == 0))",
+     "(said & (labels <= 0))", JUDGE),
+    ("frames: what was missed is forgotten", "total = 2 * hit + false + missed",
+     "total = 2 * hit + false", JUDGE),
+    ("loop: early stopping one epoch late", ">= cfg.early_stopping_patience",
+     "> cfg.early_stopping_patience", STOP),
+    ("loop: the last of equals is the best", 'key=lambda row: row["valid_f1"]',
+     'key=lambda row: (row["valid_f1"], row["epoch"])', STOP),
+    ("loop: the loss of an epoch holds those before", "self.total.zero_()", "pass",
+     TRAIN),
+    ("loop: parts of a step weigh alike", "whole = None if alone else",
+     "whole = None and", TRAIN),
+    ("loop: the end of an epoch is not looked at",
+     "if i % 50 == 49 or i + 1 == len(steps): check", "if i % 50 == 49: check", TRAIN),
+    ("loop: resuming deals the epoch anew",
+     "rng = self.epoch_rng if self.step_of_epoch else", "rng =", RESUME),
+    ("loop: resuming reads from the start", "for step in parts[first:]",
+     "for step in parts", RESUME),
+    ("loop: a gradient is kept", "self.optimizer.zero_grad(set_to_none=True)", "pass",
+     TRAIN),
+    ("loop: the average is not kept", "self.average.update()", "pass", (*TRAIN, PAGE)),
+    ("checkpoint: the state before is not kept",
+     "os.replace(folder/NOW, folder/BEFORE)", "pass", RESUME),
+    ("checkpoint: a damaged state is not mentioned",
+     'note = f"{e}; going on from the state before"', "note = None", RESUME),
+    ("checkpoint: the moments of the optimizer are lost",
+     "state.setdefault(int(i), {})[key]", "state.setdefault(int(i), {})[key + '_']", (*RESUME, PAGE)),
+    ("schedule: one cycle ends too high", "top / 25e4", "top / 25", (PAGE,)),
+    ("schedule: a plateau may go below min_lr",
+     "min_lr=min(cfg.min_lr, cfg.learning_rate)", "min_lr=0", ("tests/test_trainer.py", "-k", "plateau")),
+    ("key: without body parts", "plan.features, plan.parts, video_id",
+     "plan.features, video_id", CACHE),
+    ("key: without the version of the code", "[FORMAT, plan.code, ", "[FORMAT, ",
+     CACHE),
+    ("key: without what the files hold", "plan.dataset.fingerprint(video_id)]", "]",
+     CACHE),
+    ("cache: every key is the right one", 'info["key"] == key', "True", CACHE),
+    ("cache: mice by themselves are not missed",
+     'alone = not plan.selves or any(a == t for a, t in info["pairs"])', "alone = True",
+     CACHE),
+    ("cache: what is gone stays",
+     "_forget(plan.out, lambda folder: folder in current or", "_forget(plan.out, lambda folder: True or", CACHE),
+    ("prepared: a video may be newer than the list", 'if found["key"] != v["key"]:',
+     "if False:", CACHE),
+    ("prepared: an array may have any shape", "if values.shape == shape and", "if",
+     CACHE),
+    ("splits: a leak is looked for by id", "first.setdefault(group[i], i)",
+     "first.setdefault(i, i)", SPLIT),
+    ("splits: copies of a left-out lab are learned from",
+     "train = ~table.group.isin(table.group[mine])", "train = ~mine", SPLIT),
+    ("splits: rare labels may miss a part",
+     "np.where(has.sum(0) >= k, np.maximum(want, 1), want)", "want", SPLIT),
+    ("splits: the parts are exchanged", "_deal(table, (1 - valid, valid), seed) == 1",
+     "_deal(table, (1 - valid, valid), seed) == 0", SPLIT),
+    ("splits: only whole copies are found",
+     "return np.append(picked, whole) if len(codes) else picked", "return whole if len(codes) else picked", SPLIT),
+    ("splits: still mice connect videos", "(count == 1) & ", "", SPLIT),
+    ("kaggle: lengths may differ by 5 %", "0.01*frames", "0.05*frames", LENGTH),
+    ("kaggle: the bound is a finding", "abs(frames - seconds*fps) > max",
+     "abs(frames - seconds*fps) >= max", LENGTH),
+    ("checks: lengths may differ by 5 %", "0.02 * len(xy)", "0.05 * len(xy)", LENGTH))]
+
+
+def copy_tree(to):
+    "What git knows, so that nothing of ours is touched."
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, check=True, text=True,
+                            capture_output=True).stdout
+    for name in filter(None, listed.split("\0")):
+        target = Path(to)/name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (TOP/name).exists(): shutil.copy(TOP/name, target, follow_symlinks=False)
+
+
+def page_of(module):
+    "The notebook that a module says it comes from."
+    found = re.search(r"File to edit: (\S+\.ipynb)", module.read_text(encoding="utf-8"))
+    return (module.parent/found[1]).resolve()
+
+
+def changed(text, mutant):
+    if text.count(mutant.old) == 1: return text.replace(mutant.old, mutant.new)
+    raise SystemExit(f"{mutant.name}: {mutant.old!r} stands {text.count(mutant.old)} "
+                     f"times in {mutant.module}, expected once; adapt .ci/mutants.py")
+
+
+def in_page(page, mutant):
+    "The notebook with the mutant in its exported cells."
+    nb = json.loads(page.read_text(encoding="utf-8"))
+    for cell in nb["cells"]:
+        source = house.text(cell["source"])
+        if cell["cell_type"] == "code" and re.match(r"#\|\s*export", source):
+            cell["source"] = source.replace(mutant.old, mutant.new).splitlines(True)
+    return json.dumps(nb)
+
+
+def run_pytest(top, how):
+    "In a process of its own: leave with pytest's exit code."
+    with open(os.devnull, "w") as nothing:
+        for stream in (1, 2): os.dup2(nothing.fileno(), stream)
+    os.chdir(top)
+    sys.path[0] = str(top)
+    os._exit(importlib.import_module("pytest").main(["-x", "-q", *how]))
+
+
+class Tree:
+    "The copy that is tested."
+
+    def __init__(self, top):
+        self.top = Path(top).resolve()
+        os.environ.update(PYTHONPATH=str(self.top), PYTHONDONTWRITEBYTECODE="1",
+                          MABE_HOME=str(self.top/"home"))
+        for name in LARGE: importlib.import_module(name)
+        if "mabe_nb" in sys.modules: raise SystemExit("the package is imported already")
+
+    def pytest(self, how):
+        "Exit code of pytest in the copy, None if it takes too long."
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=run_pytest, args=(self.top, how))
+        process.start()
+        process.join(LIMIT)
+        if process.exitcode is None: process.kill()
+        return process.exitcode
+
+    def fails(self, tests, page):
+        "The first that fails of some tests, or None. Raises if they cannot be run."
+        if tests != (PAGE,):
+            code = self.pytest([t for t in tests if t != PAGE])
+            if code in (1, None): return tests[0] if code else "the time limit"
+            if code: raise SystemExit(f"pytest {' '.join(tests)}: exit {code}")
+        if PAGE not in tests: return None
+        each = self.top/".ci"/"each_notebook.py"
+        done = subprocess.run([sys.executable, each, self.top/"journal", page],
+                              cwd=self.top, timeout=LIMIT, capture_output=True)
+        return page.name if done.returncode else None
+
+    def killed_by(self, mutant):
+        "What fails with a mutant, or None; the copy is as before afterwards."
+        module = self.top/mutant.module
+        page = page_of(module)
+        before = {p: p.read_text(encoding="utf-8") for p in (module, page)}
+        after = {module: changed(before[module], mutant), page: in_page(page, mutant)}
+        try:
+            for path, text in after.items(): path.write_text(text, encoding="utf-8")
+            return self.fails(mutant.tests, page)
+        finally:
+            for path, text in before.items(): path.write_text(text, encoding="utf-8")
+
+
+def sound(tree, mutants):
+    "Without a mutant all of their tests must pass."
+    pages = {(m.tests, page_of(tree.top/m.module) if PAGE in m.tests else None)
+             for m in mutants}
+    for tests, page in sorted(pages, key=str):
+        if by := tree.fails(tests, page):
+            raise SystemExit(f"{by} fails without any mutant: mend that first")
+
+
+def main(*words):
+    chosen = [m for m in MUTANTS if not words or any(w in m.name for w in words)]
+    for m in chosen: changed((TOP/m.module).read_text(encoding="utf-8"), m)
+    with tempfile.TemporaryDirectory() as folder:
+        copy_tree(folder)
+        tree, survived = Tree(folder), []
+        sound(tree, chosen)
+        print(f"without a mutant all tests pass; {len(chosen)} mutants", flush=True)
+        for m in chosen:
+            begun, by = time.monotonic(), tree.killed_by(m)
+            survived += [m] * (by is None)
+            seconds = f"{time.monotonic() - begun:4.0f} s"
+            print(f"{'killed  ' if by else 'SURVIVED'} {seconds}  {m.name}"
+                  + f" (by {by})" * bool(by), flush=True)
+    print(f"{len(chosen) - len(survived)} killed, {len(survived)} survived")
+    return bool(survived)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--list"]:
+        for m in MUTANTS:
+            changed((TOP/m.module).read_text(encoding="utf-8"), m)
+            print(m.name)
+    else: sys.exit(main(*sys.argv[1:]))
