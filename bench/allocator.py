@@ -26,7 +26,7 @@ def child(case, kept, seconds):
     "One measurement, printed as JSON."
     from contextlib import nullcontext
     from mabe_nb.measure import probe
-    from mabe_nb.measure.workload import Shape
+    from mabe_nb.measure.workload import Workload
     from mabe_nb.train.config import TrainConfig
     settings = CASES[case] | (LSTM if case.startswith("LSTM") else {})
     if not kept: probe.memory_kept = nullcontext
@@ -34,7 +34,7 @@ def child(case, kept, seconds):
     taken, room = probe.memory_taken, []
     probe.memory_taken = lambda *a: room.append(a) or taken(*a)
     cfg = TrainConfig(device="cpu", use_augmentation=False, **settings)
-    row = probe.measure(probe.make_spec(cfg, Shape(28, 4), seconds=seconds))
+    row = probe.measure(probe.make_spec(cfg, Workload(28, 4), seconds=seconds))
     print(json.dumps({"windows_s": row["windows_s"], "gb": taken(*room[0])["peak"] / 1e9}))
 
 

@@ -71,9 +71,9 @@ class Tries:
 
 
 def by_ours(args, tries):
-    from mabe_nb.measure.workload import Shape
+    from mabe_nb.measure.workload import Workload
     from mabe_nb.measure.sweep import sweep
-    done = sweep(settings(), Shape(CHANNELS, CLASSES), on="local:cpu", fresh=True,
+    done = sweep(settings(), Workload(CHANNELS, CLASSES), on="local:cpu", fresh=True,
                  seconds=args.seconds, memory_gb=args.gb)
     tries.made = [[int(r.batch), None if r.status == "ok" else f"{r.status}: {r.say}"]
                   for r in done.rows.itertuples()]
@@ -158,9 +158,9 @@ def find(name, args):
 def rate(size, args):
     "Windows per second at a size by our own code, and whether the size fits the limit."
     from mabe_nb.measure.probe import make_spec, measure
-    from mabe_nb.measure.workload import Shape
+    from mabe_nb.measure.workload import Workload
     for gb in (args.gb, None):
-        row = measure(make_spec(settings(size), Shape(CHANNELS, CLASSES), memory_gb=gb,
+        row = measure(make_spec(settings(size), Workload(CHANNELS, CLASSES), memory_gb=gb,
                                 seconds=args.judge))
         if row["status"] == "ok": break
     return {"windows_s_at_chosen": row["windows_s"], "known": row["seconds"]["known"],

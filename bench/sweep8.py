@@ -31,13 +31,13 @@ def foretold(good):
 def run(args):
     "The sweep as JSON, with what it was made on."
     from mabe_nb.measure.probe import processor
-    from mabe_nb.measure.workload import Shape
+    from mabe_nb.measure.workload import Workload
     from mabe_nb.measure.sweep import sweep, to_json
     from mabe_nb.train.config import TrainConfig
     cfg = TrainConfig(model_type="lstm", hidden_size=64, num_layers=1, frame_gap=1,
                       sequence_length=100, device="cpu", use_augmentation=False)
     begun = time.perf_counter()
-    done = sweep(cfg, Shape(28, 4), sizes=args.sizes, on="local:cpu", fresh=True,
+    done = sweep(cfg, Workload(28, 4), sizes=args.sizes, on="local:cpu", fresh=True,
                  seconds=args.seconds)
     about = {"date": date.today().isoformat(), "cpu": processor(), "cores": os.cpu_count(),
              "load": os.getloadavg()[0], "seconds": time.perf_counter() - begun,

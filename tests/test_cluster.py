@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.cluster import (allocation, cards_from, compare_mixed, plan,
                                       plans, read_gpus, split_batch, zero_stage)
-from mabe_nb.hardware.slurm import Ask, fixed_script, flexible_script, shell_word
+from mabe_nb.hardware.slurm import Request, fixed_script, flexible_script, shell_word
 
 A80, A40 = ("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA A100-SXM4-40GB", 40960)
 V32 = ("Tesla V100-SXM2-32GB", 32768)
@@ -147,7 +147,7 @@ def test_bad_clusters(call):
 # Job scripts
 WORDS = ["python", "show.py", "--accumulate", "{accumulation}", "--zero={zero}", "a b",
          "$(id)"]
-SCRIPTS = {**{str(n): lambda w, n=n: fixed_script(w, Ask(gpus=n, kind="a100"))
+SCRIPTS = {**{str(n): lambda w, n=n: fixed_script(w, Request(gpus=n, kind="a100"))
               for n in (2, 3, 4)}, "flexible": lambda w: flexible_script(w)}
 SMI = """#!/bin/bash
 case "$*" in
@@ -240,7 +240,7 @@ BAD = [dict(name="x; rm -rf"), dict(name="a\n#SBATCH --uid=0"), dict(name=""),
 @pytest.mark.parametrize("ask", BAD)
 def test_bad_values_never_reach_a_script(ask):
     for script in (fixed_script, flexible_script):
-        with pytest.raises(ConfigError) as e: script(WORDS, Ask(**ask))
+        with pytest.raises(ConfigError) as e: script(WORDS, Request(**ask))
         assert "\n" not in str(e.value)
 
 
@@ -251,7 +251,7 @@ def test_bad_commands(command):
 
 def test_flexible_job_takes_no_kind():
     with pytest.raises(ConfigError, match="leave it out"):
-        flexible_script(WORDS, Ask(kind="a100"))
+        flexible_script(WORDS, Request(kind="a100"))
 
 
 @few

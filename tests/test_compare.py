@@ -10,8 +10,8 @@ from mabe_nb.hardware.memory import Need
 from mabe_nb.measure import compare as module
 from mabe_nb.measure.compare import (by_bandwidth, by_count, compare, others, pareto,
                                      recurrent_floor)
-from mabe_nb.measure.estimate import estimate, fake_step
-from mabe_nb.measure.workload import Shape
+from mabe_nb.measure.estimate import estimate, step_memory
+from mabe_nb.measure.workload import Workload
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.cost_plots import plot_compare
 
@@ -68,7 +68,7 @@ def test_prediction_from_a_processor_is_a_wide_guess():
 
 def test_places_at_once_and_one_that_fails():
     "The processor twice would be one; a device that is not there is a row."
-    table = compare(TINY, Shape(windows=800), ["local:cpu", "local:cuda:9", "local:cpu"],
+    table = compare(TINY, Workload(windows=800), ["local:cpu", "local:cuda:9", "local:cpu"],
                     seconds=0.2)
     assert (table["where"] == "local:cpu").sum() == 1
     bad = table[table["where"] == "local:cuda:9"].iloc[0]
@@ -76,7 +76,7 @@ def test_places_at_once_and_one_that_fails():
     mine = table[table["where"] == "local:cpu"].iloc[0]
     assert mine.seconds == pytest.approx(800 / mine.windows_s) and mine.usd == 0
     assert mine.front and (table.basis == "predicted").sum() >= 8
-    again = compare(TINY, Shape(windows=800), "local:cpu", None, seconds=0.2)
+    again = compare(TINY, Workload(windows=800), "local:cpu", None, seconds=0.2)
     assert again.reused.all() and again.paid.sum() == 0
     assert "local:cpu" in plot_compare(table)[0].get_label()
 
@@ -84,9 +84,9 @@ def test_places_at_once_and_one_that_fails():
 def test_price_of_an_epoch(monkeypatch):
     monkeypatch.setattr(module, "run_probes", lambda asks, *a: [result()])
     monkeypatch.setattr(module, "_rate", lambda *a: 3.6)
-    row = compare(TINY, Shape(windows=8000), "modal:A100", None).iloc[0]
+    row = compare(TINY, Workload(windows=8000), "modal:A100", None).iloc[0]
     assert row.seconds == pytest.approx(100) and row.usd == pytest.approx(0.1)
-    assert compare(TINY, Shape(), "modal:A100", None).seconds[0] == pytest.approx(12_500)
+    assert compare(TINY, Workload(), "modal:A100", None).seconds[0] == pytest.approx(12_500)
 
 
 @pytest.mark.parametrize("gpus, words", [([], "no GPUs"), (["moddal:L4"], "unknown place")])
@@ -97,7 +97,7 @@ def test_bad_input_is_one_sentence(gpus, words):
 def test_fake_memory_is_a_line_with_a_range():
     lstm = TrainConfig(model_type="lstm", hidden_size=32, sequence_length=50)
     found = estimate(lstm)
-    far = fake_step(lstm.model_copy(update={"batch_size": 500})) / 1e9
+    far = step_memory(lstm.model_copy(update={"batch_size": 500})) / 1e9
     assert found.fixed.likely + 500 * found.window.likely == pytest.approx(far, rel=0.02)
     kept = 64 * 2 * 50 * 4 / 1e9 # a number for each unit and step, both layers
     assert found.window.high - found.window.low == pytest.approx(14 * kept, rel=0.02)

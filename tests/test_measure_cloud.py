@@ -6,7 +6,7 @@ pytest.importorskip("mabe_nb.remote.places.modal")
 from modal_jobs import calm, cloud  # noqa: E402, F401
 
 from mabe_nb.measure.compare import compare  # noqa: E402
-from mabe_nb.measure.workload import Shape  # noqa: E402
+from mabe_nb.measure.workload import Workload  # noqa: E402
 from mabe_nb.measure.sweep import sweep  # noqa: E402
 from mabe_nb.train.config import TrainConfig  # noqa: E402
 
@@ -19,11 +19,11 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     "Measured where there is a card, told where there is none, paid once."
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     places = ["modal:T4", "modal:L4", "local:cpu"]
-    table = compare(TINY, Shape(windows=800), places, None, seconds=0.2).set_index("where")
+    table = compare(TINY, Workload(windows=800), places, None, seconds=0.2).set_index("where")
     assert (table.basis == "measured").all(), table.say.tolist()
     assert (table.paid[places[:2]] > 0).all() and table.usd["local:cpu"] == 0
     cloud.faults.no_capacity |= {"H100"}
-    again = compare(TINY, Shape(windows=800), ["modal:H100", *places], None, seconds=0.2,
+    again = compare(TINY, Workload(windows=800), ["modal:H100", *places], None, seconds=0.2,
                     timeout=2).set_index("where")
     assert again.reused[places].all() and again.paid.sum() == 0
     assert again.basis["modal:H100"] == "no capacity"

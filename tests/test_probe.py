@@ -12,9 +12,9 @@ from hypothesis import given, settings, strategies as st
 from mabe_nb.errors import ConfigError
 from mabe_nb.measure.probe import (Steps, checked_spec, main, make_spec, make_trainer,
                                    measure)
-from mabe_nb.measure.workload import Shape
+from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.timing import Clock, median_interval, time_parts, time_steps
-from mabe_nb.measure.flops import count_work
+from mabe_nb.measure.flops import count_flops
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import batches
 
@@ -83,15 +83,15 @@ def test_parts_are_in_their_place():
 
 def test_operations_of_a_linear_step():
     a, b = torch.randn(7, 5), torch.randn(5, 3)
-    assert count_work(lambda: a @ b)[0] == 2 * 7 * 5 * 3
-    assert count_work(lambda: a + a)[1] == 3 * a.nbytes
+    assert count_flops(lambda: a @ b)[0] == 2 * 7 * 5 * 3
+    assert count_flops(lambda: a + a)[1] == 3 * a.nbytes
 
 
 def test_every_model_precision_and_loss_is_measured():
     for change in ({"model_type": "transformer", "hidden_size": 16}, {"amp": True},
                    {"model_type": "calms21_conv1d", "sequence_length": 16},
                    {"loss": "binary"}, {"gradient_accumulation_steps": 2}):
-        told = measure(make_spec(tiny(**change), Shape(half_known=True), seconds=0.1))
+        told = measure(make_spec(tiny(**change), Workload(half_known=True), seconds=0.1))
         assert told["status"] == "ok" and told["flops"] > 0 and told["windows_s"] > 0
         json.dumps(told, allow_nan=False)
     assert measure(make_spec(TINY, seconds=0.1, on_disk=True))["parts"]["data"] > 0

@@ -13,8 +13,8 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
 from mabe_nb.measure.probe import Steps, make_spec, make_trainer
 from mabe_nb.measure.results import run_probes
-from mabe_nb.measure.workload import Shape
-from mabe_nb.measure.sweep import (fit_line, gains, knee_of, other_cards, summarize,
+from mabe_nb.measure.workload import Workload
+from mabe_nb.measure.sweep import (fit_line, gains, knee_size, other_cards, summarize,
                                    sweep)
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.fit.optim import optimizer_tensors
@@ -43,8 +43,8 @@ def test_fit_recovers_a_line(a, b, batches):
 def test_knee():
     rows = pd.DataFrame({"batch": [16, 32, 64, 128, 256], "status": ["ok"] * 4 + ["oom"],
                          "windows_s": [100, 190, 198, 200, np.nan]})
-    assert knee_of(rows) == 32
-    assert knee_of(rows[rows.status == "oom"]) is None
+    assert knee_size(rows) == 32
+    assert knee_size(rows[rows.status == "oom"]) is None
 
 
 def state_of(trainer):
@@ -80,12 +80,12 @@ def test_a_sweep_leaves_no_trace_in_the_caller():
 
 def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     ask = dict(sizes=[90_000, 8, 512], seconds=0.2, memory_gb=0.3)
-    done = sweep(TINY, Shape(windows=1000), **ask)
+    done = sweep(TINY, Workload(windows=1000), **ask)
     assert done.rows.status.tolist() == ["ok", "ok", "oom"], done.rows.say.tolist()
     assert "does not fit: take 45000" in done.rows.say.iloc[2]
     assert done.knee in (8, 512) and not done.rows.reused.any()
     assert jobs() == [], "jobs of a sweep are not left in the user's list"
-    again = sweep(TINY, Shape(windows=1000), **ask)
+    again = sweep(TINY, Workload(windows=1000), **ask)
     assert again.rows.reused.all() and again.rows.ms.equals(done.rows.ms)
     assert (other_cards(done).basis == "guess from a processor's memory").all()
     assert len(list((mabe_home/"measure").iterdir())) == 3
@@ -94,7 +94,7 @@ def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
 def test_memory_is_foretold_from_the_smallest():
     cfg = TrainConfig(model_type="lstm", hidden_size=64, num_layers=1, frame_gap=1,
                       sequence_length=100, device="cpu", use_augmentation=False)
-    rows = sweep(cfg, Shape(28, 4), sizes=[16, 32, 512], on="local:cpu", seconds=0.5).rows
+    rows = sweep(cfg, Workload(28, 4), sizes=[16, 32, 512], on="local:cpu", seconds=0.5).rows
     line = fit_line(rows.batch[:2], rows.gb[:2])
     assert line(512) == pytest.approx(rows.gb[2], rel=0.1) and rows.gb[2] > 2 * rows.gb[1]
 
@@ -109,13 +109,13 @@ def test_what_is_the_same_and_what_is_not(monkeypatch):
     wide = TINY.model_copy(update={"hidden_size": 8})
     quick = TINY.model_copy(update={"learning_rate": 0.1, "epochs": 3})
     assert make_spec(quick) == spec, "what a step does not depend on is no part of it"
-    asks = {results.place_of(*a) for a in (
+    asks = {results.cache_path(*a) for a in (
         (spec, "local", "cpu"), (spec, "modal", "L4"), (spec, "modal", "T4"),
         (make_spec(wide), "local", "cpu"), (make_spec(TINY, precision="bf16"), "local", "cpu"),
-        (make_spec(TINY, Shape(channels=5)), "local", "cpu"))}
+        (make_spec(TINY, Workload(channels=5)), "local", "cpu"))}
     assert len(asks) == 6
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert results.place_of(spec, "local", "cpu") not in asks
+    assert results.cache_path(spec, "local", "cpu") not in asks
 
 
 def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
@@ -184,7 +184,7 @@ def made(batch, seconds, peak):
 
 
 def test_an_epoch_costs_what_the_knee_takes():
-    done = summarize([made(16, 0.1, 1e9), made(32, 0.1, 2e9)], Shape(windows=3200), 3.6)
+    done = summarize([made(16, 0.1, 1e9), made(32, 0.1, 2e9)], Workload(windows=3200), 3.6)
     assert done.knee == 32 and np.allclose(done.cost(3200), (10.0, 0.01))
     with pytest.raises(ConfigError, match="no size"): summarize([]).cost()
 

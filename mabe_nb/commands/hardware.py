@@ -6,15 +6,10 @@
 __all__ = ['gpus', 'advise', 'cluster', 'add_commands']
 
 # %% ../../nbs/commands/40_hardware.ipynb #c9c99afc
-import json
-
 from ..errors import ConfigError
+from ..hardware.tables import to_records
 
 # %% ../../nbs/commands/40_hardware.ipynb #57d48dd5
-def _records(table): # NaN becomes null
-    return json.loads(table.to_json(orient="records"))
-
-
 def _shown(table): return table.to_string(index=False, na_rep="?")
 
 # %% ../../nbs/commands/40_hardware.ipynb #c38e7c85
@@ -39,16 +34,16 @@ def gpus(args, say) -> dict:
     if table.stale.any(): say(
         f"{int(table.stale.sum())} prices are over 60 days old (the oldest "
         f"{table.age_days.max():.0f}); 'mabe gpus --refresh' asks the providers")
-    return answer | {"prices": _records(table)}
+    return answer | {"prices": to_records(table)}
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #c194f0f5
 def _refreshed(provider, say):
     from mabe_nb.hardware.refresh import refresh
     done = refresh(provider)
     say(f"{provider}: {len(done.table)} prices read")
     for name in done.unread: say(f"{provider}: {name!r} could not be read")
     if done.new: say(f"{provider}: not in our catalogue: {', '.join(done.new)}")
-    return {"provider": provider, "read": _records(done.table), "unread": done.unread,
+    return {"provider": provider, "read": to_records(done.table), "unread": done.unread,
             "new": done.new}
 
 # %% ../../nbs/commands/40_hardware.ipynb #d9be740e
@@ -92,13 +87,14 @@ def advise(args, say) -> dict:
     say(str(answer))
     return answer.to_json()
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #4b1f967a
 def _all_scenarios(provider, how, say):
     from mabe_nb.hardware import advise as by
     found = {name: by.by_scenario(name, provider, **how) for name in by.SCENARIOS}
     for name, answer in found.items():
         say(f"{name:11s} {answer.pick:10s} {answer.reasons[1]}")
-    say("more: mabe advise --scenario NAME, --hours, --params, --budget, --training-type")
+    say("more: mabe advise --scenario NAME, --hours, --params, --budget, "
+        "--training-type")
     return {"scenarios": {name: answer.to_json() for name, answer in found.items()}}
 
 # %% ../../nbs/commands/40_hardware.ipynb #c78dbc27
@@ -110,22 +106,22 @@ def cluster(args, say) -> dict:
                                  per_gpu=args.per_gpu,
                                  need=plans.ZERO_GB if args.zero else None)
         say(str(found))
-        return {"cards": _records(found.cards), "mixed": found.mixed,
+        return {"cards": to_records(found.cards), "mixed": found.mixed,
                 "zero": found.zero,
                 "plan": found.plan._asdict(), "warnings": found.warnings}
     if args.script: return _script(args, say)
     table = plans.plans(args.effective, args.per_gpu,
                         need=plans.ZERO_GB if args.zero else None)
     say(_shown(table))
-    return {"plans": _records(table)}
+    return {"plans": to_records(table)}
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #42af24f7
 def _script(args, say):
-    from mabe_nb.hardware.slurm import Ask, fixed_script, flexible_script
+    from mabe_nb.hardware.slurm import Request, fixed_script, flexible_script
     flexible = args.script == "flexible"
     if not flexible and not args.script.isdecimal():
         raise ConfigError(f"--slurm {args.script!r}, expected 1 to 8 or 'flexible'")
-    ask = Ask(gpus=4 if flexible else int(args.script), kind=args.kind,
+    ask = Request(gpus=4 if flexible else int(args.script), kind=args.kind,
               hours=args.limit,
               partition=args.partition)
     write = flexible_script if flexible else fixed_script
@@ -143,18 +139,25 @@ def add_commands(
     p = command("gpus", gpus)
     p.add_argument("--refresh", action="store_true", help="ask the providers first")
     q = command("advise", advise)
-    q.add_argument("--params", type=float, help="parameters of a language model: 1.5e9")
-    q.add_argument("--method", choices=["full", "lora"], help="with --params")
-    q.add_argument("--budget", type=float, help="USD")
-    q.add_argument("--scenario", help="debug, train, large or very-large")
-    q.add_argument("--training-type", help="demo, development, production or research")
-    q.add_argument("--hours", metavar="GPU=H,...", help="measured hours of a run")
-    q.add_argument("--retries", type=int, default=2, help="in the upper bound")
+    _advise_flags(q)
     for parser in (p, q):
         parser.add_argument("--provider", help="modal or hf-jobs")
         parser.add_argument("--guide", action="store_true",
                             help="the guides' old prices")
-    p = command("cluster", cluster)
+    _cluster_flags(command("cluster", cluster))
+
+# %% ../../nbs/commands/40_hardware.ipynb #0ca7ace6
+def _advise_flags(p):
+    p.add_argument("--params", type=float, help="parameters of a language model: 1.5e9")
+    p.add_argument("--method", choices=["full", "lora"], help="with --params")
+    p.add_argument("--budget", type=float, help="USD")
+    p.add_argument("--scenario", help="debug, train, large or very-large")
+    p.add_argument("--training-type", help="demo, development, production or research")
+    p.add_argument("--hours", metavar="GPU=H,...", help="measured hours of a run")
+    p.add_argument("--retries", type=int, default=2, help="in the upper bound")
+
+# %% ../../nbs/commands/40_hardware.ipynb #e78b6dc5
+def _cluster_flags(p):
     p.add_argument("--effective", type=int, default=8, help="batch of a step")
     p.add_argument("--per-gpu", type=int, default=1, help="batch of a card")
     p.add_argument("--here", action="store_true",
@@ -162,8 +165,9 @@ def add_commands(
     p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
-    p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted word; "
-                   "{gpus}, {accumulation} and {zero} are filled in; default: mabe train")
+    p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted "
+                   "word; {gpus}, {accumulation} and {zero} are filled in; default: mabe "
+                   "train")
     p.add_argument("--kind", help="with --slurm: a100, v100, ...")
     p.add_argument("--partition", help="with --slurm")
     p.add_argument("--limit", type=float, default=24.0, help="hours, with --slurm")

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError
-from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus, provider_name,
-                                      guide_prices, prices)
+from .catalog import (EXTRA, SAME, card, check_gpu, cost, gpus,
+                                      guide_prices, prices, provider_name)
 
 # %% ../../nbs/hardware/30_advise.ipynb #15804c1c
 class Advice(NamedTuple):
@@ -57,7 +57,8 @@ def _what_changes(rows, best):
         out.append(f"an hour of {row.gpu} cost under ${best.usd / row.hours:.2f} "
                    f"(now ${row.usd_per_hour:.2f})")
         if row.hours < best.hours: out[-1] += \
-            f"; or {best.hours - row.hours:.2g} h less is worth ${row.usd - best.usd:.2f}"
+            f"; or {best.hours - row.hours:.2g} h less is worth " \
+            f"${row.usd - best.usd:.2f}"
     return out[:3]
 
 # %% ../../nbs/hardware/30_advise.ipynb #1585082a
@@ -76,8 +77,8 @@ def by_speed(
                   **rate)
     rows = rows.sort_values(["usd", "hours"], ignore_index=True)
     best = rows.iloc[0]
-    reasons = [f"{best.gpu} does it for ${best.usd:.2f} in {best.hours:.3g} h, the least "
-               f"of {len(rows)}"]
+    reasons = [f"{best.gpu} does it for ${best.usd:.2f} in {best.hours:.3g} h, the "
+               f"least of {len(rows)}"]
     if len(rows) > 1:
         reasons.append(f"the next, {rows.gpu[1]}, costs ${rows.usd[1]:.2f}")
     return Advice(best.gpu, rows, reasons, _what_changes(rows, best))
@@ -91,14 +92,14 @@ def predict_hours(
 ) -> pd.DataFrame: # gpu, hours, low, high, basis
     "Hours on other cards, scaled by bandwidth: a guess, marked as one."
     known = gpus()
-    mine = card(on, known)
+    source = card(on, known)
     if not 0 < hours < 1e6 or not 0 <= floor < 1e6:
         raise ConfigError(f"{hours} hours, at least {floor}: expected numbers above 0")
     rows = []
     for name in cards:
         there = card(name, known)
-        t = float(np.maximum(floor, hours * mine.bandwidth_gb_s / there.bandwidth_gb_s))
-        basis = "measured" if there["name"] == mine["name"] else "predicted"
+        t = float(np.maximum(floor, hours * source.bandwidth_gb_s / there.bandwidth_gb_s))
+        basis = "measured" if there["name"] == source["name"] else "predicted"
         rows.append((there["name"], t, t / 1.5, t * 1.5, basis) if basis == "predicted"
                     else (there["name"], hours, hours, hours, basis))
     return pd.DataFrame(rows, columns=["gpu", "hours", "low", "high", "basis"])
@@ -123,7 +124,7 @@ SCENARIOS = {
 def speeds(
 ) -> dict: # Card -> speed, T4 = 1
     "The guide's relative speeds; A10 counts as A10G."
-    known = guide_prices().dropna(subset="relative_speed").set_index("gpu").relative_speed
+    known = guide_prices().set_index("gpu").relative_speed.dropna()
     return known.to_dict() | {SAME[g]: s for g, s in known.items() if g in SAME}
 
 
@@ -141,6 +142,20 @@ def _by_column(rows, column):
     return free.sort_values([column, "usd_per_hour"], kind="stable").iloc[0]
 
 # %% ../../nbs/hardware/30_advise.ipynb #9eab61bd
+def _bills(kind, provider, table, hours_on_t4, retries):
+    cards, rows, speed = gpus().set_index("name"), [], speeds()
+    for row in _candidates(provider, table).itertuples():
+        h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]
+        if kind.epochs is None: h = kind.timeout_hours
+        limit = max(h, kind.timeout_hours)
+        c = cost(h, row.flavor, provider, retries=retries, timeout_hours=limit,
+                 table=table)
+        rows.append((row.flavor, cards.memory_gb[row.gpu], h, c.usd_per_hour, c.usd,
+                     c.upper_usd, limit, row.available))
+    return pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour",
+                                       "usd", "upper_usd", "timeout_hours", "available"])
+
+# %% ../../nbs/hardware/30_advise.ipynb #20890055
 def by_scenario(
     name: str, # "debug", "train", "large" or "very-large"
     provider: str = "modal",
@@ -152,26 +167,15 @@ def by_scenario(
     if name not in SCENARIOS: raise ConfigError.unknown("scenario", name, SCENARIOS)
     kind, table = SCENARIOS[name], prices() if table is None else table
     provider = provider_name(provider, {*table.provider})
-    cards, rows, speed = gpus().set_index("name"), [], speeds()
-    for row in _candidates(provider, table).itertuples():
-        h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]
-        if kind.epochs is None: h = kind.timeout_hours
-        limit = max(h, kind.timeout_hours)
-        c = cost(h, row.flavor, provider, retries=retries, timeout_hours=limit,
-                 table=table)
-        rows.append((row.flavor, cards.memory_gb[row.gpu], h, c.usd_per_hour, c.usd,
-                     c.upper_usd, limit, row.available))
-    rows = pd.DataFrame(rows, columns=["gpu", "memory_gb", "hours", "usd_per_hour",
-                                       "usd",
-                                       "upper_usd", "timeout_hours", "available"])
+    rows = _bills(kind, provider, table, hours_on_t4, retries)
     if not len(rows): raise ConfigError.unknown("provider", provider,
                                                 set(table.provider))
     best = _by_column(rows, kind.look_at)
-    said = f"{kind.epochs} epochs" if kind.epochs else "up to its timeout"
+    length = f"{kind.epochs} epochs" if kind.epochs else "up to its timeout"
     return Advice(best.gpu, rows, [
         kind.reason,
         f"{best.gpu} has {best.memory_gb:g} GB, costs ${best.usd_per_hour:.2f} an "
-        f"hour and ${best.usd:.2f} for {said}"], _scenario_changes(rows, best, kind))
+        f"hour and ${best.usd:.2f} for {length}"], _scenario_changes(rows, best, kind))
 
 # %% ../../nbs/hardware/30_advise.ipynb #aecc8132
 def _scenario_changes(rows, best, kind):

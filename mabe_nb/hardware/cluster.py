@@ -95,8 +95,9 @@ def read_gpus(
             "cards are read through NVML: pip install nvidia-ml-py") from None
     except Exception as e: # NVMLError, of a module that may not be there
         raise ConfigError(
-            f"no driver answers through NVML ({type(e).__name__}), so there is no NVIDIA "
-            "card here; 'mabe cluster' without --here plans for cards elsewhere") from None
+            f"no driver answers through NVML ({type(e).__name__}), so there is no "
+            "NVIDIA card here; 'mabe cluster' without --here plans for cards "
+            "elsewhere") from None
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i)
                    for i in range(nvml.nvmlDeviceGetCount())]
@@ -186,6 +187,19 @@ class Allocation(NamedTuple):
             f"ZeRO-{self.zero}" if self.zero else "no ZeRO")])
 
 # %% ../../nbs/hardware/40_cluster.ipynb #d2073cbb
+def _mixed_cards(cards, speeds): # What they are worth (None: unknown), warnings
+    kinds, ways = sorted(set(cards.name)), None
+    warnings = [f"WARNING: mixed cards ({', '.join(kinds)}): every step waits for "
+                "the slowest"]
+    try: ways = compare_mixed(cards, speeds)
+    except ConfigError as e: return ways, [*warnings, f"WARNING: {e}"]
+    warnings.append(f"as it is {ways.speed[0]:.2f} times the fastest card, "
+                    f"{1 - ways.speed[0] / len(cards):.0%} below as many of these")
+    if ways.speed[1] > ways.speed[0]: warnings.append(
+        f"the {ways.cards[1]} fastest alone are faster: leave the others out")
+    return ways, warnings
+
+# %% ../../nbs/hardware/40_cluster.ipynb #0f9bb8c6
 def allocation(
     cards: pd.DataFrame, # As `read_gpus` gives it
     speeds=None, # Measured, one a card; None: by bandwidth
@@ -195,20 +209,9 @@ def allocation(
 ) -> Allocation:
     "What allocated cards are good for. Raises `ConfigError`."
     if not len(cards): raise ConfigError("no cards are allocated")
-    kinds, warnings, ways = sorted(set(cards.name)), [], None
     speeds_differ = speeds is not None and len({float(s) for s in speeds}) > 1
-    mixed = len(kinds) > 1 or speeds_differ
-    if mixed:
-        warnings.append(
-            f"WARNING: mixed cards ({', '.join(kinds)}): every step waits for "
-                        "the slowest")
-        try: ways = compare_mixed(cards, speeds)
-        except ConfigError as e: warnings.append(f"WARNING: {e}")
-        if ways is not None: warnings.append(
-            f"as it is {ways.speed[0]:.2f} times the fastest card, "
-            f"{1 - ways.speed[0] / len(cards):.0%} below as many of these")
-        if ways is not None and ways.speed[1] > ways.speed[0]: warnings.append(
-            f"the {ways.cards[1]} fastest alone are faster: leave the others out")
+    mixed = cards.name.nunique() > 1 or speeds_differ
+    ways, warnings = _mixed_cards(cards, speeds) if mixed else (None, [])
     zero = zero_stage(cards.memory_gb.min(), need)
     return Allocation(cards, mixed, zero, plan(len(cards), effective, per_gpu), ways,
                       warnings)

@@ -24,7 +24,8 @@ class Need(NamedTuple):
     likely: float
     high: float
 
-    def __str__(self): return f"{self.likely:.3g} GB ({self.low:.3g} to {self.high:.3g})"
+    def __str__(self):
+        return f"{self.likely:.3g} GB ({self.low:.3g} to {self.high:.3g})"
 
     def __add__(self, other): return Need(*(a + b for a, b in zip(self, other)))
 
@@ -40,8 +41,8 @@ def fits(
     low, likely, high = need if isinstance(need, tuple) else (need, need, need)
     if not 0 <= low <= likely <= high < np.inf:
         raise ConfigError(f"a need of {low} to {high} GB, expected numbers from 0 up")
-    room = USABLE * memory
-    return "yes" if high <= room else "likely" if likely <= room else \
+    usable = USABLE * memory
+    return "yes" if high <= usable else "likely" if likely <= usable else \
         "maybe" if low <= memory else "no"
 
 # %% ../../nbs/hardware/20_memory.ipynb #3e141adf
@@ -134,7 +135,7 @@ def _larger(need, memory): # Smallest card that surely holds it
     good = known[(known.memory_gb > memory) & (USABLE * known.memory_gb >= need.high)]
     return good.name.iloc[0] if len(good) else None
 
-
+# %% ../../nbs/hardware/20_memory.ipynb #e2dce6ae
 def remedies(
     need: Need, # As things are
     memory: float, # GB of the card

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['NUMBERS', 'WHOLE', 'FLAGS', 'DATES', 'STALE_DAYS', 'parse_cell', 'read_rows', 'shipped', 'columns', 'changed',
-           'layered', 'age_days']
+           'layered', 'age_days', 'to_records']
 
 # %% ../../nbs/hardware/05_tables.ipynb #c05e4978
-import csv, math
+import csv, json, math
 from datetime import date
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -116,7 +116,7 @@ def _parsed(path, text, key, known):
         rows[name] = row
     return rows
 
-
+# %% ../../nbs/hardware/05_tables.ipynb #0b2556c3
 def read_rows(
     path, # CSV file
     key: tuple, # Columns that name a row; they must be filled in
@@ -185,3 +185,10 @@ def age_days(
     if not isinstance(as_of, str): return math.nan
     parts = [*map(int, as_of.split("-")), 1][:3]
     return float(max(((today or date.today()) - date(*parts)).days, 0))
+
+# %% ../../nbs/hardware/05_tables.ipynb #16e2190d
+def to_records(
+    table, # DataFrame
+) -> list: # A dictionary each, of what JSON can hold
+    "The rows of a table; an unknown figure is None."
+    return json.loads(table.to_json(orient="records"))

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..hardware.catalog import card, gpus, prices
 from .probe import make_spec
 from .results import run_probes, where
-from .workload import Shape
+from .workload import Workload
 from .sweep import rate_of
 from .flops import PEAKS
 from ..train.models import recurrent_layers
@@ -137,9 +137,10 @@ def pareto(
 COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
            "usd_per_hour", "usd", "front", "card", "reused", "paid", "say"]
 
+# %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(
     cfg, # `TrainConfig`, with the batch size to compare at
-    shape: Shape = Shape(), # Of the data, see `shape_of`
+    shape: Workload = Workload(), # Of the data, see `workload_of`
     gpus=("local",), # Such as "local:cpu", "modal:L4", "hf:t4-small"
     predict: str = "modal", # Provider whose other cards are predicted; None: none
     precision: str = None, # As for `make_spec`
@@ -157,19 +158,27 @@ def compare(
     asked, windows = [where(t) for t in targets], shape.windows or 1e6
     spec = make_spec(cfg, shape, precision, seconds)
     rates = [_rate(*ask, options) for ask in asked]
-    found, asks = [], [(spec, *ask) for ask in asked]
-    for result, target in zip(run_probes(asks, fresh, timeout, options, beat), targets):
-        found.append(result)
-        each(target, result["status"])
+    probes = run_probes([(spec, *ask) for ask in asked], fresh, timeout, options, beat)
+    found = list(_announced(probes, targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
-    table = pd.DataFrame(rows).reindex(columns=COLUMNS)
-    table["usd"] = table.seconds / 3600 * table.usd_per_hour
-    table["front"] = pareto(table.seconds, table.usd)
-    return table.sort_values("seconds", kind="stable", ignore_index=True)
+    return _ranked(rows)
 
-
+# %% ../../nbs/measure/40_compare.ipynb #2734dcca
 def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row says why
     from mabe_nb.errors import MabeError
     try: return rate_of(on, gpu, **(options if on != "local" else {}))
     except MabeError: return math.nan
+
+
+def _announced(results, targets, each): # The same; tells the status of each
+    for result, target in zip(results, targets):
+        each(target, result["status"])
+        yield result
+
+
+def _ranked(rows): # A table, the fastest first
+    table = pd.DataFrame(rows).reindex(columns=COLUMNS)
+    table["usd"] = table.seconds / 3600 * table.usd_per_hour
+    table["front"] = pareto(table.seconds, table.usd)
+    return table.sort_values("seconds", kind="stable", ignore_index=True)

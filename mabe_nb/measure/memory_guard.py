@@ -53,7 +53,7 @@ def _free(): # Bytes that could be had without swapping; None if nobody knows
             return 1024 * int(line.split()[1])
     except (OSError, StopIteration): return None
 
-
+# %% ../../nbs/measure/09_memory_guard.ipynb #46d88c51
 @contextmanager
 def memory_limit(
     device: torch.device,

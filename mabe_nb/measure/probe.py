@@ -19,9 +19,9 @@ from ..errors import ConfigError
 from ..files import read_json, write_json
 from .memory_guard import (memory_limit, memory_taken, out_of_memory,
                                           resident)
-from .workload import Shape, checked_shape
+from .workload import Workload, checked_workload
 from .timing import Clock, time_parts, time_steps
-from .flops import count_work
+from .flops import count_flops
 from ..train.fit.machine import blocks_apart, memory_kept, pick_device
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
@@ -39,7 +39,7 @@ PRECISIONS = ("fp32", "amp", "bf16", "fp16")
 
 def make_spec(
     cfg: TrainConfig,
-    shape: Shape = Shape(),
+    shape: Workload = Workload(),
     precision: str = None, # "fp32", "amp", "bf16" or "fp16"; None: as `cfg.amp` says
     seconds: float = 10.0, # Time for the measurement
     memory_gb: float = None, # Most that may be taken; None: 90 % of what is free
@@ -69,11 +69,11 @@ def checked_spec(
                 or not 0 < value <= high:
             raise ConfigError(f"{key} is {value!r}, expected a number above 0, at most "
                               f"{high:g}")
-    for key, known in (("settings", SETTINGS), ("shape", Shape._fields)):
+    for key, known in (("settings", SETTINGS), ("shape", Workload._fields)):
         if not isinstance(spec[key], dict): raise ConfigError(f"{key} is no mapping")
         for name in spec[key]:
             if name not in known: raise ConfigError.unknown(key, name, known)
-    make_config(spec["settings"]), checked_shape(Shape(**spec["shape"]))
+    make_config(spec["settings"]), checked_workload(Workload(**spec["shape"]))
     return spec
 
 # %% ../../nbs/measure/10_probe.ipynb #e2e58272
@@ -81,7 +81,7 @@ FRAMES = 10_000 # More than one window needs: where windows begin
 
 def make_frames(
     cfg: TrainConfig,
-    shape: Shape,
+    shape: Workload,
     device: torch.device,
     folder=None, # Where data that do not fit would lie; None: on the device
 ) -> Frames:
@@ -117,7 +117,7 @@ def make_trainer(
     folder=None, # See `make_frames`
 ) -> Trainer:
     "A trainer as training would make it, on made-up frames."
-    cfg, shape = make_config(spec["settings"]), Shape(**spec["shape"])
+    cfg, shape = make_config(spec["settings"]), Workload(**spec["shape"])
     frames = make_frames(cfg, shape, device, folder)
     torch.manual_seed(0)
     model = make_model(cfg, shape.channels, shape.classes).to(device)
@@ -216,7 +216,7 @@ def _measured(spec, device, before, folder):
         if device.type == "cuda": memory = memory_taken(device, before)
         count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
         parts = time_parts(trainer, step, clock, count)
-    flops, moved = count_work(step)
+    flops, moved = count_flops(step)
     windows = cfg.batch_size * cfg.gradient_accumulation_steps
     return {"status": "ok", "seconds": seconds, "memory": memory, "parts": parts,
             "windows_s": windows / seconds["p50"], "flops": flops, "bytes": moved,

@@ -12,7 +12,7 @@ import pandas as pd
 from ...errors import ConfigError
 from ...measure.compare import compare
 from ...measure.results import where
-from ...measure.workload import Shape
+from ...measure.workload import Workload
 from ...patch import patch
 from ...remote.places.base import rents
 from ...train.config import TrainConfig
@@ -72,7 +72,7 @@ class ComparePanel(MeasuringPanel):
     "Measure cards beside each other; `result` is the table of `compare`."
     def __init__(self,
         cfg: TrainConfig = TrainConfig(), # What is measured, if there is no `train`
-        shape: Shape = Shape(), # Of the data, see `shape_of`
+        shape: Workload = Workload(), # Of the data, see `workload_of`
         places=("local",), # Such as "local:cpu", "modal:L4", "hf:t4-small"
         predict: str = "modal", # Provider whose other cards are predicted; None: none
         gpu=None, # `GPUPanel` that takes the chosen card

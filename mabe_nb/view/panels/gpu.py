@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...hardware.advise import SCENARIOS, by_scenario
 from ...hardware.catalog import check_gpu, gpus, prices, usd_per_hour
 from ...hardware.memory import USABLE, Need, fits, remedies, training_need
-from ...measure.workload import Shape
+from ...measure.workload import Workload
 from ...patch import patch
 from ...remote.places.base import get, rents
 from ...train.config import TrainConfig
@@ -115,7 +115,7 @@ def price_ceiling(
 # %% ../../../nbs/view/panels/20_gpu.ipynb #7d7a3740
 def parameters_of(
     cfg: TrainConfig,
-    shape: Shape = Shape(), # Of the data, see `shape_of`
+    shape: Workload = Workload(), # Of the data, see `workload_of`
 ) -> int:
     "Parameters of the model that a config asks for; no memory is taken for them."
     import torch
@@ -142,7 +142,7 @@ class GPUPanel(Panel):
         on: str = "modal", # "local", "modal", "hf" or "slurm"
         gpu: str = None, # Such as "L4" or "H100:2"; None: the first there is
         cfg: TrainConfig = TrainConfig(), # Whose model and batch should fit
-        shape: Shape = Shape(), # Of the data
+        shape: Workload = Workload(), # Of the data
     ):
         super().__init__()
         self.on, self.shape, self.cfg = _known_place(on), shape, cfg

@@ -12,7 +12,7 @@ import ipywidgets as W
 
 from ...errors import ConfigError
 from ...measure.probe import PRECISIONS
-from ...measure.workload import Shape
+from ...measure.workload import Workload
 from ...measure.sweep import FIRST, LAST, Sweep, checked_sizes, other_cards, sweep
 from ...patch import patch
 from ...train.config import TrainConfig, make_config
@@ -33,7 +33,7 @@ def call_of(
     "A call as code that can be run as it is."
     known = inspect.signature(function).parameters
     given = {k: v for k, v in arguments.items() if v != known[k].default}
-    classes = {type(v) for v in given.values()} & {Shape, TrainConfig}
+    classes = {type(v) for v in given.values()} & {Workload, TrainConfig}
     imports = sorted(f"from {x.__module__} import {x.__name__}"
                      for x in (function, *classes))
     lines = [f"    {k}={_as_code(v)}" for k, v in given.items()]
@@ -50,7 +50,7 @@ class MeasuringPanel(Panel):
     "Measures steps of a training; `cfg` has its settings."
     def __init__(self,
         cfg: TrainConfig, # What is measured, if there is no `train`
-        shape: Shape, # Of the data
+        shape: Workload, # Of the data
         gpu, # `GPUPanel` or None
         train, # `TrainPanel` whose settings are measured, or None
         seconds: float, # Of steps, for each probe
@@ -175,7 +175,7 @@ class SweepPanel(MeasuringPanel):
     "Find the batch size; `result` is the `Sweep`."
     def __init__(self,
         cfg: TrainConfig = TrainConfig(), # What is measured, if there is no `train`
-        shape: Shape = Shape(), # Of the data, see `shape_of`
+        shape: Workload = Workload(), # Of the data, see `workload_of`
         sizes: str = "", # Such as "32,64"; empty: doubling from 16
         gpu=None, # `GPUPanel` that says where; None: this machine
         train=None, # `TrainPanel`: its settings are measured, it takes the batch
