@@ -118,7 +118,7 @@ def best_thresholds(
         raise ConfigError("thresholds are for a single classifier; a recipe chooses its own")
     data, grid = as_dataset(data), np.linspace(0.1, 0.9, 17)
     ids = _ids(data, videos)
-    prepared = model.prepared(data, ids)
+    prepared: Any = Classifier.prepared(model, data, ids) # type: ignore[attr-defined]
     by_lab: dict[str, list[tuple[Any, Any]]] = {}
     for i, p in predict_sequences(model, prepared, ids):
         row = by_lab.setdefault(prepared.sequences.lab_id.iloc[i], [])
