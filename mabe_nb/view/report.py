@@ -156,7 +156,7 @@ def page_html(
 </html>
 """
 
-
+# %% ../../nbs/view/20_report.ipynb #d6200682
 def write_report(
     path, # HTML file to write
     title: str,

@@ -16,6 +16,7 @@ import pandas as pd
 from ..recording import Recording, bout_table, frame_labels
 from ...errors import DataError
 from ...files import home, read_json, safe_id
+from ...patch import patch
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b0948b01
 def default_folder(
@@ -140,27 +141,35 @@ class Prepared(KnownVideos):
 
     def __len__(self): return len(self.sequences)
 
-    def values(self,
-        i: int, # Row of `sequences`
-    ) -> np.ndarray: # (frames, channels) float32, read-only, NaN = missing
-        "Features of one pair, mapped from disk."
-        row = self.sequences.iloc[i]
-        return read_values(row.path, (int(row.frames), len(self.names)))
+# %% ../../../nbs/data/cache/30_reader.ipynb #c8e2f3c2
+@patch
+def values(
+    self: Prepared,
+    i: int, # Row of `sequences`
+) -> np.ndarray: # (frames, channels) float32, read-only, NaN = missing
+    "Features of one pair, mapped from disk."
+    row = self.sequences.iloc[i]
+    return read_values(row.path, (int(row.frames), len(self.names)))
 
-    def labels(self,
-        i: int, # Row of `sequences`
-        actions=None, # Names along the second axis, default: `self.actions`
-    ) -> np.ndarray: # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
-        "Labels of one pair; see `frame_labels`."
-        row = self.sequences.iloc[i]
-        return frame_labels(self.recording(row.video_id), row.agent, row.target,
-                            self.actions if actions is None else actions)
 
-    @property
-    def self_actions(self) -> tuple: # Sorted names
-        "Actions that were looked for in single animals."
-        return tuple(sorted({action for v in self.sequences.video_id.unique()
-                             for a, t, action in self.labelled(v) or () if a == t}))
+@patch
+def labels(
+    self: Prepared,
+    i: int, # Row of `sequences`
+    actions=None, # Names along the second axis, default: `self.actions`
+) -> np.ndarray: # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    "Labels of one pair; see `frame_labels`."
+    row = self.sequences.iloc[i]
+    return frame_labels(self.recording(row.video_id), row.agent, row.target,
+                        self.actions if actions is None else actions)
+
+
+@patch
+@property
+def self_actions(self: Prepared) -> tuple: # Sorted names
+    "Actions that were looked for in single animals."
+    return tuple(sorted({action for v in self.sequences.video_id.unique()
+                         for a, t, action in self.labelled(v) or () if a == t}))
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
 def open_prepared(

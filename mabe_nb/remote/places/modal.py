@@ -14,11 +14,10 @@ from ...patch import patch
 from . import modal_app
 from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
-from ..events import clean
 from .modal_app import PIECE
 from .modal_volume import (
-    FileMissing, UnknownToModal, Unreachable, client_errors,
-    file_sizes, in_thread, manifest, read_file, read_small, retried, send_data)
+    FileMissing, UnknownToModal, Unreachable, client_errors, file_sizes, in_thread,
+    last_words, manifest, read_file, read_small, retried, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -220,29 +219,19 @@ class _FollowedLog(_LogReader):
                 if time.monotonic() > lost + patience: raise
             if since is None or late: over.wait(nap)
 
-# %% ../../../nbs/remote/places/44_modal.ipynb #f65590e6
+# %% ../../../nbs/remote/places/44_modal.ipynb #d98327ce
 _ENDS = {"TERMINATED": "cancelled", "TIMEOUT": "timeout"}
-
-
-def _last_words(call):
-    "What the container said last, for the message."
-    try:
-        with client_errors(): text = "\n".join(
-            clean(e.message) for e in in_thread(lambda over: call.logs.tail(20)))
-    except (MabeError, AttributeError, FileNotFoundError): return ""
-    lines = [line for line in text.split("\n") if line.strip()]
-    return f"; the last that was heard: {lines[-1].strip()[:300]}" if lines else ""
 
 
 def _ended(status, call):
     "The state of a job whose call is over and which left no status."
-    about = died("its container ended without a word" + _last_words(call))
+    about = died("its container ended without a word" + last_words(call))
     status = _ENDS.get(status, "died")
     late = {"type": "Timeout", "message": "stopped by Modal", "traceback": ""}
     error = {"cancelled": None, "timeout": late}.get(status, about["error"])
     return about | {"status": status, "error": error}
 
-# %% ../../../nbs/remote/places/44_modal.ipynb #d98327ce
+
 def _call_status(call):
     "What Modal says of a call (queued, running, or how it ended); None: unknown."
     try:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_FILES', 'Unreachable', 'FileMissing', 'UnknownToModal', 'as_mabe_error', 'client_errors', 'retried', 'in_thread',
-           'file_sizes', 'read_file', 'read_small', 'manifest', 'send_data']
+           'file_sizes', 'read_file', 'read_small', 'manifest', 'send_data', 'last_words']
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #08736002
 import queue, re, threading, time
@@ -185,3 +185,15 @@ def send_data(
             batch.put_file(path, f"/blobs/{digest}")
             sent += path.stat().st_size
     return sent
+
+# %% ../../../nbs/remote/places/40_modal_volume.ipynb #1a57f0ad
+def last_words(
+    call, # Modal's `FunctionCall`
+) -> str: # Empty if it said nothing
+    "What a container said last, for a message."
+    try:
+        with client_errors(): text = "\n".join(
+            clean(e.message) for e in in_thread(lambda over: call.logs.tail(20)))
+    except (MabeError, AttributeError, FileNotFoundError): return ""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return f"; the last that was heard: {lines[-1].strip()[:300]}" if lines else ""
