@@ -43,7 +43,7 @@ def inputs_of(rec, features, parts=None, clip=1e9, **changes):
     "Inputs fitted on one recording; not clipped, so that numbers can be compared."
     parts = parts or rec.parts
     got = compute(rec, features, rec.mice[:2], parts)
-    prepared = SimpleNamespace(names=got.names, features=features, parts=parts,
+    prepared = SimpleNamespace(names=got.names, roles=got.roles, features=features, parts=parts,
                                values=lambda i: got.values)
     inputs = fit_inputs(prepared, [0], TrainConfig(features=features, **changes))
     return replace(inputs, scaler=replace(inputs.scaler, clip=clip))

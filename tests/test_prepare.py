@@ -257,7 +257,7 @@ def test_other_code_prepares_anew(folder, tmp_path, monkeypatch):
     out = tmp_path/"out"
     run(folder, out)
     before = times(out)
-    monkeypatch.setattr(prepare_module, "code_version", lambda: "0" * 32)
+    monkeypatch.setattr(prepare_module, "code_version", lambda **_: "0" * 32)
     run(folder, out)
     after = times(out)
     assert all(after[i] != before[i] for i in before)

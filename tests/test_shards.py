@@ -51,5 +51,5 @@ def test_a_shard_that_fails_stops_the_others(cloud, colony, tmp_path):
         prepare_in_shards(colony, tmp_path/"out", 3, "local", words)
     assert sorted(j.status() for j in jobs()[:3]) == ["cancelled", "cancelled", "error"]
     assert list((tmp_path/"out").iterdir()) == []
-    with pytest.raises(ConfigError, match="shards is 0"):
+    with pytest.raises(ConfigError, match="shards is '0'"):
         prepare_in_shards(colony, tmp_path/"out", 0)

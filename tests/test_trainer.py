@@ -22,7 +22,7 @@ from mabe_nb.train.fit.frames import Frames, OnDisk
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
-from mabe_nb.train.schedule import learning_rate
+from mabe_nb.train.fit.optim import learning_rate
 
 HERE = Path(__file__).parent
 EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,

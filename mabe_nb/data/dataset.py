@@ -130,7 +130,7 @@ def each_video(
     if not hasattr(data, "__iter__") or isinstance(data, (str, Path)):
         data = as_dataset(data)
     if hasattr(data, "ids"):
-        for i in data.ids if ids is None else ids: yield str(i), partial(data.__getitem__, i)
+        for i in data.ids if ids is None else ids: yield str(i), partial(data.__getitem__, str(i))
         return
     wanted = ids if ids is None else set(map(str, ids))
     for rec in data:
