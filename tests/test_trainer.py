@@ -70,7 +70,7 @@ def step_losses(one, count=20):
 def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patience,
                                                          epochs):
     one, scores = trainer(epochs=8, early_stopping_patience=patience), iter(f1)
-    monkeypatch.setattr(f"{Trainer.__module__}.validate",
+    monkeypatch.setattr(Trainer, "validate",
                         lambda self: {"valid_loss": 1.0, "valid_f1": next(scores)})
     history = one.fit()
     assert [row["epoch"] for row in history] == list(range(1, epochs + 1))
@@ -93,7 +93,7 @@ def test_the_loss_of_an_epoch_is_its_own():
 def test_a_step_begins_without_the_gradient_before():
     "One step an epoch of the same windows, all too small: the same gradient each time."
     one, norms = trainer(batch_size=999, learning_rate=1e-12, min_lr=0, grad_clip=0), []
-    one.tick = lambda windows: norms.append(
+    one.recorder.after_step = lambda windows: norms.append(
         sum(p.grad.square().sum().item() for p in one.model.parameters()) ** 0.5)
     one.fit()
     assert len(norms) == 3 and norms == pytest.approx([norms[0]] * 3, rel=0.02)
