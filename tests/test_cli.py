@@ -297,6 +297,17 @@ def test_importing_the_package_is_cheap():
     assert out.stdout.strip() == "[]", out.stderr
 
 
+def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):
+    seen = []
+    monkeypatch.setattr("mabe_nb.train.ensemble.recipe.train_recipe",
+                        lambda *_, workers, **__: seen.append(workers) or 1 / 0)
+    words = ("train", "colony", "--out", "counted", "--recipe", "quick", "--num-workers")
+    with pytest.raises(ZeroDivisionError): mabe(*words, "2")
+    assert seen == [2]
+    code, _, err = mabe(*words, "many")
+    assert code == 2 and "num_workers" in err and len(err.splitlines()) == 1
+
+
 def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     words = ("train", "colony", "--out", "blend", "--recipe", "quick")
     code, out, err = mabe(*words, "--valid-videos", "6", "--json")

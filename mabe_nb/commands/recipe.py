@@ -51,6 +51,7 @@ def report_metrics(
 # %% ../../nbs/commands/32_recipe.ipynb #8f070db1
 def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     "Train a blend; `valid_ids` are left out of everything, for you to score."
+    from mabe_nb.train.config import make_config
     from mabe_nb.train.ensemble.per_lab import train_per_lab
     from mabe_nb.train.ensemble.queue import default_workers
     from mabe_nb.train.ensemble.recipe import train_recipe
@@ -58,8 +59,9 @@ def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     out = set(valid_ids or ())
     ids = [v for v in (data.ids if train_ids is None else train_ids) if v not in out]
     workers = default_workers() if args.recipe == "best" else 1
-    how = dict(folds=args.folds or 5, workers=args.set_num_workers or workers, say=say,
-               progress=say.progress)
+    if given := args.set_num_workers: # text, as every flag of a setting
+        workers = make_config({"num_workers": given}).num_workers or 1
+    how = dict(folds=args.folds or 5, workers=workers, say=say, progress=say.progress)
     if args.per_lab:
         got = train_per_lab(data, args.out, args.recipe, ids, common=args.common, **how)
         for lab, metrics in got.items():
