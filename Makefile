@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: install demo test mutants lab docs clean
+.PHONY: install demo test mutants fuzz lab docs clean
 
 install: .venv/.installed
 
@@ -22,6 +22,10 @@ test: install
 
 mutants: install # Faults put in on purpose; make mutants ONLY=loop for some
 	OMP_NUM_THREADS=1 $(BIN)/python .ci/mutants.py $(ONLY)
+
+fuzz: install # Damaged files for some minutes, other ones each time: make fuzz MINUTES=10
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --minutes $(or $(MINUTES),10) \
+	  --seed $(or $(SEED),$$(date +%s))
 
 lab: install
 	$(BIN)/jupyter lab nbs

@@ -31,7 +31,7 @@ MODULES = { # Where what is mutated stands
     "frames": "mabe_nb/train/scores/frames.py", "loop": "mabe_nb/train/fit/loop.py",
     "checkpoint": "mabe_nb/train/folder/recorder.py", "optimizer": "mabe_nb/train/fit/optim.py", "average": "mabe_nb/train/fit/optim.py",
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
-    "key": "mabe_nb/data/cache/video.py", "prepared": "mabe_nb/data/cache/reader.py",
+    "key": "mabe_nb/data/cache/prepare.py", "prepared": "mabe_nb/data/cache/reader.py",
     "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
     "checks": "mabe_nb/data/checks.py"}
 
@@ -118,7 +118,8 @@ MUTANTS = [Mutant(*m) for m in (
      'alone = not plan.selves or any(a == t for a, t in info["pairs"])', "alone = True",
      CACHE),
     ("cache: what is gone stays",
-     "_forget(plan.out, lambda folder: folder in current or", "_forget(plan.out, lambda folder: True or", CACHE),
+     "forget_videos(plan.out, lambda folder: folder in current or",
+     "forget_videos(plan.out, lambda folder: True or", CACHE),
     ("prepared: a video may be newer than the list", 'if found["key"] != v["key"]:',
      "if False:", CACHE),
     ("prepared: an array may have any shape", "if values.shape == shape and", "if",

@@ -1,13 +1,15 @@
 """What each part of `--recipe best` brings: one thing changed at a time, folds left out.
 
     python bench/parts.py --data rats --json F
-    python bench/parts.py --data rat_fights --json F --folds 1,3,5
-    python bench/parts.py --data rats --json F --only loose,which   # the rest of F stays
+    python bench/parts.py --data rats_directed --json F --folds 1,3,5
+    python bench/parts.py --data rat_fights --json F --only features,which   # the rest stays
+    python bench/parts.py --data colony12 --folder . --json F   # of `mabe synth colony12`
 
-The base is one seed of one network of the recipe. Every figure is the mean F1 of the
-actions that are judged, by the most probable class, over the videos of the folds named
-(of five folds of whole neighbouring videos), predicted by models that never saw them.
-One seed differs from the next by about 0.01: smaller differences say nothing.
+The base is one network of the recipe. Every figure is the mean F1 of the actions that are
+judged, by the most probable class, over the videos of the folds named (of five folds of
+whole neighbouring videos), predicted by models that never saw them. The gain of a part is
+its difference to the base on the same videos, with the standard deviation of that
+difference over draws of videos: a gain under two of them is called nothing.
 """
 import argparse
 import json
@@ -17,39 +19,43 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.cache.prepare import dataset_parts, prepare
+from mabe_nb.data.dataset import dataset_parts, open_dataset
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.ensemble.folds import contiguous_folds
-from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
-from mabe_nb.train.predict import completed, decide, smooth
-from mabe_nb.train.ensemble.presets import CONV, STEADY
+from mabe_nb.train.predict import completed, decide
+from mabe_nb.train.ensemble.presets import CONV, RECURRENT
 from recipe import JUDGED
 
-BASE, PACE = "smoothed+zscored", {"every_ms": 133}
-PARTS = { # Name -> kind, features, settings
-    "base: dilated convolutions, 133 ms": ("net", BASE, CONV | PACE),
-    "features: as they are, no mean over 200 ms": ("net", "unordered", CONV | PACE),
-    "features: without those against the video's mean": ("net", "smoothed", CONV | PACE),
-    "features: and place": ("net", BASE + "+arena", CONV | PACE),
-    "features: and loose": ("net", BASE + "+ownerless", CONV | PACE),
-    "features: even and loose alone": ("net", "unordered+ownerless", CONV | PACE),
-    "which: beside it, one that tells which": ("net", "unordered+ownerless", CONV | PACE),
-    "pace: 67 ms": ("net", BASE, CONV | {"every_ms": 67}),
-    "pace: 200 ms": ("net", BASE, CONV | {"every_ms": 200}),
-    "model: convolutions and an LSTM": ("net", BASE, STEADY | PACE | {"epochs": 12}),
-    "model: transformer": ("net", BASE, CONV | PACE | {
-        "model_type": "transformer", "num_layers": 2, "learning_rate": 1e-3}),
-    "model: boosted trees on even+wide": ("boost", "unordered+multiscale", {"sample": 12}),
-    "augmentation: no noise": ("net", BASE, CONV | PACE | {"noise_std": 0.0}),
-    "augmentation: mixup": ("net", BASE, CONV | PACE | {"mixup_alpha": 0.3}),
-    "augmentation: lost keypoints": ("net", BASE, CONV | PACE | {"keypoint_dropout": 0.1}),
-    "loss: no class weights": ("net", BASE, CONV | PACE | {"class_weights": "none"}),
-    "loss: label smoothing 0.1": ("net", BASE, CONV | PACE | {"label_smoothing": 0.1}),
-}
+PACE = {"every_ms": 133}
+BLIND = ("rats", "rat_fights") # Nobody says there who does it to whom
+
+
+def parts_of(base): # Name -> kind, features, settings
+    wide = "unordered+multiscale" if base == "smoothed" else "directed+directed_multiscale"
+    return {
+        "base: dilated convolutions, 133 ms": ("net", base, CONV | PACE),
+        "features: agent and target apart": ("net", "directed_smoothed", CONV | PACE),
+        "features: whoever is who": ("net", "smoothed", CONV | PACE),
+        "features: against the video's mean": ("net", "smoothed+zscored", CONV | PACE),
+        "features: and the place": ("net", base + "+arena", CONV | PACE),
+        "features: and points without owners": ("net", base + "+ownerless", CONV | PACE),
+        "features: social": ("net", "social", CONV | PACE),
+        "which: beside it, one that tells which": ("net", "unordered+ownerless", CONV | PACE),
+        "pace: 67 ms": ("net", base, CONV | {"every_ms": 67}),
+        "pace: 200 ms": ("net", base, CONV | {"every_ms": 200}),
+        "model: convolutions and an LSTM": ("net", base, RECURRENT | PACE),
+        "model: boosted trees over seconds": ("boost", wide, {"sample": 12}),
+        "augmentation: no noise": ("net", base, CONV | PACE | {"noise_std": 0.0}),
+        "augmentation: mirrored": ("net", base, CONV | PACE | {"flip": 0.5}),
+        "augmentation: lost keypoints": ("net", base, CONV | PACE | {"keypoint_dropout": 0.1}),
+        "loss: no class weights": ("net", base, CONV | PACE | {"class_weights": "none"})}
+
+
 p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-p.add_argument("--data", choices=JUDGED, required=True)
+p.add_argument("--data", required=True, help="folder, of which JUDGED names what counts")
 p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
 p.add_argument("--folds", default="2,4", help="of 1 to 5, the folds left out in turn")
 p.add_argument("--only", help="words; rows that hold one of them, and the base")
@@ -73,13 +79,26 @@ def told(kind, features, settings, seed=0, view=lambda prepared: prepared):
     return prepared, out
 
 
-def score(prepared, p):
-    "Mean F1 of the actions that are judged."
+def counts_of(prepared, p):
+    "Hits, false alarms and misses of the actions that are judged, (videos, actions, 3)."
     actions, rows = list(prepared.actions), sorted(p)
     labels = [prepared.labels(i) for i in rows]
     counts = video_counts(labels, [decide(p[i], (y >= 0).any(0)) for i, y in zip(rows, labels)])
-    f1 = f1_of(counts.sum(0))[[actions.index(a) for a in JUDGED[args.data]]]
-    return round(float(f1.mean()), 4)
+    _, counts = by_video([prepared.sequences.video_id.iloc[i] for i in rows], counts)
+    return np.asarray(counts)[:, [actions.index(a) for a in JUDGED.get(args.data, actions)]]
+
+
+def mean_f1(counts): # Of (..., videos, actions, 3)
+    return np.nanmean(f1_of(counts.sum(-3)), -1)
+
+
+def compared(counts, base):
+    "Mean F1, gain over the base, and the gain's standard deviation over draws of videos."
+    n, rng = len(counts), np.random.default_rng(0)
+    draws = rng.integers(0, n, (1000, n))
+    gains = mean_f1(counts[draws]) - mean_f1(base[draws])
+    return {"f1": round(float(mean_f1(counts)), 4), "sd": round(float(gains.std()), 4),
+            "gain": round(float(mean_f1(counts) - mean_f1(base)), 4)}
 
 
 def beside(base, part):
@@ -93,11 +112,13 @@ only = (args.only or "").split(",")
 
 
 def report(name, prepared, p):
-    found[name] = score(prepared, p)
-    print(f"{time.perf_counter() - begun:6.0f} s  {found[name]:.4f}  {name}", flush=True)
+    counts = counts_of(prepared, p)
+    if name.startswith("base"): report.base = counts
+    found[name] = compared(counts, report.base)
+    print(f"{time.perf_counter() - begun:6.0f} s  {found[name]}  {name}", flush=True)
 
 
-for name, part in PARTS.items():
+for name, part in parts_of("smoothed" if args.data in BLIND else "directed_smoothed").items():
     if name.startswith("base"):
         prepared, base = told(*part)
         report(name, prepared, base)
@@ -105,15 +126,12 @@ for name, part in PARTS.items():
     elif name.startswith("which"): report(name, prepared, beside(base, part))
     else: report(name, *told(*part))
     if not name.startswith("base") or args.only: continue
-    for ms in (400, 1000):
-        smoothed = {i: smooth(q, prepared.sequences.fps.iloc[i], ms) for i, q in base.items()}
-        report(f"smoothing: {ms} ms", prepared, smoothed)
-    again = [base, *(told(*part, seed=100 * s)[1] for s in (1, 2))]
-    report("seeds: another one alone", prepared, again[1])
-    report("seeds: mean of three", prepared, {i: sum(q[i] for q in again) / 3 for i in base})
+    again = told(*part, seed=100)[1]
+    report("seeds: another one alone", prepared, again)
+    report("seeds: mean of two", prepared, {i: (base[i] + again[i]) / 2 for i in base})
 if args.json:
     file = Path(args.json)
-    before = json.loads(file.read_text())["mean_f1"] if args.only and file.exists() else {}
+    before = json.loads(file.read_text())["parts"] if args.only and file.exists() else {}
     file.write_text(json.dumps({
-        "data": args.data, "folds": left, "judged": list(JUDGED[args.data]),
-        "mean_f1": before | found}, indent=1) + "\n")
+        "data": args.data, "folds": left, "videos": len(report.base), "date":
+        time.strftime("%Y-%m-%d"), "parts": before | found}, indent=1) + "\n")

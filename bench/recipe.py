@@ -2,6 +2,7 @@
 
     python bench/recipe.py --data rats --json F
     python bench/recipe.py --data rat_fights --json F
+    python bench/recipe.py --data rats_directed --json F
 
 Every video is predicted by models that never saw it; blend, smoothing and weights of a
 fold are chosen on the other folds. The interval is over draws of videos. The folder of
@@ -25,7 +26,8 @@ from mabe_nb.train.predict import decide, fair_shares
 from mabe_nb.train.ensemble.recipe import train_recipe
 
 JUDGED = {"rats": ("aggression", "nonsocial", "social"),
-          "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture")}
+          "rat_fights": ("clinch", "keepdown", "lateralthreat", "uprightposture"),
+          "rats_directed": ("approach", "follow", "leave", "sniffrear")}
 
 
 def most_probable(data, run, judged, some, shares):

@@ -9,6 +9,7 @@ __all__ = ['check_main', 'follow_parent', 'worker_pool', 'side_by_side']
 import multiprocessing, os, signal, threading, warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from .errors import ConfigError
 
@@ -25,6 +26,18 @@ def follow_parent():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+# %% ../nbs/02_workers.ipynb #02db3513
+@contextmanager
+def _interrupts_later(): # In the block, and for ever in processes that are started there
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+    resource_tracker.ensure_running() # else its start lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try: yield
+    finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 # %% ../nbs/02_workers.ipynb #f5e5bf10
 def _begin(start, args):
@@ -56,7 +69,8 @@ def side_by_side(
     if workers > 1:
         pool = worker_pool(workers, start, *args)
         try:
-            begun = {pool.submit(work, one): i for i, one in left.items()}
+            with _interrupts_later():
+                begun = {pool.submit(work, one): i for i, one in left.items()}
             for done in as_completed(begun):
                 result = done.result()
                 yield left.pop(begun[done]), result
@@ -64,5 +78,8 @@ def side_by_side(
             warnings.warn(f"a worker died, most often because memory ran out; going on "
                           f"without workers for the remaining {len(left)}. Next time "
                           "give fewer of them with workers= (--workers)")
+        except (KeyboardInterrupt, GeneratorExit): # nobody waits for what is being done
+            for process in list((pool._processes or {}).values()): process.kill()
+            raise
         finally: pool.shutdown(cancel_futures=True)
     for one in left.values(): yield one, (here or work)(one)

@@ -71,7 +71,7 @@ def told(lab, request):
 def panel(page, name): return page.locator(f".mabe-{name}")
 
 
-def line(box): return box.locator("> .widget-html [role=status]").last
+def line(box): return box.locator(".mabe-status [role=status]")
 
 
 def press(box, name): box.get_by_role("button", name=name, exact=True).click()

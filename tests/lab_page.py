@@ -95,7 +95,7 @@ def server(tmp, cells):
              f"--ServerApp.root_dir={tmp/'nb'}", "--LabApp.expose_app_in_browser=True",
              "--LabApp.extension_manager=readonly"]
     url = f"http://127.0.0.1:{port}"
-    with started(words, env, tmp/"lab.log", f"{url}/api?token={token}", tmp/"nb"):
+    with started(words, env, tmp/"server.log", f"{url}/api?token={token}", tmp/"nb"):
         yield f"{url}/lab/tree/page.ipynb?reset&token={token}"
 
 
@@ -109,7 +109,7 @@ def opened(tmp, cells, width=1280, height=1100):
         page.goto(url)
         page.wait_for_function(f"{KERNEL}?.status === 'idle'")
         run_all(page)
-        yield SimpleNamespace(page=page, errors=errors, file=tmp/"nb"/"page.ipynb")
+        yield SimpleNamespace(page=page, errors=errors, url=url, browser=browser, file=tmp/"nb"/"page.ipynb")
         browser.close()
 
 

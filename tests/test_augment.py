@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -44,7 +45,8 @@ def inputs_of(rec, features, parts=None, clip=1e9, **changes):
     parts = parts or rec.parts
     got = compute(rec, features, rec.mice[:2], parts)
     prepared = SimpleNamespace(names=got.names, roles=got.roles, features=features, parts=parts,
-                               values=lambda i: got.values)
+                               values=lambda i: got.values,
+                               sequences=pd.DataFrame({"fps": [rec.fps]}))
     inputs = fit_inputs(prepared, [0], TrainConfig(features=features, **changes))
     return replace(inputs, scaler=replace(inputs.scaler, clip=clip))
 
@@ -79,7 +81,7 @@ def test_flip_is_the_mirrored_recording(features):
     except ConfigError as e:
         assert "changes nothing" in str(e) and close(x, want)
         assert features in ("speed", "acceleration", "symmetric", "context", "multiscale",
-                            "arena") or (
+                            "directed_multiscale", "others", "arena") or (
             pytest.fail(f"{features} has sides"))
     else:
         assert not close(x, want) and close(step(x), want)

@@ -232,7 +232,7 @@ def test_a_name_and_a_price_need_no_pandas():
 def test_other_bad_files(tmp_path):
     with pytest.raises(DataError,
                        match="file not found"): prices(path=tmp_path/"no.csv")
-    with pytest.raises(DataError, match="cannot be read"): prices(path=tmp_path)
+    with pytest.raises(DataError, match="is a folder"): prices(path=tmp_path)
     (tmp_path/"b.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="not text"): prices(path=tmp_path/"b.csv")
     with pytest.raises(DataError, match="line 2.*'New' needs memory_gb"):

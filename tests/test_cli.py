@@ -1,5 +1,9 @@
 """The command line as a user meets it: every command, and every way to get it wrong."""
 import json
+import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 
@@ -7,17 +11,20 @@ import pandas as pd
 import pytest
 
 from mabe_nb import cli
+from mabe_nb.commands.parser import LISTED, PRESETS, config_from, setting_words
+from mabe_nb.data.features import PRESETS as FEATURES
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.train.config import SPEED, TrainConfig
+from mabe_nb.train.models import NETWORKS
 
-TINY = ["--epochs", "6", "--conv-channels", "16,", "--lstm-hidden", "16",
-        "--learning-rate", "0.01", "--batch-size", "4", "--stride", "50", "--num-workers", "1",
-        "--device", "cpu"]
+TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "50",
+        "--num-workers", "1", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     root = tmp_path_factory.mktemp("cli")
-    write_colony(root/"colony", videos=6, minutes=0.25)
+    write_colony(root/"colony", videos=6, minutes=0.5)
     return root
 
 
@@ -271,7 +278,7 @@ def test_flags_win_over_the_file(work):
     args = cli.make_parser().parse_args(
         ["train", "d", "--out", "r", "--config", str(work/"d.yaml"), "--epochs", "2",
          "--use_augmentation", "false", "--conv-channels", "8,9", "--class-weights", "1,2"])
-    cfg = cli.config_from(args)
+    cfg = config_from(args)
     assert (cfg.epochs, cfg.learning_rate, cfg.include_pca) == (2, 1e-3, True)
     assert cfg.conv_channels == [8, 9] and not cfg.use_augmentation
     assert cfg.class_weights == [1, 2]
@@ -330,3 +337,74 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
         code, out, err = mabe("predict", "blend", "colony", "--out", "x.csv", *slip)
         assert code == 2 and "decisions of its own" in err
     assert "did you mean 'best'" in mabe("train", "colony", "--out", "b", "--recipe", "bset")[2]
+
+
+COMMANDS = next(a.choices for a in cli.make_parser()._actions if a.choices)
+SLOW = "demo", "bundle", "compare" # Have tests of their own
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_opens_with_an_example_and_shows_one_spelling_a_flag(mabe, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "1000")
+    code, page, err = mabe(name, "--help")
+    first = page.splitlines()[0].removeprefix("example: ")
+    words = shlex.split(first)
+    assert code == 0 and words[:2] == ["mabe", name], first
+    assert cli.make_parser().parse_args(words[1:]).parser.prog == f"mabe {name}"
+    shown = re.findall(r"^  (-.*?)(?:  |$)", page, re.M)
+    for flag in (x.split(" ")[0].rstrip(",") for x in shown):
+        assert "_" not in flag, flag
+    two = {x for x in shown if "," in re.sub(r"\{.*?\}|(?<= )[A-Z].*", "", x)}
+    assert two <= {"-h, --help", "--resume, --no-resume"}, two
+
+
+def test_the_examples_of_the_help_run_one_after_the_other(mabe, work, tmp_path,
+                                                          monkeypatch):
+    shutil.copytree(work/"colony", tmp_path/"colony")
+    monkeypatch.chdir(tmp_path)
+    first = ["synth", "audit", "prepare", "train", "predict", "score"]
+    for name in [*first, *sorted(COMMANDS.keys() - {*first, *SLOW})]:
+        if name == "synth": continue # The colony of these tests is a smaller one
+        words = shlex.split(COMMANDS[name].example)[1:]
+        code, out, err = mabe(*words)
+        assert code == 0, (words, err)
+
+
+def test_both_spellings_of_a_setting_are_read():
+    for words in (["--learning-rate", "0.5"], ["--learning_rate", "0.5"]):
+        args = cli.make_parser().parse_args(["train", "colony", "--out", "run", *words])
+        assert args.set_learning_rate == "0.5"
+
+
+def test_help_lists_the_words_of_every_choice(mabe, monkeypatch):
+    "Those of networks and features too, which the command line does not load."
+    ours = {name for name, made in NETWORKS.items() if made.make.__module__[:7] == "mabe_nb"}
+    assert set(LISTED["model_type"]) == ours and set(LISTED["features"]) == set(FEATURES)
+    assert set(PRESETS) == {*SPEED, "calms21"}
+    monkeypatch.setenv("COLUMNS", "1000")
+    page = mabe("train", "--help")[1]
+    for key, field in TrainConfig.model_fields.items():
+        if field.annotation is bool: continue
+        line = re.search(rf"^  --{key.replace('_', '-')} VALUE(.*\n(?:    .*\n)*)", page, re.M)
+        for word in setting_words(key): assert word in line[1], (key, word)
+    assert setting_words("loss") and setting_words("scheduler") and setting_words("optimizer")
+
+
+def completed(line, cwd):
+    "What the shell would offer behind a line."
+    pytest.importorskip("argcomplete")
+    env = os.environ | {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": f"{cwd}/tab",
+                        "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_TYPE": "9",
+                        "COMP_POINT": str(len(line))}
+    subprocess.run([sys.executable, "-c", "from mabe_nb.cli import main; main()"], cwd=cwd,
+                   env=env, timeout=60)
+    return set(open(f"{cwd}/tab").read().split())
+
+
+@pytest.mark.parametrize("line, words", [
+    ("mabe tr", {"train"}), ("mabe train --learn", {"--learning-rate"}),
+    ("mabe train --loss fo", {"focal", "focal_binary"}),
+    ("mabe train --model-type ", set(LISTED["model_type"])),
+    ("mabe sweep --preset ", set(PRESETS)), ("mabe jobs ca", {"cancel"})])
+def test_tab_completes_commands_flags_and_words(tmp_path, line, words):
+    assert completed(line, tmp_path) == words

@@ -13,14 +13,13 @@ from hypothesis import assume, given, settings, strategies as st
 
 from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
-from mabe_nb.data.blocks.geometry import fill_gaps, motion
-from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
+from mabe_nb.data.blocks.geometry import (ALTERNATIVES, body_points, fill_gaps,
+                                          half_frames, motion, mouse_order, rolling_max,
+                                          rolling_mean_std, rolling_min)
 from mabe_nb.data.blocks.registry import BLOCKS, block, compute_blocks, named
 from mabe_nb.data.features import ALIASES, PRESETS, compute
 from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
-from mabe_nb.data.blocks.rolling import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
 from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL, animals
 from mabe_nb.errors import ConfigError, DataError, MabeError
 
@@ -170,7 +169,8 @@ def test_torch_agrees(seed, share, mice, name):
     assert isinstance(two.values, torch.Tensor) and two.values.dtype == torch.float32
     assert one.values.dtype == np.float32 and one.names == two.names
     assert len(one.names) == len(one.units) == one.values.shape[1]
-    close(one.values, two.values.numpy())
+    close(one.values, two.values.numpy(), # Of what hardly varies, in its deviations
+          **(dict(rtol=1e-3, atol=1e-3) if name == "zscored" else {}))
 
 
 # --- missing points
@@ -193,19 +193,19 @@ def test_a_missing_point_takes_only_its_own_channels(mouse, part, frame):
 
 
 def test_short_gaps_are_bridged_and_say_so():
-    rec = smooth(4, parts=RATS)
+    rec = smooth(8, parts=RATS)
     xy = rec.xy.copy()
     limit = round(GAP_MS*rec.fps/1000)
     xy[20:20 + limit, 0, 0] = np.nan # the centre
-    xy[60:61 + limit, 0, 0] = np.nan
+    xy[120:121 + limit, 0, 0] = np.nan
     f = compute(rec.replace(xy=xy), "missing+between")
     by = dict(zip(f.names, f.values.T))
     assert (by["agent.center_missing"][20:20 + limit] == .5).all()
-    assert (by["agent.center_missing"][60:61 + limit] == 1).all()
+    assert (by["agent.center_missing"][120:121 + limit] == 1).all()
     assert by["agent.center_missing"].sum() == 1.5*limit + 1
     assert by["target.center_missing"].sum() == 0
     assert np.isfinite(by["pair.center_front"][20:20 + limit]).all()
-    assert np.isnan(by["pair.center_front"][60:61 + limit]).all()
+    assert np.isnan(by["pair.center_front"][120:121 + limit]).all()
     assert np.isfinite(by["pair.front_front"]).all()
 
 
@@ -353,6 +353,17 @@ def test_rolling_is_what_it_says(seed, frames, half, share, level):
             close([mean[t, c], std[t, c], low[t, c], high[t, c]], want, 1e-9, 1e-6)
 
 
+@pytest.mark.parametrize("size", [1e7, 1e9, 1e30])
+def test_a_wild_point_is_forgotten(size):
+    "Windows that no longer hold it are what they were without it."
+    rec = smooth(40)
+    calm = compute(rec, "social+smoothed+multiscale").values[700:]
+    rec.xy[300, 0, 0] = size
+    wild = compute(rec, "social+smoothed+multiscale").values
+    close(wild[700:], calm)
+    assert np.nanmax(abs(wild[290:310])) > 1e5
+
+
 @settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 999), limit=st.integers(0, 12))
 def test_fill_gaps_is_linear_interpolation(seed, limit):
@@ -435,7 +446,8 @@ def test_roles(name):
         assert (role in ("x", "y")) == channel.endswith((".x", ".y"))
         assert (role == "mask") == ("missing" in channel)
         assert (role == "statistic") == (bool(STATISTIC.search(channel)) and
-                                         name in ("social", "context", "multiscale"))
+                                         name in ("social", "context", "multiscale",
+                                                  "directed_multiscale"))
 
 
 @pytest.mark.parametrize("old", ALIASES)

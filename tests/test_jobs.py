@@ -15,9 +15,8 @@ import pytest
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.places.base import DiskPlace
-from mabe_nb.remote.source import job_source
 from mabe_nb.remote.handle import JobError
-from mabe_nb.remote.job import attach, jobs, quote, submit
+from mabe_nb.remote.job import attach, job_source, jobs, quote, submit
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
 
@@ -52,9 +51,8 @@ def test_outputs_and_figure_come_back():
     job = submit("import matplotlib.pyplot as plt\nplt.plot(X[0]); plt.show()\n"
                  "Y, steps = X + cfg['n'], [1, 2]\nprint('hello')\nY.sum()",
                  inputs={"X": np.ones((2, 3)), "cfg": {"n": 1}}, outputs=["Y", "steps"])
-    found = list(job.events())
-    kinds = [e["k"] for e in found if e["k"] != "beat"]
-    assert kinds == ["start", "figure", "print", "result", "end"]
+    found = [e for e in job.events() if e["k"] != "beat"] # of a slow machine
+    assert [e["k"] for e in found] == ["start", "figure", "print", "result", "end"]
     assert found[-1]["status"] == "done" and "12.0" in found[-2]["text"]
     assert np.array_equal(job.result()["Y"], np.full((2, 3), 2.0))
     assert job.result()["steps"] == [1, 2] and job.cost() == 0

@@ -330,7 +330,7 @@ def test_folder_in_place_of_a_file(tmp_path, kind):
     path.mkdir()
     dataset = read_kaggle(tmp_path)
     for call in (dataset.__getitem__, dataset.fingerprint):
-        refusal(lambda: call("7"), str(path), "cannot be read")
+        refusal(lambda: call("7"), str(path), "is a folder")
 
 
 def test_absurd_frame_takes_no_memory(tmp_path):

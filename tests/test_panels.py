@@ -21,10 +21,11 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import check_gpu
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view.panels import gpu as gpu_panel
+from mabe_nb.view.panels import plan as plan_module
 from mabe_nb.view.panels.compare import ComparePanel
 from mabe_nb.view.panels.gpu import PLACES, GPUPanel, cards_of, parameters_of
-from mabe_nb.view.panels.job import JobPanel, variables_named, source_of
+from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.source import source_of, variables_named
 from mabe_nb.view.panels.panel import Panel, button, control_names
 from mabe_nb.view.panels.sweep import SweepPanel
 from mabe_nb.view.panels.train import TrainPanel, curves_svg, epochs_of
@@ -111,12 +112,12 @@ def test_the_last_choice_counts_though_events_come_in_two_threads(monkeypatch):
     "JupyterLab and ipykernel 7 do that: the first event of a widget in the main thread."
     card = GPUPanel("modal", "A100")
     job, began, real = JobPanel("x = 1", gpu=card, namespace={}), threading.Event(), \
-        gpu_panel.get
+        plan_module.get
     def slow(on):
         began.set()
         time.sleep(0.3 if on == "modal" else 0)
         return real(on)
-    monkeypatch.setattr(gpu_panel, "get", slow)
+    monkeypatch.setattr(plan_module, "get", slow)
     other = threading.Thread(target=lambda: setattr(card.shows_code, "value", True))
     other.start()
     assert began.wait(10)
@@ -233,16 +234,36 @@ def test_a_function_and_a_command():
 
 def test_faults_before_anything_is_sent():
     panel = JobPanel("x =", namespace={"numbers": 1})
-    for change, words in ((dict(source="x ="), "not plain"), (dict(source=" "), "no cell"),
-                          (dict(source="x", inputs="numbrs"), "did you mean 'numbers'"),
-                          (dict(inputs="", outputs="a b-"), "b-"),
-                          (dict(outputs="", kind="function"), "variable 'x'"),
-                          (dict(kind="command", source="a 'b"), "No closing")):
+    for change, words in ((dict(source="x ="), "not plain"),
+                          (dict(source="x = 1", inputs="numbrs"), "did you mean 'numbers'"),
+                          (dict(inputs="", kind="function", source="x"), "variable 'x'"),
+                          (dict(kind="command", source="a 'b"), "No closing"),
+                          (dict(kind="cell", source="x = numbers"), "does not travel"),
+                          (dict(source="x = nmbers"), "neither it nor the notebook")):
         for name, value in change.items(): getattr(panel, name).value = value
+        assert panel.status == "error" and words in panel.error, (change, panel.error)
+        assert panel.start_button.disabled, "Send could only fail"
         panel.go()
         assert panel.status == "error" and words in panel.error, (change, panel.error)
-        assert free(panel)
-    assert jobs() == []
+    panel.source.value = " "
+    assert panel.status == "idle" and "write a cell" in panel.status_line.value
+    assert panel.start_button.disabled and jobs() == []
+    panel.source.value, panel.outputs.value = "x = 1", "a b-"
+    panel.go()
+    assert panel.status == "error" and "b-" in panel.error and free(panel) and jobs() == []
+
+
+def test_send_is_ready_once_a_cell_has_made_the_variable():
+    from IPython.core.interactiveshell import InteractiveShell
+    shell = InteractiveShell.instance()
+    try:
+        panel = JobPanel("x = made", inputs="made", outputs="x")
+        assert panel.start_button.disabled and "made" in panel.error
+        shell.run_cell("made = 3")
+        assert not panel.start_button.disabled and panel.error is None
+        panel.go()
+        assert panel.result == {"x": 3}
+    finally: InteractiveShell.clear_instance()
 
 
 def test_work_that_fails_and_work_that_dies():
@@ -414,3 +435,41 @@ def test_curves_are_well_formed(lines, title):
     svg = curves_svg({plain(k): v for k, v in lines.items()}, plain(title))
     drawn = ET.fromstring(svg or "<svg/>")
     for line in drawn.iter("polyline"): assert "nan" not in line.get("points")
+
+
+# The plan
+
+def test_the_plan_knows_what_the_same_took():
+    panel = JobPanel("x = 1", namespace={})
+    assert "never done there" in panel.price.value and "starts at once" in panel.price.value
+    panel.go()
+    assert "as the last time" in panel.price.value
+    panel.source.value = "x = 2"
+    assert "never done there" in panel.price.value
+
+
+def test_the_plan_names_card_and_memory():
+    card = GPUPanel("modal", "L4")
+    panel = JobPanel("x = 1", namespace={}, gpu=card)
+    for words in ("on modal L4", "24 GB on the card", "the training needs", "at most about"):
+        assert words in panel.price.value, words
+    assert str(card.need) in panel.price.value and str(card.need) in card.facts.value
+
+
+def test_no_two_panels_contradict_each_other():
+    "What was measured is the advice, until the settings are others."
+    import pandas as pd
+    from mabe_nb.view.panels.compare import ComparePanel
+    card = GPUPanel("modal", "H100")
+    panel = ComparePanel(gpu=card)
+    guide = card.pick
+    table = pd.DataFrame({"where": ["modal:T4", "modal:L4", "modal:A100-40GB"],
+        "basis": "predicted", "seconds": [375.0] * 3, "usd": [.078, .1, .235], "card": None,
+        "windows_s": 1.0, "low": 1.0, "high": 1.0, "front": True, "say": "", "ms": 1.0,
+        "usd_per_hour": [.7, .9, 2.2]})
+    panel.show(table)
+    assert card.pick == table["where"][table.usd.idxmin()].partition(":")[2] == "T4" != guide
+    card.take_advice()
+    assert card.gpu == "T4" and "this model" in card.advice.value
+    card.set_config(TrainConfig(batch_size=1024))
+    assert card.pick == guide and "not this model" in card.advice.value

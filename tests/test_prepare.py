@@ -20,9 +20,9 @@ import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.cache.prepare import (DataError, dataset_parts, default_folder,
-                                        open_prepared, prepare)
-from mabe_nb.data.cache.video import code_version
+from mabe_nb.data.cache.prepare import DataError, default_folder, open_prepared, prepare
+from mabe_nb.data.dataset import dataset_parts
+from mabe_nb.data.features import code_version
 from mabe_nb.data.recording import frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError
@@ -101,7 +101,7 @@ def test_same_bytes_whatever_happened(folder, tmp_path, workers):
     assert not (tmp_path/"killed"/"manifest.json").exists()
     with pytest.raises(DataError, match="run mabe prepare first"):
         open_prepared(tmp_path/"killed")
-    leftover = tmp_path/"killed"/"Lab0"/".v0.0123abcd.tmp"
+    leftover = tmp_path/"killed"/"Lab0"/".mabe-0123abcd-v0.tmp"
     leftover.mkdir(parents=True)
     (leftover/"mouse1-mouse2.npy").write_bytes(b"half")
     run(folder, tmp_path/"killed", workers=workers)
@@ -427,10 +427,9 @@ def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, featu
 
 def test_channels_that_differ(folder, tmp_path, monkeypatch):
     "Features that do not come out alike are named, not joined."
-    from mabe_nb.data.cache import video as module
     with_three_mice(monkeypatch)
-    real = module.feature_module.compute
-    monkeypatch.setattr(module.feature_module, "compute",
+    real = prepare_module.compute
+    monkeypatch.setattr(prepare_module, "compute",
                         lambda rec, name, pair, parts: real(rec, name, pair, None))
     with pytest.raises(DataError, match="video v4: has other channels than video v0"):
         run(folder, tmp_path/"out", features="coords")

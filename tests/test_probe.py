@@ -13,8 +13,8 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.measure.probe import (Steps, checked_spec, main, make_spec, make_trainer,
                                    measure)
 from mabe_nb.measure.workload import Workload
-from mabe_nb.measure.timing import Clock, median_interval, time_parts, time_steps
-from mabe_nb.measure.flops import count_flops
+from mabe_nb.measure.step import (Clock, count_flops, median_interval, time_parts,
+                                  time_steps)
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import batches
 

@@ -14,7 +14,8 @@ from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
-from mabe_nb.data.formats.npy import read_npy, read_npz, unpickle
+from mabe_nb.data.formats.npy import read_npy, read_npz
+from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.errors import ConfigError, DataError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
@@ -127,7 +128,7 @@ def broken(**changes): return {"g": {"seq/7": sequence(codes=[0] * 20) | changes
     (broken(metadata={"vocab": ["a", "a"]}), "vocabulary"),
     (broken(metadata={"vocab": {"attack": float("inf")}}), "vocabulary"),
     (broken(metadata={"vocab": {"attack": float("nan")}}), "vocabulary"),
-    (broken(metadata={"vocab": {"attack": 10**400}}), "vocabulary"),
+    (broken(metadata={"vocab": {"attack": 10**18}}), "vocabulary"),
     (broken(metadata={"vocab": {"attack": 0, "mount": 1.5}}), "vocabulary"),
 ])
 @pytest.mark.parametrize("suffix", [".json", ".npy"])
@@ -517,7 +518,7 @@ def test_boris_other_exports(tmp_path):
     with pytest.raises(DataError, match="expected a BORIS export"):
         read_boris(boris(tmp_path, "1,2", head="a,b"))
     (tmp_path/"b.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="not a text file"): read_boris(tmp_path/"b.csv")
+    with pytest.raises(DataError, match="is not text"): read_boris(tmp_path/"b.csv")
 
 
 CALTECH = "Caltech Behavior Annotator - Annotation File\n\nS1:\tstart\tend\ttype\n----\n"

@@ -20,7 +20,7 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
 from mabe_nb.train.ensemble.boosting import trees_of
-from mabe_nb.train.ensemble.decide import Decision, OutOfFold, best_shares, codes_of, nested
+from mabe_nb.train.ensemble.decide import Decision, OutOfFold, codes_of, nested
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, train_member
@@ -109,8 +109,13 @@ def test_a_copied_video_is_on_one_side(colony):
 
 
 def test_folds_are_contiguous(colony):
-    parts = [split.valid for split in contiguous_folds(groups(colony), 4)]
-    assert [v for part in parts for v in part] == list(colony.ids)
+    table = groups(colony)
+    for split in contiguous_folds(table, 3):
+        for lab in table.lab_id.unique():
+            of = list(table.video_id[table.lab_id == lab])
+            at = [of.index(v) for v in split.valid if v in of]
+            assert at == [*range(min(at, default=0), max(at, default=-1) + 1)]
+            assert len(at) < len(of)
     with pytest.raises(ConfigError): contiguous_folds(groups(colony), 1)
 
 
@@ -153,8 +158,8 @@ def asking(monkeypatch):
     "A recipe with a member of each sort."
     tiny = SMALL["net"] | {"features": None}
     monkeypatch.setitem(RECIPES, "asking", (
-        MemberSpec("net", "net", "symmetric", 1, tiny),
-        MemberSpec("kinds", "net", "ownerless", 1, tiny, which=True)))
+        MemberSpec("net", "net", "directed", 1, tiny, ordered=True),
+        MemberSpec("kinds", "net", "ownerless", 1, tiny, which=True, ordered=True)))
 
 
 def test_a_member_that_tells_which(colony, tmp_path, asking):
@@ -180,7 +185,7 @@ def test_left_out_where_most_frames_have_an_action(colony, tmp_path, asking, sha
             [(*p, 0, int(share * len(rec))) for p in pair]))
     metrics = train_recipe(Changed(colony, always, f"always{share}"), tmp_path/"run",
                            "asking", folds=3, cache=tmp_path/"f")
-    assert list(metrics["members"]) == ["net"] and metrics["macro_f1"] >= share - 0.1
+    assert list(metrics["members"]) == ["net"] and metrics["macro_f1"] >= share - 0.15
     assert load_recipe(tmp_path/"run").which == (False,)
     assert not (tmp_path/"f"/"ownerless").exists()
 
@@ -236,9 +241,8 @@ def test_decisions_of_a_fold_do_not_see_it():
     assert before[2] == after[2] and before[0] != after[0]
 
 
-def test_shares_go_to_the_member_that_knows():
+def test_a_member_without_a_share_has_no_say():
     some = [s._replace(p=np.concatenate([np.full_like(s.p, 0.5), s.p])) for s in told(1)]
-    assert best_shares(some)[1] > 0.9
     alone = codes_of(Decision((0.25,), 0.0, (0.0, 1.0)), some[0])
     assert np.array_equal(alone, codes_of(Decision((0.25,)), told(1)[0]))
 

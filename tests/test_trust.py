@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
-from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.folder.card import calibration_table
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
-from mabe_nb.train.scores.validation import (bin_counts, borders, calibration,
-                                             calibration_table, near_borders,
-                                             sequence_scores)
-from mabe_nb.train.scores.frames import by_video, f1_intervals, seen_counts
+from mabe_nb.train.scores.frames import (bin_counts, bootstrap, borders, by_video,
+                                         calibration, f1_intervals, f1_of, near_borders,
+                                         seen_counts, sequence_scores, video_counts)
 
 QUICK = settings(max_examples=40, deadline=None)
 

@@ -137,14 +137,18 @@ def add_commands(
 ):
     "Adds `gpus`, `advise` and `cluster` to the command line."
     p = command("gpus", gpus)
+    p.example = "mabe gpus"
     p.add_argument("--refresh", action="store_true", help="ask the providers first")
     q = command("advise", advise)
+    q.example = "mabe advise --scenario train"
     _advise_flags(q)
     for parser in (p, q):
         parser.add_argument("--provider", help="modal or hf-jobs")
         parser.add_argument("--guide", action="store_true",
                             help="the guides' old prices")
-    _cluster_flags(command("cluster", cluster))
+    r = command("cluster", cluster)
+    r.example = "mabe cluster --effective 64 --per-gpu 8"
+    _cluster_flags(r)
 
 # %% ../../nbs/commands/40_hardware.ipynb #0ca7ace6
 def _advise_flags(p):

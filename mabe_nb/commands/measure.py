@@ -6,6 +6,7 @@
 __all__ = ['config_and_workload', 'numbers', 'sweep', 'compare', 'add_commands']
 
 # %% ../../nbs/commands/50_measure.ipynb #c9c99afc
+from .parser import PRESETS, add_settings, config_from, offer
 from ..errors import ConfigError
 from ..hardware.tables import to_records
 from ..remote.places.base import place_names
@@ -14,7 +15,7 @@ from ..remote.places.base import place_names
 def config_and_workload(args) -> tuple: # `TrainConfig`, `Workload`
     "What to measure. Raises `MabeError`."
     from mabe_nb.measure.workload import Workload, checked_workload, workload_of
-    cfg = args.config_from(args)
+    cfg = config_from(args)
     if args.data is None: return cfg, checked_workload(Workload(
         cfg.input_dim or Workload().channels, cfg.num_classes or Workload().classes))
     from mabe_nb.data.dataset import open_dataset
@@ -102,30 +103,35 @@ def compare(args, say) -> dict:
         say(f"{row['where']}: {row['say']}")
     return {"rows": to_records(table), "windows": shape.windows or 10**6}
 
+# %% ../../nbs/commands/50_measure.ipynb #c7e8ee5a
+def _workload_flags(p):
+    "What is measured, and for how long."
+    p.add_argument("data", metavar="DATA", nargs="?", help="has the shape")
+    p.add_argument("--config", help="YAML file of settings")
+    offer(p.add_argument("--preset", help="fastest, balanced, low-memory, calms21"),
+          *PRESETS)
+    p.add_argument("--seconds", type=float, default=10.0, help="a probe")
+    p.add_argument("--fresh", action="store_true", help="measure again")
+    p.set_defaults(resume=False, out=".")
+    add_settings(p)
+
 # %% ../../nbs/commands/50_measure.ipynb #2706fc2f
 def add_commands(
     command, # Function (name, function) -> parser, as the command line has it
-    add_settings, # Function that gives a parser a flag for every setting
-    config_from, # Function from parsed arguments to `TrainConfig`
 ):
     "Adds `sweep` and `compare` to the command line."
     p, q = command("sweep", sweep), command("compare", compare)
-    for parser in (p, q):
-        parser.add_argument("data", metavar="DATA", nargs="?", help="has the shape")
-        parser.add_argument("--config", help="YAML file of settings")
-        parser.add_argument("--preset", help="fastest, balanced, low-memory, calms21")
-        parser.add_argument("--seconds", type=float, default=10.0, help="a probe")
-        parser.add_argument("--fresh", action="store_true", help="measure again")
-        parser.set_defaults(config_from=config_from, resume=False, out=".")
-        add_settings(parser)
+    for parser in (p, q): _workload_flags(parser)
+    p.example = "mabe sweep --sizes 16,32 --seconds 3"
     p.usage = "mabe sweep [DATA] [--sizes 128,256] [--on modal --gpu L4] [...]"
     p.add_argument("--sizes", metavar="N,...", help="batches (doubling from 16)")
-    p.add_argument("--on", default="local", metavar="PLACE",
-                   help=", ".join(place_names()))
+    offer(p.add_argument("--on", default="local", metavar="PLACE",
+                         help=", ".join(place_names())), *place_names())
     p.add_argument("--gpu", help="such as L4")
     p.add_argument("--memory-gb", type=float, help="most memory to take")
     p.add_argument("--gains", action="store_true", help="also AMP, batch, workers")
     p.add_argument("--on-disk", action="store_true", help="--gains: data do not fit")
+    q.example = "mabe compare colony --gpus local --seconds 3"
     q.usage = "mabe compare [DATA] --gpus local,modal:L4,modal:H100 [...]"
     q.add_argument("--gpus", default="local", metavar="PLACE:GPU,...")
     q.add_argument("--predict", default="modal", help="modal, hf-jobs or none")

@@ -8,6 +8,7 @@ __all__ = ['follow', 'submit', 'jobs', 'add_commands']
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
 import sys
 
+from .parser import offer
 from ..errors import ConfigError
 from ..remote.events import event_text
 from ..remote.handle import as_line, next_steps, row
@@ -122,8 +123,10 @@ def jobs(args, say):
 # %% ../../nbs/commands/60_remote.ipynb #455e98a9
 def _add_jobs(command):
     p = command("jobs", jobs)
-    p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                   help="list, attach, logs, cancel or fetch; default: list")
+    p.example = "mabe jobs list"
+    action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
+                            help="list, attach, logs, cancel or fetch; default: list")
+    offer(action, "list", "attach", "logs", "cancel", "fetch")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", default=".", help="fetch: where to put it")
@@ -135,10 +138,12 @@ def add_commands(
     "`submit` and `jobs`."
     _add_jobs(command)
     p = command("submit", submit)
+    p.example = "mabe submit -- mabe audit colony"
     p.usage = "mabe submit [--on PLACE] [--gpu NAME] [--detach] [...] -- COMMAND ..."
     p.add_argument("words", metavar="COMMAND", nargs="+", help="behind a '--'")
-    p.add_argument("--on", default="local", metavar="PLACE",
-                   help=", ".join(place_names()) + "; default: local")
+    offer(p.add_argument("--on", default="local", metavar="PLACE",
+                         help=", ".join(place_names()) + "; default: local"),
+          *place_names())
     p.add_argument("--gpu", help="such as L4 or H100:2; by comma: the first free")
     p.add_argument("--timeout", type=float, help="seconds an attempt; default: 3600")
     p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies")

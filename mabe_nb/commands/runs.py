@@ -48,6 +48,7 @@ def runs(args, say) -> dict:
 def add_runs(command):
     "`runs`."
     p = command("runs", runs)
+    p.example = "mabe runs run"
     p.add_argument("run", metavar="RUN", help="run folder")
     p.add_argument("--prune", action="store_true", help="remove weights of epochs")
     p.add_argument("--keep", type=NATURAL, metavar="N", help="how many epochs stay")
@@ -77,6 +78,7 @@ def bundle(args, say) -> dict:
 def add_bundle(command):
     "`bundle`."
     p = command("bundle", bundle)
+    p.example = "mabe bundle run --out kit"
     p.add_argument("run", metavar="RUN", help="run folder, of a classifier, of a recipe, "
                    "or of a recipe for each lab")
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to make")

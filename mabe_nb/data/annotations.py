@@ -10,22 +10,18 @@ import csv, math, re
 from pathlib import Path
 
 from ..errors import DataError
+from ..files import parse_number, read_text, regular_file
 from .recording import Finding, Recording, bout_table
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):
     "The lines of a text file. Raises `DataError` if it is none."
-    try: return Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError: raise DataError("file not found", path) from None
-    except UnicodeDecodeError: raise DataError("is not a text file", path) from None
-    except OSError as e:
-        raise DataError(f"cannot be read: {e.strerror}", path) from None
+    return read_text(path, "an annotation", "utf-8-sig").splitlines()
 
 
 def _number(text, name, path, where):
     "`text` as a number from 0 that can be a time or a frame."
-    try: value = float(text)
-    except (TypeError, ValueError): value = math.nan
+    value = parse_number(text)
     if 0 <= value < 1e9: return value
     raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path,
                     where)
@@ -48,7 +44,9 @@ def _boris_rows(path):
     "Line number and cells by our own column names, one for each row of the table."
     lines = _lines(path)
     tabs = any("\t" in line for line in lines if "Behavior" in line)
-    rows = list(csv.reader(lines, delimiter="\t" if tabs else ","))
+    try: rows = list(csv.reader(lines, delimiter="\t" if tabs else ","))
+    except csv.Error as e:
+        raise DataError(f"is no table ({e}), expected a BORIS export", path) from None
     for i, row in enumerate(rows):
         if "Behavior" in row and ("Time" in row or "Start (s)" in row): break
     else:
@@ -211,8 +209,9 @@ def annotation_source(
     path, # A text file
 ) -> str: # "Caltech", "Bento" or "BORIS"; None if it is no annotation
     "The program that wrote an annotation, by the beginning of the file."
-    try: text = Path(path).open(encoding="utf-8-sig").read(2**16)
-    except (OSError, UnicodeDecodeError): return None
+    try:
+        with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
+    except (OSError, UnicodeDecodeError, DataError): return None
     head = text.lower()
     if head.startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"

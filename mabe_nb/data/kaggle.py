@@ -12,13 +12,13 @@ import json
 import os
 from pathlib import Path
 
-from .formats.kaggle_tables import (REQUIRED, check_parts, counted,
-                                                fit_bouts, json_list, number,
-                                                read_bouts, read_videos, read_whitelist)
+from .formats.kaggle_tables import (REQUIRED, counted, fit_bouts, json_list,
+                                                number, read_bouts, read_videos,
+                                                read_whitelist)
 from .formats.kaggle_tracking import read_tracking
 from .formats.kaggle_write import write_kaggle
 from .formats.readers import reader
-from .recording import Finding, Recording, bout_table
+from .recording import Finding, Recording, bout_table, check_parts
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash
@@ -84,9 +84,9 @@ def read_rate(
 ) -> float: # Frames per second
     "The frame rate. Raises `DataError` if there is none."
     fps = number(row, "frames_per_second", path, where)
-    if fps is not None and 0 < fps <= 100_000: return fps
+    if fps is not None and 0.01 <= fps <= 100_000: return fps
     raise DataError(f"frames_per_second is {'empty' if fps is None else fps}, expected "
-                    "a number above 0", path, where)
+                    "a number from 0.01 to 100,000", path, where)
 
 # %% ../../nbs/data/10_kaggle.ipynb #304e985b
 def check_row(

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError, DataError
-from ..files import safe_id
-from .formats.hdf_poses import dlc_table, jabs_poses, refuse_large
+from ..files import regular_file, safe_id
+from .formats.hdf import check_hdf
+from .formats.hdf_poses import dlc_table, jabs_poses
 from .mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
 
@@ -58,11 +59,11 @@ def pose_source(
     path, # A pose file
 ) -> str: # A name in `TRACKERS`
     "The tracker that wrote `path`, by its content. Raises `DataError` if unknown."
-    path = Path(path)
+    path = regular_file(path)
     try:
         for name, known in reversed(TRACKERS.items()):
             if path.suffix in known.suffixes and known.claims(path): return name
-    except FileNotFoundError: raise DataError("file not found", path) from None
+    except DataError: raise
     except Exception as e: # h5py answers damage with exceptions of many kinds
         raise DataError(f"cannot be opened as a {path.suffix} file ({e})",
                         path) from None
@@ -77,7 +78,8 @@ def _hdf(test):
     "A look into an HDF5 file: does `test` hold for it?"
     def claims(path):
         import h5py
-        with h5py.File(path) as f: return test(f)
+        check_hdf(path)
+        with h5py.File(path, "r") as f: return test(f)
     return claims
 
 
@@ -133,13 +135,39 @@ def _at_frames(values, frames, path):
     if whole.max() >= 100 * len(whole) + 100_000:
         raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows; "
                         "expected frame numbers of one video", path)
+    if (whole.max() + 1) * values[0].nbytes > max(2**28, 100 * values.nbytes):
+        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows that "
+                        "are too wide for so many frames", path)
     out = np.full((int(whole.max()) + 1, *values.shape[1:]), np.nan, values.dtype)
     out[whole.astype(int)] = values
     return out
 
+# %% ../../nbs/data/16_poses.ipynb #dc59909d
+def _from_slp(path):
+    "`Points` of a SLEAP `.slp`; the videos that it names are not looked for."
+    check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
+    with _quiet():
+        from sleap_io import load_slp
+        labels = load_slp(str(path), open_videos=False)
+    found = [f for f in labels.labeled_frames if f.video == labels.videos[0]]
+    row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
+    place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
+    parts = [str(n.name) for n in labels.skeletons[-1].nodes]
+    xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
+    sure = xy[..., 0].copy()
+    for f in found: # what a person has placed counts more
+        for one, score in [*((p, p.points["score"]) for p in f.predicted_instances),
+                           *((u, np.nan) for u in f.user_instances)]:
+            if id(one.track) not in place: continue
+            at = row[int(f.frame_idx)], place[id(one.track)]
+            xy[at], sure[at] = one.numpy(), score
+    names = [str(t.name) for t in labels.tracks] or ["id_0"]
+    return Points(*(_at_frames(x, list(row), path) for x in (xy, sure)), names, parts)
+
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
+    if path.suffix == ".slp": return _from_slp(path)
     data, frames = _load(path, source)
     order = ("time", "individuals", "keypoints")
     dims = [dim if dim in data.dims else dim.rstrip("s") for dim in order]
@@ -241,8 +269,8 @@ def read_poses(
     path = Path(path)
     if source not in (None, *TRACKERS):
         raise ConfigError.unknown("source", source, TRACKERS)
-    if not path.is_file(): raise DataError("file not found", path)
-    if path.suffix in (*HDF, ".slp", ".nwb"): refuse_large(path)
+    regular_file(path)
+    if path.suffix in (*HDF, ".nwb"): check_hdf(path)
     source = source or pose_source(path)
     try: xy, sure, names, parts, rate, scale = TRACKERS[source].read(path)
     except DataError: raise

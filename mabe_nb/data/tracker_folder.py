@@ -7,7 +7,7 @@ __all__ = ['read_tracker_folder', 'video_name', 'FolderSettings', 'read_settings
            'is_poses']
 
 # %% ../../nbs/data/19_tracker_folder.ipynb #4afed4cd
-import hashlib, re
+import hashlib, os, re, reprlib
 from pathlib import Path
 
 import yaml
@@ -20,7 +20,7 @@ from .poses import TRACKERS, pose_source, read_poses
 from .recording import Finding, Recording, bout_table
 from .video_ids import unknown_video
 from ..errors import ConfigError, DataError
-from ..files import file_hash, safe_id
+from ..files import file_hash, read_text, safe_id
 from ..patch import patch
 
 # %% ../../nbs/data/19_tracker_folder.ipynb #2eb68025
@@ -60,10 +60,12 @@ def read_settings(
     path, # A `dataset.yaml`, which need not exist
 ) -> FolderSettings:
     "The settings of a folder. Raises `DataError` or `ConfigError` naming the key."
-    try: text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError: return FolderSettings()
-    try: said = yaml.safe_load(text) or {}
-    except yaml.YAMLError as e: raise DataError(f"is no YAML ({e})", path) from None
+    if not os.path.lexists(path): return FolderSettings()
+    try: said = yaml.safe_load(read_text(path, "YAML")) or {}
+    except DataError: raise
+    except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError,
+            TypeError, ValueError) as e: # a wrong date, say, is a ValueError
+        raise DataError(f"is no YAML ({str(e).strip()[:160]})", path) from None
     if not isinstance(said, dict): raise DataError("expected lines such as 'fps: 30'", path)
     for key in said:
         if key not in FolderSettings.model_fields:
@@ -71,7 +73,7 @@ def read_settings(
     try: return FolderSettings(**said)
     except ValidationError as e:
         first = e.errors()[0]
-        raise DataError(f"{first['msg']}, got {str(first['input'])[:40]!r}", path,
+        raise DataError(f"{first['msg']}, got {reprlib.repr(first['input'])[:40]}", path,
                         str(first["loc"][0])) from None
 
 # %% ../../nbs/data/19_tracker_folder.ipynb #d74c0363

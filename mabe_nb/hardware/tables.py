@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
-from ..files import home
+from ..files import home, read_text, regular_file
 
 # %% ../../nbs/hardware/05_tables.ipynb #32fbb3fd
 NUMBERS = { # Column -> smallest and largest value allowed
@@ -64,16 +64,9 @@ def parse_cell(
 
 # %% ../../nbs/hardware/05_tables.ipynb #0d981958
 def _text(path):
-    try:
-        if Path(path).stat().st_size > 1_000_000:
-            raise DataError("is over 1 MB, expected a short table of prices or cards",
-                            path)
-        return Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError: raise DataError("file not found", path) from None
-    except UnicodeDecodeError: raise DataError("is not text, expected CSV",
-                                               path) from None
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}",
-                                         path) from None
+    if regular_file(path).stat().st_size <= 1_000_000:
+        return read_text(path, "CSV", "utf-8-sig")
+    raise DataError("is over 1 MB, expected a short table of prices or cards", path)
 
 
 def _lines(path, text):

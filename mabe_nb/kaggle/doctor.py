@@ -11,6 +11,7 @@ import csv, warnings
 import pandas as pd
 
 from ..errors import DataError, ScoreError
+from ..files import plain_cell, regular_file
 from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
 
@@ -39,16 +40,27 @@ def fix_submission(
         raise ScoreError(f"nothing of the submission can be kept: {counts}")
     return fixed, notes[notes.done != "nothing"].reset_index(drop=True)
 
+# %% ../../nbs/kaggle/20_doctor.ipynb #495b99a1
+def _cells(path, names):
+    "The table of a CSV file, `None` and `NA` kept as names, no cell a formula."
+    none = {c: [""] if c in IDS else ["", "NA", "N/A", "NaN", "nan", "None", "null"]
+            for c in names if isinstance(c, str)}
+    table = pd.read_csv(path, low_memory=False, index_col=False, keep_default_na=False,
+                        na_values=none)
+    texts = [c for c in table if c in IDS and table[c].dtype.kind not in "biuf"]
+    return table.assign(**{c: table[c].map(plain_cell) for c in texts})
+
 # %% ../../nbs/kaggle/20_doctor.ipynb #5ae94155
 def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
 ) -> pd.DataFrame:
     "A submission as it is. Raises `DataError` if it is no table or lacks a column."
+    regular_file(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(path, low_memory=False, index_col=False)
-        head = list(pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0])
+            head = list(pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0])
+            table = _cells(path, head)
     except FileNotFoundError: raise DataError("file not found", path) from None
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror}", path) from None

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import DataError
-from ..files import atomic, read_json, safe_id, write_json
+from ..files import read_json, regular_file, safe_id, write_csv, write_json
 from .doctor import diagnose, fix_submission
 from ..train.metrics import kaggle_score, submission_table, whitelist_text
 
@@ -102,7 +102,7 @@ def allowed_actions(
     seen = (kit.evidence() or {}).get(lab)
     return {a for a in kit.actions if seen is None or seen.get(a)}
 
-
+# %% ../../nbs/kaggle/60_offline.ipynb #36d80eb7
 def requested_actions(
     kit, # Something with `actions` and `evidence`
     dataset, # See `open_dataset`
@@ -141,7 +141,9 @@ def read_finished(
     try: part = read_json(path)
     except DataError: return None
     if not isinstance(part, dict) or part.get("key") != key: return None
-    return [tuple(b) for b in part["bouts"]]
+    bouts = part.get("bouts")
+    good = isinstance(bouts, list) and all(isinstance(b, list) for b in bouts)
+    return [tuple(b) for b in bouts] if good else None
 
 # %% ../../nbs/kaggle/60_offline.ipynb #af38bfb4
 def tracking_rows(
@@ -150,7 +152,7 @@ def tracking_rows(
 ) -> int: # Rows of tracking; 1 where that takes more than a glance
     "What a video's time is about proportional to."
     from pyarrow.parquet import read_metadata
-    try: return read_metadata(dataset.file(video, "tracking")).num_rows
+    try: return read_metadata(regular_file(dataset.file(video, "tracking"))).num_rows
     except (AttributeError, OSError, ValueError): return 1
 
 
@@ -226,7 +228,7 @@ def write_submission(
     if len(table) and (notes.effect != "harmless").any():
         table, notes = fix_submission(table, dataset)
     for message in notes.message.head(20): say(f"doctor: {message}")
-    with atomic(path) as tmp: table.to_csv(tmp, index=False)
+    write_csv(path, table)
     if not len(table): return float("nan")
     ids = table.video_id.astype(str)
     text = {v: whitelist_text(dataset, v) for v in set(ids)}

@@ -18,7 +18,7 @@ from .probe import make_spec
 from .results import run_probes, where
 from .workload import Workload
 from .sweep import rate_of
-from .flops import PEAKS
+from .step import PEAKS
 from ..train.models import recurrent_layers
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7

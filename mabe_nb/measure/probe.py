@@ -17,11 +17,10 @@ import torch
 
 from ..errors import ConfigError
 from ..files import read_json, write_json
-from .memory_guard import (memory_limit, memory_taken, out_of_memory,
-                                          resident)
+from .memory_guard import memory_limit, memory_taken, resident
 from .workload import Workload, checked_workload
-from .timing import Clock, time_parts, time_steps
-from .flops import count_flops
+from .step import Clock, count_flops, time_parts, time_steps
+from ..train.fit.memory import out_of_memory
 from ..train.fit.machine import blocks_apart, memory_kept, pick_device
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches

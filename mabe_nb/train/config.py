@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
     model_validator
 
 from ..errors import ConfigError, DataError
-from ..files import atomic
+from ..files import atomic, read_text
 from ..patch import patch
 
 # %% ../../nbs/train/10_config.ipynb #d8da1ea5
@@ -36,34 +36,37 @@ def about(default, text): return Field(default, description=text)
 # %% ../../nbs/train/10_config.ipynb #88e30a9e
 class InputConfig(BaseModel):
     "What the model is shown."
-    features: str = about(
-        None, "Preset or blocks joined by `+`; None: the next two decide")
-    use_feature_engineering: bool = about(
-        True, "`social` features, else plain `coords`")
+    features: str = about(None, "Preset, or blocks joined by `+`; None: "
+                          "`directed_smoothed`, or what the next two say")
+    use_feature_engineering: bool = about(True, "Else plain `coords`")
     include_temporal_stats: bool = about(True, "Rolling statistics among them")
     include_pca: bool = about(False, "Add principal components of the coordinates")
     pca_components: Count = 16
-    sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(
-        100, "Frames in a window")
+    sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(100, "Frames a window")
     frame_gap: Count = about(2, "Every how many frames one is taken")
     stride: Count = about(None, "Frames between windows; None: they do not overlap")
     fps: Positive = about(None, "Expected frames per second, checked against the data")
     input_dim: Count = about(None, "Expected channels, checked against the data")
-    num_classes: Count = about(
-        None, "Expected classes (`other` first), checked likewise")
+    num_classes: Count = about(None, "Expected classes, `other` first; checked likewise")
 
 # %% ../../nbs/train/10_config.ipynb #9712bdee
 class ModelConfig(BaseModel):
     "The network."
-    model_type: str = about("conv_bilstm", "conv_bilstm, lstm, transformer, tcn, "
+    model_type: str = about("tcn", "tcn, conv_bilstm, lstm, transformer, "
                             "calms21_conv1d, or one that you registered")
     conv_channels: Annotated[list[Width], Field(min_length=1)] = [64, 128, 256]
     lstm_hidden: Width = 128
     lstm_layers: Depth = 1
-    hidden_size: Width = about(None, "Width of any model; None: lstm_hidden")
-    num_layers: Depth = about(None, "Depth of any model; None: the model's own")
+    hidden_size: Width = about(None, "Width; None: the model's own, or lstm_hidden")
+    num_layers: Depth = about(None, "Depth; None: the model's own")
     num_heads: Annotated[int, Field(ge=1, le=128)] = about(4, "Of the transformer")
-    dropout: Share = 0.5
+    dropout: Share = 0.3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _channels_mean_conv_bilstm(cls, values): # They are of no other network
+        of = {"model_type": "conv_bilstm"} if values.get("conv_channels") else {}
+        return of | {k: v for k, v in values.items() if v or k != "model_type"}
 
     @field_validator("model_type")
     @classmethod
@@ -88,8 +91,8 @@ class FitConfig(BaseModel):
     limit: Count = about(None, "Most videos to learn from, for a trial; None: all")
     amp: bool = about(
         False, "Mixed precision: fp16 or bf16, whichever the card is good at")
-    learning_rate: Positive = 0.0005
-    weight_decay: NotNegative = 0.01
+    learning_rate: Positive = 0.003
+    weight_decay: NotNegative = 0.02
     optimizer: Literal["adamw"] = "adamw"
     ema_decay: Share = about(0.99, "Running mean of the weights; 0: none")
     grad_clip: NotNegative = about(1.0, "Largest norm of the gradient, 0: any")
@@ -100,7 +103,7 @@ class FitConfig(BaseModel):
         None, "Focal weight of what was seen against what was not")
     class_weights: list[NotNegative] | Literal["balanced", "none"] = "balanced"
     label_smoothing: Share = 0.0
-    scheduler: Literal["plateau", "cosine", "onecycle", "none"] = "cosine"
+    scheduler: Literal["plateau", "cosine", "onecycle", "none"] = "onecycle"
     scheduler_patience: Count = 5
     scheduler_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     min_lr: NotNegative = 1e-5
@@ -243,11 +246,7 @@ def yaml_settings(
     path, # YAML file
 ) -> tuple: # Settings, and key -> "file line N"
     "The settings in a YAML file, unchecked. Raises `DataError` if it holds no mapping."
-    try: text = Path(path).read_text(encoding="utf-8")
-    except OSError as e:
-        raise DataError(f"cannot be read: {e.strerror}", path) from None
-    except UnicodeDecodeError:
-        raise DataError("is not text, expected YAML", path) from None
+    text = read_text(path, "YAML")
     try: tree, settings = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
@@ -278,7 +277,7 @@ def to_yaml(self: TrainConfig, path): # File to write, atomically
 # %% ../../nbs/train/10_config.ipynb #934d78ff
 SPEED = {
     "fastest": dict(model_type="transformer", batch_size=512, hidden_size=256, amp=True,
-                    num_workers=4),
+                    num_workers=4, learning_rate=5e-4),
     "balanced": dict(model_type="lstm", batch_size=256, hidden_size=128, amp=True,
                      num_workers=2),
     "low-memory": dict(model_type="lstm", batch_size=128, hidden_size=64, amp=True,

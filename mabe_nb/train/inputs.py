@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..data.features import VERSION
 from ..errors import DataError
 from ..patch import patch
 
@@ -100,7 +101,8 @@ def chosen(
     cfg, # `TrainConfig`
 ) -> str: # A name for `compute`
     "The features that a config names, or means."
-    return cfg.features or ("social" if cfg.use_feature_engineering else "coords")
+    return cfg.features or ("directed_smoothed" if cfg.use_feature_engineering
+                            else "coords")
 
 
 def features_of(
@@ -127,6 +129,8 @@ class Inputs:
     masks: np.ndarray # Indices of channels whose absence is told
     base: np.ndarray # Indices of channels that principal components are made of
     scaler: Standardize
+    fps: tuple # Lowest and highest frame rate of the training videos
+    always: np.ndarray # Indices of channels that all of them have
     pca: PCA = None
 
     @property
@@ -165,19 +169,27 @@ def fit_inputs(
     only_pca = cfg.include_pca and not has_coords(cfg)
     direct = ~(coord & only_pca) & (cfg.include_temporal_stats | (roles != "statistic"))
     masks = np.flatnonzero((roles == "x") & ("mask" not in prepared.roles))
-    scaler = fit_standardize(prepared.values(i) for i in rows)
+    always = np.ones(len(roles), bool)
+    def each():
+        for x in map(prepared.values, rows):
+            np.logical_and(always, np.isfinite(x[::10]).any(0), out=always)
+            yield x
+    scaler = fit_standardize(each())
     base, pca = np.flatnonzero(coord & cfg.include_pca), None
     if cfg.include_pca:
         pca = fit_pca((scaler(prepared.values(i))[:, base] for i in rows),
                       cfg.pca_components)
+    fps = prepared.sequences.fps.iloc[list(rows)]
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
-                  np.flatnonzero(direct), masks, base, scaler, pca)
+                  np.flatnonzero(direct), masks, base, scaler,
+                  (float(fps.min()), float(fps.max())), np.flatnonzero(always), pca)
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch
 def arrays(self: Inputs) -> dict:
     "Everything that is an array, by name."
     out = {"direct": self.direct, "masks": self.masks, "base": self.base,
+           "always": self.always,
            "mean": self.scaler.mean, "std": self.scaler.std}
     return out | ({"components": self.pca.components, "share": self.pca.share}
                   if self.pca else {})
@@ -187,15 +199,18 @@ def arrays(self: Inputs) -> dict:
 def about(self: Inputs) -> dict:
     "Everything else."
     return {"features": self.features, "parts": list(self.parts), "names": list(self.names),
-            "clip": self.scaler.clip}
+            "clip": self.scaler.clip, "fps": list(self.fps), "version": VERSION}
 
 # %% ../../nbs/train/35_inputs.ipynb #cb16a434
 @patch
 @classmethod
 def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
     "The inputs of `about` and `arrays`. Raises `DataError` if they do not fit together."
+    if about.get("version", 1) != VERSION:
+        raise DataError("it was trained on the features of another version of the package; "
+                        "train it again")
     n = len(about["names"])
-    for key in ("direct", "masks", "base"):
+    for key in ("direct", "masks", "base", "always"):
         if arrays[key].ndim != 1 or arrays[key].dtype != np.int64:
             raise DataError(f"{key} is no list of channel numbers")
         if len(arrays[key]) and not 0 <= arrays[key].min() <= arrays[key].max() < n:
@@ -206,4 +221,5 @@ def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
         raise DataError("scaling and channel names differ in number")
     return cls(str(about["features"]), tuple(map(str, about["parts"])),
                tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
-               arrays["base"], scaler, pca)
+               arrays["base"], scaler, tuple(map(float, about["fps"])),
+               arrays["always"], pca)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
-           'answer_weights', 'Loss', 'make_loss', 'probabilities_of', 'class_counts', 'balanced_weights',
-           'class_weights', 'plain_targets', 'classes_first', 'PlainLoss', 'objective']
+           'answer_weights', 'Loss', 'make_loss', 'class_counts', 'balanced_weights', 'class_weights', 'plain_targets',
+           'classes_first', 'PlainLoss', 'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
 from dataclasses import dataclass
@@ -133,22 +133,6 @@ def make_loss(
     focal = (cfg.focal_gamma, cfg.focal_alpha) if "focal" in cfg.loss else ()
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
 
-# %% ../../nbs/train/30_losses.ipynb #fcbe026c
-def probabilities_of(
-    scores: torch.Tensor, # (..., 1 + actions), `other` first
-    loss: str, # `cross_entropy`, `focal`, `binary` or `focal_binary`
-    apart: bool = False, # Each action by itself; rows sum to 1 or more
-    possible: np.ndarray = None, # (1 + actions,) bool, others get no chance; None: all
-) -> torch.Tensor: # (..., 1 + actions) float32, rows sum to 1
-    "Probabilities from the scores of a model that was trained with a loss."
-    if possible is not None:
-        impossible = ~torch.as_tensor(possible, device=scores.device)
-        scores = scores.masked_fill(impossible, -1e9)
-    if "binary" not in loss: return scores.float().softmax(-1)
-    z = scores[..., 1:].float()
-    p = torch.cat([(-z).sigmoid().prod(-1, keepdim=True), z.sigmoid()], -1)
-    return p if apart else p / p.sum(-1, keepdim=True)
-
 # %% ../../nbs/train/30_losses.ipynb #cc84fe22
 def class_counts(
     labels: np.ndarray, # (frames, actions) int8
@@ -160,7 +144,7 @@ def class_counts(
 # %% ../../nbs/train/30_losses.ipynb #b55e385a
 def balanced_weights(
     counts: np.ndarray, # (classes,) frames of each class
-    power: float = 0.5, # 1: inverse frequency, 0: none
+    power: float = 0.25, # 1: inverse frequency, 0: none
 ) -> np.ndarray: # (classes,) float32, mean over frames is 1
     "Class weights that lift rare classes."
     share = counts / max(counts.sum(), 1)
@@ -176,7 +160,7 @@ def class_weights(
     weights = cfg.class_weights
     if isinstance(weights, list) and len(weights) == len(counts):
         return np.array(weights, np.float32)
-    return balanced_weights(counts, 0 if weights == "none" else 0.5)
+    return balanced_weights(counts, 0 if weights == "none" else 0.25)
 
 # %% ../../nbs/train/30_losses.ipynb #aea51e2a
 def plain_targets(

@@ -22,6 +22,7 @@ class Network(NamedTuple):
     make: object # Called with channels, classes and the values of `reads`
     reads: tuple # Names of settings, `width` and `depth` among them
     depth: int = None # Layers if no `num_layers` is given; None: `lstm_layers`
+    width: int = None # If no `hidden_size` is given; None: `lstm_hidden`
     recurrent: bool = False # Does it read one frame after the other?
 
 
@@ -31,13 +32,12 @@ NETWORKS = {} # `model_type` -> `Network`
 def network(
     name: str, # For `model_type`
     *reads: str, # Settings that the constructor takes after channels and classes
-    depth: int = None, # See `Network`
-    recurrent: bool = False, # See `Network`
+    **more, # `depth`, `width` and `recurrent` of a `Network`
 ): # Decorator of a class or function
     "Register a network. Raises `ConfigError` if there is one of that name."
     def register(make):
         if name in NETWORKS: raise ConfigError(f"there is a network {name!r} already")
-        NETWORKS[name] = Network(make, reads, depth, recurrent)
+        NETWORKS[name] = Network(make, reads, **more)
         return make
     return register
 
@@ -165,7 +165,7 @@ class DilatedLayer(nn.Module):
         return x + self.dropout(self.mix(F.gelu(self.norm(self.wide(three)))))
 
 # %% ../../nbs/train/20_models.ipynb #a8e16ed0
-@network("tcn", "width", "depth", "dropout", depth=6)
+@network("tcn", "width", "depth", "dropout", depth=6, width=64)
 class TCN(nn.Module):
     "A stack of dilated convolutions and a per-frame head."
 
@@ -248,7 +248,8 @@ def make_model(
 ) -> nn.Module: # (windows, frames, channels) to (windows, frames, classes)
     "The model that a `TrainConfig` asks for, with fresh weights."
     of = NETWORKS[cfg.model_type]
-    sizes = {"width": cfg.hidden_size or cfg.lstm_hidden, "depth": layers_of(cfg)}
+    sizes = {"width": cfg.hidden_size or of.width or cfg.lstm_hidden,
+             "depth": layers_of(cfg)}
     return of.make(input_dim, num_classes,
                    *(sizes[k] if k in sizes else getattr(cfg, k) for k in of.reads))
 

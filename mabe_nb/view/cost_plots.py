@@ -92,6 +92,14 @@ def _logarithmic(ax, free): # Where what costs nothing stands, None: nothing doe
     ax.grid(which="major")
     ax.legend(loc="best")
 
+# %% ../../nbs/view/12_cost_plots.ipynb #00c4b966
+def _front(ax, cards, least):
+    "What money buys, in steps."
+    cards = cards.sort_values("seconds", ascending=False)
+    if len(cards): ax.step(cards.usd.clip(lower=least), cards.seconds, where="post",
+                           color=COLORS[2], linewidth=1.4, zorder=1,
+                           label="worth looking at")
+
 # %% ../../nbs/view/12_cost_plots.ipynb #5cfd23d1
 @styled
 def plot_compare(
@@ -106,10 +114,7 @@ def plot_compare(
     least = paid.min() / 4 if len(paid) else 0.01
     if (x := good.usd.clip(lower=least)).nunique() == 1:
         ax.set_xlim(x.iloc[0] / 10, x.iloc[0] * 10)
-    front = good[good.front].sort_values("seconds", ascending=False)
-    if len(front): # what money buys, in steps
-        ax.step(front.usd.clip(lower=least), front.seconds, where="post",
-                color=COLORS[2], linewidth=1.4, zorder=1, label="worth looking at")
+    _front(ax, good[good.front], least)
     for measured in (True, False):
         rows = good[(good.basis == "measured") == measured]
         if len(rows): _points(ax, rows, least, measured)

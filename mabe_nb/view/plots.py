@@ -71,10 +71,21 @@ def _empty(figure, ax, words): # What a picture of nothing says
     figure.set_label(words)
     return figure, ax
 
-# %% ../../nbs/view/10_plots.ipynb #186c89c5
+# %% ../../nbs/view/10_plots.ipynb #8f433c2f
 SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
             "info": (COLORS[5], "...")} # Colour and pattern
 
+
+def _draw_kinds(ax, kinds, words):
+    "A bar for each kind of defect, in the look of its severity, with a text beside it."
+    for severity, (color, hatch) in SEVERITY.items():
+        rows = np.flatnonzero(kinds.severity == severity)
+        if not len(rows): continue
+        bars = ax.barh(rows, kinds.videos.iloc[rows], 0.7, color=color, hatch=hatch,
+                       label=severity, edgecolor="white", linewidth=0)
+        ax.bar_label(bars, words[rows], padding=4, fontsize=8, color=_ink(ax))
+
+# %% ../../nbs/view/10_plots.ipynb #186c89c5
 @styled
 def plot_audit(
     report, # `AuditReport`
@@ -86,12 +97,7 @@ def plot_audit(
     if kinds.empty: return _empty(figure, ax, "The audit found nothing.")
     words = np.array([f"{f'{videos:,}' if videos else 'dataset'}  ({count:,}×)"
                       for videos, count in zip(kinds.videos, kinds["count"])])
-    for severity, (color, hatch) in SEVERITY.items():
-        rows = np.flatnonzero(kinds.severity == severity)
-        if not len(rows): continue
-        bars = ax.barh(rows, kinds.videos.iloc[rows], 0.7, color=color, hatch=hatch,
-                       label=severity, edgecolor="white", linewidth=0)
-        ax.bar_label(bars, words[rows], padding=4, fontsize=8, color=_ink(ax))
+    _draw_kinds(ax, kinds, words)
     ax.set_yticks(range(len(kinds)), kinds.kind.str.replace("_", " "))
     ax.set(xlim=(0, 1.25 * max(kinds.videos.max(), 1)), xlabel=f"videos (of "
            f"{report.videos:,}); in brackets the number of defects",
@@ -101,6 +107,18 @@ def plot_audit(
     figure.set_label("Defects by number of videos: " + ", ".join(
         f"{k} {v}" for k, v in zip(kinds.kind[::-1], kinds.videos[::-1])))
     return figure, ax
+
+# %% ../../nbs/view/10_plots.ipynb #4bd2d422
+def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` of bouts, in s
+    "Bouts in their lanes, those of one action close together and in its colour."
+    lane, actions = np.arange(len(lanes)), list(dict.fromkeys(a for a, _ in lanes))
+    rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
+    for y, (action, name) in zip(rows, lanes):
+        bouts = tables[name][tables[name].action == action]
+        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0,
+                       color=COLORS[actions.index(action) % len(COLORS)])
+    ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
+    ax.set_ylim(rows[-1] + 0.7, -0.7)
 
 # %% ../../nbs/view/10_plots.ipynb #25f5808c
 @styled
@@ -121,15 +139,8 @@ def plot_ethogram(
     lanes = [(a, n) for a in actions for n in tables]
     figure, ax = _axes(ax, 9, 1.1 + 0.2 * len(lanes) + 0.08 * len(actions))
     if not lanes: return _empty(figure, ax, "There are no bouts.")
-    rows = np.arange(len(lanes)) + np.arange(len(lanes)) // len(tables) * 0.5
-    for y, (action, name) in zip(rows, lanes):
-        bouts = tables[name][tables[name].action == action]
-        ax.broken_barh(_spans(bouts, fps, start, stop), (y - 0.42, 0.84), linewidth=0,
-                       color=COLORS[actions.index(action) % len(COLORS)])
-    first = next(iter(tables))
-    ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
-    ax.set(xlim=(start / fps, stop / fps), ylim=(rows[-1] + 0.7, -0.7),
-           xlabel="time (s)", title="Ethogram")
+    _draw_lanes(ax, lanes, tables, lambda bouts: _spans(bouts, fps, start, stop))
+    ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram")
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="x")
     figure.set_label(f"Ethogram from {start / fps:g} to {stop / fps:g} s: " + "; ".join(
@@ -189,6 +200,14 @@ def plot_confusion(
         enumerate(confusion.index) if a in list(confusion)))
     return figure, ax
 
+# %% ../../nbs/view/10_plots.ipynb #937d2489
+def _draw_path(ax, path, color, name):
+    "A path, from a ring where it was first seen to a square where it was last seen."
+    ax.plot(*path.T, color=color, linewidth=1.2, label=name)
+    seen = path[np.isfinite(path).all(-1)]
+    for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
+        ax.plot(*point, marker, mfc="none", ms=8, color=color)
+
 # %% ../../nbs/view/10_plots.ipynb #f47f20a8
 @styled
 def plot_tracks(
@@ -204,11 +223,7 @@ def plot_tracks(
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
     for i, mouse in enumerate(rec.mice):
-        color, path = COLORS[i % len(COLORS)], xy[:, i, part]
-        ax.plot(*path.T, color=color, linewidth=1.2, label=mouse)
-        seen = path[np.isfinite(path).all(-1)]
-        for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
-            ax.plot(*point, marker, mfc="none", ms=8, color=color)
+        _draw_path(ax, xy[:, i, part], COLORS[i % len(COLORS)], mouse)
     for marker, name in (("o", "begin"), ("s", "end")):
         ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
@@ -219,6 +234,14 @@ def plot_tracks(
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     figure.set_label(f"Paths of {len(rec.mice)} mice in video {rec.video_id}, {when}")
     return figure, ax
+
+# %% ../../nbs/view/10_plots.ipynb #47261e17
+def _draw_chance(ax, chance):
+    "A dashed line, named above the axes."
+    ax.axvline(chance, color=COLORS[1], linestyle="--", linewidth=1.3)
+    ax.annotate(f"chance {chance:.2f}", (chance, 1), (0, 2), ha="center", fontsize=8,
+                xycoords=("data", "axes fraction"), textcoords="offset points",
+                color=_ink(ax))
 
 # %% ../../nbs/view/10_plots.ipynb #45ec977e
 @styled
@@ -237,11 +260,7 @@ def plot_scores(
     bars = ax.barh(range(len(rows)), values, 0.72,
                    color=[COLORS[0 if w == "bold" else 5] for w in weights])
     numbers = ax.bar_label(bars, fmt="%.2f", padding=4, fontsize=8, color=_ink(ax))
-    if chance is not None:
-        ax.axvline(chance, color=COLORS[1], linestyle="--", linewidth=1.3)
-        ax.annotate(f"chance {chance:.2f}", (chance, 1), (0, 2), ha="center",
-                    fontsize=8, xycoords=("data", "axes fraction"),
-                    textcoords="offset points", color=_ink(ax))
+    if chance is not None: _draw_chance(ax, chance)
     ax.set_yticks(range(len(rows)), labels)
     for texts in (ax.get_yticklabels(), numbers):
         for text, weight in zip(texts, weights): text.set_fontweight(weight)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
-from .geometry import extend
-from .bodies import mouse_order, plain_part
+from .geometry import extend, mouse_order, plain_part
 from .registry import BLOCKS, Block, block
 from ..recording import Finding, Recording
 from ...errors import DataError

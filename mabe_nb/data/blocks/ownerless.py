@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from .geometry import norm, shift
 from .pair import Animals, known_mean, nearest
 from .registry import Channel, block, named
-from .unordered import against_video, over_moment
+from .unordered import over_moment
 
 # %% ../../../nbs/data/blocks/55_ownerless.ipynb #201e1a9d
 POINTS = 5 # Of each animal: front, center, rear and the first two others
@@ -114,5 +114,4 @@ def without_owner(
 @block()
 def ownerless(a):
     "Distances and movements of points, whoever they belong to, over a moment."
-    now = over_moment(without_owner(a), a.fps)
-    return now | against_video(now)
+    return over_moment(without_owner(a), a.fps)

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
-from .geometry import fill_gaps, in_frame, motion, norm, shift, unit
-from .bodies import derive
+from .geometry import (derive, fill_gaps, half_frames, in_frame,
+                                          motion, norm, rolling_max, rolling_mean_std,
+                                          rolling_min, shift, unit)
 from .registry import Channel, block, named, one_each
-from .rolling import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
-GAP_MS = 400 # Longest gap that is bridged
+GAP_MS = 2000 # Longest gap that is bridged
 
 class Animals(NamedTuple):
     "Agent and target (axis 1), float64."
@@ -31,6 +30,7 @@ class Animals(NamedTuple):
     fps: float # Frames per second
     length: str # Unit of length: cm, bl (body lengths) or px
     walls: object = None # Function: (2, 2) lengths, least and largest x, y of the arena
+    others: object = None # Function: (frames, others, 3, 2) lengths, as `points`
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #5e2f0ba8
 def animals(
@@ -41,15 +41,17 @@ def animals(
     fps: float, # Frames per second
     length: str, # Unit of length: cm, bl or px
 ) -> Animals:
-    "The first two mice of `xy`, short gaps bridged."
+    "The first two mice of `xy`, short gaps bridged; the others when they are asked for."
     xp = array_namespace(xy)
-    xy = xp.astype(xy[:, :2], xp.float64) * factor
-    if xy.shape[1] < 2: xy = xp.concat([xy, xp.full_like(xy, math.nan)], axis=1)
-    whole = derive(fill_gaps(xy, round(GAP_MS * fps / 1000)), points)
+    def bridged(x): return derive(fill_gaps(x, round(GAP_MS * fps / 1000)), points)
+    def others(): return bridged(xp.astype(xy[:, 2:], xp.float64) * factor)[:, :, :3]
+    two = xp.astype(xy[:, :2], xp.float64) * factor
+    if two.shape[1] < 2: two = xp.concat([two, xp.full_like(two, math.nan)], axis=1)
+    whole = bridged(two)
     lost, still = (xp.astype(xp.isnan(x[..., 0]), xp.float64)
-                   for x in (derive(xy, points), whole))
+                   for x in (derive(two, points), whole))
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names),
-                   fps, length)
+                   fps, length, None, others)
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #04cd0ec6
 STEP_MS = 150 # Velocities are averages over this long

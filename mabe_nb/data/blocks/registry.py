@@ -41,6 +41,7 @@ class Block(NamedTuple):
     prefix: str = "" # Before the names of its channels
     source: str = "pair" # What it is computed from: pair, points, slots
     channels: tuple = () # Of points: a name, unit and role for each number of a point
+    whole_video: bool = False # Is it made of the whole video, from `needs` alone?
 
 
 BLOCKS = {}
@@ -50,11 +51,14 @@ def block(
     needs=(), # Names of blocks that are registered
     **fields, # More of `Block`
 ): # Decorator, which leaves the function as it is
-    "Register a function under its own name. Raises `ConfigError` for unknown needs."
+    "Register a function under its own name. Raises `ConfigError` for unfit needs."
     def register(make):
         for name in needs:
             if name not in BLOCKS:
                 raise ConfigError.unknown("feature block", name, BLOCKS)
+            if BLOCKS[name].whole_video:
+                raise ConfigError(f"{name} compares with the whole video; no other "
+                                  "block can be made of it")
         BLOCKS[make.__name__] = Block(make.__name__, make, tuple(needs), **fields)
         return make
     return register

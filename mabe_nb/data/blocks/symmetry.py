@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .bodies import plain_part
+from .geometry import plain_part
 from ..recording import Recording
 from ...errors import ConfigError
 

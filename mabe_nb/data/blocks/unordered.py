@@ -4,16 +4,15 @@
 
 # %% auto #0
 __all__ = ['SIZE_OF', 'MULTISCALE_OF', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_MS', 'EXTREMES_MS', 'WITH_EXTREMES', 'MOMENT_MS',
-           'FAR', 'unordered', 'multiscale', 'over_moment', 'smoothed', 'against_video', 'zscored']
+           'FAR', 'unordered', 'over_scales', 'multiscale', 'over_moment', 'smoothed', 'against_video', 'zscored']
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #8c109837
 from array_api_compat import array_namespace
 
-from .geometry import shift
+from .geometry import (half_frames, rolling_max, rolling_mean_std,
+                                          rolling_min, shift)
 from .pair import as_columns, derived, ranked
 from .registry import block
-from .rolling import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #56d3f21b
 SIZE_OF = ("closing", "closing_nearest")
@@ -49,28 +48,35 @@ LAG_MS, LAG_MEAN_MS = (500, 1000, 2000), 300
 EXTREMES_MS, WITH_EXTREMES = (1000, 4000), 10 # The first so many of `MULTISCALE_OF`
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #5111381f
-@block(needs=("unordered",))
-def multiscale(a, unordered):
+def over_scales(
+    channels: dict, # Name -> `Channel` of (frames,); the first ten get extremes too
+    fps: float, # Frames per second
+) -> dict: # Name -> `Channel` of (frames,)
     "Means, deviations, extremes, earlier and later values over 0.3 to 10 s."
-    chosen = {name: unordered[name] for name in MULTISCALE_OF}
-    x, out = as_columns(chosen), {}
+    x, out = as_columns(channels), {}
 
     def add(suffix, values):
-        out.update(derived(dict(list(chosen.items())[:values.shape[1]]), suffix, values,
-                           "statistic"))
+        out.update(derived(dict(list(channels.items())[:values.shape[1]]), suffix,
+                           values, "statistic"))
 
     for ms in MEAN_MS:
-        mean, std = rolling_mean_std(x, half_frames(ms, a.fps))
+        mean, std = rolling_mean_std(x, half_frames(ms, fps))
         add(f"mean{ms}", mean)
         if ms in STD_MS: add(f"std{ms}", std)
         if ms != LAG_MEAN_MS: continue
         for lag in LAG_MS:
             for way, by in (("ago", -1), ("later", 1)):
-                add(f"{way}{lag}", shift(mean, by * round(lag * a.fps / 1000)))
+                add(f"{way}{lag}", shift(mean, by * round(lag * fps / 1000)))
     for ms in EXTREMES_MS:
         for way, rolling in (("min", rolling_min), ("max", rolling_max)):
-            add(f"{way}{ms}", rolling(x[:, :WITH_EXTREMES], half_frames(ms, a.fps)))
+            add(f"{way}{ms}", rolling(x[:, :WITH_EXTREMES], half_frames(ms, fps)))
     return out
+
+# %% ../../../nbs/data/blocks/50_unordered.ipynb #32c3d7f1
+@block(needs=("unordered",))
+def multiscale(a, unordered):
+    "Some unordered channels over 0.3 to 10 s: means, deviations, extremes, before, after."
+    return over_scales({name: unordered[name] for name in MULTISCALE_OF}, a.fps)
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #0d886c81
 MOMENT_MS = 200
@@ -104,14 +110,16 @@ def against_video(
         xp, v = array_namespace(c.values), c.values
         known = ~xp.isnan(v)
         many = xp.clip(xp.sum(xp.astype(known, v.dtype)), 1, None)
-        off = v - xp.sum(xp.where(known, v, 0.)) / many
+        mean = xp.sum(xp.where(known, v, 0.)) / many
+        off = v - mean
         std = (xp.sum(xp.where(known, off * off, 0.)) / many)**0.5
-        off = xp.clip(off / xp.clip(std, 1e-9, None), -FAR, FAR)
+        still = std < 1e-4 + 1e-5 * xp.abs(mean) # Which is rounding
+        off = xp.clip(xp.where(still, 0. * off, off / xp.where(still, 1., std)), -FAR, FAR)
         out[f"{name}.usual"] = c._replace(unit="sd", values=off)
     return out
 
 
-@block(needs=("smoothed",))
-def zscored(a, smoothed):
+@block(needs=("smoothed",), whole_video=True)
+def zscored(_, smoothed):
     "Every smoothed channel in deviations from its mean over the video."
     return against_video(smoothed)

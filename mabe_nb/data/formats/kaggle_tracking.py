@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .parquet import (MICE, as_frames, as_mice, as_numbers,
-                                          as_words, read_columns)
-from .kaggle_tables import check_parts, counted
+from .kaggle_tables import (MICE, as_frames, as_mice, as_numbers,
+                                                as_words, counted, read_columns)
+from ..recording import check_parts
 from ...errors import DataError
 
 # %% ../../../nbs/data/formats/30_kaggle_tracking.ipynb #39490e4a

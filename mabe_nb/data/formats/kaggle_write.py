@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .parquet import MICE
+from .kaggle_tables import MICE
 from ..recording import Recording
 from ...errors import DataError
 from ...files import atomic, safe_id

@@ -12,6 +12,7 @@ from collections import deque
 from html import escape
 
 from ...errors import DataError, MabeError
+from ...patch import patch
 from ..places.base import ENDED
 from ..events import event_text
 from ..events import terminal_text
@@ -99,17 +100,19 @@ class JobView:
         elif kind == "progress": self.progress = _progress_text(event)
         elif kind == "end": self.state = event
 
-    def summary(self, now: float) -> list:
-        "Place, id, status and what is known besides; new at most once a second."
-        state, seconds = self.state, self.state["seconds"]
-        over = state["status"] in ENDED
-        if not over: seconds = max(0, int(now - self.created))
-        words = [self.place, self.id, state["status"]]
-        if self.attempt > 1: words.append(f"attempt {self.attempt}")
-        if seconds is not None: words.append(_clock(seconds))
-        if self.rate and seconds is not None:
-            words.append(f"about {self.rate * seconds / 3600:.4f} USD")
-        return words + ([_failure(state)] if over and _failure(state) else [])
+# %% ../../../nbs/remote/notebook/10_display.ipynb #363c5e4d
+@patch
+def summary(self: JobView, now: float) -> list:
+    "Place, id, status and what is known besides; new at most once a second."
+    state, seconds = self.state, self.state["seconds"]
+    over = state["status"] in ENDED
+    if not over: seconds = max(0, int(now - self.created))
+    words = [self.place, self.id, state["status"]]
+    if self.attempt > 1: words.append(f"attempt {self.attempt}")
+    if seconds is not None: words.append(_clock(seconds))
+    if self.rate and seconds is not None:
+        words.append(f"about {self.rate * seconds / 3600:.4f} USD")
+    return words + ([_failure(state)] if over and _failure(state) else [])
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #e741b33f
 def as_text(

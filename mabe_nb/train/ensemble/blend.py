@@ -19,11 +19,12 @@ from ...patch import patch
 from ..classifier import wanted_actions
 from .decide import Decision, apply_decision
 from .labs import new_lab_notes
-from .members import load_member
+from .members import Net, load_member
 from .queue import thread_pool
 from ..metrics import submission_table
 from ..model import evidence_in, no_options
 from ..predict import completed, to_bouts
+from ..unlike import check_body, doubtful
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
 def prepared_for(
@@ -54,14 +55,17 @@ class Recipe:
     parts: tuple # Body parts, as `prepare` was given them
     labs: dict # Lab -> actions looked for in training; empty: not known
     which: tuple # (members,) bool: tells which action it is, not whether there is one
+    ordered: tuple # (members,) bool: reads agent and target apart
+    directed: tuple # Actions that one animal does to the other
     folder: Path = None # Run folder that it was read from
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
 def _recipe_from(about, folder, device):
-    if about["format"] in (1, 2):
-        raise DataError("was written by an earlier version: delete this file and train "
-                        "into the folder again, its members are kept", folder/"recipe.json")
-    if about["format"] != 3: raise ValueError("another format")
+    if about["format"] in (1, 2, 3):
+        raise DataError("was written by an earlier version, whose features bridged gaps up "
+                        "to 0.4 s only: train again into another folder",
+                        folder/"recipe.json")
+    if about["format"] != 4: raise ValueError("another format")
     d = about["decision"]
     bars = lambda values: tuple(None if v is None else float(v) for v in values)
     decision = Decision(bars(d["thresholds"]), float(d["smooth_ms"]),
@@ -79,7 +83,9 @@ def _recipe_from(about, folder, device):
     names = (tuple(map(str, about[k])) for k in ("actions", "self_actions", "parts"))
     return Recipe(members, decision, *names,
                   {str(k): list(map(str, v)) for k, v in about["labs"].items()},
-                  tuple(bool(m.get("which")) for m in about["members"]), folder)
+                  *(tuple(bool(m.get(k)) for m in about["members"])
+                    for k in ("which", "ordered")), tuple(map(str, about["directed"])),
+                  folder)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #d71d95b7
 def load_recipe(
@@ -108,7 +114,8 @@ def probabilities(
     with thread_pool(threads) as pool:
         out = pool.map(lambda call: call[0](call[1]), calls)
         return completed(np.stack([sum(next(out) for _ in some) / len(some)
-                                   for some in self.members.values()]), self.which)
+                                   for some in self.members.values()]), self.which,
+                         self.ordered, [False, *(a in self.directed for a in self.actions)])
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
@@ -127,6 +134,7 @@ def predict(
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     from tqdm.auto import tqdm
     no_options(options)
+    check_body(self.parts, dataset, ids)
     prepared = prepared_for({n: some[0].features for n, some in self.members.items()},
                             dataset, ids, self.parts, cache, workers, progress,
                             unlabelled=True, selves=bool(self.self_actions))
@@ -136,7 +144,8 @@ def predict(
                         dataset.root)
     first = next(iter(prepared.values()))
     wanted = set(first.videos if ids is None else map(str, ids))
-    for line in _lab_notes(self, first, wanted): say(line)
+    for line in [*_lab_notes(self, first, wanted), *_doubts(self, prepared, wanted)]:
+        say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
     rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
             if row.video_id in wanted]
@@ -155,6 +164,12 @@ def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the vide
         listed.setdefault(about["lab_id"], []).append(
             None if triples is None else {t[2] for t in triples})
     return new_lab_notes(recipe.labs, recipe.actions, listed)
+
+
+def _doubts(recipe, prepared, ids): # By the first network that there is
+    return next((doubtful(m.clf.inputs, prepared[name], ids)
+                 for name, some in recipe.members.items() for m in some
+                 if isinstance(m, Net)), [])
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #781ccf6a
 @patch

@@ -4,22 +4,21 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'MIN_SLOPE', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
-           'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'best_shares', 'log_odds', 'best_threshold',
-           'best_thresholds', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'choose',
-           'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
+           'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'log_odds', 'best_threshold', 'best_thresholds',
+           'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'choose', 'nested',
+           'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from ...data.recording import run_lengths
-from ..losses import allowed_classes, balanced_weights
+from ..runs import LabelledSequence
 from ..predict import blended, decide, lasting
-from ..scores.frames import by_video, f1_of, seen_counts, video_counts
-from ..scores.validation import LabelledSequence, sequence_scores
+from ..scores.frames import (by_video, f1_of, seen_counts, sequence_scores,
+                                         video_counts)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -80,24 +79,6 @@ def macro_f1(
 ) -> float: # 0..1
     "The same, of decisions about sequences."
     return mean_f1(video_counts([s.labels for s in sequences], codes))
-
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #4197a305
-def best_shares(
-    sequences: list, # Of `OutOfFold`
-    rounds: int = 50,
-) -> tuple: # (members,) sum to 1
-    "The shares under which the labels are most probable."
-    allowed = np.concatenate([allowed_classes(s.labels[::FRAME_STEP]) for s in sequences])
-    p = np.concatenate([s.p[:, ::FRAME_STEP] for s in sequences], 1)
-    known = ~allowed.all(1)
-    likely = np.maximum((p * allowed).sum(-1)[:, known], 1e-9)
-    codes = allowed[known].argmax(1)
-    weight = balanced_weights(np.bincount(codes, minlength=p.shape[-1]))[codes]
-    shares = np.full(len(p), 1 / len(p))
-    for _ in range(rounds if known.any() else 0):
-        part = shares[:, None] * likely
-        shares = (weight * part / part.sum(0)).sum(1) / weight.sum()
-    return tuple(float(v) for v in shares / shares.sum())
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #50440daf
 def log_odds(
@@ -201,13 +182,12 @@ def shortest_bouts(
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #be4f97ce
 def choose(
     sequences: list, # Of `OutOfFold`
-    first: tuple = None, # (members,) shares to begin with; None: equal ones
+    shares: tuple = None, # (members,) of the blend; None: equal ones
 ) -> Decision:
-    "Shares, smoothing, thresholds, shortest bouts: each taken for what it gains."
-    n = len(sequences[0].p)
-    ways = product((first or (1 / n,) * n, best_shares(sequences)), SMOOTH_MS)
+    "Smoothing, thresholds, shortest bouts: each taken for what it gains."
+    shares = shares or (1 / len(sequences[0].p),) * len(sequences[0].p)
     best = reduce(lambda kept, new: new if new.f1 >= kept.f1 + MIN_GAIN else kept,
-                  (choice_of(sequences, *way) for way in ways)) # the simplest comes first
+                  (choice_of(sequences, shares, ms) for ms in SMOOTH_MS)) # simplest first
     decision = Decision(best.thresholds, best.smooth_ms, best.shares, lab_thresholds(best))
     codes, least = [codes_of(decision, s) for s in sequences], shortest_bouts(sequences)
     steady = [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
@@ -217,10 +197,10 @@ def choose(
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #7c599977
 def nested(
     sequences: list, # Of `OutOfFold`
-    first: tuple = None, # See `choose`
+    shares: tuple = None, # See `choose`
 ) -> tuple: # Decisions about each sequence, and what was chosen without each fold
     "Decide about each fold as the others would have it."
-    of = {fold: choose([s for s in sequences if s.fold != fold] or sequences, first)
+    of = {fold: choose([s for s in sequences if s.fold != fold] or sequences, shares)
           for fold in sorted({s.fold for s in sequences})}
     return [codes_of(of[s.fold], s) for s in sequences], of
 
@@ -260,16 +240,16 @@ def oof_scores(
     sequences: list, # Of `OutOfFold`
     decision: Decision, # That is kept
     actions: tuple,
-    first: tuple = None, # See `choose`
+    shares: tuple = None, # See `choose`
 ) -> dict: # Scores of the recipe, of each of its parts, and in each lab
     "Scores of out-of-fold predictions, with an interval over videos."
-    codes, chosen = nested(sequences, first)
+    codes, chosen = nested(sequences, shares)
     own, n = counts_by_video(sequences, codes), len(names)
     score = lambda counts: round(mean_f1(np.array(list(counts.values()))), 4)
     kept = score(counts_by_video(sequences, [codes_of(decision, s) for s in sequences]))
 
-    def plain(shares): # The most probable class
-        best = Decision((None,) * len(actions), 0.0, tuple(shares))
+    def plain(some): # The most probable class, by some shares
+        best = Decision((None,) * len(actions), 0.0, tuple(some))
         return score(counts_by_video(sequences, [codes_of(best, s) for s in sequences]))
 
     labs = {}
@@ -284,4 +264,4 @@ def oof_scores(
                              "f1": f1_by_action(of.values(), actions)}
                        for lab, of in sorted(labs.items())},
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
-            "mean": plain(first or np.full(n, 1 / n)), "blend": plain(decision.shares)}
+            "mean": plain(decision.shares)}

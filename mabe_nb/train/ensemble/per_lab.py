@@ -14,6 +14,7 @@ import pandas as pd
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, safe_id, write_json
+from ...locks import fills_its_folder
 from ...patch import patch
 from .blend import load_recipe
 from .folds import read_folds
@@ -32,6 +33,7 @@ def labs_with_enough(
             for lab, some in table.groupby("lab_id") if some.group.nunique() >= folds}
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #7921387d
+@fills_its_folder
 def train_per_lab(
     dataset, # See `open_dataset`
     out, # Folder; may hold the beginning of this very training

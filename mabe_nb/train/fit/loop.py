@@ -13,14 +13,13 @@ import torch
 
 from ...errors import DataError, MabeError
 from ...patch import patch
-from .frames import (Augment, Frames, batches, epoch_starts, gather,
-                                      over_windows)
+from .frames import Augment, Frames, batches, epoch_starts
 from .machine import Team, memory_kept, stop_signal
 from .optim import (Average, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
-from ..losses import make_loss, objective, probabilities_of
-from ..predict import decide
+from ..losses import make_loss, objective
+from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import masked_f1
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #a0826601

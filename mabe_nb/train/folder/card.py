@@ -4,10 +4,13 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section', 'borders_section',
-           'trust_sections', 'labs_apart', 'least_line', 'card_text', 'write_card', 'videos_line', 'settings_table',
-           'result_line', 'run_card', 'write_run_card']
+           'trust_sections', 'calibration_table', 'labs_apart', 'least_line', 'card_text', 'write_card', 'videos_line',
+           'settings_table', 'result_line', 'run_card', 'write_run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
+import numpy as np
+import pandas as pd
+
 from ...files import atomic
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
@@ -118,6 +121,18 @@ def trust_sections(
     of = {"calibration": calibration_section, "borders": borders_section}
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
+# %% ../../../nbs/train/folder/30_card.ipynb #783d383e
+def calibration_table(
+    found: dict, # From `calibration`
+) -> pd.DataFrame: # action, from, to, frames, predicted, observed
+    "One row a bin that holds frames."
+    edges = np.linspace(0, 1, found["bins"] + 1).round(3)
+    rows = [(action, *edges[b:b + 2], *row) for action, of in found["actions"].items()
+            for b, row in enumerate(zip(of["frames"], of["predicted"], of["observed"]))]
+    table = pd.DataFrame(rows, columns=["action", "from", "to", "frames", "predicted",
+                                        "observed"])
+    return table[table.frames > 0].reset_index(drop=True)
+
 # %% ../../../nbs/train/folder/30_card.ipynb #037d2822
 def labs_apart(
     metrics: dict, # May hold "fold_labs", the labs of each fold
@@ -149,8 +164,7 @@ def card_text(
     parts = {f"{k} {'as to which, others as to whether' if k in which else 'alone'}, "
              "most probable class": v for k, v in metrics["members"].items()}
     half = ", those that tell which as much as all others" if which else ""
-    parts |= {f"plain mean of the members{half}": metrics["mean"],
-              "blend, with the shares that are kept": metrics["blend"],
+    parts |= {f"mean of the members{half}": metrics["mean"],
               "and decisions chosen without the fold that is scored": macro}
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",

@@ -4,19 +4,20 @@
 
 # %% auto #0
 __all__ = ['NOW', 'BEFORE', 'STATE', 'WATCHED', 'FREE_TO_CHANGE', 'save_checkpoint', 'load_checkpoint', 'RunRecorder',
-           'begun_with']
+           'clear_run', 'begun_with']
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #cdde5592
-import errno, json, os
+import json, os
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import atomic, read_json, read_tensors, write_json
+from ...files import (atomic, clear_temporaries, read_tensors, temporary,
+                           write_json, write_tensors)
 from ...patch import patch
-from ..classifier import save_classifier
+from ..classifier import read_split, save_classifier
 from ..config import TrainConfig
 from ..fit.loop import Recorder
 from ..fit.monitor import Monitor, card_reader, in_words
@@ -32,19 +33,15 @@ def save_checkpoint(
     about: dict, # Anything JSON can hold
 ):
     "Write a state whole, keeping the one before. Raises `MabeError` if the disk is full."
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-    folder, header = Path(folder), {STATE: json.dumps(about)}
+    folder, whole = Path(folder), temporary(Path(folder)/NOW)
     try:
-        with atomic(folder/NOW) as tmp:
-            save_file({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
-                      tmp, header)
-            if (folder/NOW).exists(): os.replace(folder/NOW, folder/BEFORE)
-    except (OSError, SafetensorError) as e:
-        full = getattr(e, "errno", None) == errno.ENOSPC or "No space left" in str(e)
-        why = "no space is left on the disk" if full else f"it cannot be written ({e})"
-        raise MabeError(f"{folder/NOW}: {why}; the state before is kept, go on with "
-                        "--resume once there is room") from e
+        write_tensors(whole, {k: v.detach().cpu().contiguous().clone()
+                              for k, v in tensors.items()}, {STATE: json.dumps(about)})
+        if (folder/NOW).exists(): os.replace(folder/NOW, folder/BEFORE)
+        os.replace(whole, folder/NOW)
+    except (OSError, DataError) as e:
+        raise MabeError(f"{folder/NOW}: {getattr(e, 'what', e)}; the state before is kept, "
+                        "go on with --resume once there is room") from e
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #752c7437
 def load_checkpoint(
@@ -52,7 +49,6 @@ def load_checkpoint(
 ) -> tuple: # Tensors, what its header holds, a note for the user or None
     "The latest state that is whole. Raises `DataError` if there is none."
     folder, note = Path(folder), None
-    for path in folder.glob(".*tmp*"): path.unlink() # of a process that was killed
     try: return *read_tensors(folder/NOW, STATE), None
     except DataError as e:
         if (folder/NOW).exists(): note = f"{e}; going on from the state before"
@@ -84,11 +80,18 @@ class RunRecorder(Recorder):
         with open(self.out/"log.jsonl", "a", encoding="utf-8") as f:
             f.write(json.dumps(event) + "\n")
 
+# %% ../../../nbs/train/folder/20_recorder.ipynb #ccd3c89a
+def clear_run(
+    out: Path, # Run folder, which no other process is writing to
+    cfg: TrainConfig,
+):
+    "Remove what processes that were killed left in a run folder."
+    for folder in (out, out/"last", out/cfg.checkpoint_dir): clear_temporaries(folder)
+
 # %% ../../../nbs/train/folder/20_recorder.ipynb #34428e4b
 @patch
 def __enter__(self: RunRecorder):
     cfg = self.clf.cfg
-    for path in self.out.rglob(".*tmp*"): path.unlink() # of a process that was killed
     write_json(self.out/"videos.json", dict(zip(("train", "valid"), self.ids)))
     cfg.to_yaml(self.out/"config.yaml")
     if self.progress:
@@ -145,13 +148,13 @@ def begun_with(
     ids: list, # Train and valid ids asked for, or None
 ) -> list: # Train and valid ids of the run
     "The videos of a run to resume. Raises `ConfigError` if it began with other settings."
-    old = TrainConfig.from_yaml(out/"config.yaml").model_dump()
-    odd = [k for k, v in cfg.model_dump().items() if k not in FREE_TO_CHANGE and v != old[k]]
+    old, new = TrainConfig.from_yaml(out/"config.yaml").model_dump(), cfg.model_dump()
+    odd = [f"{k} {old[k]!r}, not {v!r}" for k, v in new.items()
+           if k not in FREE_TO_CHANGE and v != old[k]]
     if odd:
-        k = odd[0]
-        raise ConfigError(f"{out} began with {k} {old[k]!r}, not {getattr(cfg, k)!r}; "
-                          "resume it with its own settings, or train into another folder")
-    videos = read_json(out/"videos.json")
+        raise ConfigError(f"{out} began with {', '.join(odd)}; resume it with its own "
+                          "settings, or train into another folder")
+    videos = read_split(out/"videos.json")
     for name, want in zip(("train", "valid"), ids):
         if want is not None and list(map(str, want)) != videos[name]:
             raise ConfigError(f"{out} began with other {name} videos than asked for now")

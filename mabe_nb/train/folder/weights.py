@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import ConfigError, DataError
-from ...files import read_tensors
+from ...files import read_tensors, regular_file
 from .recorder import BEFORE, NOW, STATE
 from ..classifier import Classifier, load_classifier
 from ..config import TrainConfig
@@ -26,6 +26,7 @@ def read_history(
     "The scores of a run. Raises `DataError` if its history is none."
     path, columns = run/"history.csv", ["epoch", "valid_loss", "valid_f1"]
     if not path.exists(): return pd.DataFrame(columns=columns, dtype=float)
+    regular_file(path)
     try: return pd.read_csv(path)[columns].astype(float).astype({"epoch": int})
     except (KeyError, ValueError, OSError, OverflowError) as e:
         raise DataError("is no history of a run, expected numbers under "

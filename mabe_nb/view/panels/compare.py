@@ -17,8 +17,9 @@ from ...patch import patch
 from ...remote.places.base import rents
 from ...train.config import TrainConfig
 from ..cost_plots import plot_compare
-from .gpu import PLACES, cards_of, gpu_name, rate_at
+from .gpu import PLACES, cards_of, gpu_name
 from .panel import control
+from .plan import rate_at
 from .sweep import MeasuringPanel, call_of, work_of
 from ..report import table_html
 
@@ -132,6 +133,7 @@ def show(self: ComparePanel, table: pd.DataFrame):
     options = choices_of(table)
     self.rows.options = options or [("none", "")]
     self.take_button.disabled = not options
+    if self.gpu is not None: self.gpu.set_measured(self.cfg, table)
 
 @patch
 def apply(self: ComparePanel):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LOCK', 'FULL', 'WIDE', 'one_at_a_time', 'controls', 'control_names', 'status_html', 'facts_html', 'control', 'button',
-           'row', 'Panel']
+           'row', 'answer_sender', 'Panel']
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #7abdb24f
 import threading
@@ -15,6 +15,7 @@ import ipywidgets as W
 
 from ...errors import ConfigError, MabeError
 from ...patch import patch
+from .memory import remember
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #3602bbb7
 LOCK = threading.RLock()
@@ -103,6 +104,16 @@ def row(*parts) -> W.Box:
     "Controls side by side, below each other where the page is narrow."
     return W.Box(parts, layout={"flex_flow": "row wrap", "align_items": "center"})
 
+# %% ../../../nbs/view/panels/10_panel.ipynb #a81f39d2
+def answer_sender(
+    widget, # With all below it
+):
+    "What a page says to a widget is heard in the subshell of that page."
+    comm = getattr(widget, "comm", None)
+    if hasattr(comm, "_reply_subshell_for"): # others than ipykernel 7 have none
+        comm._reply_subshell_for = lambda data, senders_own: senders_own
+    for child in getattr(widget, "children", ()): answer_sender(child)
+
 # %% ../../../nbs/view/panels/10_panel.ipynb #9a2b5f44
 class Panel:
     "Settings, work and state; what is shown of it is `box`."
@@ -110,6 +121,7 @@ class Panel:
 
     def __init__(self):
         self.status, self.result, self.error = "idle", None, None
+        self.settings, self.memory = [], None # See `recall`
         self.locked, self.listeners, self.thread, self.box = [], [], None, None
         self.busy, self.status_line = threading.Lock(), W.HTML(status_html("idle"))
         self.price, self.shows_code = W.HTML(), control(
@@ -130,8 +142,12 @@ class Panel:
 @patch
 def lay_out(self: Panel, *parts) -> W.VBox:
     "Everything in one column, once every control has a name."
-    box = W.VBox([*parts, self.status_line, self.shows_code, self.code_text])
+    beside = any(self.status_line in getattr(p, "children", ()) for p in parts)
+    status = [] if beside else [self.status_line]
+    box = W.VBox([*parts, *status, self.shows_code, self.code_text])
+    self.status_line.add_class("mabe-status")
     control_names(box)
+    answer_sender(box)
     for name in ("mabe-panel", f"mabe-{type(self).__name__}"): box.add_class(name)
     return box
 
@@ -172,12 +188,14 @@ def changed(self: Panel):
     self.code_text.layout.display = "flex" if shown else "none"
     code = self.check(self.code)
     if shown: self.code_text.value = code or "" # no code for settings that cannot be
+    remember(self)
 
 @patch
 def add_settings(self: Panel, *settings):
     "Controls whose changes are followed, and which are locked during work."
     for control in settings: control.observe(lambda _: self.changed(), "value")
     self.locked += settings
+    self.settings += settings
 
 @patch
 def notify(self: Panel):

@@ -17,8 +17,10 @@ from ...measure.sweep import FIRST, LAST, Sweep, checked_sizes, other_cards, swe
 from ...patch import patch
 from ...train.config import TrainConfig, make_config
 from ..cost_plots import plot_sweep
-from .gpu import place_of, price_ceiling
-from .job import Detached, split_names
+from .gpu import place_of
+from .job import Detached
+from .plan import price_ceiling
+from .source import split_names
 from .panel import (LOCK, Panel, button, control, facts_html,
                                        one_at_a_time, row)
 from ..report import table_html
@@ -84,7 +86,8 @@ def lay_out_all(self: MeasuringPanel, settings, found, take: str, tooltip: str):
     for other in (self.gpu, self.train):
         if other is not None: other.listeners.append(self.changed)
     self.box = self.lay_out(
-        *settings, self.price, row(self.start_button, self.stop_button), self.table,
+        *settings, self.price, row(self.start_button, self.stop_button,
+        self.status_line), self.table,
         *found, row(self.take_button))
     self.changed()
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import ipywidgets as W
 
-from ...errors import ConfigError
+from ...errors import ConfigError, DataError
+from ...files import regular_file
 from ...patch import patch
 from ...train.config import (SPEED, TrainConfig, choices, comments, make_config,
                                   preset)
@@ -62,13 +63,14 @@ def epochs_of(
     path, # `log.jsonl` of a run
 ) -> list: # Rows of `history.csv` and more, by epoch
     "The epochs that are in a log; none if there is no log yet."
-    try: text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError: return []
+    try: text = regular_file(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, DataError): return []
     epochs = {}
     for line in text.splitlines():
         try: event = json.loads(line)
-        except ValueError: continue # still being written
-        if isinstance(event, dict) and event.get("event") == "epoch":
+        except (ValueError, RecursionError): continue # still being written
+        if isinstance(event, dict) and event.get("event") == "epoch" \
+                and isinstance(event.get("epoch"), int):
             epochs[event["epoch"]] = event
     return [epochs[n] for n in sorted(epochs)]
 
@@ -161,7 +163,7 @@ class TrainPanel(JobFollower):
                           self.valid_videos, self.hours, self.preset)
         self.preset.observe(lambda _: self._fill_preset(), "value")
         self.changed()
-        self.run_beside(self.refresh)
+        self.recall_job()
 
     def is_listed(self, job): return "train" in (job.spec.get("command") or [])[:2]
 
@@ -185,7 +187,8 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     self.curves, self.epoch = W.HTML(), W.HTML()
     self.box = self.lay_out(
         self.data, self.train_videos, self.valid_videos, self.hours, self.preset,
-        self._tabs(), row(self.start_button, self.stop_button, self.detach_button),
+        self._tabs(), row(self.start_button, self.stop_button, self.detach_button,
+        self.status_line),
         self.epoch, self.curves, self.view, self.pictures, self.known,
         row(self.follow_button, self.resume_button, self.list_button))
 
@@ -231,7 +234,10 @@ def changed(self: TrainPanel):
 def changes(self: TrainPanel) -> dict: # Setting -> value
     "What differs from the defaults. Raises `ConfigError`."
     defaults = TrainConfig().model_dump()
-    return {k: v for k, v in self.cfg.model_dump().items() if v != defaults[k]}
+    cfg = self.cfg
+    found = {k: v for k, v in cfg.model_dump().items() if v != defaults[k]}
+    if make_config(found) == cfg: return found
+    return found | {"model_type": cfg.model_type} # which others would imply otherwise
 
 @patch
 def command(self: TrainPanel) -> list: # str

@@ -60,12 +60,14 @@ class Explorer(Panel):
         self.box = self.lay_out(self.channel, self.player.body, self.spread)
         self.go()
 
-    def code(self) -> str:
-        "The call that shows the same."
-        self.values() # nothing to copy where there are no features
-        source = repr(self.source) if isinstance(self.source, str) else "..."
-        return (f"Explorer(rec, {source}, pair={self.player.pair!r}, "
-                f"channel={self.channel.value!r})")
+# %% ../../../nbs/view/video/60_explorer.ipynb #3491e14d
+@patch
+def code(self: Explorer) -> str:
+    "The call that shows the same."
+    self.values() # nothing to copy where there are no features
+    source = repr(self.source) if isinstance(self.source, str) else "..."
+    return (f"Explorer(rec, {source}, pair={self.player.pair!r}, "
+            f"channel={self.channel.value!r})")
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #32d77942
 @patch

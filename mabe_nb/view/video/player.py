@@ -241,6 +241,7 @@ async def _beat(self: Player):
             self.pause()
             self.set_error(e)
 
+# %% ../../../nbs/view/video/40_player.ipynb #d4214757
 @patch
 def tick(self: Player):
     "Go to where the clock says, after a stall from where we were."

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks.bodies import body_points, plain_part
+from ...data.blocks.geometry import body_points, plain_part
 from ...data.recording import Recording
 from ..plots import COLORS, _axes, _ink, _short, styled
 
@@ -95,7 +95,7 @@ def draw_animals(ax, scene, frame, pair, scale):
         ax.plot(*points.T, ".", ms=6, **look)
         ax.plot(*top[i], MARKS[i % len(MARKS)], ms=8, mec=_ink(ax), **look)
 
-
+# %% ../../../nbs/view/video/20_scene.ipynb #d87b2ffc
 @styled
 def plot_pose(
     rec: Recording,
@@ -117,6 +117,21 @@ def plot_pose(
 SHAPES = ("M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z", "M-4.5-4.5h9v9h-9z", "M0-6L6 5H-6z",
           "M0-6.5L5.5 0 0 6.5-5.5 0z")
 
+
+def _body_svg(points, lines):
+    at = [f"{x:.1f} {y:.1f}" if x == x and y == y else "" for x, y in points]
+    drawn = "".join(f"M{at[i]}L{at[j]}" for i, j in lines if at[i] and at[j])
+    dots = "".join(f"M{p}h0" for p in at if p)
+    return (f'<path d="{drawn}" stroke-width="2"/>'
+            f'<path d="{dots}" stroke-width="5" stroke-linecap="round"/>')
+
+
+def _head_svg(x, y, i):
+    if x != x or y != y: return "" # not seen
+    return (f'<path d="{SHAPES[i % len(SHAPES)]}" transform="translate({x:.1f} '
+            f'{y:.1f})" stroke="currentColor"/>')
+
+# %% ../../../nbs/view/video/20_scene.ipynb #9861c7a6
 def scene_svg(
     scene: Scene,
     frame: int,
@@ -131,15 +146,3 @@ def scene_svg(
         f'opacity="{1 if not pair or name in pair else PALE}">'
         f"{_body_svg(points.tolist(), scene.lines)}{_head_svg(*top[i].tolist(), i)}</g>"
         for i, (points, name) in enumerate(zip(xy, scene.rec.mice)))
-
-def _body_svg(points, lines):
-    at = [f"{x:.1f} {y:.1f}" if x == x and y == y else "" for x, y in points]
-    drawn = "".join(f"M{at[i]}L{at[j]}" for i, j in lines if at[i] and at[j])
-    dots = "".join(f"M{p}h0" for p in at if p)
-    return (f'<path d="{drawn}" stroke-width="2"/>'
-            f'<path d="{dots}" stroke-width="5" stroke-linecap="round"/>')
-
-def _head_svg(x, y, i):
-    if x != x or y != y: return "" # not seen
-    return (f'<path d="{SHAPES[i % len(SHAPES)]}" transform="translate({x:.1f} '
-            f'{y:.1f})" stroke="currentColor"/>')

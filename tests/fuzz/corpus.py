@@ -1,0 +1,112 @@
+"""A fixed corpus of small, good files of every kind that is read, by one seed each."""
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kaggle_files import write_small
+
+VOCAB = {"attack": 0, "mount": 1, "other": 2}
+
+
+def calms21(frames=12):
+    rng = np.random.default_rng(0)
+    sequence = {"keypoints": rng.uniform(0, 1000, (frames, 2, 2, 7)),
+                "scores": np.full((frames, 2, 7), 0.5), "annotations": np.arange(frames) % 3,
+                "metadata": {"annotator-id": 0, "vocab": VOCAB}}
+    return {"annotator-id_0": {"task1/train/m1": sequence, "task1/train/m2": sequence}}
+
+
+def plain(value):
+    if isinstance(value, dict): return {k: plain(v) for k, v in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def dlc(path, layout):
+    columns = pd.MultiIndex.from_product([["net"], ["a", "b"], ["nose", "tail"], [
+        "x", "y", "likelihood"]], names=["scorer", "individuals", "bodyparts", "coords"])
+    table = pd.DataFrame(np.random.default_rng(0).random((8, 12)), columns=columns)
+    if layout == "csv": table.to_csv(path)
+    else: table.to_hdf(path, key="tracks", format=layout)
+
+
+def jabs(path):
+    with h5py.File(path, "w") as f:
+        of = f.create_group("poseest")
+        of.attrs.update(version=[3, 0], cm_per_pixel=0.05)
+        of["points"] = np.ones((8, 2, 12, 2), "u2")
+        of["confidence"] = np.ones((8, 2, 12), "f4")
+        of["instance_count"] = np.full(8, 2, "u1")
+        of["instance_track_id"] = np.tile([0, 1], (8, 1)).astype("u4")
+
+
+def sleap(path):
+    with h5py.File(path, "w") as f:
+        f["tracks"] = np.ones((2, 2, 3, 8))
+        f["track_names"], f["node_names"] = [b"a", b"b"], [b"nose", b"neck", b"tail"]
+        f["point_scores"] = np.ones((2, 3, 8))
+
+
+def slp(path):
+    import sleap_io as sio
+    skeleton, track = sio.Skeleton(["nose", "tail"]), sio.Track("white")
+    video = sio.Video("v.mp4", open_backend=False)
+    sio.save_file(sio.Labels([sio.LabeledFrame(video=video, frame_idx=i, instances=[
+        sio.PredictedInstance.from_numpy(np.ones((2, 2)), skeleton=skeleton, score=1.,
+                                         point_scores=np.ones(2), track=track)])
+                              for i in (0, 1, 3)]), str(path))
+
+
+def nwb(path):
+    import pynwb
+    from movement.io import load_poses, save_poses
+    data = load_poses.from_numpy(np.random.default_rng(0).random((6, 2, 3, 1)), fps=25.,
+                                 individual_names=["white"], keypoint_names=list("abc"))
+    with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(save_poses.to_nwb_file(data))
+
+
+def run(path):
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.runs import train
+    data = open_dataset(path.parent/"kaggle")
+    train(data, path, TrainConfig(epochs=1, conv_channels=[4], lstm_hidden=4, device="cpu",
+                                  features="coords"), ["1", "2"], ["3"],
+          cache=path.parent/"cache")
+    shutil.rmtree(path.parent/"cache")
+
+
+TEXTS = {
+    "boris.csv": "Observation id,FPS,Subject,Behavior,Status,Time\n"
+                 "a,25,m,rear,START,1\na,25,m,rear,STOP,2\na,25,n,dig,POINT,3\n",
+    "caltech.txt": "Caltech Behavior Annotator - Annotation File\n\nS1: start end type\n"
+                   "-----\n1 10 sniff\n11 20 other\n",
+    "bento.annot": "Bento annotation file\nAnnotation framerate: 30.0\n\nCh1----------\n"
+                   ">sniff\nStart\tStop\tDuration\n1\t10\t9\n\n",
+    "thresholds.json": json.dumps({"*": {"chase": 0.5}, "Ours": {"chase": 0.25}}),
+    "config.yaml": "epochs: 3\nlstm_hidden: 8\nconv_channels: [8, 16]\n",
+    "submission.csv": "row_id,video_id,agent_id,target_id,action,start_frame,stop_frame\n"
+                      "0,1,mouse1,mouse2,chase,10,20\n1,2,mouse1,mouse2,chase,9,21\n"}
+
+
+def make(folder):
+    "Write the corpus."
+    folder = Path(folder)
+    write_small(folder/"kaggle", ("1", "2", "3"))
+    np.save(folder/"calms21.npy", calms21(), allow_pickle=True)
+    (folder/"calms21.json").write_text(json.dumps(plain(calms21(3))))
+    np.save(folder/"mabe22.npy", {"sequences": {"A": {"keypoints": np.ones(
+        (5, 3, 12, 2), "u2")}}}, allow_pickle=True)
+    np.savez_compressed(folder/"clips.npz", keypoints=np.ones((2, 5, 2, 2, 7)),
+                        attack=np.array([0, 1]))
+    for name, layout in (("dlc.csv", "csv"), ("dlc_table.h5", "table"), ("dlc.h5", "fixed")):
+        dlc(folder/name, layout)
+    for name, write in (("jabs.h5", jabs), ("sleap.h5", sleap), ("labels.slp", slp),
+                        ("poses.nwb", nwb), ("run", run)): write(folder/name)
+    for name, text in TEXTS.items(): (folder/name).write_text(text)
+    return folder

@@ -1,0 +1,130 @@
+"""Commands in child processes that are killed at random moments, until they are done.
+
+    python tests/killed_commands.py FOLDER KILLS SEED [COMMAND ...]
+
+Forks instead of starting anew, so that torch is imported once. What each command leaves in
+the end, hidden files too, must be what an undisturbed one leaves. Prints one JSON object:
+command -> how many kills hit it, in how many endings, and the seconds undisturbed.
+"""
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from mabe_nb.cli import main
+from mabe_nb.train.ensemble import presets
+from mabe_nb.train.ensemble.presets import MemberSpec
+
+torch.set_num_threads(1)
+TINY = ["--features", "coords", "--conv-channels", "8,", "--lstm-hidden", "8",
+        "--stride", "20", "--batch-size", "8", "--device", "cpu"]
+presets.RECIPES["small"] = (
+    MemberSpec("net", "net", "coords", 1, {"epochs": 1, "conv_channels": [4], "lstm_hidden": 4}),
+    MemberSpec("trees", "boost", "coords", 1, {"sample": 6, "rounds": 3}))
+COMMANDS = {
+    "prepare": ["prepare", "{DATA}", "--out", "{OUT}/cache"],
+    "prepare2": ["prepare", "{DATA}", "--out", "{OUT}/cache", "--workers", "2"],
+    "train": ["train", "{DATA}", "--out", "{OUT}/run", *TINY, "--epochs", "6", "--save-freq",
+              "2", "--resume"],
+    "recipe": ["train", "{DATA}", "--out", "{OUT}/run", "--recipe", "small", "--folds", "2"],
+    "recipe2": ["train", "{DATA}", "--out", "{OUT}/run", "--recipe", "small", "--folds", "2",
+                "--num-workers", "2"],
+    "predict": ["predict", "{RUN}", "{DATA}", "--out", "{OUT}/s.csv", "--overwrite"],
+    "bundle": ["bundle", "{RUN}", "--out", "{OUT}/kit"]}
+DONE = {"recipe": "run/recipe.json", "recipe2": "run/recipe.json", "bundle": "kit"}
+TIMES = {"log.jsonl"} # Files that hold times
+MEASURED = {"frames_per_second", "peak_mb", "mb_per_1000_frames", "hours", "longest_gb"}
+
+
+def child(words, home):
+    "Run a command in a process of its own."
+    pid = os.fork()
+    if pid: return pid
+    os.environ["MABE_HOME"] = str(home)
+    with open(home.parent/"said", "a", buffering=1) as log: # of several processes
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try: code = main(words)
+    except BaseException as e:
+        print(f"child: {type(e).__name__} {e}", file=sys.stderr, flush=True)
+        code = 1
+    os._exit(code)
+
+
+def ended(pid, delay=None):
+    "Exit code of a process; None if it had to be killed after so many seconds."
+    deadline = None if delay is None else time.monotonic() + delay
+    while deadline is None or time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done: return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def left(out):
+    "Name and digest of everything in a folder, hidden files too, but for times."
+    found = {}
+    for path in sorted(out.rglob("*")):
+        name, content = path.relative_to(out).as_posix(), b""
+        if path.is_file() and path.name not in TIMES: content = path.read_bytes()
+        if name == "kit/manifest.json":
+            kept = {k: v for k, v in json.loads(content).items() if k not in MEASURED}
+            content = json.dumps(kept).encode()
+        found[name] = hashlib.md5(content).hexdigest()
+    return found
+
+
+def killed(name, folder, run, kills, rng):
+    "Kill a command again and again; what it leaves must be what it leaves undisturbed."
+    words = lambda out: [w.format(DATA=folder/"data", RUN=run, OUT=out)
+                         for w in COMMANDS[name]]
+    whole, out = folder/name/"whole"/"out", folder/name/"killed"/"out"
+    for place in (whole, out): place.mkdir(parents=True)
+    begun = time.monotonic()
+    if code := ended(child(words(whole), whole.parent/"home")):
+        raise SystemExit(f"{name}: {(whole.parent/'said').read_text()[-2000:]} ({code})")
+    seconds, hits, endings = time.monotonic() - begun, 0, 0
+    want = left(whole) | left(whole.parent/"home")
+    while hits < kills or not endings:
+        delay = rng.uniform(0, seconds) if hits < kills else None
+        code = ended(child(words(out), out.parent/"home"), delay)
+        if code is None:
+            hits += 1
+            continue
+        if code and not (out/DONE.get(name, "none")).exists():
+            raise SystemExit(f"{name}: {(out.parent/'said').read_text()[-2000:]} ({code})")
+        got = left(out) | left(out.parent/"home")
+        odd = sorted(k for k in {*want, *got} if want.get(k) != got.get(k))
+        if odd: raise SystemExit(f"{name}: {', '.join(odd)} after {hits} kills")
+        endings += 1
+        if hits < kills:
+            shutil.rmtree(out.parent)
+            out.mkdir(parents=True)
+    return {"kills": hits, "endings": endings, "seconds": round(seconds, 2)}
+
+
+def run_all(folder, kills, seed, names):
+    rng, run, home = random.Random(seed), folder/"run", folder/"home"
+    folder.mkdir(parents=True, exist_ok=True)
+    assert main(["synth", str(folder/"data"), "--videos", "4", "--minutes", "0.3"]) == 0
+    if {"predict", "bundle"} & {*names}:
+        words = [w.format(DATA=folder/"data", OUT=folder) for w in COMMANDS["train"]]
+        home.mkdir()
+        if ended(child(words, home)): raise SystemExit((folder/"said").read_text()[-2000:])
+    return {name: killed(name, folder, run, kills, rng) for name in names}
+
+
+if __name__ == "__main__":
+    out = os.dup(1)
+    os.dup2(2, 1) # `main` talks
+    found = run_all(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]),
+                    sys.argv[4:] or list(COMMANDS))
+    os.write(out, (json.dumps(found) + "\n").encode())

@@ -1,0 +1,94 @@
+"""Killed at random moments, commands leave what they leave undisturbed; Ctrl-C answers."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mabe_nb.cli import main
+
+HERE = Path(__file__).parent
+MABE = [sys.executable, "-c", "import sys; from mabe_nb.cli import main; sys.exit(main())"]
+TRAIN = ["train", "data", "--out", "run", "--features", "coords", "--epochs", "500",
+         "--device", "cpu"]
+RECIPE = ["train", "data", "--out", "run", "--recipe", "best", "--num-workers", "2"]
+
+
+@pytest.mark.parametrize("names", [["prepare", "train", "predict"], ["recipe", "bundle"]])
+def test_killed_and_done_is_undisturbed(tmp_path, names):
+    "`python bench/kills.py` does it twenty times each, with workers too."
+    out = subprocess.run([sys.executable, HERE/"killed_commands.py", tmp_path/"k", "2", "7",
+                          *names], capture_output=True, text=True, check=False)
+    assert not out.returncode, out.stderr[-2000:]
+    kills = {name: of["kills"] for name, of in json.loads(out.stdout).items()}
+    assert kills == dict.fromkeys(names, 2)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    assert main(["synth", "data", "--videos", "6", "--minutes", "0.5"]) == 0
+    return tmp_path
+
+
+def begun(words, sign, place):
+    "A command that has come as far as a file that is there; what it says goes into `said`."
+    with open(place/"said", "w") as log:
+        p = subprocess.Popen([*MABE, *words], stdout=log, stderr=log, start_new_session=True)
+    while not list(place.glob(sign)) and p.poll() is None: time.sleep(0.02)
+    assert p.poll() is None, (place/"said").read_text()
+    time.sleep(0.2)
+    return p
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("words,sign,kept", [
+    (TRAIN, "run/history.csv", "--resume goes on"),
+    (["prepare", "data", "--out", "cache", "--workers", "2"], "cache/.lock",
+     "the same line goes on"),
+    (RECIPE, "run/sources.json", "the same line goes on")])
+def test_ctrl_c(place, times, words, sign, kept):
+    "It is answered while the command is busy, and ends it; no process stays behind."
+    p = begun(words, sign, place)
+    before = (place/"said").read_text()
+    for _ in range(times):
+        if p.poll() is None: os.killpg(p.pid, signal.SIGINT)
+        while len((place/"said").read_text()) == len(before): time.sleep(0.01)
+    assert p.wait(20) in (130, -signal.SIGINT)
+    said = (place/"said").read_text().removeprefix(before)
+    assert kept in said and "Ctrl-C again ends at once" in said
+    assert "Traceback" not in said and "Error" not in said
+    end = time.monotonic() + 10
+    while time.monotonic() < end: # workers notice that their starter has ended
+        try: os.killpg(p.pid, 0)
+        except ProcessLookupError: break
+        time.sleep(0.05)
+    else: raise AssertionError("a worker outlives its starter")
+
+
+def test_after_ctrl_c_the_same_line_goes_on(place):
+    p = begun(TRAIN, "run/last/state.safetensors", place)
+    p.send_signal(signal.SIGINT)
+    assert p.wait(60) == 130
+    rows = (place/"run"/"history.csv").read_text().count("\n")
+    again = subprocess.Popen([*MABE, *TRAIN, "--resume"], stdout=subprocess.PIPE, text=True)
+    found = next(line for line in again.stdout if line.startswith("going on"))
+    again.send_signal(signal.SIGINT)
+    again.communicate()
+    assert int(re.search(r"epoch (\d+)", found)[1]) >= rows - 1 >= 1
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_leaves_is_no_error(place, lines):
+    "As in `mabe train ... | head -1`."
+    p = subprocess.Popen([*MABE, *TRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+    for _ in range(lines): p.stdout.readline()
+    p.stdout.close()
+    assert (p.stderr.read(), p.wait(60)) == ("", 141)

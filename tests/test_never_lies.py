@@ -1,0 +1,258 @@
+"""Runs and caches never lie: what changed is named, and nobody's files are touched."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mabe_nb.train.folder.sources as sources_page
+from mabe_nb.data.cache import reader
+from mabe_nb.data.cache.prepare import prepare
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import bout_table
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.files import read_json
+from mabe_nb.kaggle.bundle import make_bundle
+from mabe_nb.locks import LOCK, locked
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.ensemble import presets
+from mabe_nb.train.ensemble import recipe as recipe_page
+from mabe_nb.train.ensemble.presets import MemberSpec
+from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.runs import train
+
+COLONY = [colony_video(k, minutes=0.2) for k in (0, 3, 6)]
+CFG = TrainConfig(features="coords", epochs=2, conv_channels=[4], lstm_hidden=4,
+                  batch_size=8, device="cpu")
+HIDDEN = (".tmpl", ".mabe-notes.tmp", ".a.tmp", ".best.safetensors.tmp", "sub/.my_tmp_notes",
+          "last/.tmp123456", ".tmp/kept.txt")
+
+
+def fit(out, videos=COLONY, cfg=CFG, resume=True, **how):
+    return train(RecordingList(videos), out, cfg, ["1", "4"], ["7"],
+                 cache=out.parent/"cache", resume=resume, **how)
+
+
+def swapped(rec):
+    "The same bouts, all of another action that was looked for."
+    names = sorted({a for *_, a in rec.labelled})
+    other = dict(zip(names, names[1:] + names[:1]))
+    return rec.replace(bouts=bout_table([(*row[:2], other[row[2]], *row[3:])
+                                         for row in rec.bouts.itertuples(index=False)]))
+
+
+def shifted(rec): return rec.replace(xy=rec.xy + np.float32(1))
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    "A run that was stopped after its first epoch."
+    root = tmp_path_factory.mktemp("begun")
+
+    def stop(row): raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): fit(root/"run", resume=False, each=stop)
+    return root
+
+
+def copied(begun, tmp_path):
+    subprocess.run(["cp", "-r", str(begun), str(tmp_path/"copy")], check=True)
+    return tmp_path/"copy"/"run"
+
+
+@pytest.mark.parametrize("videos,says", [
+    ([swapped(COLONY[0]), *COLONY[1:]], r"labels of 1 video \(1\)\."),
+    ([*COLONY[:2], swapped(COLONY[2])], r"labels of 1 video \(7\)\."),
+    ([COLONY[0], shifted(COLONY[1]), COLONY[2]], r"tracks of 1 video \(4\)\."),
+    ([v.replace(fps=25.0) for v in COLONY], r"tracks of 3 videos \(1, 4, 7\)"),
+    ([swapped(COLONY[0]), shifted(COLONY[1]), COLONY[2]],
+     r"tracks of 1 video \(4\); labels of 1 video \(1\)")])
+def test_other_data_is_refused(begun, tmp_path, videos, says):
+    run = copied(begun, tmp_path)
+    before = (run/"history.csv").read_bytes(), (run/"sources.json").read_bytes()
+    with pytest.raises(ConfigError, match=says): fit(run, videos)
+    assert before == ((run/"history.csv").read_bytes(), (run/"sources.json").read_bytes())
+    fit(run) # with what it began with it goes on
+    assert (run/"metrics.json").exists()
+
+
+def test_other_settings_are_refused_each_named(begun, tmp_path):
+    run = copied(begun, tmp_path)
+    other = TrainConfig(**CFG.model_dump() | {"dropout": 0.4, "epochs": 3})
+    with pytest.raises(ConfigError, match="epochs 2, not 3.*dropout .*, not 0.4|"
+                                          "dropout .*, not 0.4.*epochs 2, not 3"):
+        fit(run, cfg=other)
+
+
+def test_an_edited_config_file_is_noticed(begun, tmp_path):
+    run = copied(begun, tmp_path)
+    text = (run/"config.yaml").read_text()
+    assert text.count("batch_size: 8") == 1
+    (run/"config.yaml").write_text(text.replace("batch_size: 8", "batch_size: 4"))
+    with pytest.raises(ConfigError, match="batch_size was 8, is 4"):
+        fit(run, cfg=TrainConfig.from_yaml(run/"config.yaml"))
+
+
+def test_other_code_of_features_is_refused(begun, tmp_path, monkeypatch):
+    run = copied(begun, tmp_path)
+    monkeypatch.setattr(sources_page, "code_version", lambda features: "another")
+    with pytest.raises(ConfigError, match="the code of the features 'coords"): fit(run)
+
+
+def test_videos_of_the_folder_are_compared(begun, tmp_path):
+    "Somebody edits which videos teach and which judge."
+    run = copied(begun, tmp_path)
+    (run/"videos.json").write_text(json.dumps({"train": ["1", "7"], "valid": ["4"]}))
+    with pytest.raises(ConfigError, match="to learn from or to judge by: 2 videos"):
+        train(RecordingList(COLONY), run, CFG, cache=run.parent/"cache", resume=True)
+
+
+def test_a_run_of_an_earlier_version_says_that_it_does_not_know(begun, tmp_path):
+    run, said = copied(begun, tmp_path), []
+    (run/"sources.json").unlink()
+    fit(run, [swapped(COLONY[0]), *COLONY[1:]], say=said.append)
+    assert any("is not known" in text for text in said)
+
+
+SMALL = (MemberSpec("trees", "boost", "coords", 1, {"sample": 6, "rounds": 2}),)
+
+
+@pytest.fixture
+def half(tmp_path, monkeypatch):
+    "A recipe that was stopped after its first member."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    real = recipe_page.train_members
+
+    def first(tasks, workers, done):
+        real(tasks[:1], workers, done)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(recipe_page, "train_members", first)
+    with pytest.raises(KeyboardInterrupt): blend(tmp_path)
+    monkeypatch.setattr(recipe_page, "train_members", real)
+    assert len(list((tmp_path/"r"/"members").glob("*.safetensors"))) == 1
+    return tmp_path
+
+
+def blend(root, videos=COLONY, out="r", seed=0):
+    return train_recipe(RecordingList(videos), root/out, "small", folds=3, seed=seed,
+                        cache=root/"cache")
+
+
+def test_a_recipe_does_not_mix_old_and_new_labels(half):
+    for video in range(3):
+        videos = list(COLONY)
+        videos[video] = swapped(COLONY[video])
+        with pytest.raises(ConfigError, match=f"labels of 1 video .{COLONY[video].video_id}"):
+            blend(half, videos)
+    with pytest.raises(ConfigError, match="tracks of"): blend(half, [shifted(v) for v in COLONY])
+    with pytest.raises(ConfigError): blend(half, seed=1)
+    assert blend(half) == blend(half, out="fresh")
+    for path in (half/"fresh"/"members").iterdir():
+        assert path.read_bytes() == (half/"r"/"members"/path.name).read_bytes()
+
+
+def test_what_is_killed_before_the_first_member_may_change(half):
+    for path in (half/"r"/"members").iterdir(): path.unlink()
+    assert blend(half, [swapped(COLONY[0]), *COLONY[1:]])["videos"] == 3
+
+
+@pytest.mark.parametrize("start", [fit, lambda out: blend(out.parent, out=out.name)])
+def test_two_in_one_folder(tmp_path, monkeypatch, start):
+    "The second one is told who is there, and writes nothing."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    (tmp_path/"run").mkdir()
+    with locked(tmp_path/"run"/LOCK, tmp_path/"run"):
+        with pytest.raises(DataError, match=rf"run: is being written by process {os.getpid()} "
+                                            r"on .*, since 20.*wait"):
+            start(tmp_path/"run")
+        assert [p.name for p in (tmp_path/"run").iterdir()] == [LOCK]
+    start(tmp_path/"run")
+    assert not (tmp_path/"run"/LOCK).exists() and (tmp_path/"run"/"card.md").exists()
+
+
+HOLD = """
+import sys, time
+from mabe_nb.locks import LOCK, locked
+with locked(sys.argv[1] + "/" + LOCK, "run"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_dead_owners_lock_is_taken_over(begun, tmp_path):
+    run = copied(begun, tmp_path)
+    with subprocess.Popen([sys.executable, "-c", HOLD, run], stdout=subprocess.PIPE) as p:
+        p.stdout.readline()
+        with pytest.raises(DataError, match=f"process {p.pid} on"): fit(run)
+        p.kill()
+    assert (run/LOCK).exists()
+    fit(run)
+    assert not (run/LOCK).exists()
+
+
+def test_hidden_files_of_the_user_stay(begun, tmp_path):
+    run = copied(begun, tmp_path)
+    ours = [run/".mabe-0123abcd-history.csv.tmp", run/"last"/".mabe-0123abcd-x.tmp"]
+    for path in [*(run/name for name in HIDDEN), *ours]:
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text("mine")
+    fit(run)
+    assert all((run/name).read_text() == "mine" for name in HIDDEN)
+    assert not any(path.exists() for path in ours)
+    assert not list(run.rglob(".mabe-*-*"))
+
+
+def test_hidden_files_stay_where_features_are_prepared(tmp_path):
+    for name in HIDDEN:
+        (tmp_path/name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path/name).write_text("mine")
+    prepare(RecordingList(COLONY), "coords", tmp_path, progress=False)
+    assert all((tmp_path/name).read_text() == "mine" for name in HIDDEN)
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x * 0, lambda x: np.roll(x, 1), "truncate"])
+def test_a_poisoned_cache_is_made_again(tmp_path, monkeypatch, spoil):
+    data = RecordingList(COLONY)
+    file = Path(prepare(data, "coords", tmp_path, progress=False).sequences.path[0])
+    whole, values = file.read_bytes(), np.load(file)
+    monkeypatch.setattr(reader, "_checked", {}) # as in another process
+    if spoil == "truncate": file.write_bytes(whole[:-100])
+    else: np.save(file, spoil(values))
+    assert file.read_bytes() != whole
+    with pytest.raises(DataError, match="prepare again"): reader.open_prepared(tmp_path)
+    with pytest.warns(UserWarning, match=f"{file.name} did not hold what was written: made"):
+        prepare(data, "coords", tmp_path, progress=False)
+    assert file.read_bytes() == whole
+
+
+def test_contents_are_read_once_a_process(tmp_path, monkeypatch):
+    data, sums = RecordingList(COLONY), []
+    count = len(prepare(data, "coords", tmp_path, progress=False))
+    real = reader.zlib.crc32
+    monkeypatch.setattr(reader, "_checked", {})
+    monkeypatch.setattr(reader.zlib, "crc32", lambda x: sums.append(1) or real(x))
+    for _ in range(3): prepare(data, "coords", tmp_path, progress=False)
+    reader.open_prepared(tmp_path)
+    assert len(sums) == count
+
+
+def test_a_killed_bundle_leaves_nothing_for_ever(tmp_path):
+    fit(tmp_path/"run")
+    left, other = tmp_path/".mabe-0123abcd-kit.tmp", tmp_path/".mabe-0123abcd-other.tmp"
+    for folder in (left, other): (folder/"model").mkdir(parents=True)
+    with locked(tmp_path/".kit.lock", tmp_path/"kit"):
+        with pytest.raises(DataError, match="kit: is being written"):
+            make_bundle(tmp_path/"run", tmp_path/"kit")
+        assert left.exists()
+    make_bundle(tmp_path/"run", tmp_path/"kit")
+    assert not left.exists() and other.exists() and not (tmp_path/".kit.lock").exists()
+
+
+def test_sources_of_a_finished_run_name_every_video(begun):
+    kept = read_json(begun/"run"/"sources.json")
+    assert {v: d["part"] for v, d in kept["videos"].items()} == {
+        "1": "train", "4": "train", "7": "valid"}
+    assert kept["settings"]["epochs"] == 2 and len(kept["features"]) == 1
