@@ -93,6 +93,22 @@ def test_failing_suites_are_counted(tree):
     assert checks.run_pytest(tree/"torn")[1] == 1
 
 
+def test_what_fails_beside_others_gets_a_second_try_alone(tree, capsys):
+    "It is named; what fails again counts, and nothing is tried again after many faults."
+    (tree/"tests"/"test_a.py").write_text(
+        "from pathlib import Path\ndef test_good(): pass\ndef test_bad(): assert 6 == 7\n"
+        "def test_race():\n    seen = Path('seen').exists()\n    Path('seen').touch()\n"
+        "    assert seen\n")
+    assert checks.run_pytest(tree/"some") == (2, 1, 0)
+    out = capsys.readouterr().out
+    assert "UNSTEADY, failed beside others, passed alone: tests/test_a.py::test_race" in out
+    assert "FAILED pytest" in out and out.count("6 == 7") >= 2
+    (tree/"tests"/"test_a.py").write_text("import pytest\n@pytest.mark.parametrize('n', "
+        f"range({checks.AGAIN} + 1))\ndef test_all(n): assert 0\n")
+    assert checks.run_pytest(tree/"many") == (0, checks.AGAIN + 1, 0)
+    assert "again" not in capsys.readouterr().out
+
+
 SUITE = {"test_a.py": "def test_good(): pass\ndef test_bad(): assert 6 == 7\n",
          "test_b.py": f"def test_slow():\n    {SLEEP}\ndef test_late(): pass\n",
          "test_c.py": "def test_x(): pass\ndef test_y(): pass\n"}

@@ -210,14 +210,14 @@ def slurm(tmp_path, monkeypatch):
 
 def test_preempted_on_slurm_it_goes_on(slurm):
     job = submit("import os, time\nn = len(list(CKPT.iterdir()))\n"
-                 "(CKPT/f'attempt{n}').touch(); print('attempt', n)\n"
+                 "(CKPT/f'{n}-{os.environ[\"RANK\"]}').touch(); print('attempt', n)\n"
                  "size = os.environ['WORLD_SIZE']\nif n < 2: time.sleep(60)",
                  on="slurm", tasks_per_node=2, gpu="a100:2", outputs=["n", "size"],
                  partition="gpu", extra={"reservation": "mice"})
     until(lambda: "attempt" in job.log() and (job.folder/"log.1").exists()
           and b"attempt" in (job.folder/"log.1").read_bytes())
     for pid in (slurm/"pids").read_text().split(): os.kill(int(pid), signal.SIGUSR2)
-    assert job.wait(30) == "done" and job.state()["attempt"] == 2
+    assert job.wait(100) == "done" and job.state()["attempt"] == 2
     assert job.result()["size"] == "2" and (slurm/"asked").read_text() == "requeue 7\n"
     script = (slurm/"script").read_text()
     for line in ("gres=gpu:a100:2", "partition=gpu", "reservation=mice", "time=63",
