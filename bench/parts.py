@@ -51,6 +51,10 @@ def parts_of(base): # Name -> kind, features, settings
         "augmentation: no noise": ("net", base, CONV | PACE | {"noise_std": 0.0}),
         "augmentation: mirrored": ("net", base, CONV | PACE | {"flip": 0.5}),
         "augmentation: lost keypoints": ("net", base, CONV | PACE | {"keypoint_dropout": 0.1}),
+        "augmentation: other sizes": ("net", base, CONV | PACE | {"scale": 0.15}),
+        "augmentation: other speeds": ("net", base, CONV | PACE | {"time_stretch": 0.15}),
+        "augmentation: sizes, speeds, mirrored": ("net", base, CONV | PACE | {
+            "scale": 0.15, "time_stretch": 0.15, "flip": 0.5}),
         "loss: no class weights": ("net", base, CONV | PACE | {"class_weights": "none"})}
 
 

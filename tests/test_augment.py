@@ -22,6 +22,7 @@ from mabe_nb.train.fit.frames import Augment, Frames
 from mabe_nb.train.inputs import fit_inputs
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
+from mabe_nb.train.rescale import Rescale, make_rescale, powers
 from mabe_nb.train.runs import train
 
 CPU = torch.device("cpu")
@@ -49,6 +50,11 @@ def inputs_of(rec, features, parts=None, clip=1e9, **changes):
                                sequences=pd.DataFrame({"fps": [rec.fps]}))
     inputs = fit_inputs(prepared, [0], TrainConfig(features=features, **changes))
     return replace(inputs, scaler=replace(inputs.scaler, clip=clip))
+
+
+def units_of(rec, features):
+    "Of the channels that `inputs_of` has."
+    return compute(rec, features, rec.mice[:2], rec.parts).units
 
 
 def batch(inputs, rec):
@@ -299,9 +305,11 @@ def test_resume_is_bit_equal_with_everything_on():
     frames = Frames(batch(inputs, rec)[0], torch.from_numpy(labels.astype(np.int8)),
                     np.array([600]))
 
-    def trainer():
+    units = units_of(rec, "kaggle288")
+
+    def trainer(most=0.2):
         torch.manual_seed(0)
-        augment = Augment(cfg, make_steps(cfg, inputs)[0])
+        augment = Augment(cfg, make_steps(cfg, inputs)[0], Rescale(inputs, units, most, most))
         one = Trainer(make_model(cfg, inputs.dim, 2), frames, frames,
                       np.ones(2, np.float32), np.ones(2, bool), cfg, augment=augment)
         one.save_seconds = -1 # after each step
@@ -316,5 +324,67 @@ def test_resume_is_bit_equal_with_everything_on():
     middle = next(s for s in states if s[1]["epoch"] == 1 and s[1]["step"] == 2)
     other = trainer()
     other.restore(*middle)
-    assert other.fit() == history
+    assert other.fit() == history != trainer(0.0).fit()
     assert all(map(torch.equal, whole.model.parameters(), other.model.parameters()))
+
+
+# other sizes and speeds
+
+RESCALED = ["directed_smoothed", "unordered+multiscale", "smoothed", "coords+social"]
+
+
+@pytest.mark.parametrize("features", RESCALED)
+def test_a_larger_scene_is_what_the_step_makes_of_the_window(features):
+    rec = recording(spread=3)
+    inputs, units = inputs_of(rec, features), units_of(rec, features)
+    step, one = Rescale(inputs, units), torch.ones(1)
+    x, other = batch(inputs, rec), batch(inputs, rec.replace(xy=rec.xy * np.float32(1.2)))
+    got, _ = step.by(x, torch.zeros(1, x.shape[1]), 1.2 * one, one)
+    assert torch.allclose(got, other, atol=2e-2) and not torch.allclose(x, other, atol=0.1)
+
+
+def test_a_faster_camera_shows_a_slower_animal():
+    "The same frames at half the rate: speeds halve, lengths and angles stay."
+    rec = recording(spread=3)
+    slow = rec.replace(fps=rec.fps / 2)
+    features = "coords+speed+acceleration"
+    inputs, units = inputs_of(rec, features), units_of(rec, features)
+    step = Rescale(inputs, units)
+    assert set(map(powers, units)) == {(1, 0), (1, 1), (1, 2)}
+    x, frames = batch(inputs, rec), torch.arange(len(rec.xy))[None]
+    got, taken = step.by(x, frames, torch.ones(1), torch.full((1,), 0.5))
+    n = len(rec.xy)
+    known = (x != 0)[0, taken[0]]
+    want = batch(inputs, slow)[0, taken[0]]
+    assert torch.allclose(got[0][known], want[known], atol=2e-2)
+    assert taken[0, 0] == round((n - 1) / 4 - 1e-3) and taken.unique().numel() <= n // 2 + 1
+
+
+def test_labels_move_with_their_frames_and_chance_is_the_batch_s():
+    rec = recording(spread=3)
+    inputs = inputs_of(rec, "coords")
+    units = units_of(rec, "coords")
+    x = torch.randn(8, 60, inputs.dim)
+    frames = torch.arange(60).expand(8, 60)
+    step = Rescale(inputs, units, scale=0.2, time_stretch=0.3)
+    torch.manual_seed(3)
+    a, at = step(x.clone(), frames)
+    torch.manual_seed(3)
+    assert torch.equal(step(x.clone(), frames)[0], a)
+    pace = (at[:, 40] - at[:, 20]) / 20
+    assert pace.unique().numel() > 3 and pace.min() > 1 / 1.4 and pace.max() < 1.4
+    assert torch.equal(Rescale(inputs, units)(x, frames)[0], x)
+
+
+def test_settings_make_the_step_or_say_why_not():
+    rec = recording()
+    inputs, units = inputs_of(rec, "coords"), units_of(rec, "coords")
+    assert make_rescale(TrainConfig(), inputs, units) == (None, [])
+    off = TrainConfig(scale=0.1, use_augmentation=False)
+    assert make_rescale(off, inputs, units) == (None, [])
+    step, notes = make_rescale(TrainConfig(time_stretch=0.2), inputs, units)
+    assert step.most.tolist() == [0, np.log1p(0.2)] and not notes
+    mixed = inputs_of(rec, "coords", include_pca=True, pca_components=2)
+    step, notes = make_rescale(TrainConfig(scale=0.1), mixed, units)
+    assert step is None and "principal components" in notes[0]
+

@@ -117,6 +117,8 @@ class FitConfig(BaseModel):
         0.0, "Share of windows in which animals 3 and 4 change places")
     keypoint_dropout: Chance = about(
         0.0, "Chance of each keypoint to be missing in a window")
+    scale: Chance = about(0.0, "Most that sizes change, 0.1: up to a tenth")
+    time_stretch: Chance = about(0.0, "Most that the pace changes, as a share")
     temporal_jitter: Annotated[int, Field(ge=0, le=100_000)] = about(
         2, "Frames a window may shift")
     mixup_alpha: NotNegative = about(0.0, "0: no mixup")

@@ -28,6 +28,7 @@ from .fit.machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs
 from .losses import class_counts, class_weights
 from .models import make_model
+from .rescale import make_rescale
 
 # %% ../../nbs/train/62_training_set.ipynb #7bf38663
 def choose_videos(
@@ -157,9 +158,10 @@ def training_set(
     counts = class_counts(learn.labels.cpu().numpy())
     moved = cfg.use_augmentation and any(getattr(cfg, key) for key in GEOMETRY)
     steps, refused = make_steps(cfg, inputs, device) if moved else ([], [])
+    rescale, cannot = make_rescale(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
-                       class_weights(cfg, counts), Augment(cfg, steps),
-                       unmet(cfg, inputs.dim, len(counts), fps) + refused)
+                       class_weights(cfg, counts), Augment(cfg, steps, rescale),
+                       unmet(cfg, inputs.dim, len(counts), fps) + refused + cannot)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

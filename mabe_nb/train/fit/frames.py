@@ -139,8 +139,9 @@ class Augment:
     def __init__(self,
         cfg, # `TrainConfig`
         steps=(), # From `make_steps`
+        rescale=None, # Windows and labels -> the same of other sizes and speeds
     ):
-        on = cfg.use_augmentation
+        on, self.rescale = cfg.use_augmentation, rescale
         self.noise, self.steps = on * cfg.noise_std, list(steps)
         self.alpha = torch.tensor(float(on * cfg.mixup_alpha))
 

@@ -82,6 +82,7 @@ def part_loss(self: Trainer,
 ) -> torch.Tensor: # Scalar
     "What the next part adds to the loss of a step."
     x, labels = next(windows)
+    if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
     x, order, share = self.augment(x)
     with self.precision(): scores = self.model(x)
     loss = self.loss(scores, labels, whole)
