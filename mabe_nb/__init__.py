@@ -28,6 +28,7 @@ VERBS = { # Name -> module, or module and the name that it has there
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.job", "plots": "view.plots:",
+    "analyse": "analysis.analyse", "write_clips": "analysis.clips",
     "plot_predicted": "view.demo", "MabeError": "errors"}
 __all__ = list(VERBS)
 

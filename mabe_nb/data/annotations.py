@@ -40,7 +40,7 @@ COLUMNS = {
     "observation": ("Observation id",)}
 
 
-def _boris_rows(path):
+def _boris_rows(path, target_from=None):
     "Line number and cells by our own column names, one for each row of the table."
     lines = _lines(path)
     tabs = any("\t" in line for line in lines if "Behavior" in line)
@@ -52,7 +52,10 @@ def _boris_rows(path):
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
                         "'Start (s)'; expected a BORIS export", path)
-    place = {k: row.index(n) for k, names in COLUMNS.items() for n in names if n in row}
+    columns = COLUMNS | ({"target": (target_from,)} if target_from else {})
+    place = {k: row.index(n) for k, names in columns.items() for n in names if n in row}
+    if target_from and "target" not in place:
+        raise DataError(f"has no column {target_from!r} (target_from)", path)
     out = [(i + j, {k: r[c].strip() if c < len(r) else "" for k, c in place.items()})
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
     if not out: raise DataError("has a header but no rows", path, f"row {i + 1}")
@@ -65,7 +68,8 @@ def _pair(row, agent, target, subjects, path, where):
     who = agent or (subjects or {}).get(name, name)
     if not who or who == "No focal subject":
         raise DataError("names no subject; give agent=", path, where)
-    return who, target or who
+    to = row.get("target") or None
+    return who, target or (subjects or {}).get(to, to) or who
 
 
 def _rate(row, fps, path, where):
@@ -119,9 +123,10 @@ def read_boris(
     target: str = None, # To whom; None = the agent itself
     subjects: dict = None, # BORIS's subject to the name of a mouse
     observation: str = None, # Which one, if the file holds several
+    target_from: str = None, # Column that names the target, such as Modifiers; empty: itself
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
-    rows = _boris_rows(path)
+    rows = _boris_rows(path, target_from)
     ids = sorted({r["observation"] for _, r in rows if "observation" in r})
     if observation is not None:
         rows = [(i, r) for i, r in rows if r.get("observation") == observation]

@@ -1,0 +1,286 @@
+"""From bouts to results: measures by brute force, statistics by simulation, round trips."""
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import mabe_nb as mb
+from mabe_nb.analysis.clips import frame_drawer, write_clips
+from mabe_nb.analysis.exports import export_boris, export_csv, export_nwb
+from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
+from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
+from mabe_nb.analysis.measures import measure, observe, over_time
+from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, transitions
+from mabe_nb.cli import main
+from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.recording import Recording, bout_table
+from mabe_nb.errors import ConfigError, DataError
+
+MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
+
+
+def recording(bouts, video="v", frames=300, fps=10.0):
+    xy = np.zeros((frames, 3, 1, 2), np.float32)
+    looked = {(a, t, x) for a in MICE for t in MICE for x in ACTIONS}
+    return Recording(xy, MICE, ("nose",), fps, 1.0, bout_table(bouts), frozenset(looked), video)
+
+
+BOUT = st.tuples(st.sampled_from(MICE), st.sampled_from(MICE), st.sampled_from(ACTIONS),
+                 st.integers(0, 290), st.integers(1, 60))
+BOUTS = st.lists(BOUT, max_size=15).map(lambda rows: [(*w, a, a + n) for *w, a, n in rows])
+
+
+@settings(deadline=None, max_examples=60)
+@given(BOUTS)
+def test_measures_are_those_of_counting_frames(rows):
+    rec = recording(rows)
+    table = measure(observe([rec])).set_index(["animal", "action"])
+    assert len(table) == len(MICE) * len(ACTIONS)
+    for animal in MICE:
+        for action in ACTIONS:
+            mine = [(a, b) for who, _, what, a, b in rows if (who, what) == (animal, action)]
+            frames = {f for a, b in mine for f in range(a, min(b, 300))}
+            row = table.loc[animal, action]
+            assert row.bouts == len(mine) and row.seconds == pytest.approx(len(frames) / 10)
+            assert row.share == pytest.approx(len(frames) / 300)
+            first = min((a / 10 for a, _ in mine), default=np.nan)
+            assert row.latency_s == pytest.approx(first, nan_ok=True)
+    bins = over_time(observe([rec]), 7.0)
+    width = (bins.start_s + 7).clip(upper=30) - bins.start_s
+    whole = (bins.share * width).groupby([bins.animal, bins.action]).sum()
+    assert np.allclose(whole[table.index], table.seconds)
+
+
+def test_what_nobody_looked_for_is_not_nothing():
+    rec = recording([("a", "b", "sniff", 0, 10)]).replace(
+        labelled=frozenset({("a", "b", "sniff"), ("b", "a", "sniff")}))
+    table = measure(observe([rec]))
+    assert set(zip(table.animal, table.action)) == {("a", "sniff"), ("b", "sniff")}
+    with pytest.raises(DataError, match="no video has annotations"):
+        observe([rec.replace(labelled=None)])
+
+
+def submission(*rows):
+    return pd.DataFrame(rows, columns=["video_id", "agent_id", "target_id", "action",
+                                       "start_frame", "stop_frame"])
+
+
+def test_predicted_bouts_count_for_every_animal_of_the_lab():
+    one, two = recording([], "1"), recording([], "2").replace(lab_id="other")
+    table = measure(observe([one, two], submission(("1", "a", "b", "sniff", 0, 50),
+                                                   ("2", "b", "self", "rear", 5, 10))))
+    assert table.groupby("video").action.unique().map(list).to_dict() == {
+        "1": ["sniff"], "2": ["rear"]}
+    assert table.set_index(["video", "animal"]).seconds.to_dict() == {
+        ("1", "a"): 5, ("1", "b"): 0, ("1", "c"): 0, ("2", "a"): 0, ("2", "b"): .5, ("2", "c"): 0}
+    with pytest.raises(DataError, match="no animal 'x'"):
+        observe([one], submission(("1", "x", "b", "sniff", 0, 50)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(BOUTS)
+def test_encounters_hold_every_bout_once(rows):
+    bouts = observe([recording(rows)]).bouts
+    met, between = encounters(bouts, 1.0), bouts[bouts.agent != bouts.target]
+    assert met.bouts.sum() == len(between)
+    for pair, some in met.groupby(["first", "second"]):
+        some = some.sort_values("start")
+        assert pair[0] < pair[1] and (some.start.to_numpy()[1:] - some.stop.to_numpy()[:-1] > 1).all()
+    counted = dyads(bouts)
+    assert counted.bouts.sum() == len(between)
+    assert counted.seconds.sum() == pytest.approx((between.stop - between.start).sum())
+
+
+def test_a_chain_is_found_and_its_order_matters():
+    rng, rows = np.random.default_rng(0), []
+    for i in range(80):
+        what = ["sniff", "rear"] if rng.random() < 0.9 else ["rear", "sniff"]
+        rows += [("a", "a", w, 30 * i + 12 * k, 30 * i + 12 * k + 5) for k, w in enumerate(what)]
+    rows += [("a", "a", "groom", 30 * i + 20, 30 * i + 22) for i in range(80)]
+    bouts = observe([recording(rows, frames=3000).replace(
+        labelled=frozenset(("a", "a", w) for w in ("groom", "rear", "sniff")))]).bouts
+    table = transitions(bouts, shuffles=300).set_index(["before", "after"])
+    assert table.q["sniff", "rear"] < 0.02 and table.ratio["sniff", "rear"] > 2
+    assert table.q["sniff", "sniff"] < 0.02 and table.ratio["sniff", "sniff"] == 0
+    near = transitions(bouts, gap_s=0.05, shuffles=10)
+    assert near["count"].sum() < table["count"].sum()
+    assert transitions(bouts[:0]).empty
+    with pytest.raises(ConfigError, match="shuffles is 0"): transitions(bouts, shuffles=0)
+
+
+def test_false_discoveries_as_scipy_has_them():
+    p = np.random.default_rng(0).random(40)**2
+    assert np.allclose(false_discovery(p), stats.false_discovery_control(p))
+    some = np.r_[p[:5], np.nan]
+    assert np.allclose(false_discovery(some)[:5], stats.false_discovery_control(p[:5]))
+    assert np.isnan(false_discovery(some)[5])
+
+
+# groups
+
+def test_intervals_cover_and_alarms_are_as_rare_as_said():
+    "500 experiments with a known difference, unequal spread and unequal numbers."
+    rng, inside, g_inside, alarms = np.random.default_rng(5), 0, 0, 0
+    for _ in range(500):
+        a, b = rng.normal(0, 1, 9), rng.normal(0.8, 1.6, 14)
+        found = compare_two(a, b, draws=1)
+        inside += found["low"] <= 0.8 <= found["high"]
+        a, b = rng.normal(0, 1, 12), rng.normal(0.7, 1, 12)
+        found = compare_two(a, b, draws=1)
+        g_inside += found["g_low"] <= 0.7 <= found["g_high"]
+        alarms += compare_two(rng.gamma(2, size=8), rng.gamma(2, size=8), draws=199)["p"] <= 0.05
+    assert 0.93 <= inside / 500 <= 0.97 and 0.93 <= g_inside / 500 <= 0.97
+    assert 0.02 <= alarms / 500 <= 0.07
+
+
+def test_small_groups_are_tested_exactly():
+    a, b = [1.0, 2.0, 4.0], [5.0, 7.0, 9.0, 6.0]
+    every = [np.mean([b for i, b in enumerate(a + b) if i not in some]) - np.mean(
+        [(a + b)[i] for i in some]) for some in combinations(range(7), 3)]
+    seen = np.mean(b) - np.mean(a)
+    low, high = np.mean(np.array(every) <= seen + 1e-9), np.mean(np.array(every) >= seen - 1e-9)
+    found = compare_two(a, b)
+    assert found["p"] == pytest.approx(min(1, 2 * min(low, high)))
+    ends = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
+    assert (found["low"], found["high"]) == pytest.approx(tuple(ends))
+    assert np.isnan(compare_two([1.0], b)["p"]) and compare_two([1.0, 1], [1.0, 1])["p"] == 1
+
+
+def table_of(**more):
+    rows = [(f"v{v}", "lab", m, "rear", 60.0 * (1 + v), 0.1 * v) for v in range(4) for m in "ab"]
+    return pd.DataFrame(rows, columns=["video", "lab", "animal", "action", "watched_s", "share"])
+
+
+def test_the_videos_of_an_animal_are_one_case():
+    groups = pd.DataFrame({"video": ["v0", "v1", "v2", "v3"], "subject": ["x", "x", "y", "y"],
+                           "dose": ["low", "low", "high", "high"]})
+    cases = per_unit(with_groups(table_of(), groups, "dose"))
+    assert len(cases) == 2
+    x = cases.set_index("unit").value["x"]
+    assert x == pytest.approx((60 * 0 + 120 * 0.1) / 180)
+    with pytest.raises(ConfigError, match="'x' is in 2 groups"):
+        per_unit(with_groups(table_of(), groups.assign(dose=["low", "high"] * 2), "dose"))
+    with pytest.raises(ConfigError, match="did you mean 'dose'"):
+        with_groups(table_of(), groups, "doze")
+    with pytest.raises(ConfigError, match="unknown measure"): per_unit(table_of(), "size")
+    with pytest.raises(ConfigError, match="two or more"):
+        compare_groups(cases.assign(group="all"))
+    each = pd.DataFrame({"video": ["v0"] * 2, "animal": ["a", "b"], "dose": ["low", "high"]})
+    assert with_groups(table_of(), each, "dose").group.tolist() == ["low", "high"]
+
+
+def test_few_animals_get_a_note():
+    groups = pd.DataFrame({"video": [f"v{i}" for i in range(4)], "dose": list("xxyy")})
+    table, notes = compare_groups(per_unit(with_groups(table_of(), groups, "dose")))
+    assert len(notes) == 2 and table.n_a.tolist() == [4] and np.isfinite(table.p).all()
+
+
+@pytest.mark.parametrize("text, words", [
+    ("a,b\n1,2\n", "no column video"), ("video,dose\n1,x\n1,y\n", "two rows for 1"),
+    ("video,animal,dose\n1,m,x\n1,m,y\n", "two rows for m of 1")])
+def test_bad_tables_of_groups(tmp_path, text, words):
+    (tmp_path/"g.csv").write_text(text)
+    with pytest.raises(DataError, match=words): read_groups(tmp_path/"g.csv")
+
+
+# out again
+
+@pytest.fixture(scope="module")
+def colony():
+    return [make_recording(k, 900, mice=3, video_id=f"day {k}") for k in range(3)]
+
+
+def test_bouts_come_back_from_every_format(tmp_path, colony):
+    from pynwb import NWBHDF5IO
+    seen = observe(colony)
+    pd.testing.assert_frame_equal(
+        pd.read_csv(export_csv(seen, tmp_path)[0]), seen.bouts, atol=1e-6, check_dtype=False)
+    for rec, path in zip(colony, export_boris(seen, tmp_path, {r.video_id: 30.0 for r in colony})):
+        back = read_boris(path, target_from="Modifiers")
+        assert back.sort_values(list(back)).values.tolist() == \
+            rec.bouts.sort_values(list(back)).values.tolist()
+        assert set(read_boris(path, target="mouse9").target) == {"mouse9"}
+        with pytest.raises(DataError, match="no column 'Whom'"): read_boris(path, target_from="Whom")
+    for rec, path in zip(colony, export_nwb(seen, tmp_path)):
+        with NWBHDF5IO(str(path), "r") as io:
+            table = io.read().intervals["behavior_bouts"].to_dataframe()
+        got = zip(table.agent, table.target, table.action, (table.start_time * 30).round(),
+                  (table.stop_time * 30).round())
+        assert sorted(got) == sorted(map(tuple, rec.bouts.values.tolist()))
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("video", ["../up", "a/b", "..", "c:\\d"])
+def test_a_video_cannot_lead_out_of_the_folder(tmp_path, video):
+    rec = make_recording(0, 300).replace(video_id=video)
+    seen = observe([rec])
+    for write in (export_boris, export_nwb, lambda s, out: write_clips([rec], s.bouts, out, most=1)):
+        with pytest.raises(DataError, match="cannot name a file"): write(seen, tmp_path/"out")
+    assert [p.name for p in tmp_path.iterdir()] in ([], ["out"])
+
+
+def test_clips_show_what_they_say(tmp_path, colony):
+    import imageio_ffmpeg
+    bouts = observe(colony).bouts
+    films = write_clips(colony, bouts, tmp_path, most=3, longest_s=2, around_s=0.5)
+    longest = (bouts.stop - bouts.start).nlargest(3)
+    assert films["stop"].sub(films["start"]).tolist() == pytest.approx(longest.tolist())
+    for film in films.itertuples():
+        frames = imageio_ffmpeg.read_frames(str(tmp_path/film.file))
+        size = next(frames)["size"]
+        images = [np.frombuffer(f, np.uint8).reshape(size[1], size[0], 3) for f in frames]
+        assert 15 <= len(images) <= 92 and max(i.max() for i in images) > 100
+    with pytest.raises(ConfigError, match="unknown action"):
+        write_clips(colony, bouts, tmp_path, "sleep")
+    empty = recording([]).replace(xy=np.full((5, 3, 1, 2), np.nan, np.float32))
+    with pytest.raises(DataError, match="no points to draw"): frame_drawer(empty)
+
+
+def test_pictures_of_nothing(colony):
+    seen = observe([recording([])])
+    assert plot_raster(seen)[0].get_label() == "There are no bouts."
+    assert plot_transitions(transitions(seen.bouts))[0].get_label() == "There are no bouts."
+    assert "Nobody" in plot_dyads(dyads(seen.bouts))[0].get_label()
+
+
+# the whole
+
+def test_analyse_from_python_and_from_the_terminal_agree(tmp_path, colony, capsys):
+    data = mb.write_colony(tmp_path/"colony", videos=6, minutes=0.5)
+    groups = "video,dose\n" + "".join(f"{v},{'low' if int(v) % 2 else 'high'}\n" for v in range(1, 7))
+    (tmp_path/"groups.csv").write_text(groups)
+    lines = []
+    tables = mb.analyse(tmp_path/"colony", tmp_path/"one", groups=tmp_path/"groups.csv",
+                        by="dose", say=lines.append)
+    assert any("intervals are wide" in line for line in lines)
+    words = ["analyse", "annotations", str(tmp_path/"colony"), "--out", str(tmp_path/"two"),
+             "--groups", str(tmp_path/"groups.csv"), "--by", "dose", "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [r["p"] for r in told["groups"]] == [
+        None if p != p else p for p in tables["groups"].p]
+    for path in (tmp_path/"one").iterdir():
+        if path.suffix == ".csv": assert path.read_bytes() == (tmp_path/"two"/path.name).read_bytes()
+    assert {p.name for p in (tmp_path/"two").glob("*.svg")} == {
+        "raster.svg", "transitions.svg", "dyads.svg", "groups.svg"}
+    assert data is not None
+
+
+def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
+    mb.write_colony(tmp_path/"colony", videos=2, minutes=0.3)
+    data, out = str(tmp_path/"colony"), str(tmp_path/"out")
+    for words, said in (
+            (["analyse", "annotations", data, "--out", out, "--by", "dose"], "go together"),
+            (["analyse", "annotations", data, "--out", out, "--unit", "video"], "for a comparison"),
+            (["analyse", "none.csv", data, "--out", out], "file not found"),
+            (["clips", "annotations", data, "--out", out, "--action", "sleep"], "unknown action"),
+            (["analyse", "annotations", data, "--out", data], "already exists")):
+        assert main(words) == 2 and said in capsys.readouterr().err
+    assert not Path(out).exists()
