@@ -284,3 +284,14 @@ def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
             (["analyse", "annotations", data, "--out", data], "already exists")):
         assert main(words) == 2 and said in capsys.readouterr().err
     assert not Path(out).exists()
+
+
+def test_what_lies_outside_the_scored_frames_counts_for_nothing():
+    rows = [("a", "b", "sniff", 40, 120), ("a", "b", "sniff", 250, 260)]
+    rec = recording(rows).replace(scored=(100, 200))
+    row = measure(observe([rec])).set_index(["animal", "action"]).loc["a", "sniff"]
+    assert (row.watched_s, row.seconds, row.bouts, row.latency_s) == (10, 2, 1, 0)
+    times = over_time(observe([rec]), 4.0)
+    assert times.start_s.unique().tolist() == [10, 14, 18]
+    mine = times[(times.animal == "a") & (times.action == "sniff")]
+    assert mine.share.tolist() == pytest.approx([0.5, 0, 0])

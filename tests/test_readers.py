@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.annotations import read_boris, read_caltech, with_bouts
+from mabe_nb.data.annotations import read_boris, read_caltech, scored_window, with_bouts
 from mabe_nb.data.checks import KINDS
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
@@ -565,3 +565,34 @@ def test_with_bouts_cuts_to_the_video(spans):
     assert out.labelled == ({("a", "b", "x")} if spans else set())
     with pytest.raises(DataError, match="'c'"):
         with_bouts(rec, bout_table([("c", "a", "x", 0, 1)]))
+
+
+# frames that nobody scored
+
+WINDOW = CALTECH + "\t1\t10\tbase\n\t11\t20\ta\n\t21\t30\tbase\n\t31\t35\tb\n\t36\t50\tbase\n"
+HEADED = BENTO.format("Annotation start frame: 5\nAnnotation stop frame: 40\n") + "11\t20\t10\n"
+
+
+@pytest.mark.parametrize("text, window", [
+    (WINDOW, (10, 35)), (CALTECH + "\t1\t50\tbase\n", None), (HEADED, (4, 40)),
+    (BENTO.format("") + "11\t20\t10\n", None), ("Time,Subject,Behavior\n1,a,b\n", None)])
+def test_the_scored_window_of_a_file(tmp_path, text, window):
+    (tmp_path/"a.txt").write_text(text)
+    assert scored_window(tmp_path/"a.txt") == window
+
+
+def test_what_was_not_scored_is_unknown_and_said(tmp_path):
+    from mabe_nb.data.cache.prepare import prepare
+    from mabe_nb.data.dataset import RecordingList
+    from mabe_nb.data.recording import frame_labels
+    from mabe_nb.data.synthetic import make_recording
+    (tmp_path/"a.txt").write_text(WINDOW)
+    bouts = read_caltech(tmp_path/"a.txt")
+    plain = with_bouts(make_recording(0, 60), bouts)
+    rec = with_bouts(make_recording(0, 60), bouts, scored=scored_window(tmp_path/"a.txt"))
+    y, all_known = (frame_labels(r, "mouse1", "mouse2", ["a", "b"]) for r in (rec, plain))
+    assert (y[:10] == -1).all() and (y[35:] == -1).all() and (y[10:35] == all_known[10:35]).all()
+    assert (all_known >= 0).all() and {f.kind: f.count for f in rec.findings} == {"not_scored": 35}
+    for r, want in ((rec, y), (plain, all_known)):
+        done = prepare(RecordingList([r]), "coords", tmp_path/"cache", progress=False)
+        assert (done.labels(0, ["a", "b"]) == want).all(), "one changes the other in the cache"

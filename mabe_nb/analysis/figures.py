@@ -39,7 +39,7 @@ def plot_raster(
             spans = np.c_[some.start, some.stop - some.start]
             ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0, color=colors[action])
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, seen.watched.seconds.max()),
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            xlabel="time (s)", title="What each animal did")
     ax.tick_params(axis="y", length=0, labelsize=7)
     keys = [ax.bar([0], [0], color=c, label=_short(a)) for a, c in colors.items()]

@@ -20,7 +20,7 @@ from ..train.scores.official_counts import union_lengths
 class Observed(NamedTuple):
     "Bouts in seconds, and the animals that could have had some."
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s)
-    watched: pd.DataFrame # video, lab, animal, action, seconds: a row for each looked for
+    watched: pd.DataFrame # video, lab, animal, action, begin, seconds: what was looked for
 
 
 def _looked_for(rec, bouts, actions):
@@ -45,15 +45,18 @@ def observe(
         if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
             raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
                             "give the dataset that was predicted", where=f"video {video}")
-        times = {c: some[c].clip(0, len(rec)) / rec.fps for c in ("start", "stop")}
-        found.append(some.assign(video=video, **times))
+        first, last = (bouts is None and rec.scored) or (0, len(rec))
+        times = {c: some[c].clip(first, last) / rec.fps for c in ("start", "stop")}
+        timed = some.assign(video=video, **times)
+        found.append(timed[timed.stop > timed.start])
         looked = _looked_for(rec, some, by_lab.get(rec.lab_id, ()))
-        watched += [(video, rec.lab_id, *who, len(rec) / rec.fps) for who in sorted(looked)]
+        when = first / rec.fps, (last - first) / rec.fps
+        watched += [(video, rec.lab_id, *who, *when) for who in sorted(looked)]
     if not watched:
         raise DataError("no video has annotations or predicted bouts", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop"]
     return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
-        watched, columns=["video", "lab", "animal", "action", "seconds"]))
+        watched, columns=["video", "lab", "animal", "action", "begin", "seconds"]))
 
 
 def actions_of_labs(
@@ -81,7 +84,7 @@ def measure(
     ticks = (bouts[["start", "stop"]] * 1e6).round().astype(np.int64)
     union = union_lengths(groups.ngroup().to_numpy(), ticks.start.to_numpy(),
                           ticks.stop.to_numpy(), groups.ngroups) / 1e6
-    out = groups.agg(bouts=("start", "size"), latency_s=("start", "min"))
+    out = groups.agg(bouts=("start", "size"), first=("start", "min"))
     out["seconds"] = union
     out["mean_s"] = (bouts.stop - bouts.start).groupby([bouts[k] for k in keys]).mean()
     rows = seen.watched.rename(columns={"seconds": "watched_s"}).merge(
@@ -89,7 +92,7 @@ def measure(
     rows[["bouts", "seconds"]] = rows[["bouts", "seconds"]].fillna(0)
     return rows.assign(
         bouts=rows.bouts.astype(np.int64), share=rows.seconds / rows.watched_s,
-        per_minute=60 * rows.bouts / rows.watched_s,
+        per_minute=60 * rows.bouts / rows.watched_s, latency_s=rows["first"] - rows.begin,
     )[["video", "lab", "animal", "action", "watched_s", *MEASURES]]
 
 
@@ -103,9 +106,8 @@ def over_time(
     rows = []
     spans = {key: some[["start", "stop"]].to_numpy() for key, some in
              seen.bouts.groupby(["video", "agent", "action"])}
-    for video, animal, action, seconds in seen.watched[
-            ["video", "animal", "action", "seconds"]].itertuples(index=False):
-        edges = np.append(np.arange(0, seconds, bin_s), seconds)
+    for video, _, animal, action, begin, seconds in seen.watched.itertuples(index=False):
+        edges = begin + np.append(np.arange(0, seconds, bin_s), seconds)
         ends = spans.get((video, animal, action), np.zeros((0, 2)))
         ends = ends[np.argsort(ends[:, 0])]
         start = np.maximum(ends[:, 0], np.maximum.accumulate(np.r_[0, ends[:-1, 1]])

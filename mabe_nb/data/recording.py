@@ -62,6 +62,7 @@ class Recording:
     lab_id: str = ""
     meta: dict = field(default_factory=dict) # What else the source says (strain, ...)
     findings: tuple = () # `Finding`s of the reader
+    scored: tuple = None # First frame that was looked at, frame to end before; None = all
 
     def __post_init__(self):
         want = (len(self.mice), len(self.parts), 2)
@@ -123,6 +124,7 @@ def frame_labels(
     column = {a: i for i, a in enumerate(actions)}
     for *_, action, start, stop in of_pair(rec.bouts, agent, target).values:
         if action in column: out[max(start, 0):max(stop, 0), column[action]] = 1
+    if rec.scored: out[:rec.scored[0]], out[rec.scored[1]:] = -1, -1
     return out
 
 # %% ../../nbs/data/00_recording.ipynb #a8edcb26

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
 
 from .annotations import (annotated_rate, annotation_source, read_boris,
-                                      read_caltech, with_bouts)
+                                      read_caltech, scored_window, with_bouts)
 from .formats.readers import reader
 from .poses import TRACKERS, pose_source, read_poses
 from .recording import Finding, Recording, bout_table
@@ -54,6 +54,7 @@ class FolderSettings(BaseModel):
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
     subjects: dict[str, str] = {} # A scorer's name of an animal to the tracker's
+    whole: bool = False # Scorers looked at all frames, also before the first they marked
 
 
 def read_settings(
@@ -217,7 +218,7 @@ def _with_scored(rec, path, settings):
     agents = [settings.agent] if settings.agent else rec.mice if boris else rec.mice[:1]
     labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     if settings.actions: labelled |= looked_for(rec, settings, agents)
-    rec = with_bouts(rec, bouts, labelled)
+    rec = with_bouts(rec, bouts, labelled, None if settings.whole else scored_window(path))
     assumed = 0 if settings.target else int((bouts.agent != bouts.target).sum())
     if not assumed: return rec
     return rec.replace(findings=(*rec.findings, Finding(

@@ -31,7 +31,7 @@ def default_folder(
     return home()/"prepared"/short
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #637cd094
-FORMAT = "mabe_nb prepared 3"
+FORMAT = "mabe_nb prepared 4"
 CURE = "delete that folder, or prepare again with resume=False (--no-resume)"
 
 
@@ -136,7 +136,7 @@ class KnownVideos:
         v = self.videos[video_id]
         return Recording(np.empty((v["frames"], 0, 0, 2), np.float32), (), (), v["fps"],
                          bouts=self.bouts(video_id), labelled=self.labelled(video_id),
-                         video_id=video_id, lab_id=v["lab_id"])
+                         scored=v.get("scored"), video_id=video_id, lab_id=v["lab_id"])
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #84ec0098
 class Prepared(KnownVideos):

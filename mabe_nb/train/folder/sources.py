@@ -21,7 +21,7 @@ def labels_digest(
     info: dict, # What the prepared cache knows of a video
 ) -> str:
     "Changes when bouts do, or what was looked for."
-    text = json.dumps([info["bouts"], info["labelled"]])
+    text = json.dumps([info["bouts"], info["labelled"], info.get("scored")])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
