@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.annotations import read_boris, read_caltech, scored_window, with_bouts
+from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech, read_frame_table,
+                                      scored_window, with_bouts)
 from mabe_nb.data.checks import KINDS
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
@@ -596,3 +597,40 @@ def test_what_was_not_scored_is_unknown_and_said(tmp_path):
     for r, want in ((rec, y), (plain, all_known)):
         done = prepare(RecordingList([r]), "coords", tmp_path/"cache", progress=False)
         assert (done.labels(0, ["a", "b"]) == want).all(), "one changes the other in the cache"
+
+
+FRAMES = ",background,groom,chase\n" + "".join(
+    f"{i},{a}\n" for i, a in enumerate(["-1,-1,-1"] * 2 + ["1,0,0"] * 3 + ["0,1,0"] * 4
+                                       + ["0,1,1"] * 2 + ["-1,-1,-1"]))
+
+
+def test_a_table_of_frames(tmp_path):
+    path = tmp_path/"v.csv"
+    path.write_text(FRAMES)
+    assert annotation_source(path) == "frames" and scored_window(path) == (2, 11)
+    want = [("mouse1", "mouse2", "groom", 5, 11), ("mouse1", "mouse2", "chase", 9, 11)]
+    assert read_frame_table(path).values.tolist() == [[*w] for w in want]
+    path.write_text("rear\n0.0\n1.0\n1.0\n") # daart's numbers, no first column
+    assert read_frame_table(path, "m", "m").values.tolist() == [["m", "m", "rear", 1, 3]]
+
+
+@pytest.mark.parametrize("text, words", [
+    ("a,b\n" + "0,1\n" * 30 + "0,2\n", "row 32: expected 2 cells"),
+    ("a,b\n" + "0,1\n" * 30 + "0\n", "row 32: expected 2"), ("a,b\n0,7\n", "is no table"),
+    ("a\n-1\n", "no frame that somebody"), ("a\n0\n-1\n1\n", "row 3: has frames with -1"),
+    ("0,1\n0,1\n", "is no table"), ("", "is no table"), ("a\n", "is no table")])
+def test_bad_tables_of_frames(tmp_path, text, words):
+    (tmp_path/"v.csv").write_text(text)
+    with pytest.raises(DataError, match=words): read_frame_table(tmp_path/"v.csv")
+
+
+def test_a_folder_with_a_table_of_frames_trains_as_it_lies(tmp_path):
+    import shutil
+    from mabe_nb.data.dataset import open_dataset
+    shutil.copy(DATA/"poses"/"rat_1.dlc.csv", tmp_path/"rat_1.dlc.csv")
+    n = sum(1 for _ in open(tmp_path/"rat_1.dlc.csv")) - 4
+    rows = ["-1,-1"] * 100 + ["0,1"] * 50 + ["1,0"] * (n - 150)
+    (tmp_path/"rat_1_labels.csv").write_text("\n".join(["background,chase", *rows]) + "\n")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    rec = next(iter(open_dataset(tmp_path)))
+    assert rec.scored[0] == 100 and rec.bouts.values.tolist()[0][2:] == ["chase", 100, 150]

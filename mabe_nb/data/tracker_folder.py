@@ -14,7 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
 
 from .annotations import (annotated_rate, annotation_source, read_boris,
-                                      read_caltech, scored_window, with_bouts)
+                                      read_caltech, read_frame_table, scored_window,
+                                      with_bouts)
 from .formats.readers import reader
 from .poses import TRACKERS, pose_source, read_poses
 from .recording import Finding, Recording, bout_table
@@ -24,7 +25,7 @@ from ..files import file_hash, read_text, safe_id
 from ..patch import patch
 
 # %% ../../nbs/data/19_tracker_folder.ipynb #2eb68025
-_ENDINGS = re.compile(r"(DLC_.*|_pose_est_v\d+|\.(analysis|annot|bento|boris|caltech|csv|"
+_ENDINGS = re.compile(r"(DLC_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|caltech|csv|"
                       r"dlc|events|h5|hdf5|jabs|nwb|predictions|sleap|slp|tsv|txt))$")
 
 
@@ -97,7 +98,10 @@ def read_scored(
     "Bouts in a video's annotation, with the target that its file does not name."
     if annotation_source(path) == "BORIS":
         bouts = read_boris(path, rec.fps, settings.agent, subjects=settings.subjects)
-    else: bouts = read_caltech(path, *2 * (settings.agent or rec.mice[0],), fps=rec.fps)
+    else:
+        who = 2 * (settings.agent or rec.mice[0],)
+        bouts = (read_frame_table(path, *who) if annotation_source(path) == "frames"
+                 else read_caltech(path, *who, fps=rec.fps))
     return bout_table((agent, _target(agent, action, rec.mice, settings, path), action,
                        start, stop)
                       for agent, _, action, start, stop in bouts.itertuples(index=False))
