@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mabe_nb.train.ensemble.per_lab as per_lab_page
 import mabe_nb.train.folder.sources as sources_page
 from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
@@ -21,6 +22,7 @@ from mabe_nb.locks import LOCK, locked
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble import recipe as recipe_page
+from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.presets import MemberSpec
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.runs import train
@@ -136,9 +138,9 @@ def half(tmp_path, monkeypatch):
     return tmp_path
 
 
-def blend(root, videos=COLONY, out="r", seed=0):
-    return train_recipe(RecordingList(videos), root/out, "small", folds=3, seed=seed,
-                        cache=root/"cache")
+def blend(root, videos=COLONY, out="r", seed=0, folds=3, **how):
+    return train_recipe(RecordingList(videos), root/out, "small", folds=folds, seed=seed,
+                        cache=root/"cache", **how)
 
 
 def test_a_recipe_does_not_mix_old_and_new_labels(half):
@@ -152,6 +154,73 @@ def test_a_recipe_does_not_mix_old_and_new_labels(half):
     assert blend(half) == blend(half, out="fresh")
     for path in (half/"fresh"/"members").iterdir():
         assert path.read_bytes() == (half/"r"/"members"/path.name).read_bytes()
+
+
+def members(root, out="r"):
+    return {p.name: p.read_bytes() for p in (root/out/"members").glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("video", range(3))
+def test_fresh_trains_exactly_the_members_that_a_change_concerns(tmp_path, monkeypatch, video):
+    "Two of three folds learn from a video: those are trained again, the third stays."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    real = recipe_page.finish_recipe
+    monkeypatch.setattr(recipe_page, "finish_recipe", lambda *how: 1 / 0)
+    with pytest.raises(ZeroDivisionError): blend(tmp_path)
+    monkeypatch.setattr(recipe_page, "finish_recipe", real)
+    before, folder = members(tmp_path), tmp_path/"r"/"members"
+    (folder/"mine.safetensors").write_text("not of this recipe")
+    for path in folder.iterdir(): os.utime(path, (1e9, 1e9))
+    videos, said = list(COLONY), []
+    videos[video] = shifted(COLONY[video])
+    with pytest.raises(ConfigError, match="tracks of 1 video.*--fresh.*2 of 3 members"):
+        blend(tmp_path, videos)
+    assert {p.stat().st_mtime for p in folder.iterdir()} == {1e9}
+    metrics = blend(tmp_path, videos, fresh=True, say=said.append)
+    assert "2 of 3 members learned from something else: they learn again" in said
+    kept = [p.name for p in folder.iterdir() if p.stat().st_mtime == 1e9]
+    assert len(kept) == 2 and "mine.safetensors" in kept
+    assert (folder/"mine.safetensors").read_text() == "not of this recipe"
+    (folder/"mine.safetensors").unlink()
+    assert metrics == blend(tmp_path, videos, out="fresh")
+    assert members(tmp_path) == members(tmp_path, "fresh") != before
+
+
+def test_fresh_with_another_seed_and_other_folds(half):
+    with pytest.raises(ConfigError, match="with other seed; train again with --fresh"):
+        blend(half, seed=1)
+    blend(half, seed=1, fresh=True)
+    assert blend(half, seed=1, out="other") and members(half) == members(half, "other")
+    blend(half, folds=2, fresh=True) # a recipe that was done
+    assert blend(half, folds=2, out="two") and members(half) == members(half, "two")
+    with pytest.raises(ConfigError, match="already holds a run"): blend(half, folds=2)
+
+
+def test_members_of_unknown_settings_are_noticed(half):
+    "Somebody edits the record of what they learned from."
+    kept = json.loads((half/"r"/"sources.json").read_text())
+    kept["members"] = dict.fromkeys(kept["members"], "0" * 16)
+    (half/"r"/"sources.json").write_text(json.dumps(kept))
+    with pytest.raises(ConfigError, match="settings of members"): blend(half)
+
+
+def test_labs_go_on_after_the_first_is_done(tmp_path, monkeypatch):
+    "A recipe for each lab, killed when the first lab's was complete."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    data = RecordingList([v.replace(lab_id=lab) for v, lab in zip(
+        [*COLONY, *(colony_video(k, minutes=0.2) for k in (9, 12, 15))], "aaabbb")])
+    how = {"folds": 3, "cache": tmp_path/"cache"}
+    real, calls = per_lab_page.train_recipe, []
+
+    def once(*args, **more):
+        if calls: raise KeyboardInterrupt
+        calls.append(real(*args, **more))
+    monkeypatch.setattr(per_lab_page, "train_recipe", once)
+    with pytest.raises(KeyboardInterrupt): train_per_lab(data, tmp_path/"run", "small", **how)
+    monkeypatch.setattr(per_lab_page, "train_recipe", real)
+    done = train_per_lab(data, tmp_path/"run", "small", **how)
+    assert done == train_per_lab(data, tmp_path/"whole", "small", **how)
+    assert list(done) == ["a", "b"] and done["a"] == calls[0]
 
 
 def test_what_is_killed_before_the_first_member_may_change(half):

@@ -66,6 +66,12 @@ class KaggleLabels(KaggleTables):
         tokens = json_list(row, "behaviors_labeled", self.path, where)
         return read_whitelist(tokens, row["video_id"])[0]
 
+    def listed_parts(self, video_id):
+        "Body parts that the table lists for a video; reads no tracks."
+        row, where = self.row(video_id)
+        return check_parts(json_list(row, "body_parts_tracked", self.path, where),
+                           self.path, where)
+
     def labelled(self, video_id):
         "The whitelist if somebody looked: there is an annotation file, or one is hidden."
         looked = self.split == "test" or self.annotated(video_id)
