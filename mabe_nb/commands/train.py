@@ -9,7 +9,8 @@ __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'figure', '
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .parser import (COUNT, NATURAL, OVERWRITE, PRESETS, add_data,
                                      add_selection, add_settings, check_out,
-                                     config_from, epoch_event, number, offer, pick)
+                                     config_from, epoch_event, number, offer, pick,
+                                     refuse_without)
 from ..errors import ConfigError, DataError
 from ..locks import locked_beside
 
@@ -148,6 +149,7 @@ def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.metrics import chance_score, kaggle_report, solution_table
+    if not args.fix: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
     solution = solution_table(data, pick(data, args.videos))
     if not len(solution):
