@@ -123,6 +123,7 @@ def train(args, say) -> dict:
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
     from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
     check_out(args.out, overwrite=args.overwrite)
     model = load_model(args.run, args.checkpoint)
@@ -130,10 +131,11 @@ def predict(args, say) -> dict:
     ids = pick(data, args.videos)
     options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
                if (v := getattr(args, k)) is not None and v is not False}
-    table = model.predict(data, ids, workers=args.workers, progress=say.progress, say=say,
-                          **options)
-    from mabe_nb.files import write_csv
-    with locked_beside(args.out): write_csv(args.out, table)
+    with locked_beside(args.out):
+        check_out(args.out, overwrite=args.overwrite) # nobody wrote it meanwhile
+        table = model.predict(data, ids, workers=args.workers, progress=say.progress,
+                              say=say, **options)
+        write_csv(args.out, table)
     videos = len(data.ids if ids is None else ids)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
