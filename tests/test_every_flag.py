@@ -82,8 +82,9 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 "DATA|--config YAML|--preset fastest|--seconds 0.02|--gpus local|"
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}
 OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh"}
-ROWS = {"train": 24, "recipe": 10, "demo": 3, "submit": 8, "bundle": 3, "sweep": 8,
-        "compare": 8, "prepare": 40, "predict": 40} # Others: every pair for itself
+ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep": 2,
+        "compare": 1, "prepare": 30, "predict": 30} # Others: every pair for itself
+SLOW = {"train", "demo", "bundle", "sweep", "compare"} # In their rows only
 
 
 def parsers():
@@ -134,8 +135,7 @@ def rows_of(command):
         best = max(draws, key=lambda row: len(of(row)))
         pairs -= of(best)
         more.append([rng.choice(flags[f]) for f in best])
-    if command == "train": cases = cases[:1] # its rows have every setting many times
-    return cases + more
+    return more if command in SLOW else cases + more
 
 
 class Watched(argparse.Namespace):
@@ -231,7 +231,7 @@ def test_every_flag(command, world, monkeypatch, capsys):
         well += "ended well" in faults
         found += [f"mabe {' '.join(words)}: {f}" for f in faults if f != "ended well"]
     assert not found, f"{len(found)} of {len(rows)}:\n" + "\n".join(found[:40])
-    assert well >= min(3, len(rows) / 3), f"only {well} of {len(rows)} lines ended well"
+    assert well >= min(3, len(rows) // 3), f"only {well} of {len(rows)} lines ended well"
 
 
 def test_every_command_is_here():

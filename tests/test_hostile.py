@@ -21,7 +21,7 @@ from mabe_nb.data.formats.kaggle_tables import read_videos
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
-from mabe_nb.data.synthetic import colony_video
+from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.data.tracker_folder import read_settings
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import (file_hash, parse_json, parse_number, read_json, read_tensors,
@@ -391,6 +391,15 @@ def test_bodies_that_share_no_part_are_refused(run, colony, tmp_path):
         clf.predict(other, cache=tmp_path/"cache")
     assert not (tmp_path/"cache").exists()
     check_body(clf.parts, colony)
+
+
+def test_bodies_that_a_table_lists_are_not_read(tmp_path, monkeypatch):
+    write_colony(tmp_path/"colony", videos=2, minutes=0.05)
+    data = open_dataset(tmp_path/"colony")
+    parts = data["1"].parts
+    monkeypatch.setattr(type(data), "__getitem__", lambda self, video: 1 / 0)
+    check_body(parts, data)
+    with pytest.raises(ZeroDivisionError): check_body(("my_nose",), data)
 
 
 @contextmanager

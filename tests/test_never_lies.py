@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import mabe_nb.train.ensemble.per_lab as per_lab_page
 import mabe_nb.train.folder.sources as sources_page
@@ -25,7 +26,8 @@ from mabe_nb.train.ensemble import recipe as recipe_page
 from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.presets import MemberSpec
 from mabe_nb.train.ensemble.recipe import train_recipe
-from mabe_nb.train.runs import train
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.runs import predict_labelled, train
 
 COLONY = [colony_video(k, minutes=0.2) for k in (0, 3, 6)]
 CFG = TrainConfig(features="coords", epochs=2, conv_channels=[4], lstm_hidden=4,
@@ -280,6 +282,26 @@ def test_hidden_files_stay_where_features_are_prepared(tmp_path):
         (tmp_path/name).write_text("mine")
     prepare(RecordingList(COLONY), "coords", tmp_path, progress=False)
     assert all((tmp_path/name).read_text() == "mine" for name in HIDDEN)
+
+
+def test_threads_change_no_figure(tmp_path):
+    "1, 2 and 4 threads add in another order: weights to 1e-4, probabilities to 1e-3."
+    found, before = {}, torch.get_num_threads()
+    data = RecordingList(COLONY)
+    for n in (1, 2, 4):
+        torch.set_num_threads(n)
+        try:
+            made = fit(tmp_path/str(n)/"run", resume=False)
+            clf = load_classifier(tmp_path/str(n)/"run"/"best.safetensors")
+            p = predict_labelled(clf, prepare(data, "coords", tmp_path/"1"/"cache",
+                                              progress=False), ["7"]).p
+        finally: torch.set_num_threads(before)
+        found[n] = made["valid"]["macro_f1"], clf.model.state_dict(), p
+    for n in (2, 4):
+        assert found[n][0] == pytest.approx(found[1][0], abs=0.01)
+        for key, w in found[1][1].items():
+            assert torch.allclose(w, found[n][1][key], rtol=1e-4, atol=1e-4), key
+        assert np.abs(found[n][2] - found[1][2]).max() < 1e-3
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x * 0, lambda x: np.roll(x, 1), "truncate"])
