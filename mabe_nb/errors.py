@@ -19,7 +19,8 @@ class DataError(MabeError, ValueError):
         where: str = None, # Row, key or column inside it
     ):
         self.what, self.path, self.where = what, path, where
-        place = ", ".join(str(p) for p in (path, where) if p is not None)
+        place = ", ".join(str(p).replace("\n", "\\n") for p in (path, where)
+                          if p is not None)
         super().__init__(f"{place}: {what}" if place else what)
 
 # %% ../nbs/00_errors.ipynb #96440115

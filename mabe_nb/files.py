@@ -28,7 +28,8 @@ def _named(path, tmp):
     "Gives an error of the disk the name of the file that was to be written."
     try: yield
     except OSError as e:
-        if str(e.filename or tmp).startswith(str(tmp)): e.filename = str(path)
+        if str(e.filename2 or e.filename or tmp).startswith(str(tmp)):
+            e.filename, e.filename2 = str(path), None # of a copy, the one that is written
         raise
 
 # %% ../nbs/01_files.ipynb #3227331b

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from mabe_nb.cli import main
+from mabe_nb.remote.job import jobs
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble.presets import MemberSpec
 
@@ -37,9 +38,13 @@ COMMANDS = {
     "recipe2": ["train", "{DATA}", "--out", "{OUT}/run", "--recipe", "small", "--folds", "2",
                 "--num-workers", "2"],
     "predict": ["predict", "{RUN}", "{DATA}", "--out", "{OUT}/s.csv", "--overwrite"],
-    "bundle": ["bundle", "{RUN}", "--out", "{OUT}/kit"]}
+    "bundle": ["bundle", "{RUN}", "--out", "{OUT}/kit"],
+    "job": ["submit", "--", sys.executable, "-c",
+            "import sys; from mabe_nb.cli import main; sys.exit(main())", "predict", "{RUN}",
+            "{DATA}", "--out", "{OUT}/s.csv", "--overwrite"]}
 DONE = {"recipe": "run/recipe.json", "recipe2": "run/recipe.json", "bundle": "kit"}
 TIMES = {"log.jsonl"} # Files that hold times
+STATES = {"done", "died", "error"} # Of jobs that were sent by who was killed
 MEASURED = {"frames_per_second", "peak_mb", "mb_per_1000_frames", "hours", "longest_gb"}
 
 
@@ -82,6 +87,20 @@ def left(out):
     return found
 
 
+def jobs_end(home):
+    "Wait until the jobs that were sent have ended; a second one may have been refused."
+    os.environ["MABE_HOME"] = str(home)
+    states = [job.wait(120) for job in jobs()]
+    if not {*states} <= STATES: raise SystemExit(f"job: {states}")
+
+
+def kept(out, name):
+    "What a command leaves, and its home; of jobs only what they write."
+    if name != "job": return left(out) | left(out.parent/"home")
+    jobs_end(out.parent/"home")
+    return left(out)
+
+
 def killed(name, folder, run, kills, rng):
     "Kill a command again and again; what it leaves must be what it leaves undisturbed."
     words = lambda out: [w.format(DATA=folder/"data", RUN=run, OUT=out)
@@ -92,16 +111,17 @@ def killed(name, folder, run, kills, rng):
     if code := ended(child(words(whole), whole.parent/"home")):
         raise SystemExit(f"{name}: {(whole.parent/'said').read_text()[-2000:]} ({code})")
     seconds, hits, endings = time.monotonic() - begun, 0, 0
-    want = left(whole) | left(whole.parent/"home")
+    want = kept(whole, name)
     while hits < kills or not endings:
         delay = rng.uniform(0, seconds) if hits < kills else None
         code = ended(child(words(out), out.parent/"home"), delay)
         if code is None:
             hits += 1
+            if name == "job": jobs_end(out.parent/"home") # they go on when the sender dies
             continue
         if code and not (out/DONE.get(name, "none")).exists():
             raise SystemExit(f"{name}: {(out.parent/'said').read_text()[-2000:]} ({code})")
-        got = left(out) | left(out.parent/"home")
+        got = kept(out, name)
         odd = sorted(k for k in {*want, *got} if want.get(k) != got.get(k))
         if odd: raise SystemExit(f"{name}: {', '.join(odd)} after {hits} kills")
         endings += 1
@@ -115,7 +135,7 @@ def run_all(folder, kills, seed, names):
     rng, run, home = random.Random(seed), folder/"run", folder/"home"
     folder.mkdir(parents=True, exist_ok=True)
     assert main(["synth", str(folder/"data"), "--videos", "4", "--minutes", "0.3"]) == 0
-    if {"predict", "bundle"} & {*names}:
+    if {"predict", "bundle", "job"} & {*names}:
         words = [w.format(DATA=folder/"data", OUT=folder) for w in COMMANDS["train"]]
         home.mkdir()
         if ended(child(words, home)): raise SystemExit((folder/"said").read_text()[-2000:])

@@ -135,6 +135,8 @@ FINDINGS = {
     "unknown part": (tracking(lambda t: t.assign(bodypart=t.bodypart.replace(
         "neck", "antenna"))), "unlisted_parts"),
     "duplicated rows": (tracking(lambda t: pd.concat([t, t[:9]])), "double_rows"),
+    "duration beyond all measure": (table(video_duration_sec="1e308"), "fps_mismatch"),
+    "duration below all measure": (table(video_duration_sec="-1e308"), "fps_mismatch"),
     "quoted token": (table(behaviors_labeled='["\'mouse1\',\'mouse2\',\'chase\'"]'),
                      "quoted_tokens"),
     "bout outside": (annotation((1, 2, "chase", 50, 900)), "bouts_outside"),
@@ -204,7 +206,7 @@ def test_nothing_to_prepare_names_no_flag_that_is_not_there(broken, rows, words)
 
 @pytest.mark.parametrize("wrong, says", [
     (3, "'3' is no dataset"), ([3], "is no dataset"), ([], "is no dataset"),
-    (None, "is no dataset"), ("files", "files: does not exist; looked for a folder")])
+    (None, "is no dataset"), ("files", "files: does not exist; looked for a CalMS21")])
 def test_a_wrong_type_gets_a_sentence(wrong, says, tmp_path, monkeypatch):
     from mabe_nb.data.audit import audit
     from mabe_nb.data.cache.prepare import prepare
@@ -231,3 +233,15 @@ def test_recordings_in_a_list_are_a_dataset(tmp_path, monkeypatch):
     recs = [make_recording(k, 300, video_id=f"v{k}") for k in range(3)]
     cfg = TrainConfig(epochs=1, conv_channels=[8], lstm_hidden=8, device="cpu")
     assert "valid" in train(recs, tmp_path/"run", cfg, valid_ids=["v2"])
+
+
+def test_a_dataset_without_a_bout_is_learned_from(tmp_path, monkeypatch, capsys):
+    "All frames are `other`: there is nothing to score, which is said."
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    root = write_small(tmp_path/"data", VIDEOS, frames=200)
+    for v in VIDEOS: write_parquet(root, bout_rows([(1, 2, "chase", 1, 2)])[:0], v,
+                                   "annotation")
+    flags = ["--features", "coords", "--epochs", "1", "--device", "cpu"]
+    code = cli.main(["train", str(root), "--out", str(tmp_path/"run"), *flags])
+    said = capsys.readouterr()
+    assert code == 0 and "macro F1 not seen" in said.out, said.err

@@ -21,7 +21,7 @@ from mabe_nb.data.formats.kaggle_tables import read_videos
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
-from mabe_nb.data.synthetic import colony_video
+from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.data.tracker_folder import read_settings
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import (file_hash, parse_json, parse_number, read_json, read_tensors,
@@ -192,8 +192,28 @@ def test_hdf_reads_no_other_file(tmp_path):
             read_poses(tmp_path/name, fps=30)
     with h5py.File(tmp_path/"d.h5", "w") as f: # within the file a link is only a name
         with h5py.File(tmp_path/"good.h5") as g: g.copy("poseest", f, "real")
-        f["poseest"], f["real/loop"] = h5py.SoftLink("/real"), f["real"]
+        f["poseest"], f["real/loop"] = h5py.SoftLink("/real"), h5py.SoftLink("/real")
     assert len(read_poses(tmp_path/"d.h5", fps=30)) == 50
+
+
+@pytest.mark.parametrize("names,says", [
+    (lambda f: [f.__setitem__(f"poseest/x{k}", f["poseest/points"]) for k in range(400)],
+     "far more than it holds"),
+    (lambda f: f.__setitem__("poseest/again", f["poseest"]), "another name of a group"),
+    (lambda f: f.__setitem__("other", f["poseest"]), "another name of a group"),
+    (lambda f: doubled(f, 40), "another name of a group")])
+@pytest.mark.parametrize("suffix", [".h5", ".nwb", ".slp"])
+def test_hdf_of_many_names(tmp_path, names, says, suffix):
+    "One array under 400 names, groups that hold themselves, 2^40 ways through 40 groups."
+    path = tmp_path/f"a{suffix}"
+    with h5py.File(jabs(path, 10**4, data=np.ones((10**4, 12, 2), "u2")), "a") as f: names(f)
+    with bounded(20), pytest.raises(DataError, match=says): read_poses(path, fps=30)
+
+
+def doubled(f, depth):
+    for _ in range(depth):
+        inner = f.create_group("a")
+        f["b"], f = inner, inner
 
 
 def test_hdf_announces_what_it_holds(tmp_path):
@@ -371,6 +391,15 @@ def test_bodies_that_share_no_part_are_refused(run, colony, tmp_path):
         clf.predict(other, cache=tmp_path/"cache")
     assert not (tmp_path/"cache").exists()
     check_body(clf.parts, colony)
+
+
+def test_bodies_that_a_table_lists_are_not_read(tmp_path, monkeypatch):
+    write_colony(tmp_path/"colony", videos=2, minutes=0.05)
+    data = open_dataset(tmp_path/"colony")
+    parts = data["1"].parts
+    monkeypatch.setattr(type(data), "__getitem__", lambda self, video: 1 / 0)
+    check_body(parts, data)
+    with pytest.raises(ZeroDivisionError): check_body(("my_nose",), data)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ TRAIN = ["train", "data", "--out", "run", "--features", "coords", "--epochs", "5
 RECIPE = ["train", "data", "--out", "run", "--recipe", "best", "--num-workers", "2"]
 
 
-@pytest.mark.parametrize("names", [["prepare", "train", "predict"], ["recipe", "bundle"]])
+@pytest.mark.parametrize("names", [["prepare", "train", "predict"], ["recipe", "bundle"], ["job"]])
 def test_killed_and_done_is_undisturbed(tmp_path, names):
     "`python bench/kills.py` does it twenty times each, with workers too."
     out = subprocess.run([sys.executable, HERE/"killed_commands.py", tmp_path/"k", "2", "7",
@@ -82,6 +82,57 @@ def test_after_ctrl_c_the_same_line_goes_on(place):
     again.send_signal(signal.SIGINT)
     again.communicate()
     assert int(re.search(r"epoch (\d+)", found)[1]) >= rows - 1 >= 1
+
+
+HOLD = """
+import sys, time
+from mabe_nb.locks import locked
+with locked(sys.argv[1], "it"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+SMALL = ["train", "data", "--features", "coords", "--epochs", "1", "--hidden-size", "8",
+         "--num-layers", "1", "--device", "cpu"]
+
+
+def ends(words, **how):
+    return subprocess.run([*MABE, *words], capture_output=True, text=True, check=False, **how)
+
+
+def test_a_second_process_is_told_who_is_there(place):
+    "Predictions, bundles and jobs of two processes into one place."
+    assert main([*SMALL, "--out", "run"]) == 0
+    for words, lock, made in (
+            (["predict", "run", "data", "--out", "s.csv"], ".s.csv.lock", "s.csv"),
+            (["bundle", "run", "--out", "kit"], ".kit.lock", "kit/manifest.json"),
+            (["submit", "--", *MABE, *SMALL, "--out", "other"], "other/.lock",
+             "other/metrics.json")):
+        (place/"other").mkdir(exist_ok=True)
+        with subprocess.Popen([sys.executable, "-c", HOLD, place/lock],
+                              stdout=subprocess.PIPE) as holder:
+            holder.stdout.readline()
+            told = ends(words)
+            holder.kill()
+        said = told.stdout + told.stderr
+        assert told.returncode == 2 and f"process {holder.pid} on" in said, said
+        assert "Traceback" not in said
+        assert not (place/made).exists()
+        done = ends(words) # a dead owner's lock is free
+        assert not done.returncode and (place/made).exists(), done.stderr
+
+
+def test_two_predictions_at_once_into_one_file(place):
+    "One is written, the other one is told; whose bouts they are is not mixed up."
+    for seed in "01": assert main([*SMALL, "--out", seed, "--seed", seed]) == 0
+    both = [subprocess.Popen([*MABE, "predict", seed, "data", "--out", "s.csv"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for seed in "01"]
+    said = [p.communicate() for p in both]
+    assert sorted(p.returncode for p in both) == [0, 2], said
+    winner = next(k for k, p in enumerate(both) if p.returncode == 0)
+    assert re.search("is being written by process|already exists", said[1 - winner][1])
+    assert main(["predict", str(winner), "data", "--out", "alone.csv"]) == 0
+    assert (place/"alone.csv").read_bytes() == (place/"s.csv").read_bytes()
 
 
 @pytest.mark.parametrize("lines", [0, 1])

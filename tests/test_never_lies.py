@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import mabe_nb.train.ensemble.per_lab as per_lab_page
 import mabe_nb.train.folder.sources as sources_page
 from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
@@ -21,9 +23,11 @@ from mabe_nb.locks import LOCK, locked
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble import recipe as recipe_page
+from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.presets import MemberSpec
 from mabe_nb.train.ensemble.recipe import train_recipe
-from mabe_nb.train.runs import train
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.runs import predict_labelled, train
 
 COLONY = [colony_video(k, minutes=0.2) for k in (0, 3, 6)]
 CFG = TrainConfig(features="coords", epochs=2, conv_channels=[4], lstm_hidden=4,
@@ -136,9 +140,9 @@ def half(tmp_path, monkeypatch):
     return tmp_path
 
 
-def blend(root, videos=COLONY, out="r", seed=0):
-    return train_recipe(RecordingList(videos), root/out, "small", folds=3, seed=seed,
-                        cache=root/"cache")
+def blend(root, videos=COLONY, out="r", seed=0, folds=3, **how):
+    return train_recipe(RecordingList(videos), root/out, "small", folds=folds, seed=seed,
+                        cache=root/"cache", **how)
 
 
 def test_a_recipe_does_not_mix_old_and_new_labels(half):
@@ -152,6 +156,73 @@ def test_a_recipe_does_not_mix_old_and_new_labels(half):
     assert blend(half) == blend(half, out="fresh")
     for path in (half/"fresh"/"members").iterdir():
         assert path.read_bytes() == (half/"r"/"members"/path.name).read_bytes()
+
+
+def members(root, out="r"):
+    return {p.name: p.read_bytes() for p in (root/out/"members").glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("video", range(3))
+def test_fresh_trains_exactly_the_members_that_a_change_concerns(tmp_path, monkeypatch, video):
+    "Two of three folds learn from a video: those are trained again, the third stays."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    real = recipe_page.finish_recipe
+    monkeypatch.setattr(recipe_page, "finish_recipe", lambda *how: 1 / 0)
+    with pytest.raises(ZeroDivisionError): blend(tmp_path)
+    monkeypatch.setattr(recipe_page, "finish_recipe", real)
+    before, folder = members(tmp_path), tmp_path/"r"/"members"
+    (folder/"mine.safetensors").write_text("not of this recipe")
+    for path in folder.iterdir(): os.utime(path, (1e9, 1e9))
+    videos, said = list(COLONY), []
+    videos[video] = shifted(COLONY[video])
+    with pytest.raises(ConfigError, match="tracks of 1 video.*--fresh.*2 of 3 members"):
+        blend(tmp_path, videos)
+    assert {p.stat().st_mtime for p in folder.iterdir()} == {1e9}
+    metrics = blend(tmp_path, videos, fresh=True, say=said.append)
+    assert "2 of 3 members learned from something else: they learn again" in said
+    kept = [p.name for p in folder.iterdir() if p.stat().st_mtime == 1e9]
+    assert len(kept) == 2 and "mine.safetensors" in kept
+    assert (folder/"mine.safetensors").read_text() == "not of this recipe"
+    (folder/"mine.safetensors").unlink()
+    assert metrics == blend(tmp_path, videos, out="fresh")
+    assert members(tmp_path) == members(tmp_path, "fresh") != before
+
+
+def test_fresh_with_another_seed_and_other_folds(half):
+    with pytest.raises(ConfigError, match="with other seed; train again with --fresh"):
+        blend(half, seed=1)
+    blend(half, seed=1, fresh=True)
+    assert blend(half, seed=1, out="other") and members(half) == members(half, "other")
+    blend(half, folds=2, fresh=True) # a recipe that was done
+    assert blend(half, folds=2, out="two") and members(half) == members(half, "two")
+    with pytest.raises(ConfigError, match="already holds a run"): blend(half, folds=2)
+
+
+def test_members_of_unknown_settings_are_noticed(half):
+    "Somebody edits the record of what they learned from."
+    kept = json.loads((half/"r"/"sources.json").read_text())
+    kept["members"] = dict.fromkeys(kept["members"], "0" * 16)
+    (half/"r"/"sources.json").write_text(json.dumps(kept))
+    with pytest.raises(ConfigError, match="settings of members"): blend(half)
+
+
+def test_labs_go_on_after_the_first_is_done(tmp_path, monkeypatch):
+    "A recipe for each lab, killed when the first lab's was complete."
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    data = RecordingList([v.replace(lab_id=lab) for v, lab in zip(
+        [*COLONY, *(colony_video(k, minutes=0.2) for k in (9, 12, 15))], "aaabbb")])
+    how = {"folds": 3, "cache": tmp_path/"cache"}
+    real, calls = per_lab_page.train_recipe, []
+
+    def once(*args, **more):
+        if calls: raise KeyboardInterrupt
+        calls.append(real(*args, **more))
+    monkeypatch.setattr(per_lab_page, "train_recipe", once)
+    with pytest.raises(KeyboardInterrupt): train_per_lab(data, tmp_path/"run", "small", **how)
+    monkeypatch.setattr(per_lab_page, "train_recipe", real)
+    done = train_per_lab(data, tmp_path/"run", "small", **how)
+    assert done == train_per_lab(data, tmp_path/"whole", "small", **how)
+    assert list(done) == ["a", "b"] and done["a"] == calls[0]
 
 
 def test_what_is_killed_before_the_first_member_may_change(half):
@@ -211,6 +282,26 @@ def test_hidden_files_stay_where_features_are_prepared(tmp_path):
         (tmp_path/name).write_text("mine")
     prepare(RecordingList(COLONY), "coords", tmp_path, progress=False)
     assert all((tmp_path/name).read_text() == "mine" for name in HIDDEN)
+
+
+def test_threads_change_no_figure(tmp_path):
+    "1, 2 and 4 threads add in another order: weights to 1e-4, probabilities to 1e-3."
+    found, before = {}, torch.get_num_threads()
+    data = RecordingList(COLONY)
+    for n in (1, 2, 4):
+        torch.set_num_threads(n)
+        try:
+            made = fit(tmp_path/str(n)/"run", resume=False)
+            clf = load_classifier(tmp_path/str(n)/"run"/"best.safetensors")
+            p = predict_labelled(clf, prepare(data, "coords", tmp_path/"1"/"cache",
+                                              progress=False), ["7"]).p
+        finally: torch.set_num_threads(before)
+        found[n] = made["valid"]["macro_f1"], clf.model.state_dict(), p
+    for n in (2, 4):
+        assert found[n][0] == pytest.approx(found[1][0], abs=0.01)
+        for key, w in found[1][1].items():
+            assert torch.allclose(w, found[n][1][key], rtol=1e-4, atol=1e-4), key
+        assert np.abs(found[n][2] - found[1][2]).max() < 1e-3
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x * 0, lambda x: np.roll(x, 1), "truncate"])

@@ -10,7 +10,7 @@ import argparse, json
 from pathlib import Path
 
 from .parser import (COUNT, LISTED, NATURAL, OVERWRITE, number, offer,
-                                     pick)
+                                     pick, refuse_without)
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/20_data.ipynb #a0099294
@@ -41,12 +41,13 @@ def prepare(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset, select_videos
     from mabe_nb.data.cache.prepare import prepare as run
     from mabe_nb.data.cache.room import list_caches, room_line
+    if not args.on: refuse_without(args, "--on PLACE", "--shards")
     data = open_dataset(args.data, args.split)
     if args.shard: return one_shard(args, data, say)
     if args.on: send_shards(args, data, say)
     ids = None if args.videos is None else select_videos(data, args.videos)
     done = run(data, args.features, out=args.out, ids=ids, workers=args.workers,
-               resume=args.resume, skip_broken=args.skip_broken, progress=say.progress)
+               resume=args.resume is not False, skip_broken=args.skip_broken, progress=say.progress)
     frames = int(done.sequences.frames.sum())
     say(f"{len(done.sequences)} sequences, {frames:,} frames x {len(done.names)} "
         f"channels in {done.root}")
@@ -60,6 +61,9 @@ def one_shard(args, data, say) -> dict:
     from mabe_nb.data.cache.prepare import prepare_shard
     if not args.out or args.videos:
         raise ConfigError("--shard needs --out, and takes its videos from all of them")
+    if args.on: raise ConfigError("--shard is one part, --on prepares all: leave one out")
+    if args.resume is not None:
+        raise ConfigError("--shard always keeps what is done: leave out --[no-]resume")
     number = prepare_shard(data, args.shard, args.features, args.out, args.workers,
                            args.skip_broken, say.progress)
     say(f"shard {args.shard}: {number} videos in {args.out}")
@@ -76,7 +80,7 @@ def send_shards(args, data, say):
                                           dataset_parts(data, skip_broken=args.skip_broken))
     words = ["mabe", "prepare", "{DATA}", "--features", args.features, "--split",
              args.split, *["--skip-broken"] * args.skip_broken]
-    prepare_in_shards(args.data, Path(args.out), args.shards, args.on, words, say)
+    prepare_in_shards(args.data, Path(args.out), args.shards or 16, args.on, words, say)
 
 # %% ../../nbs/commands/20_data.ipynb #6a3320a8
 def add_prepare(command):
@@ -88,11 +92,12 @@ def add_prepare(command):
         *LISTED["features"])
     p.add_argument("--workers", type=COUNT, default=1)
     p.add_argument("--out", help="cache folder (default: under MABE_HOME)")
-    p.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True)
+    p.add_argument("--resume", action=argparse.BooleanOptionalAction,
+                   help="keep videos that are prepared already, or none (default: keep)")
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
     p.add_argument("--on", metavar="PLACE", help="prepare there: local, modal or slurm")
-    p.add_argument("--shards", type=COUNT, default=16, help="with --on: number of jobs")
+    p.add_argument("--shards", type=COUNT, help="with --on: number of jobs (16)")
     p.add_argument("--shard", metavar="I/N", help="only every Nth video from the Ith on")
 
 # %% ../../nbs/commands/20_data.ipynb #39aeaa23

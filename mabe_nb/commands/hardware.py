@@ -6,6 +6,7 @@
 __all__ = ['gpus', 'advise', 'cluster', 'add_commands']
 
 # %% ../../nbs/commands/40_hardware.ipynb #c9c99afc
+from .parser import refuse_without
 from ..errors import ConfigError
 from ..hardware.tables import to_records
 
@@ -74,6 +75,8 @@ def advise(args, say) -> dict:
     if args.method and asked != ["--params"]:
         raise ConfigError("--method goes with --params")
     provider, how = args.provider or "modal", dict(table=table, retries=args.retries)
+    if asked and asked[0] in ("--params", "--budget", "--training-type"):
+        refuse_without(args, "--scenario and --hours", "--provider")
     if args.params is not None:
         answer = language.by_size(args.params, args.method or "full", **how)
     elif args.budget is not None: answer = language.by_budget(args.budget, **how)
@@ -101,6 +104,10 @@ def _all_scenarios(provider, how, say):
 def cluster(args, say) -> dict:
     "Plans for 1 to 8 cards, a look at the cards here, or a Slurm script."
     from mabe_nb.hardware import cluster as plans
+    if not args.script:
+        refuse_without(args, "--slurm", "--run", "--kind", "--partition", "--limit")
+    if args.script and (args.here or args.zero):
+        raise ConfigError(f"--slurm writes a script: leave out --{'here' if args.here else 'zero'}")
     if args.here:
         found = plans.allocation(plans.read_gpus(), effective=args.effective,
                                  per_gpu=args.per_gpu,
@@ -122,7 +129,7 @@ def _script(args, say):
     if not flexible and not args.script.isdecimal():
         raise ConfigError(f"--slurm {args.script!r}, expected 1 to 8 or 'flexible'")
     ask = Request(gpus=4 if flexible else int(args.script), kind=args.kind,
-              hours=args.limit,
+              hours=24.0 if args.limit is None else args.limit,
               partition=args.partition)
     write = flexible_script if flexible else fixed_script
     run = args.run or (f"mabe train data --out run --batch-size {args.per_gpu} "
@@ -174,4 +181,4 @@ def _cluster_flags(p):
                    "train")
     p.add_argument("--kind", help="with --slurm: a100, v100, ...")
     p.add_argument("--partition", help="with --slurm")
-    p.add_argument("--limit", type=float, default=24.0, help="hours, with --slurm")
+    p.add_argument("--limit", type=float, help="hours, with --slurm (24)")

@@ -6,7 +6,8 @@
 __all__ = ['config_and_workload', 'numbers', 'sweep', 'compare', 'add_commands']
 
 # %% ../../nbs/commands/50_measure.ipynb #c9c99afc
-from .parser import PRESETS, add_settings, config_from, offer
+from .parser import (PRESETS, add_settings, config_from, offer,
+                                     refuse_without)
 from ..errors import ConfigError
 from ..hardware.tables import to_records
 from ..remote.places.base import place_names
@@ -34,6 +35,7 @@ def numbers(
 def sweep(args, say) -> dict:
     "Time and memory by batch size: the knee, other cards, and what an epoch costs."
     from mabe_nb.measure import sweep as on
+    if not args.gains: refuse_without(args, "--gains", "--on-disk")
     cfg, shape = config_and_workload(args)
     sizes = None if args.sizes is None else numbers(args.sizes)
     done = on.sweep(cfg, shape, sizes, args.on, args.gpu, seconds=args.seconds,

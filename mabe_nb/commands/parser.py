@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['LISTED', 'COUNT', 'NATURAL', 'PRESETS', 'OVERWRITE', 'setting_words', 'setting_help', 'offer', 'add_settings',
            'config_from', 'add_data', 'add_selection', 'Parser', 'number', 'check_out', 'epoch_event', 'plain', 'shown',
-           'Talk', 'pick']
+           'Talk', 'pick', 'refuse_without']
 
 # %% ../../nbs/commands/10_parser.ipynb #b4b211f4
 import argparse, difflib, os, re, sys
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 
 # %% ../../nbs/commands/10_parser.ipynb #cb4d51ef
 LISTED = {"features": ("coords", "directed", "kaggle288", "social"),
@@ -209,6 +209,17 @@ def pick(
     "The videos that a flag names."
     from mabe_nb.data.dataset import select_videos
     return None if text is None else select_videos(data, text)
+
+# %% ../../nbs/commands/10_parser.ipynb #9380ff3f
+def refuse_without(
+    args, # Parsed arguments
+    owner: str, # The flag that gives the others their meaning
+    *flags, # Those that must not be given without it; their default is None or False
+):
+    "Raises `ConfigError` for a flag that would be ignored."
+    for flag in flags:
+        if getattr(args, flag.lstrip("-").replace("-", "_")) not in (None, False):
+            raise ConfigError(f"{flag} goes with {owner}")
 
 # %% ../../nbs/commands/10_parser.ipynb #b5fc4c6f
 PRESETS = "fastest", "balanced", "low-memory", "calms21" # For `preset`

@@ -8,7 +8,7 @@ __all__ = ['follow', 'submit', 'jobs', 'add_commands']
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
 import sys
 
-from .parser import offer
+from .parser import offer, refuse_without
 from ..errors import ConfigError
 from ..remote.events import event_text
 from ..remote.handle import as_line, next_steps, row
@@ -103,7 +103,7 @@ def _fetch(job, args, say):
         found = job.files()
         for name, size in sorted(found.items()): say(f"{size:>14,}  {name}")
         return found
-    place = job.fetch(args.name, args.to)
+    place = job.fetch(args.name, args.to or ".")
     say(str(place))
     return {"path": str(place)}
 
@@ -112,6 +112,10 @@ def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.remote.job import attach
     actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch}
+    if args.action != "fetch" or not args.name:
+        refuse_without(args, "fetch ID NAME", "--to")
+    spare = [args.id] * (args.action == "list") + [args.name] * (args.action != "fetch")
+    if any(spare): raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
     if args.action == "list": return _list(args, say)
     if args.action not in actions:
         raise ConfigError.unknown("action", args.action, ["list", *actions])
@@ -129,7 +133,7 @@ def _add_jobs(command):
     offer(action, "list", "attach", "logs", "cancel", "fetch")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
-    p.add_argument("--to", default=".", help="fetch: where to put it")
+    p.add_argument("--to", help="fetch: where to put it (.)")
 
 # %% ../../nbs/commands/60_remote.ipynb #c25d98ec
 def add_commands(

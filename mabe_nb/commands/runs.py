@@ -8,7 +8,7 @@ __all__ = ['as_text', 'rows_of', 'runs', 'add_runs', 'bundle', 'add_bundle']
 # %% ../../nbs/commands/34_runs.ipynb #faf5e2f8
 import json
 
-from .parser import check_out, COUNT, NATURAL
+from .parser import check_out, COUNT, NATURAL, refuse_without
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/34_runs.ipynb #3010423c
@@ -33,6 +33,7 @@ def runs(args, say) -> dict:
     from mabe_nb.train.folder.weights import list_checkpoints, prune
     if args.prune != (args.keep is not None):
         raise ConfigError("--prune and --keep N go together")
+    if not args.prune: refuse_without(args, "--prune --keep N", "--newest", "--dry-run")
     gone = None
     if args.prune: gone = prune(args.run, args.keep, not args.newest, args.dry_run)
     table = list_checkpoints(args.run)

@@ -216,7 +216,7 @@ def labels(rec, xy):
 def table(rec, xy):
     "A length that contradicts the duration, and an unknown scale."
     found, seconds = [], _number(rec, "video_duration_sec")
-    off = 0 if seconds is None else len(xy) - round(seconds * rec.fps)
+    off = 0 if seconds is None else len(xy) - round(min(seconds * rec.fps, 1e15))
     if abs(off) > max(rec.fps, 0.02 * len(xy)):
         found += [Defect("fps_mismatch", abs(off), abs(off) / max(len(xy), 1),
                          f"frames too {'many' if off > 0 else 'few'}: {len(xy)} at "

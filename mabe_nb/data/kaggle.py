@@ -66,6 +66,12 @@ class KaggleLabels(KaggleTables):
         tokens = json_list(row, "behaviors_labeled", self.path, where)
         return read_whitelist(tokens, row["video_id"])[0]
 
+    def listed_parts(self, video_id):
+        "Body parts that the table lists for a video; reads no tracks."
+        row, where = self.row(video_id)
+        return check_parts(json_list(row, "body_parts_tracked", self.path, where),
+                           self.path, where)
+
     def labelled(self, video_id):
         "The whitelist if somebody looked: there is an annotation file, or one is hidden."
         looked = self.split == "test" or self.annotated(video_id)
@@ -100,10 +106,11 @@ def check_row(
     seconds = number(row, "video_duration_sec", path, where)
     scale = number(row, "pix_per_cm_approx", path, where)
     video, found = row["video_id"], []
-    if seconds is not None and abs(frames - seconds*fps) > max(fps, 0.01*frames):
-        found.append(Finding(video, "fps_mismatch", int(abs(frames - seconds*fps)),
+    told = None if seconds is None else min(max(seconds*fps, -1e15), 1e15)
+    if told is not None and abs(frames - told) > max(fps, 0.01*frames):
+        found.append(Finding(video, "fps_mismatch", int(abs(frames - told)),
                              f"{frames} frames are tracked, but {seconds:g} s at "
-                             f"{fps:g} per second make {seconds*fps:.0f}; the rate is "
+                             f"{fps:g} per second make {told:.0f}; the rate is "
                              "trusted"))
     if scale is not None and scale <= 0:
         found.append(Finding(video, "bad_scale", 1, f"pix_per_cm_approx is {scale:g}, "

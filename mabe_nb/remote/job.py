@@ -180,6 +180,8 @@ def submit(
 # %% ../../nbs/remote/40_job.ipynb #8a5ee45d
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
+    for path in folder.parent.glob(".mabe-*.tmp"): # of who was killed in here
+        if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
     with atomic(folder) as tmp:
         tmp.mkdir(mode=0o700)
         if code is not None: (tmp/"source.py").write_text(code, encoding="utf-8")

@@ -20,8 +20,11 @@ def check_body(
 ):
     "Raises `DataError` if no video shares a body part with the training."
     learned, found = set(learned or ()), set()
+    listed = getattr(dataset, "listed_parts", lambda video_id: ())
     for video_id in (dataset.ids if ids is None else ids) if learned else ():
-        try: parts = dataset[str(video_id)].parts
+        try:
+            if learned & set(listed(str(video_id))): return
+            parts = dataset[str(video_id)].parts
         except DataError: continue # prepare says so, or leaves it out
         if learned & set(parts): return
         found.update(parts)
@@ -54,7 +57,7 @@ def doubts(
     if gone > MANY:
         out.append(f"{gone:.0%} of the channels are missing that every video had")
     off = np.nan_to_num(abs(mean - s.mean) / s.std)[known]
-    if (off > FAR).mean() > MANY:
+    if known.any() and (off > FAR).mean() > MANY:
         out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations or more "
                    "from their mean in training")
     return out

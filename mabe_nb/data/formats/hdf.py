@@ -31,16 +31,23 @@ def _children(group, path):
 
 # %% ../../../nbs/data/formats/45_hdf.ipynb #42da5d0f
 def _walk(file, path):
-    "Every dataset of a file once, by name. Raises `DataError` for links out of it."
+    """Every dataset of a file by each of its names.
+
+    Raises `DataError` for links out of the file, and for a group with two names: who walks
+    through those may never come to an end.
+    """
     import h5py
     seen, todo = set(), [("", file)]
     while todo:
         name, item = todo.pop()
+        if isinstance(item, h5py.Dataset): yield name, item
+        if not isinstance(item, h5py.Group): continue
         at = h5py.h5o.get_info(item.id).addr
-        if at in seen: continue
+        if at in seen:
+            raise DataError(f"{name[:60]} is another name of a group that is there already, "
+                            "which is not followed", path)
         seen.add(at)
-        if isinstance(item, h5py.Group): todo += _children(item, path)
-        elif isinstance(item, h5py.Dataset): yield name, item
+        todo += _children(item, path)
 
 # %% ../../../nbs/data/formats/45_hdf.ipynb #c924c49e
 def check_hdf(

@@ -42,7 +42,7 @@ def train_per_lab(
     folds: int = 5,
     common: bool = False, # Learn from all videos together, even if no lab is too small
     say=lambda text: None, # Called with each line meant for a person
-    **how, # `seed`, `cache`, `workers` and `progress`, see `train_recipe`
+    **how, # `seed`, `cache`, `workers`, `progress` and `fresh`, see `train_recipe`
 ) -> dict: # Lab -> what its `metrics.json` holds; "" for all videos together
     "Train a recipe for each lab. Raises `ConfigError` and `DataError`."
     if (folds := read_folds(folds)) == "labs":
@@ -59,8 +59,9 @@ def train_per_lab(
     done = {}
     for lab, ids in labs.items():
         say(f"{lab or 'all labs together'}: {len(ids)} videos")
-        done[lab] = train_recipe(dataset, out/(f"lab-{lab}" if lab else "all"), recipe, ids,
-                                 folds, say=say, **how)
+        folder = out/(f"lab-{lab}" if lab else "all")
+        (folder/"recipe.json").unlink(missing_ok=True) # its members stay, if they still may
+        done[lab] = train_recipe(dataset, folder, recipe, ids, folds, say=say, **how)
     write_json(out/LABS, {lab: f"lab-{lab}" if lab else "all" for lab in done})
     return done
 
