@@ -330,7 +330,7 @@ def test_bad_pickles_as_result_and_exception(cloud):
         if fail: raise Bomb
         return Bomb()
     app.deploy()
-    job = send("1", outputs=["x"])
+    job = send("if 0: x = 1", outputs=["x"])
     job.wait()
     for fail in (False, True):
         job.spec["handle"]["call"] = evil.spawn(code, fail).object_id

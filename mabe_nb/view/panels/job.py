@@ -29,6 +29,8 @@ from .source import (SOURCE_KINDS, source_of, split_names,
 # %% ../../../nbs/view/panels/30_job.ipynb #107b345f
 class JobFollower(Panel):
     "Follows one job at a time, and lists all."
+    verbs = {"Cancel": "cancel()", "Detach": "detach()", "Follow": "reattach()",
+             "Refresh list": "refresh()", **Panel.verbs}
     LISTED = 50
 
     def __init__(self):
@@ -133,6 +135,8 @@ SENT_BY_NAME = "add it to 'Variables to send'" # Where data is named, for messag
 
 class JobPanel(JobFollower):
     "Send work to a card and watch it; `job` is the one that is watched."
+    verbs = {"Send": "go()", **JobFollower.verbs}
+
     def __init__(self,
         text: str = "", # Cell, command or name of a function
         kind: str = "cell", # One of `SOURCE_KINDS`

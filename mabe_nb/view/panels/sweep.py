@@ -32,6 +32,9 @@ from ..video.inline import inline_svg
 # %% ../../../nbs/view/panels/50_sweep.ipynb #827b17dd
 class MeasuringPanel(Panel):
     "Measures steps of a training; `cfg` has its settings."
+    verbs = {"Measure": "go()", "Cancel": "cancel()", "Use what was found": "take()",
+             **Panel.verbs}
+
     def __init__(self,
         cfg: TrainConfig, # What is measured, if there is no `train`
         shape: Workload, # Of the data
