@@ -68,7 +68,7 @@ def test_a_nameless_control_is_refused():
 
 
 def test_names_in_tabs_are_found():
-    assert "learning_rate" in control_names(TrainPanel().box)
+    assert "Learning rate" in control_names(TrainPanel().box)
 
 
 # GPUPanel
