@@ -29,21 +29,21 @@ TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, batch_size=8)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch, home):  # noqa: F811
+def quick(monkeypatch, home):
     monkeypatch.setattr(results, "CODE", f"HOME = {str(home)!r}\n{QUICK}")
     monkeypatch.setenv("JPY_SESSION_NAME", "a.ipynb")
 
 
-def another_kernel(home):  # noqa: F811
+def another_kernel(home):
     "What panels kept is of a process that is gone."
     for file in (home/"panels").glob("*.json"):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"process": 1}))
 
 
-def ran(home, batch): return len((home/f"ran-{batch}").read_text())  # noqa: F811
+def ran(home, batch): return len((home/f"ran-{batch}").read_text())
 
 
-def test_a_sweep_after_a_restart(home):  # noqa: F811
+def test_a_sweep_after_a_restart(home):
     "Its values, what it measured, and the probe that was on its way; nothing is paid twice."
     panel = SweepPanel(TINY, sizes="8")
     panel.sizes.value, panel.seconds.value = "16,64,256", 0.5
@@ -64,7 +64,7 @@ def test_a_sweep_after_a_restart(home):  # noqa: F811
     assert [ran(home, b) for b in (16, 64, 256)] == [1, 1, 1]
 
 
-def test_a_comparison_after_a_restart(home):  # noqa: F811
+def test_a_comparison_after_a_restart(home):
     panel = ComparePanel(TINY, places=["local", "local:cpu"])
     panel.places.value = ("local:cpu",)
     panel.go()
@@ -79,7 +79,7 @@ def test_a_comparison_after_a_restart(home):  # noqa: F811
     assert ran(home, 8) == 1 and "modal:L4" in dict(map(reversed, again.rows.options))
 
 
-def test_a_panel_that_never_measured_looks_for_nothing(home):  # noqa: F811
+def test_a_panel_that_never_measured_looks_for_nothing(home):
     SweepPanel(TINY, sizes="8").sizes.value = "16"
     another_kernel(home)
     again = SweepPanel(TINY, sizes="8")
@@ -122,7 +122,7 @@ def test_what_costs_nothing_is_never_asked():
     assert panel.result == {"x": 1} and not asked(panel)
 
 
-def test_the_file_of_a_panel_goes_with_its_job(home):  # noqa: F811
+def test_the_file_of_a_panel_goes_with_its_job(home):
     job = submit("x = 1")
     job.wait()
     kept = home/"panels"/"one.json"

@@ -196,8 +196,8 @@ def _fields(self: JobPanel, kind, text, inputs, outputs, timeout, retries):
     self.locked.append(self.start_button)
     self.box = self.lay_out(
         *fields, self.price, row(self.start_button, self.stop_button,
-        self.detach_button, self.status_line), self.question.row, self.goes, self.view, self.pictures,
-        self.known, row(self.follow_button, self.list_button))
+        self.detach_button, self.status_line), self.question.row, self.goes,
+        self.view, self.pictures, self.known, row(self.follow_button, self.list_button))
 
 # %% ../../../nbs/view/panels/30_job.ipynb #abd2123d
 @patch
