@@ -139,7 +139,7 @@ def test_sweep_and_use_the_batch(lab):
     press(box, "Use this batch")
     knee = about.partition("knee ")[2].partition(",")[0]
     form.get_by_role("tab", name="Fit").click()
-    expect(form.get_by_label("batch_size")).to_have_value(knee)
+    expect(form.get_by_label("Batch (windows)")).to_have_value(knee)
     expect(panel(lab.page, "GPUPanel").get_by_label("Batch (windows)")).to_have_value(knee)
 
 

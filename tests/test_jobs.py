@@ -16,7 +16,7 @@ from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
-from mabe_nb.remote.job import attach, job_source, jobs, quote, submit
+from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
 
@@ -61,7 +61,7 @@ def test_outputs_and_figure_come_back():
 
 def test_an_exception_comes_with_its_traceback():
     with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
-        submit("def f(): 1/0\nf()", outputs=["x"]).result()
+        submit("def f(): 1/0\nf(); x = 1", outputs=["x"]).result()
     assert "line 1, in f" in e.value.traceback and e.value.status == "error"
 
 
@@ -177,7 +177,7 @@ def test_hundred_thousand_lines():
 
 
 def test_no_secret_in_any_file(monkeypatch):
-    sent = [submit("1/0"), submit("x = 1", outputs=["y"], secrets=["HF_TOKEN"]),
+    sent = [submit("1/0"), submit("if 0: y = 1", outputs=["y"], secrets=["HF_TOKEN"]),
             submit(["sh", "-c", "exit 3"]), submit("import os\nos.kill(os.getpid(), 9)")]
     for job in sent: job.wait()
     names = [p for job in sent for p in job.folder.rglob("*") if p.is_file()]
@@ -214,15 +214,57 @@ def test_a_backend_that_cannot_start_leaves_nothing(mabe_home, monkeypatch):
     assert not list((mabe_home/"jobs").iterdir())
 
 
+def test_one_output_that_cannot_travel_does_not_lose_the_others():
+    job = submit("a, m, X = [1, 2], lambda: 1, np.zeros(10**6)\nif not a: never = 1",
+                 outputs=["a", "m", "X", "never"], limit=10**6, namespace={"np": np})
+    with pytest.raises(JobError) as e: job.result()
+    for why in ("'m' is or holds something of type function", "'X' makes 8,000,0",
+                "never set its output 'never'", "what came back: a;"):
+        assert why in str(e.value), e.value
+    assert job.result(partial=True) == {"a": [1, 2]} and job.status() == "error"
+    job = submit(["sh", "-c", "echo 1 > $MABE_JOB/out/a.json"], outputs=["a", "b"])
+    with pytest.raises(JobError, match="left no output 'b'.*what came back: a;"): job.result()
+    assert job.result(partial=True) == {"a": 1}
+    assert submit("1/0").result(partial=True) == {}
+
+
+def test_a_missing_module_is_told_with_its_package():
+    job = submit("import no_such_module")
+    with pytest.raises(JobError, match="'pip install no_such_module' in the Python that runs"):
+        job.result()
+
+
+def test_modules_beside_the_script(tmp_path, monkeypatch):
+    "As they were when it was sent, also where the folder is another one."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/"lab").mkdir()
+    (tmp_path/"lab"/"__init__.py").write_text("from .units import FPS")
+    (tmp_path/"lab"/"units.py").write_text("FPS = 30")
+    said = []
+    code = "import lab, os\nv = lab.FPS\nwhere = lab.__file__"
+    job = submit(code, outputs=["v", "where"], say=said.append)
+    assert job.result()["v"] == 30 and job.result()["where"] == str(tmp_path/"lab/__init__.py")
+    assert said == ["goes along: lab/__init__.py (module, 22 bytes), lab/units.py (module, "
+                    "8 bytes)"]
+    code = code.replace("import lab, os", "import os, sys; sys.path.remove('')\nimport lab")
+    job = submit(code, outputs=["v", "where"])
+    assert job.result() == {"v": 30, "where": str(job.folder/"modules/lab/__init__.py")}
+    with pytest.raises(ConfigError, match="'mabe_modules' is taken"):
+        submit("x = 1", inputs={"mabe_modules": 1})
+
+
 def test_functions_and_helpers():
     def shift(x, by=np.int64(1)): return [x + b for b in by]
     def caller(x): return {"a": shift(x, [1, 2]), "b": np.sum([x])}
-    with pytest.raises(ConfigError, match=r"'shift' from outside.*with_=\('shift',\)"):
-        submit(caller, inputs={"x": 1})
-    source = job_source(caller, {"x": 1}, ["a", "b"], with_=[shift])
+    source = job_code(caller, {"x": 1}, ["a", "b"]).source
     assert source.startswith("import numpy as np\ndef shift")
-    job = submit(caller, inputs={"x": 1}, outputs=["a", "b"], with_=[shift])
+    assert source == job_code(caller, {"x": 1}, ["a", "b"], with_=[shift]).source
+    job = submit(caller, inputs={"x": 1}, outputs=["a", "b"])
     assert job.result() == {"a": [2, 3], "b": 1}
+    table = np.zeros(9)
+    def reader(x): return x + table
+    with pytest.raises(ConfigError, match=r"'table' \(ndarray\) from outside.*an argument"):
+        submit(reader, inputs={"x": 1})
     def twice(x): return 2*x
     assert submit(twice, inputs={"x": 4}).result() == {"value": 8}
     with pytest.raises(ConfigError, match="missing a required argument: 'x'"): submit(twice)

@@ -4,9 +4,11 @@
 """
 import json
 import os
+import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -170,7 +172,7 @@ def test_timeout_refused_output_and_cap(place):
     for source, line, why in (
             ("import time; time.sleep(60)", "--timeout 1", "stopped after its limit of 1 s"),
             ("f = lambda: 1", "--out f", "'f' is or holds something of type function"),
-            ("pass", "--out f", "the job never set its output 'f'"),
+            ("if not cfg: f = 1", "--in cfg --out f", "the job never set its output 'f'"),
             ("import numpy as np; f = np.zeros(10**6)", "--out f --limit 1000000",
              "'f' makes 8,000,000")):
         error, = errors(cell := place.send(source, line))
@@ -181,6 +183,10 @@ def test_slips_cost_nothing(place):
     before = len(jobs())
     for line, source, why in (
             ("--gpus T4", "1", "unknown option of %%gpu '--gpus'"), ("", "!ls", "line 1 of"),
+            ("", "x.sum()", "'x' (ndarray) of the notebook, which does not travel by itself; "
+             "add --in x"), ("", "y = xx", "'xx', which neither it nor the notebook defines"),
+            ("--out z", "y = 1", "the cell never sets 'z'"), ("", "input('?')", "input()"),
+            ("", "%pip install einops", "option pip=einops"),
             ("--in nope", "1", "--in nope: no such variable"), ("--out 2x", "1", "'2x' is no"),
             ("--with nope", "1", "unknown helper 'nope'"), ("--on moda", "1", "did you mean")):
         error, = errors(place.book.run(f"{place.to} {line}\n{source}"))
@@ -200,6 +206,96 @@ def test_helpers_and_decorator(place):
         f"@gpu(on={place.name!r}, {card}out=['a'])\ndef f(n, by=2): return {{'a': n * by}}\n"
         "print('got', z, f(4)['a'], f.submit(1, by=5).result())"
         ).split("got")[1].startswith(" 42 8 {'a': 5}")
+
+
+def readme_cell():
+    "The cell that the first page shows, as it stands."
+    text = (Path(__file__).parents[1]/"README.md").read_text(encoding="utf-8")
+    return re.search(r"^%%gpu .*\n(?:.+\n)+(?=```)", text, re.M)[0]
+
+
+def test_the_cell_of_the_readme_runs_as_written(place):
+    "Only the place is another one where no cloud stands by."
+    cell = readme_cell()
+    assert "--on modal --gpu L4" in cell and "losses = fit(X, cfg)" in cell
+    if not place.cloud: cell = cell.replace("--on modal --gpu L4", "--on local")
+    place.book.says("X = np.ones((4, 2))\ncfg = {'epochs': 3}\nSTEP = 0.5\n"
+                    "def step(X, n): return float(X.mean()) * STEP / (n + 1)\n"
+                    "def fit(X, cfg): return [step(X, n) for n in range(cfg['epochs'])]")
+    sent = place.book.run(cell)
+    assert not errors(sent), errors(sent)
+    said = text(sent)
+    for words in ("X (npy, 192 bytes)", "cfg (json,", "fit, step", "STEP (constant)"):
+        assert words in said or words == "fit, step" and "step, fit" in said, said
+    assert place.book.says("print(losses)") == "[0.5, 0.25, 0.16666666666666666]\n"
+
+
+STRANGER = """
+import os, tempfile
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+import numpy as xp
+os.chdir(tempfile.mkdtemp())
+Path('lab_units.py').write_text('import json\\nFPS = 30\\ndef cm(px): return px / 10')
+import lab_units
+from lab_units import cm
+
+@dataclass
+class Track:
+    xy: list
+    def length(self): return float(xp.hypot(*xp.diff(self.xy, axis=0).T).sum())
+
+class Mouse(Track):
+    def speed(self): return cm(self.length()) * lab_units.FPS
+
+def logged(f):
+    @wraps(f)
+    def inner(*args):
+        print('called', f.__name__)
+        return f(*args)
+    return inner
+
+def of_scale(k):
+    def scaled(value): return k * value
+    return scaled
+
+twice = of_scale(2)
+
+@logged
+def result(xy): return twice(Mouse(xy).speed())
+"""
+
+
+def test_a_strangers_notebook_goes_and_comes_back(place):
+    "A dataclass, its heir, a decorator, a closure, a module beside it: the first time."
+    place.book.says(STRANGER)
+    place.book.says("xy = [[0, 0], [3, 4]]")
+    cell = place.send("v = result(xy)", "--in xy --out v")
+    assert not errors(cell), errors(cell)
+    assert "lab_units.py (module" in text(cell) and "called result" in text(cell)
+    assert place.book.says("print(v)") == "30.0\n"
+    place.book.says("half = lambda x: x / 2")
+    before = len(jobs())
+    error, = errors(place.send("half(3)"))
+    assert "'half', which cannot go along: a lambda" in error.evalue and len(jobs()) == before
+
+
+def test_one_output_that_cannot_travel(place):
+    cell = place.send("a, m = [1, 2], lambda: 1", "--out a,m")
+    error, = errors(cell)
+    assert "'m' is or holds something of type function" in error.evalue
+    assert "what came back: a" in error.evalue
+    assert place.book.says("print(a, 'm' in dir())") == "[1, 2] False\n"
+
+
+def test_a_missing_package(place):
+    error, = errors(place.send("import no_such_module"))
+    if not place.cloud: assert "'pip install no_such_module'" in error.evalue
+    else:
+        assert "lacks; add it with the option pip=" in error.evalue
+        error, = errors(place.send("import no_such_module", "--option pip=einops"))
+        assert "No module named 'no_such_module' on 'modal'; add it with" in error.evalue
 
 
 WAIT = "import time; print('waiting', flush=True); time.sleep(30)"

@@ -113,7 +113,7 @@ def test_cancel_keeps_what_was_measured(monkeypatch):
 def test_work_that_fails_is_told_and_is_not_the_end(monkeypatch):
     panel = SweepPanel(TINY, sizes="16")
     with monkeypatch.context() as m:
-        m.setattr(results, "CODE", "raise RuntimeError('no <b>mice</b>')")
+        m.setattr(results, "CODE", "raise RuntimeError('no <b>mice</b>')\nresult = 1")
         panel.start().join(30)
     assert panel.status == "error" and "no size worked" in panel.error and free(panel)
     assert "no <b>mice</b>" in panel.error and "<b>mice" not in panel.status_line.value
@@ -194,7 +194,7 @@ def test_compare_that_fails_is_told_and_is_not_the_end(monkeypatch):
 
 
 def test_cancel_of_a_comparison_stops_its_job(monkeypatch):
-    monkeypatch.setattr(results, "CODE", "import time; time.sleep(60)")
+    monkeypatch.setattr(results, "CODE", "import time; time.sleep(60)\nresult = 1")
     panel = ComparePanel(TINY)
     thread = panel.start()
     soon(lambda: [job.status() for job in jobs()] == ["running"])

@@ -92,7 +92,7 @@ def test_data_is_sent_with_the_job(hub, tmp_path):
 
 def test_an_exception_comes_with_its_traceback(hub):
     with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
-        submit("def f(): 1/0\nf()", on="hf", outputs=["x"]).result()
+        submit("def f(): 1/0\nf(); x = 1", on="hf", outputs=["x"]).result()
     assert "line 1, in f" in e.value.traceback and e.value.status == "error"
 
 

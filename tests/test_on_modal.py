@@ -42,7 +42,7 @@ def test_outputs_and_figure_come_back():
 
 def test_failures_and_a_cap():
     "Five at once: the fifth waits for the first, as four may run side by side."
-    sent = {"ZeroDivisionError: division by zero": send("def f(): 1/0\nf()", outputs=["x"]),
+    sent = {"ZeroDivisionError: division by zero": send("def f(): 1/0\nf(); x = 1", outputs=["x"]),
             "stopped after its limit of 1 s": send("import time; time.sleep(60)", timeout=1),
             "'f' is or holds something of type function":
                 send("f = lambda: 1", outputs=["f"]),
@@ -330,7 +330,7 @@ def test_bad_pickles_as_result_and_exception(cloud):
         if fail: raise Bomb
         return Bomb()
     app.deploy()
-    job = send("1", outputs=["x"])
+    job = send("if 0: x = 1", outputs=["x"])
     job.wait()
     for fail in (False, True):
         job.spec["handle"]["call"] = evil.spawn(code, fail).object_id

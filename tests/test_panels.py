@@ -68,7 +68,7 @@ def test_a_nameless_control_is_refused():
 
 
 def test_names_in_tabs_are_found():
-    assert "learning_rate" in control_names(TrainPanel().box)
+    assert "Learning rate" in control_names(TrainPanel().box)
 
 
 # GPUPanel
@@ -248,9 +248,12 @@ def test_faults_before_anything_is_sent():
     panel.source.value = " "
     assert panel.status == "idle" and "write a cell" in panel.status_line.value
     assert panel.start_button.disabled and jobs() == []
-    panel.source.value, panel.outputs.value = "x = 1", "a b-"
+    panel.source.value, panel.outputs.value = "x = 1", "x b-"
     panel.go()
-    assert panel.status == "error" and "b-" in panel.error and free(panel) and jobs() == []
+    assert panel.status == "error" and "b-" in panel.error and jobs() == []
+    assert panel.start_button.disabled
+    panel.outputs.value = "x y"
+    assert "never sets 'y'" in panel.error and panel.start_button.disabled
 
 
 def test_send_is_ready_once_a_cell_has_made_the_variable():

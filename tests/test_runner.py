@@ -122,7 +122,8 @@ def test_outputs_refused_or_missing(tmp_path):
         runner.run(job(tmp_path/"j", source, outputs=["f"]))
         error = status(tmp_path/"j")["error"]
         assert error["type"] == "DataError" and why in error["message"]
-        assert not list((tmp_path/"j"/"out").iterdir())
+        left = sorted((tmp_path/"j"/"out").iterdir())
+        assert [p.read_text() for p in left] == ["{}"], "nothing but the index of nothing"
 
 
 def test_timeout_kills_all_of_it(tmp_path):

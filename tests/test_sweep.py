@@ -126,7 +126,7 @@ def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
             ("raise MemoryError('boom')", "error", "boom", 60),
             ("result = {'status': 'ok'}", "error", "without a number", 60),
             ("import time; time.sleep(60)", "timeout", "limit of 1 s", 1)):
-        monkeypatch.setattr(results, "CODE", code)
+        monkeypatch.setattr(results, "CODE", f"{code}\nif 0: result = 1")
         row, = run_probes([(spec, "local", "cpu")], timeout=timeout)
         assert row["status"] == status and words in row["say"].lower(), row
     monkeypatch.setattr(results, "CODE", "result = " + repr(made(8, 0.1, 1e9)))
@@ -135,7 +135,7 @@ def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
 
 
 def test_leaving_early_stops_what_runs(monkeypatch):
-    monkeypatch.setattr(results, "CODE", "import time; time.sleep(60)")
+    monkeypatch.setattr(results, "CODE", "import time; time.sleep(60)\nresult = 1")
     real = results._finish
     def leave(job, beat):
         if not isinstance(job, dict) and job.on == "local": raise KeyboardInterrupt

@@ -94,6 +94,16 @@ def _pack(value, name):
     return "json", text, len(text)
 
 
+def _checked(value, name, room, limit):
+    "As `_pack`. Raises `DataError` for a bad name, or for more than there is room for."
+    if not good_name(name):
+        raise DataError(f"{str(name)[:80]!r} is no name for a value; expected a Python "
+                        "name of ASCII letters, digits and '_'")
+    packed = _pack(value, name)
+    if packed[2] <= room: return packed
+    raise DataError(_too_large(name, limit - room + packed[2], limit))
+
+
 def _too_large(name, size, limit):
     return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed; "
             "raise `limit`, or leave it as a file in CKPT and fetch that")
@@ -103,16 +113,17 @@ def write_values(
     folder, # Folder to write; replaced if it is there
     values: dict, # Name -> value
     limit: int = LIMIT, # Most bytes of all together
-) -> dict: # Name -> kind
+    faults: list = None, # Gets the `DataError` of each that cannot travel; None: raised
+) -> dict: # Name -> kind, of those that were written
     "Write named values. Raises `DataError` for the first that cannot travel."
     total, packed = 0, {}
     for name, value in values.items():
-        if not good_name(name):
-            raise DataError(f"{str(name)[:80]!r} is no name for a value; expected a Python "
-                            "name of ASCII letters, digits and '_'")
-        packed[name] = _pack(value, name)
-        total += packed[name][2]
-        if total > limit: raise DataError(_too_large(name, total, limit))
+        try: one = _checked(value, name, limit - total, limit)
+        except DataError as e:
+            if faults is None: raise
+            faults.append(e)
+            continue
+        packed[name], total = one, total + one[2]
     with atomic(folder) as tmp:
         tmp.mkdir()
         for name, (kind, value, _) in packed.items():

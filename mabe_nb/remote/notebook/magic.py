@@ -14,8 +14,8 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...errors import ConfigError, MabeError
-from ..handle import as_line, row
-from ..job import attach, jobs, parse_options, submit
+from ..handle import JobError, as_line, row
+from ..job import attach, job_code, jobs, parse_options, submit
 from ..places.base import place_names
 from .display import highest_price, watch
 
@@ -55,26 +55,16 @@ def _inputs(names, namespace):
     return {name: namespace[name] for name in names}
 
 
-def _check_source(cell):
-    "Raises `ConfigError` if a cell is not plain Python, or is empty."
-    if not cell.strip(): raise ConfigError("the cell is empty, nothing can be sent")
-    try: compile(cell, "<cell>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as e:
-        line = getattr(e, "lineno", None)
-        raise ConfigError(f"line {line} of the cell is not plain Python: {e.args[0]}; "
-                          "lines with '!' or '%' and a bare 'await' cannot be "
-                          "sent") from None
-
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #55227c8a
 def _send(a, cell, known):
     "Send a cell; its `Job`. The most that it can cost is said first."
-    _check_source(cell)
     card = a.gpu.split(",") if a.gpu and "," in a.gpu else a.gpu
     inputs, options = _inputs(_names(a.names), known), parse_options(a.option)
+    job_code(cell, inputs, _names(a.out), _names(a.helpers), known, named="add --in {0}")
     price = highest_price(a.on, card, a.timeout, a.retries, **options)
     if price: print(price)
     return submit(cell, a.on, card, inputs, _names(a.out), a.timeout, a.retries,
-                  _names(a.helpers), known, a.secret, a.limit, **options)
+                  _names(a.helpers), known, a.secret, a.limit, print, **options)
 
 
 class _Watching(Magics):
@@ -83,7 +73,11 @@ class _Watching(Magics):
     def watch(self, job):
         "Show a job; once it is done, its outputs are variables."
         self.shell.user_ns["job"] = job
-        self.shell.user_ns.update(watch(job))
+        try: found = watch(job)
+        except JobError:
+            self.shell.user_ns.update(job.result(partial=True))
+            raise
+        self.shell.user_ns.update(found)
 
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #455ef6fd
 @magics_class
@@ -99,7 +93,7 @@ class CellMagics(_Watching):
     @argument("--retries", type=int, default=0, help="further attempts if it dies")
     @argument("--detach", action="store_true", help="send it and return at once")
     @argument("--with", dest="helpers", nargs="+", default=[],
-              help="functions and classes to bring along")
+              help="functions and classes to send as source, though they can be imported")
     @argument("--secret", action="append", default=[], help="name of a secret it needs")
     @argument("--limit", type=int, default=2**31, help="most bytes of all outputs")
     @argument("--option", action="append", default=[], help="NAME=VALUE of the place")

@@ -146,6 +146,8 @@ class Base:
         self.check_secrets(spec["secrets"])
 
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
+    def check_imports(self, spec, imports, modules):
+        "Raises `ConfigError` for a module that will not be there."
     def add_data(self, spec, inputs): return inputs # The job's, with its data
 
 # %% ../../../nbs/remote/places/10_base.ipynb #6a0b64dc

@@ -16,6 +16,7 @@ from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
 from ..events import clean
 from .hf_inside import read_log_line
+from .modal_app import check_image
 from .modal_volume import in_thread
 from .hf_send import (
     NotAtHub, api, check_options, client_errors, no_token, job_files,
@@ -36,6 +37,10 @@ class Backend(Base):
         check_options(spec["options"])
         if isinstance(spec["gpu"], list) and len(spec["gpu"]) != 1:
             raise ConfigError("hf takes one GPU, not a list to choose from; name one")
+
+    def check_imports(self, spec, imports, modules):
+        o = spec["options"]
+        if not o.get("image"): check_image(imports, modules, o.get("pip", []))
 
     def check_secrets(self, names):
         from huggingface_hub import get_token

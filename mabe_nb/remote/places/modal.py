@@ -87,6 +87,9 @@ class Backend(Base):
     def check_options(self, spec):
         if (data := settings(spec)["data"]) is not None: manifest(data)
 
+    def check_imports(self, spec, imports, modules):
+        modal_app.check_image(imports, modules, settings(spec)["pip"], {"modal"})
+
     def check_secrets(self, names):
         ready()
         _check_secrets(names)

@@ -105,6 +105,9 @@ def parameters_of(
 # %% ../../../nbs/view/panels/20_gpu.ipynb #b1366452
 class GPUPanel(Panel):
     "Choose a provider and a card; `on` and `gpu` are what was chosen."
+    verbs = {"Check again": "connect()", "Run here instead": "run_here()",
+             "Take the advice": "take_advice()", **Panel.verbs}
+
     def __init__(self,
         on: str = "modal", # "local", "modal", "hf" or "slurm"
         gpu: str = None, # Such as "L4" or "H100:2"; None: the first there is

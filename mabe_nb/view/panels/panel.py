@@ -16,6 +16,7 @@ import ipywidgets as W
 from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .memory import remember
+from .text import panel_text
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #3602bbb7
 LOCK = threading.RLock()
@@ -118,6 +119,7 @@ def answer_sender(
 class Panel:
     "Settings, work and state; what is shown of it is `box`."
     price_of = None # In panels that spend: a method that gives the ceiling in words
+    verbs = {"Show as code": "code()"} # Name of a button -> call, for `panel_text`
 
     def __init__(self):
         self.status, self.result, self.error = "idle", None, None
@@ -136,7 +138,10 @@ class Panel:
 
     def _repr_mimebundle_(self, **how):
         self.changed()
-        return self.box._repr_mimebundle_(**how)
+        shown = self.box._repr_mimebundle_(**how)
+        return {**(shown or {}), "text/plain": panel_text(self)}
+
+    def __str__(self): return panel_text(self)
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #418e6df8
 @patch

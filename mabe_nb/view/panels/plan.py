@@ -26,18 +26,21 @@ def offer_of(
 def rate_at(
     on: str, # As for `submit`
     gpu=None, # Likewise
+    options: dict = {}, # Of the place
 ) -> float: # USD per hour
     "What a place costs; needs no account. Raises `ConfigError` if there is no price."
-    return get(on).usd_per_hour({"on": on, "gpu": gpu, "timeout": 3600, "options": {}})
+    return get(on).usd_per_hour({"on": on, "gpu": gpu, "timeout": 3600,
+                                 "options": options})
 
 
 def price_ceiling(
     on: str, # As for `submit`
     gpu=None, # Likewise
     seconds: float = 3600, # Billed at most
+    options: dict = {}, # Of the place
 ) -> str:
     "The most that some time may cost, and where it runs."
-    place, rate = on + (f" {gpu}" if gpu else ""), rate_at(on, gpu)
+    place, rate = on + (f" {gpu}" if gpu else ""), rate_at(on, gpu, options)
     if not rate: return f"on {place}: nothing is billed"
     most = f"at most about {rate * seconds / 3600:.2f} USD"
     return (f"on {place}: {most}, at {rate:.2f} USD an hour for {seconds:g} s, "

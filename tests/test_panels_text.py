@@ -1,0 +1,82 @@
+"""Panels where no widget can be shown: the same verbs as text, and never a traceback.
+
+A notebook run by a program (nbclient), and IPython in a terminal.
+"""
+import os
+import subprocess
+import sys
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.text import html_text
+
+ALL = """from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.gpu import GPUPanel
+from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.runs import RunsPanel
+from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.train import TrainPanel
+xs = [1, 2]
+card = GPUPanel("local")
+train = TrainPanel("colony", gpu=card)
+panels = [card, train, JobPanel(gpu=card), SweepPanel(gpu=card, train=train),
+          ComparePanel(gpu=card), RunsPanel()]
+for panel in panels: display(panel)
+"""
+WORK = """panel = JobPanel("print('hello', sum(xs))\\ny = 3*xs", inputs="xs", outputs="y")
+panel.go()
+display(panel)
+print("result:", panel.result)
+panel.source.value = "y = ys"
+print(panel)
+print("code:", panel.code())
+"""
+SAID = ("panel.batch.value = 16  # Batch (windows)", "panel.go()  # Send",
+        "panel.fields['epochs'].value = 10  # Epochs (number)", "panel.go()  # Measure",
+        "panel.take_advice()  # Take the advice", "panel.go()  # Compare",
+        "✓ done · job", "hello 3", "result: {'y': [1, 2, 1, 2, 1, 2]}",
+        "⚠ error · the cell uses 'ys', which neither it nor the notebook defines")
+
+
+def test_in_a_notebook_that_a_program_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    nb = new_notebook(cells=[new_code_cell(ALL), new_code_cell(WORK)])
+    client = NotebookClient(nb, timeout=300, kernel_name="python3", allow_errors=True,
+                            resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    nbformat.validate(nb)
+    outputs = [o for cell in nb.cells for o in cell.outputs]
+    assert not [o for o in outputs[:-1] if o.output_type == "error"]
+    assert outputs[-1].ename == "ConfigError", "code of what cannot be sent is refused"
+    text = "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "")
+                     for o in outputs)
+    for words in SAID: assert words in text, words
+    assert "VBox" not in text and "<div" not in text and "HTML(" not in text
+
+
+def test_in_a_terminal(tmp_path):
+    env = {**os.environ, "MABE_HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path/"ip")}
+    done = subprocess.run([sys.executable, "-m", "IPython", "--colors=NoColor", "-c",
+                           ALL + WORK.replace('print("code:", panel.code())\n', "")],
+                          env=env, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
+    for words in SAID: assert words in done.stdout, words
+    assert "VBox" not in done.stdout and "<div" not in done.stdout
+
+
+def test_each_line_of_a_panel_runs(tmp_path, monkeypatch):
+    "Settings and verbs are code that works as it stands."
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    panel = JobPanel("y = 1", namespace={}, outputs="y")
+    lines = [line for line in str(panel).split("\n") if line.startswith("panel.")]
+    assert len(lines) > 12
+    for line in lines: exec(line, {"panel": panel})
+    panel.thread and panel.thread.join(60)
+    assert panel.result == {"y": 1}
+
+
+def test_markup_of_a_job_is_no_markup_here():
+    assert html_text("<pre>&lt;b&gt; a</pre><div>x &amp; y</div>") == "<b> a\nx & y"
