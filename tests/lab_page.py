@@ -130,7 +130,7 @@ def save(page):
 WATCH = """() => {
     window.painted = [];
     const look = t => {
-        const f = document.querySelector('svg[data-frame]')?.dataset.frame;
+        const f = document.querySelector('[data-frame]')?.dataset.frame;
         const last = window.painted.at(-1);
         if (f !== undefined && (!last || last[1] !== +f)) window.painted.push([t, +f]);
         window.looking = requestAnimationFrame(look);
