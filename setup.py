@@ -21,6 +21,7 @@ setup(
     keywords=cfg["keywords"],
     packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
     package_data={"mabe_nb": ["py.typed"], "mabe_nb.hardware": ["*.csv"],
+                  "mabe_nb.view.panels": ["*.js", "*.css"],
                   "mabe_nb.view.video": ["*.js", "*.css"]},
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),

@@ -158,6 +158,7 @@ def recall_job(self: JobFollower):
 # %% ../../../nbs/view/panels/30_job.ipynb #fb0e5074
 class JobPanel(JobFollower):
     "Send work to a card and watch it; `job` is the one that is watched."
+    title = "Send a job"
     def __init__(self,
         text: str = "", # Cell, command or name of a function
         kind: str = "cell", # One of `SOURCE_KINDS`

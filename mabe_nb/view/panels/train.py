@@ -144,6 +144,7 @@ RUN = "ckpt/run" # In the folder of the job
 
 class TrainPanel(JobFollower):
     "Train on this machine; `job` is the training that is watched."
+    title = "Train here"
     def __init__(self,
         data: str = "", # Folder or file of the dataset
         cfg: TrainConfig = TrainConfig(), # What the form begins with

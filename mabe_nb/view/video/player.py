@@ -33,6 +33,7 @@ def actions_at(
 # %% ../../../nbs/view/video/40_player.ipynb #f6ec453f
 class Player(Panel):
     "A video to move through: animals, and strips on a common axis of time."
+    title = "Player"
     def __init__(self,
         rec: Recording,
         sources: dict = None, # Source -> bout table; None: what was seen
@@ -92,6 +93,7 @@ def _controls(self: Player, pair):
     self.body = W.VBox([*parts, self.status_line])
     self.body.add_class("mabe-Player")
     self.box = self.lay_out(*parts)
+    self.box.add_class("mabe-wide")
 
 # %% ../../../nbs/view/video/40_player.ipynb #96de931d
 @patch
@@ -110,8 +112,8 @@ def draw_page(self: Player):
                      f"{clock_words(self.span[1] / fps)}")
     svg, size = inline_svg(figure), figure.get_size_inches() * 72
     _, (x, _, width, _) = axes_on_page(axes[0], size)
-    self.stage.strips = {"svg": svg, "span": list(map(int, self.span)),
-                         "left": x / size[0], "right": (x + width) / size[0]}
+    self.stage.draw({"svg": svg, "span": list(map(int, self.span)),
+                     "left": x / size[0], "right": (x + width) / size[0]})
 
 # %% ../../../nbs/view/video/40_player.ipynb #00713663
 @patch

@@ -16,7 +16,7 @@ import pandas as pd
 from ...data.recording import bout_table, run_lengths
 from ...errors import ConfigError
 from ...patch import patch
-from ..panels.panel import Panel, button
+from ..panels.panel import Panel, button, row
 from .player import Player
 from .strips import (Strip, actions_of, ethogram_strip,
                                        plot_probabilities)
@@ -150,6 +150,7 @@ def error_words(
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #45b318a6
 class ErrorPanel(Panel):
     "The worst errors, and a player that opens the chosen one."
+    title = "Worst errors"
     def __init__(self,
         errors: pd.DataFrame, # See `worst_errors`
         dataset, # Gives the `Recording` of a video id
@@ -163,15 +164,16 @@ class ErrorPanel(Panel):
         self.rows = [self._row(e) for e in self.errors.itertuples()]
         listed = W.VBox(self.rows, layout={"max_height": "15em", "overflow": "auto"})
         listed.add_class("mabe-rows")
-        self.box = self.lay_out(listed, self.status_line, self.player_box)
+        self.box = self.lay_out(listed, row(self.status_line), self.player_box)
+        self.box.add_class("mabe-wide")
         self.set_status("idle", "open an error, the worst is first" if self.rows else
                         "no errors")
 
     def _row(self, error) -> W.Button:
-        row = button(error_words(error), lambda: self.open(error.Index),
+        opener = button(error_words(error), lambda: self.open(error.Index),
                      "Open in the player")
-        row.layout = {"width": "auto", "flex": "none"}
-        return row
+        opener.layout = {"width": "auto", "flex": "none"}
+        return opener
 
     def code(self) -> str:
         "The call that opens the same."

@@ -127,6 +127,7 @@ function render({ model, el }) {
   let frame = model.get("frame"), exact = frame, last = 0, playing = false, speed = 1;
   let zoom = 1, panX = 0, panY = 0, width = 0, height = 0, due = 0, sent = frame;
   let sentAt = 0, worded = 0, fresh = false, drawn = -1, later = 0, dragging = null, box = null, starts = [];
+  let drawnStrips = {};
 
   const poses = makePoses(model, about, c => c === Math.floor(frame / about.piece) && paint());
   const video = makeVideo(model, about, () => paint());
@@ -163,8 +164,7 @@ function render({ model, el }) {
   const boxes = { trails: trailsBox, names: namesBox, skeleton: bonesBox };
   const keys = h("details", {}, h("summary", {}, "Keys"), h("dl", {}, ...KEYS.flatMap(
     ([k, v]) => [h("dt", {}, k), h("dd", {}, v)])));
-  const root = h("div", { class: "mabe-stage", "data-lm-suppress-shortcuts": "true",
-    on: { keydown: press } }, stage, legend, strips, words,
+  const root = h("div", { class: "mabe-stage", on: { keydown: press } }, stage, legend, strips, words,
   row(play, button("Back one frame", () => step(-1), "←"),
     button("Forward one frame", () => step(1), "→"),
     button("Previous bout", () => jump(starts, -1), "Shift B"),
@@ -337,7 +337,7 @@ function render({ model, el }) {
     ctx.globalAlpha = alpha;
   }
   function place() { // the line at this moment
-    const s = model.get("strips"), [start, stop] = s.span ?? [0, 0];
+    const s = drawnStrips, [start, stop] = s.span ?? [0, 0];
     const inside = box && start <= frame && frame < stop;
     cursor.style.display = inside ? "" : "none";
     if (!inside) return;
@@ -412,7 +412,7 @@ function render({ model, el }) {
   held(stage, (e, first) => first ? stage.focus({ preventScroll: true }) :
     pan(e.movementX, e.movementY));
   held(strips, e => {
-    const { span: [start, stop], left, right } = model.get("strips");
+    const { span: [start, stop], left, right } = drawnStrips;
     const at = picture.getBoundingClientRect();
     const share = ((e.clientX - at.left) / at.width - left) / (right - left);
     setPlaying(false);
@@ -439,8 +439,8 @@ function render({ model, el }) {
   }
 
   // What the kernel says
-  function newStrips() {
-    const s = model.get("strips");
+  function newStrips(s) {
+    drawnStrips = s;
     picture.innerHTML = s.svg ?? ""; // drawn by the kernel, all its words escaped
     box = picture.firstElementChild;
     strips.style.display = box ? "" : "none";
@@ -456,9 +456,10 @@ function render({ model, el }) {
   const came = (message, buffers) => {
     poses.got(message, buffers);
     video?.got(message, buffers);
+    if (message.strips) newStrips(message.strips);
     if (message.go !== undefined) { sent = message.go; go(message.go); }
   };
-  const listens = { "msg:custom": came, "change:strips": newStrips, "change:bouts": newPair,
+  const listens = { "msg:custom": came, "change:bouts": newPair,
     "change:errors": newPair, "change:pair": paint, "change:who": paint,
     "change:playing": () => setPlaying(model.get("playing")),
     "change:frame": () => {
@@ -467,7 +468,8 @@ function render({ model, el }) {
     } };
   for (const [name, f] of Object.entries(listens)) model.on(name, f);
   el.append(root);
-  newStrips();
+  newStrips({});
+  model.send({ strips: true });
   newPair();
   const sized = new ResizeObserver(fit);
   sized.observe(root);

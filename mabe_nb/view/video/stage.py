@@ -65,10 +65,9 @@ class Stage(anywidget.AnyWidget):
     pair, errors = T.List().tag(sync=True), T.List().tag(sync=True) # Animals, frames
     bouts = T.Dict().tag(sync=True) # Source -> [action, start, stop] of the pair
     who = T.Unicode().tag(sync=True) # The pair in words
-    strips = T.Dict().tag(sync=True) # svg, span in frames, left and right as shares
 
     def __init__(self, scene, video=None, **traits):
-        self.xy, self.video = scene.rec.xy, None
+        self.xy, self.video, self.strips = scene.rec.xy, None, {}
         about = about_scene(scene)
         if video is not None: self.video, about["video"] = video_pieces(video)
         super().__init__(about=about, **traits)
@@ -77,9 +76,10 @@ class Stage(anywidget.AnyWidget):
 # %% ../../../nbs/view/video/35_stage.ipynb #5364db02
 @patch
 def answer(self: Stage,
-    message: dict, # {"want": piece of the poses} or {"video": piece of the file}
+    message: dict, # "want" or "video": number of a piece; "strips": what was drawn
 ):
     "Send what the browser asks for."
+    if message.get("strips"): return self.send({"strips": self.strips})
     k = message.get("want", message.get("video"))
     if not isinstance(k, int) or k < 0: return
     if "want" in message and k * PIECE < len(self.xy):
@@ -89,6 +89,14 @@ def answer(self: Stage,
         with open(self.video, "rb") as file:
             file.seek(k * VIDEO_PIECE)
             self.send({"video": k}, [file.read(VIDEO_PIECE)])
+
+@patch
+def draw(self: Stage,
+    strips: dict, # svg, span in frames, left and right end of the axes as shares
+):
+    "Show other strips."
+    self.strips = strips
+    self.send({"strips": strips})
 
 @patch
 def go(self: Stage, frame: int):
