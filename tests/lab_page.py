@@ -109,7 +109,8 @@ def opened(tmp, cells, width=1280, height=1100):
         page.goto(url)
         page.wait_for_function(f"{KERNEL}?.status === 'idle'")
         run_all(page)
-        yield SimpleNamespace(page=page, errors=errors, url=url, browser=browser, file=tmp/"nb"/"page.ipynb")
+        yield SimpleNamespace(page=page, errors=errors, url=url, browser=browser,
+                              file=tmp/"nb"/"page.ipynb")
         browser.close()
 
 

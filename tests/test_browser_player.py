@@ -17,6 +17,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwr
 if lab_page.CHROMIUM is None:
     pytest.skip("needs Chromium on the path", allow_module_level=True)
 expect = sync_api.expect
+pytest.importorskip("imageio_ffmpeg", reason="pip install imageio-ffmpeg")
 
 CELLS = ["""import numpy as np
 from mabe_nb.data.colony.recording import make_recording
@@ -34,7 +35,16 @@ made = [Prediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, 
 errors = ErrorPanel(worst_errors(made), {"1": short}, made)
 errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(short, "social", ("mouse1", "mouse2"))
-explorer"""]
+explorer""", """import imageio_ffmpeg
+writer = imageio_ffmpeg.write_frames("red.mp4", (640, 640), fps=30, codec="libvpx-vp9")
+writer.send(None)
+red = np.zeros((640, 640, 3), np.uint8)
+red[:, :, 0] = 200
+for _ in range(90): writer.send(red)
+writer.close()
+film = Player(short, video="red.mp4")
+film.box.add_class("film")
+film"""]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +54,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def box(lab):
-    box = lab.page.locator(".mabe-panel.mabe-Player")
+    box = lab.page.locator(".mabe-panel.mabe-Player").first
     box.scroll_into_view_if_needed()
     return box
 
@@ -98,7 +108,7 @@ def test_it_fills_the_width(lab, box):
 
 def test_every_control_has_a_name_in_the_browser(lab):
     for name in ("Player", "ErrorPanel", "Explorer"):
-        box = lab.page.locator(f".mabe-panel.mabe-{name}")
+        box = lab.page.locator(f".mabe-panel.mabe-{name}").first
         found = box.locator("button:visible, input:visible, select:visible, "
                             "textarea:visible, [role=slider]:visible").all()
         assert len(found) >= (3 if name == "ErrorPanel" else 10), name
@@ -290,6 +300,19 @@ display(player.kept)"""
     assert not lab.page.locator(".mabe-stage img").count()
 
 
+def test_a_video_lies_under_the_poses(lab):
+    box = lab.page.locator(".film")
+    box.scroll_into_view_if_needed()
+    red = """() => { const c = document.querySelector('.film .mabe-arena canvas');
+        const [r, g] = c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data;
+        return r > 150 && g < 60 }"""
+    lab.page.wait_for_function(red)
+    box.locator(".mabe-arena").focus()
+    lab.page.keyboard.press("ArrowRight")
+    expect_frame(box, 1)
+    lab.page.wait_for_function(red)
+
+
 def test_a_channel_is_chosen(lab):
     box = lab.page.locator(".mabe-Explorer")
     box.scroll_into_view_if_needed()
@@ -311,7 +334,7 @@ def test_screens(lab):
         for width in (1280, 768):
             lab.page.set_viewport_size(dict(width=width, height=1500))
             for name in ("Player", "ErrorPanel", "Explorer"):
-                box = lab.page.locator(f".mabe-panel.mabe-{name}")
+                box = lab.page.locator(f".mabe-panel.mabe-{name}").first
                 box.scroll_into_view_if_needed()
                 assert box.evaluate("e => e.scrollWidth <= e.clientWidth + 1"), (name, width)
                 box.screenshot(path=shots/f"{name}-{width}-{theme.lower()}.png")

@@ -68,7 +68,8 @@ def status_html(
     status: str, # idle, running, done or error
     words: str = "", # What there is to say
 ) -> str:
-    "A status line that a screen reader announces."
+    "A status line that a screen reader announces; at rest it says nothing."
+    if status == "idle" and not words: return '<div role="status"></div>'
     mark = {"error": "⚠ ", "done": "✓ "}.get(status, "")
     rest = f" · {escape(words)}" if words else ""
     return (f'<div role="status" style="overflow-wrap:anywhere;line-height:1.5">'

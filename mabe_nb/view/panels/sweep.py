@@ -133,7 +133,7 @@ def draw(self: MeasuringPanel, tables: str, plot, data):
     "Tables, and a figure no wider than its words can be read."
     self.table.value = tables
     with LOCK: svg = inline_svg(plot(data)[0]) # settings of matplotlib are changed
-    self.picture.value = f'<div style="max-width:40em">{svg}</div>'
+    self.picture.value = f'<div style="max-width:54em">{svg}</div>'
 
 # %% ../../../nbs/view/panels/50_sweep.ipynb #82f7121d
 def sizes_of(

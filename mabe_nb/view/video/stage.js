@@ -105,10 +105,11 @@ function mark(ctx, [x, y], i, size) {
 // An mp4 under the poses, its bytes from the kernel.
 function makeVideo(model, about, ready) {
   if (!about.video) return null;
-  const film = h("video", { muted: true, playsinline: true }), pieces = [];
+  const film = h("video", { muted: true, playsinline: true, preload: "auto" }), pieces = [];
   film.muted = true;
   film.addEventListener("seeked", ready);
   film.addEventListener("loadeddata", ready);
+  film.addEventListener("error", ready);
   let url;
   const got = (message, buffers) => {
     if (message.video === undefined || message.video !== pieces.length) return;
@@ -352,7 +353,8 @@ function render({ model, el }) {
         .sort().join(", ") || "nothing"));
     const lost = gone.length ? [`not detected: ${gone.join(", ")}`] : [];
     const said = [`${clock(frame / fps)} of ${clock(frames / fps)}`, model.get("who"),
-      does.join("; "), ...lost, ...(pose ? [] : ["the poses are on their way"])];
+      does.join("; "), ...lost, ...(video?.film.error ? ["this browser cannot show the video"]
+        : []), ...(pose ? [] : ["the poses are on their way"])];
     const text = said.filter(Boolean).join(" · ");
     if (words.textContent !== text) words.textContent = text;
     [...legend.children].forEach((item, i) => {
