@@ -1,8 +1,9 @@
-"""Frames a second that the player paints in Chromium: 36,000 frames of four mice.
+"""What the player paints in Chromium at full width: 36,000 frames of four mice.
 
 python bench/player.py --json F     one object: date, machine, versions, rows
 Rows are {"what": ..., "painted_s": x, "seconds": x, "longest_gap_ms": x}; a frame counts
-when the page has painted it (`requestAnimationFrame`). Needs playwright and a Chromium.
+when the page has painted it (`requestAnimationFrame`). The row of keys has milliseconds
+from a key to the frame after the one that shows it. Needs playwright and a Chromium.
 """
 import argparse
 import json
@@ -59,7 +60,7 @@ def play(page, box, speed, seconds):
     box.get_by_label("Frame", exact=True).press("Enter")
     box.get_by_label("Speed").select_option(f"{speed:g} ×")
     box.get_by_role("button", name="Play", exact=True).click()
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(1000)
     before = spent()
     lab_page.watch(page)
     page.wait_for_timeout(seconds * 1000)
@@ -71,8 +72,9 @@ def play(page, box, speed, seconds):
 def scrub(page, box, shown, seconds):
     "Drag to and fro along the ethogram."
     box.get_by_label("Time shown").select_option(shown)
-    area = box.locator("svg[data-frame]").bounding_box()
-    y = area["y"] + area["height"] * 0.85
+    box.locator(".mabe-strips").scroll_into_view_if_needed()
+    area = box.locator(".mabe-strips").bounding_box()
+    y = area["y"] + area["height"] * 0.4
     at = lambda t: (area["x"] + area["width"] * (0.55 - 0.3 * math.cos(t)), y)
     page.mouse.move(*at(0))
     page.mouse.down()
@@ -85,19 +87,46 @@ def scrub(page, box, shown, seconds):
     return rates(f"drag, {shown}", seen, before)
 
 
+TIME_KEYS = """() => {
+    window.took = [];
+    let since = null;
+    window.addEventListener('keydown', e => { since ??= e.timeStamp }, true);
+    new MutationObserver(() => requestAnimationFrame(() => {
+        if (since !== null) window.took.push(performance.now() - since);
+        since = null;
+    })).observe(document.querySelector('[data-frame]'), {attributeFilter: ['data-frame']}) }"""
+
+
+def keys(page, box, presses=60):
+    "Milliseconds from a key to its picture."
+    box.locator(".mabe-arena").click()
+    page.evaluate(TIME_KEYS)
+    for k in range(presses):
+        page.keyboard.press(("ArrowRight", "ArrowLeft", "Shift+ArrowRight", "b")[k % 4])
+        page.wait_for_timeout(60)
+    took = sorted(page.evaluate("window.took"))
+    return {"what": "keys", "pressed": presses, "seen": len(took),
+            "median_ms": round(took[len(took) // 2], 1),
+            "p95_ms": round(took[int(len(took) * 0.95)], 1)}
+
+
 def measure(seconds):
     "All rows, and the size of the notebook after them."
     with tempfile.TemporaryDirectory() as tmp, \
-            lab_page.opened(Path(tmp)/"lab", [CELL]) as lab:
+            lab_page.opened(Path(tmp)/"lab", [CELL], 1800, 1200) as lab:
+        lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
         box = lab.page.locator(".mabe-panel.mabe-Player")
-        box.scroll_into_view_if_needed()
+        box.locator("[data-frame]").wait_for()
+        lab.page.wait_for_timeout(2000)
+        width = box.locator(".mabe-arena").bounding_box()["width"]
         rows = [play(lab.page, box, speed, seconds) for speed in (1, 2, 8)]
         rows += [scrub(lab.page, box, shown, seconds) for shown in ("1 min", "whole video")]
+        rows.append(keys(lab.page, box))
         lab_page.save(lab.page)
         lab.page.wait_for_function(
             "!window.jupyterapp.shell.currentWidget.context.model.dirty")
         assert not lab.errors, lab.errors
-        return rows, lab.file.stat().st_size
+        return rows, width, lab.file.stat().st_size
 
 
 def main():
@@ -106,17 +135,16 @@ def main():
     p.add_argument("--json", type=Path, help="file for the figures")
     args = p.parse_args()
     load = os.getloadavg()[0]
-    rows, size = measure(args.seconds)
-    for row in rows:
-        print("{what:20} {painted_s:6.1f} frames/s, longest gap {longest_gap_ms} ms, "
-              "processor ms a frame {cpu_ms_a_frame}"
-              .format(**row))
+    rows, width, size = measure(args.seconds)
+    for row in rows: print(", ".join(f"{k} {v}" for k, v in row.items()))
     print(f"notebook on disk {size:,} bytes")
-    names = ("ipywidgets", "ipyevents", "jupyterlab", "playwright", "numpy", "matplotlib")
+    names = ("ipywidgets", "anywidget", "jupyterlab", "playwright", "numpy", "matplotlib")
     about = {"date": date.today().isoformat(), "rows": rows, "notebook_bytes": size,
+             "width_px": round(width),
              "video": "36,000 frames, 4 mice x 7 parts, 30 frames/s",
              "machine": {"cpus": os.cpu_count(), "system": platform.platform(),
-                         "load_before": round(load, 2), "gpu": "none, software painting"},
+                         "load_before": round(load, 2),
+                         "load_after": round(os.getloadavg()[0], 2), "gpu": "none, software painting"},
              "versions": {n: version(n) for n in names} | {
                  "python": platform.python_version()}}
     if args.json: args.json.write_text(json.dumps(about, indent=1) + "\n")

@@ -109,7 +109,8 @@ def opened(tmp, cells, width=1280, height=1100):
         page.goto(url)
         page.wait_for_function(f"{KERNEL}?.status === 'idle'")
         run_all(page)
-        yield SimpleNamespace(page=page, errors=errors, url=url, browser=browser, file=tmp/"nb"/"page.ipynb")
+        yield SimpleNamespace(page=page, errors=errors, url=url, browser=browser,
+                              file=tmp/"nb"/"page.ipynb")
         browser.close()
 
 
@@ -130,7 +131,7 @@ def save(page):
 WATCH = """() => {
     window.painted = [];
     const look = t => {
-        const f = document.querySelector('svg[data-frame]')?.dataset.frame;
+        const f = document.querySelector('[data-frame]')?.dataset.frame;
         const last = window.painted.at(-1);
         if (f !== undefined && (!last || last[1] !== +f)) window.painted.push([t, +f]);
         window.looking = requestAnimationFrame(look);

@@ -1,6 +1,6 @@
 "The player, its pictures and its companions, driven by their state alone."
-import asyncio
 import html
+import json
 import re
 import xml.etree.ElementTree as ET
 
@@ -19,12 +19,15 @@ from mabe_nb.view.video.inline import inline_svg
 from mabe_nb.view.panels.panel import control_names
 from mabe_nb.view.video.player import Player
 from mabe_nb.view.report import figure_svg
-from mabe_nb.view.video.scene import extent, plot_pose, scene_of, scene_svg, skeleton
+from mabe_nb.view.video.scene import extent, plot_pose, skeleton
+from mabe_nb.view.video.stage import PIECE, VIDEO_PIECE, video_pieces
 from mabe_nb.view.video.prediction_errors import (ErrorPanel, Prediction, error_runs,
                                       predicted_bouts, worst_errors)
 
 NASTY = '<img src=x onerror=alert(1)>"\'&$x^2$'
 PAIR = ("mouse1", "mouse2")
+SHORT = make_recording(seed=2, frames=30)
+PLAYED = Player(SHORT)
 
 
 def long(rec, times=40): return rec.replace(xy=np.tile(rec.xy, (times, 1, 1, 1)))
@@ -37,9 +40,11 @@ def video(**how): return make_recording(**{"seed": 3, "frames": 900, "mice": 3} 
 def player(): return Player(video(), pair=PAIR)
 
 
-def shown(player):
-    "The frame that the picture says it shows."
-    return int(re.search(r'data-frame="(\d+)"', player.moving.value)[1])
+def sent(player):
+    "What the stage sends from now on."
+    messages = []
+    player.stage.send = lambda message, buffers=(): messages.append((message, *buffers))
+    return messages
 
 
 def element(text): return ET.fromstring(re.sub(r"xlink:", "", text))
@@ -55,23 +60,24 @@ def below(widget):
 def test_every_control_has_a_name_and_a_tooltip(player):
     found = [w for w in below(player.box) if isinstance(w, (W.Button, W.ValueWidget))
              and not isinstance(w, W.HTML)]
-    assert len(found) == 11 and len({w.description for w in found}) == len(found)
+    assert len(found) == 4 and len({w.description for w in found}) == len(found)
     for w in found: assert w.description.strip() and w.tooltip.strip(), w
-    assert {"Play", "Frame", "Speed", "Pair", "Time shown", "Next bout"} <= set(
-        control_names(player.box))
+    assert {"Video of poses", "Pair", "Time shown"} <= set(control_names(player.box))
 
 
 def test_a_frame_is_shown_by_whatever_sets_it(player):
-    player.frame_box.value = 100
-    assert player.frame == shown(player) == 100
+    messages = sent(player)
+    player.go_to(100)
+    assert player.frame == 100 and messages == [({"go": 100},)]
     player.step(-1)
-    assert shown(player) == 99
+    assert player.frame == 99
     player.go_to(5)
     player.step(-100)
-    assert shown(player) == 0
-    player.frame_box.value = 10**7 # as typed
-    assert shown(player) == 899
-    assert "0:29.97 of 0:30.00" in player.status_line.value
+    assert player.frame == 0
+    player.go_to(10**7)
+    assert player.frame == 899
+    player.stage.frame = 7 # as the browser says it
+    assert player.frame == 7 and "frame=7" in player.code()
 
 
 def test_bouts_in_both_directions(player):
@@ -92,178 +98,104 @@ def test_another_pair_has_other_bouts_and_words(player):
     other = ("mouse2", "mouse1")
     player.pair_box.value = other
     assert set(player.bout_starts) == set(of_pair(player.rec.bouts, *other).start)
-    assert "mouse2 → mouse1" in html.unescape(player.status_line.value)
+    assert player.stage.who == "mouse2 → mouse1" and player.stage.pair == [0, 1]
     assert player.actions_now() == {"seen": sorted(of_pair(player.rec.bouts, *other).query(
         "start <= @player.frame < stop").action)}
     with pytest.raises((TraitError, TypeError)): player.pair_box.value = ("mouse1", "mouse7")
 
 
-def test_the_clock_decides_and_a_stall_is_not_made_up(player):
-    player.clock = lambda: now
-    now = 0.0
+def test_play_and_pause_are_the_state(player):
     player.play()
-    assert player.status == "running" and player.toggle.description == "Pause"
-    for now in (0.05, 0.1, 0.2): player.tick()
-    assert player.frame == 6
-    player.speed_box.value = 4
-    now = 0.3
-    player.tick()
-    assert player.frame == 18
-    now = 60.0
-    player.tick()
-    assert player.frame == 18 + 30
-    player.go_to(500) # while it plays
-    now += 0.1
-    player.tick()
-    assert player.frame == 512
-    player.pause()
-    now += 1
-    player.tick()
-    assert player.frame == 512 and player.status == "idle"
-
-
-def test_slow_play_adds_up_parts_of_frames(player):
-    player.clock = lambda: now
-    now = 0.0
-    player.speed_box.value = 0.1
-    player.play()
-    for k in range(1, 101):
-        now = k * 0.025
-        player.tick()
-    assert player.frame == 7 # 2.5 s at 3 frames a second
-
-
-def test_play_ends_at_the_end_and_begins_anew(player):
-    player.clock = lambda: now
-    now = 0.0
-    player.go_to(898)
-    player.play()
-    now = 0.2
-    player.tick()
-    assert player.frame == 899 and player.status == "idle"
-    assert player.toggle.description == "Play"
+    assert player.status == "running" and player.playing
+    player.stage.playing = False # as the browser says it
+    assert player.status == "idle" and not player.playing
+    player.go_to(899)
     player.play()
     assert player.frame == 0
 
 
-def test_a_running_loop_beats():
-    async def watch():
-        player = Player(video(fps=100), pair=PAIR)
-        player.play()
-        await asyncio.sleep(0.5)
-        player.pause()
-        stopped = player.frame
-        await asyncio.sleep(0.1)
-        return stopped, player.frame
-    stopped, later = asyncio.run(watch())
-    assert stopped == later and 10 < stopped <= 60
+# What the browser asks for
+
+def test_the_pieces_are_the_poses():
+    player = Player(video(frames=1300), pair=PAIR)
+    messages = sent(player)
+    for k in range(3): player.stage.answer({"want": k})
+    assert [m["piece"] for m, _ in messages] == [0, 1, 2]
+    whole = np.frombuffer(b"".join(bytes(b) for _, b in messages), "<f4")
+    assert np.array_equal(whole.reshape(player.rec.xy.shape), player.rec.xy)
 
 
-def test_a_fault_while_playing_is_shown():
-    async def watch():
-        player = Player(video(fps=100), pair=PAIR)
-        player.scene = None
-        player.play()
-        await asyncio.sleep(0.2)
-        return player
-    player = asyncio.run(watch())
-    assert player.status == "error" and "NoneType" in player.error
-    assert player.toggle.description == "Play"
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(["want", "video", "strips"]), st.one_of(
+    st.integers(), st.text(), st.none(), st.lists(st.integers()), st.floats())))
+def test_no_message_breaks_the_stage(message):
+    messages = sent(PLAYED)
+    PLAYED.stage.answer(message)
+    assert len(messages) <= 1
+    for m, *_ in messages: assert "strips" in m or 0 <= m["piece"] * PIECE < len(SHORT)
 
 
-def test_announced_only_while_nothing_plays(player):
-    assert 'role="status"' in player.status_line.value
-    player.play()
-    assert 'role="status"' not in player.status_line.value
-    player.pause()
-    assert 'role="status"' in player.status_line.value
-
-
-# The mouse
-
-def press(player, x, y, kind="mousedown", buttons=1, width=540):
-    player.on_mouse({"type": kind, "buttons": buttons, "relativeX": x * width / 540,
-                    "relativeY": y * width / 540, "boundingRectWidth": width})
-
-
-@pytest.mark.parametrize("width", (540, 400, 1200))
-def test_press_and_drag_along_a_strip(player, width):
-    x0, kx, top, high = player.lanes[0]
-    press(player, x0 + kx * 10.01, top + 1, width=width)
-    assert player.frame == 300
-    press(player, x0 + kx * 20.01, top - 90, "mousemove", width=width)
-    assert player.frame == 600
-    press(player, x0 + kx * 5, top, "mousemove", buttons=0, width=width)
-    assert player.frame == 600
-    press(player, x0 + kx * 5, top, "mousemove", width=width) # not from a strip
-    assert player.frame == 600 and "mousemove" not in player.mouse.watched_events
-    press(player, -50, top + 1, width=width)
-    assert player.frame == 0 and "mousemove" in player.mouse.watched_events
-    press(player, 9, top + 1, "mouseleave", width=width)
-    assert player.frame == 0 and "mousemove" not in player.mouse.watched_events
-
-
-def test_a_press_among_the_animals_does_nothing(player):
-    x, y, w, h = player.arena_box
-    press(player, x + w / 2, y + h / 2)
-    press(player, x + w / 2, player.lanes[0][2] + 1, "mousemove")
-    assert player.frame == 0
-
-
-def test_a_drag_ends_play_and_stays_on_the_page():
-    player = Player(long(video(), 10), pair=PAIR)
-    assert player.span == (0, 1800)
-    player.play()
-    x0, kx, top, _ = player.lanes[0]
-    press(player, 10**6, top + 1)
-    assert player.frame == 1799 and player.status == "idle"
+def test_a_video_underneath(tmp_path):
+    data = b"\0\0\0\x18ftypmp42" + bytes(range(256)) * 5000
+    (tmp_path/"a.mp4").write_bytes(data)
+    player = Player(video(), pair=PAIR, video=tmp_path/"a.mp4")
+    messages, count = sent(player), player.stage.about["video"]
+    for k in range(count + 1): player.stage.answer({"video": k})
+    assert b"".join(b for _, b in messages) == data and count == len(messages) == 2
+    assert max(len(b) for _, b in messages) == VIDEO_PIECE
+    (tmp_path/"b.avi").write_bytes(b"RIFF1234AVI ")
+    for bad, why in (("b.avi", "no mp4"), ("c.mp4", "there is no video"), ("", "no video")):
+        with pytest.raises(ConfigError, match=why): video_pieces(tmp_path/bad)
+    assert not Player(video(), pair=PAIR).stage.about["video"]
 
 
 # Pages
 
 def test_pages_follow_the_frame():
     player = Player(long(video()), pair=PAIR)
-    still = player.still.value
+    still = dict(player.stage.strips)
     player.go_to(1799)
-    assert player.still.value == still
+    assert player.stage.strips == still
     player.step(1)
-    assert player.span == (1800, 3600) and player.still.value != still
+    assert player.span == (1800, 3600) and player.stage.strips != still
     player.page_box.value = 0
     assert player.span == (0, 36_000)
     player.page_box.value = 10
     assert player.span == (1800, 2100)
     player.go_to(35_999)
-    assert player.span == (35_700, 36_000) and shown(player) == 35_999
+    assert player.span == (35_700, 36_000) and player.frame == 35_999
 
 
-def test_a_frame_is_a_few_kilobytes_however_long_the_video():
+def test_strips_are_as_wide_as_the_page():
+    player = Player(video(), pair=PAIR)
+    heights = {}
+    for width in (400, 1600):
+        player.stage.width = width
+        svg, left, right = (player.stage.strips[k] for k in ("svg", "left", "right"))
+        wide, high = map(float, re.search(r'viewBox="0 0 (\S+) (\S+)"', svg).groups())
+        assert wide == pytest.approx(width * 0.75) and 0 < left < 0.35 and 0.9 < right <= 1
+        assert high == heights.setdefault("", high) # letters keep their size
+
+
+def test_little_is_saved_however_long_the_video():
     player = Player(long(video(mice=4)))
-    size = max(len(player.moving.value) for t in range(0, 36_000, 3000)
-               if player.go_to(t) is None)
-    assert size < 6000 and len(player.still.value) < 200_000
     state = sum(len(str(w.get_state())) for w in below(player.box))
     assert state < 250_000 # all that a saved notebook could hold
+    json.dumps(player.stage.get_state(["about", "bouts", "errors", "pair"]))
 
 
 # What is odd
 
 def test_missing_points_are_not_drawn():
     rec = video()
-    scene = scene_of(rec)
-    whole = scene_svg(scene, 0, (0, 0, 1, 1))
     rec.xy[0, 0] = np.nan
     rec.xy[0, 1, 3] = np.nan
-    part = scene_svg(scene, 0, (0, 0, 1, 1))
-    assert "nan" not in part and part.count("M") < whole.count("M") - 7
-    assert part.count("translate") == 2
-    number = r"-?\d+\.\d"
-    for path in re.findall('<path d="([^"]*)" stroke-width="2"', part):
-        assert re.fullmatch(f"(M{number} {number}L{number} {number})*", path)
     assert "nan" not in figure_svg(plot_pose(rec, 0)[0]).lower().replace("nano", "")
     lost = rec.replace(xy=np.full_like(rec.xy, np.nan))
     player = Player(lost, pair=PAIR)
     player.step(10)
-    assert shown(player) == 10 and "nan" not in player.still.value + player.moving.value
+    assert player.frame == 10 and "nan" not in player.stage.strips["svg"]
+    json.dumps(player.stage.about, allow_nan=False)
 
 
 def test_stray_points_do_not_shrink_the_room():
@@ -285,7 +217,7 @@ def test_no_bouts_and_no_labels():
     player = Player(rec)
     player.step_bout(1)
     player.step_bout(-1)
-    assert player.frame == 0 and "nothing" in player.status_line.value
+    assert player.frame == 0 and player.stage.bouts == {"seen": []}
     player.play()
     assert len(player.pair_box.options) == 6
     assert Player(rec.replace(labelled=frozenset())).pair in strips.pairs_of(rec, {})
@@ -303,9 +235,9 @@ def test_nothing_to_show_is_refused():
 def test_parts_that_nobody_knows_are_points():
     assert skeleton(tuple("abcdefg")) == []
     rec = video().replace(parts=tuple("abcdefg"))
-    text = scene_svg(scene_of(rec), 0, (0, 0, 1, 1))
-    assert "L" not in text and text.count("h0") == 21 and "translate" not in text
-    assert "L" in scene_svg(scene_of(video()), 0, (0, 0, 1, 1))
+    about = Player(rec).stage.about
+    assert about["lines"] == [] == about["head"] and len(about["parts"]) == 7
+    assert Player(video()).stage.about["lines"]
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
@@ -316,10 +248,9 @@ def test_names_are_text():
     rec = rec.replace(mice=mice, bouts=bouts, labelled=None, video_id=NASTY)
     player = Player(rec, {NASTY: bouts}, pair=(NASTY, "mouse2"))
     player.go_to(5)
-    for text in (player.still.value, player.moving.value, player.status_line.value):
-        assert "<img" not in text
-    assert html.escape(NASTY) in player.status_line.value
-    element(player.moving.value), element(player.still.value)
+    assert "<img" not in player.stage.strips["svg"]
+    element(player.stage.strips["svg"])
+    assert NASTY in player.stage.who and NASTY in player.stage.about["mice"]
     for label in (error_row(NASTY), player.pair_box.label): assert NASTY in label
     strips_ = [player.picture(), plot_pose(rec, 3)]
     for figure, _ in strips_: assert "<img" not in inline_svg(figure)
@@ -327,7 +258,7 @@ def test_names_are_text():
 
 def error_row(name):
     errors = worst_errors([prediction(name)])
-    return ErrorPanel(errors, {}, []).choice.label
+    return ErrorPanel(errors, {}, []).rows[0].description
 
 
 @settings(max_examples=8, deadline=None)
@@ -337,11 +268,9 @@ def test_any_name_keeps_the_page_whole(name):
                         bouts=bout_table([(name, name + "'", name, 1, 9)]))
     player = Player(rec, pair=(name, name + "'"))
     player.go_to(3)
-    assert player.status_line.value.count("<") == 2 and player.actions_now() == {"seen": [name]}
-    assert player.moving.value.count("<svg") == 2
+    assert player.actions_now() == {"seen": [name]}
+    assert player.stage.strips["svg"].count("<svg") == 1 and name in player.stage.who
 
-
-SHORT = make_recording(seed=2, frames=30)
 
 
 # Pictures
@@ -454,17 +383,19 @@ def test_an_error_opens_in_the_player():
             for x in (one.p, one.codes, one.labels)))]
     errors = worst_errors(made)
     listed = ErrorPanel(errors, {"v": rec}, made)
-    assert len(listed.choice.options) == len(errors)
-    listed.choice.value = 4
-    listed.go()
+    assert len(listed.rows) == len(errors)
+    listed.rows[4].click()
+    assert [i for i, r in enumerate(listed.rows) if r.button_style] == [4]
     assert listed.status == "done" and listed.player.pair == PAIR
     assert listed.player.frame == max(errors.start[4] - 30, 0)
     assert listed.player.sources["predicted"].equals(predicted_bouts(made, "v"))
+    assert listed.player.stage.errors == sorted(e.start for e in errors.itertuples()) or \
+        set(errors.start) <= set(listed.player.stage.errors)
     assert listed.player_box.children == (listed.player.body,)
     control_names(listed.box)
     failing = ErrorPanel(errors, {}, made)
     failing.go()
-    assert failing.status == "error" and not failing.choice.disabled
+    assert failing.status == "error" and not failing.rows[0].disabled
 
 
 # Explorer
@@ -472,10 +403,10 @@ def test_an_error_opens_in_the_player():
 def test_explorer_follows_channel_and_pair():
     rec = video(frames=300)
     explorer = Explorer(rec, "social", PAIR)
-    first = explorer.spread.value, explorer.player.still.value
+    first = explorer.spread.value, explorer.player.stage.strips
     explorer.channel.value = explorer.channel.options[5]
     assert explorer.status == "done" and explorer.spread.value != first[0]
-    assert explorer.player.still.value != first[1]
+    assert explorer.player.stage.strips != first[1]
     kept = explorer.channel.value
     explorer.player.pair_box.value = ("mouse2", "mouse3")
     assert explorer.status == "done" and explorer.channel.value == kept

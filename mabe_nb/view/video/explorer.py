@@ -40,6 +40,7 @@ def prepared_features(
 # %% ../../../nbs/view/video/60_explorer.ipynb #9572374d
 class Explorer(Panel):
     "One channel at a time: over time, and by behaviour."
+    title = "Features"
     def __init__(self,
         rec: Recording,
         features="social", # Name for `compute`, or a function of the pair: `Features`
@@ -58,6 +59,7 @@ class Explorer(Panel):
         self.player.pair_box.observe(lambda _: self._follow_pair(), "value")
         self.channel.observe(lambda _: self.go(), "value")
         self.box = self.lay_out(self.channel, self.player.body, self.spread)
+        self.box.add_class("mabe-wide")
         self.go()
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #3491e14d

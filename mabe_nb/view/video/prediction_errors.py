@@ -16,7 +16,7 @@ import pandas as pd
 from ...data.recording import bout_table, run_lengths
 from ...errors import ConfigError
 from ...patch import patch
-from ..panels.panel import FULL, Panel, button, control, row
+from ..panels.panel import Panel, button, row
 from .player import Player
 from .strips import (Strip, actions_of, ethogram_strip,
                                        plot_probabilities)
@@ -123,14 +123,16 @@ def ribbon_strip(
 def prediction_player(
     rec, # `Recording`
     predictions, # `Prediction`s, also of other videos
-    **options, # Of `Player`: pair, frame
+    **options, # Of `Player`: pair, frame, video
 ) -> Player:
     "A player with what was seen, what was predicted, and how sure that was."
     shown = [m for m in predictions if m.video_id == rec.video_id]
     sources = {"seen": rec.bouts, "predicted": predicted_bouts(shown, rec.video_id)}
     ribbons = ribbon_strip(shown, lambda pair: actions_of(rec, pair, sources))
     strips = [ethogram_strip(rec, sources), ribbons]
-    return Player(rec, sources, strips=strips, **options)
+    errors = {(m.agent, m.target): [start for *_, start, _ in
+              error_runs(m.labels, m.codes)] for m in shown}
+    return Player(rec, sources, strips=strips, errors=errors, **options)
 
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #a4415739
 def error_words(
@@ -148,6 +150,7 @@ def error_words(
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #45b318a6
 class ErrorPanel(Panel):
     "The worst errors, and a player that opens the chosen one."
+    title = "Worst errors"
     def __init__(self,
         errors: pd.DataFrame, # See `worst_errors`
         dataset, # Gives the `Recording` of a video id
@@ -157,15 +160,20 @@ class ErrorPanel(Panel):
         super().__init__()
         self.errors, self.dataset = errors.reset_index(drop=True), dataset
         self.predictions, self.before, self.player = list(predictions), before, None
-        options = [(error_words(e), e.Index) for e in self.errors.itertuples()]
-        self.choice = control(W.Select, "Error", "The worst first",
-                              FULL | {"max_width": "56em"}, options=options,
-                              rows=min(max(len(options), 2), 8))
-        opener, self.player_box = button("Open in the player", self.go), W.VBox()
-        opener.disabled = not options
-        self.add_settings(self.choice)
-        self.box = self.lay_out(self.choice, row(opener), self.player_box)
-        if not options: self.set_status("idle", "no errors")
+        self.number, self.player_box = 0, W.VBox()
+        self.rows = [self._row(e) for e in self.errors.itertuples()]
+        listed = W.VBox(self.rows, layout={"max_height": "15em", "overflow": "auto"})
+        listed.add_class("mabe-rows")
+        self.box = self.lay_out(listed, row(self.status_line), self.player_box)
+        self.box.add_class("mabe-wide")
+        self.set_status("idle", "open an error, the worst is first" if self.rows else
+                        "no errors")
+
+    def _row(self, error) -> W.Button:
+        opener = button(error_words(error), lambda: self.open(error.Index),
+                     "Open in the player")
+        opener.layout = {"width": "auto", "flex": "none"}
+        return opener
 
     def code(self) -> str:
         "The call that opens the same."
@@ -177,8 +185,8 @@ class ErrorPanel(Panel):
 @patch
 def chosen(self: ErrorPanel) -> tuple: # Row of the errors, frame at which it is opened
     "The chosen error. Raises `ConfigError` if there is none."
-    if self.choice.value is None: raise ConfigError("there is no error to open")
-    error = self.errors.loc[self.choice.value]
+    if not self.rows: raise ConfigError("there is no error to open")
+    error = list(self.errors.itertuples())[self.number]
     fps = error.frames / error.seconds if error.seconds else 0
     return error, max(int(error.start - self.before * fps), 0)
 
@@ -199,4 +207,12 @@ def show(self: ErrorPanel) -> Player:
 def go(self: ErrorPanel):
     "Open the chosen error."
     self.run(self.show, "reading the video")
-    if self.status == "done": self.set_status("done", "opened")
+    if self.status == "done":
+        self.set_status("done", f"opened {error_words(self.chosen()[0])}")
+
+@patch
+def open(self: ErrorPanel, number: int):
+    "Open an error by its place in the list, from 0; its row stands out."
+    self.number = number
+    for i, row in enumerate(self.rows): row.button_style = "info" if i == number else ""
+    self.go()

@@ -14,7 +14,8 @@ import pandas as pd
 from matplotlib import rc_context
 
 from ...data.recording import Recording, of_pair, pairs, run_lengths
-from ..plots import (COLORS, GRID, STYLE, Picture, _axes, _empty, _ink,
+from ..colors import action_color
+from ..plots import (GRID, INK, STYLE, Picture, _axes, _empty, _ink,
                                 _short, _spans, plot_ethogram, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
@@ -49,7 +50,7 @@ def plot_probabilities(
     for k, base in enumerate(bases):
         at, _, high = envelope(p[:, k], start, stop)
         at, high = np.append(at, stop) / fps, np.append(high, high[-1])
-        color = COLORS[k % len(COLORS)]
+        color = action_color(actions[k])
         ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
                         color=color, linewidth=0)
         ax.axhline(base + 0.92, color=GRID, linewidth=0.6, zorder=0)
@@ -109,7 +110,7 @@ def plot_feature(
 def _shade(ax, bouts, action, i, fps, start, stop):
     ax.broken_barh(_spans(bouts[bouts.action == action], fps, start, stop), (0, 1),
                    label=_short(action, 16), transform=ax.get_xaxis_transform(),
-                   alpha=0.3, facecolor=COLORS[i % len(COLORS)], edgecolor=_ink(ax),
+                   alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
                    hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
 
 # %% ../../../nbs/view/video/30_strips.ipynb #23112b61
@@ -141,8 +142,8 @@ def plot_by_behaviour(
     if not len(every): return _empty(figure, ax, "No value is known where labels are.")
     low, high = np.percentile(every, [0.5, 99.5])
     edges = np.linspace(low, max(high, low + 1e-6 * max(abs(low), 1)), 61)
-    for k, part in enumerate(parts.values()):
-        color = COLORS[k % (len(COLORS) - 1)] if k < len(actions) else COLORS[-1]
+    for k, (action, part) in enumerate(parts.items()):
+        color = action_color(action) if k < len(actions) else INK
         _hill(ax, part, edges, len(parts) - 1 - k, color)
     ax.set_yticks(np.arange(len(parts))[::-1] + 0.3,
                   [f"{_short(a)} ({len(v):,})" for a, v in parts.items()])
@@ -213,15 +214,16 @@ def page_figure(
     start: int,
     stop: int,
     width: float = 7.5, # Inches
+    arena: bool = True, # Else the strips alone
 ) -> tuple: # figure, axes: the arena, and one a strip
     "Everything that stands still while a video is played."
-    heights = [ARENA_HEIGHT, *(s.height for s in strips)]
+    heights = [ARENA_HEIGHT] * arena + [s.height for s in strips]
     with rc_context(STYLE):
         figure = Picture(figsize=(width, sum(heights) + 0.3), layout="constrained")
         axes = figure.subplots(len(heights), 1, height_ratios=heights,
                                squeeze=False)[:, 0]
-        draw_arena(axes[0], scene)
-        for strip, ax in zip(strips, axes[1:]):
+        if arena: draw_arena(axes[0], scene)
+        for strip, ax in zip(strips, axes[arena:]):
             strip.draw(ax, pair, start, stop)
             ax.set_xlim(start / scene.rec.fps, stop / scene.rec.fps)
             if ax is not axes[-1]: ax.set_xlabel("")
