@@ -181,3 +181,37 @@ def test_flags_that_do_not_belong_are_refused(colony, words, says, capsys):
 def test_flags_of_another_question_are_refused(words, says, capsys):
     assert cli.main(["advise", *words.split()]) == 2
     assert says in capsys.readouterr().err
+
+
+def command(**given):
+    "The card that `mabe advise` names, and its JSON."
+    from argparse import Namespace
+    from mabe_nb.commands import hardware
+    words = dict(provider=None, guide=False, params=None, method=None, budget=None,
+                 scenario=None, training_type=None, hours=None, retries=2)
+    return hardware.advise(Namespace(**words | given), lambda text: None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sampled_from(["modal", "hf"]), st.sampled_from(["debug", "train", "large",
+                                                          "very-large"]),
+       st.lists(st.floats(1, 1e5), min_size=5, max_size=5), st.booleans())
+def test_panel_command_and_python_name_the_same_card(on, purpose, seconds, measured):
+    import pandas as pd
+    from mabe_nb.hardware.advise import SCENARIOS, by_scenario, by_speed
+    from mabe_nb.view.panels.plan import advice_for
+    names = ["T4", "L4", "A10", "A100-80GB", "H200"] if on == "modal" else \
+        ["t4-small", "l4x1", "a10g-small", "a100-large", "h200"]
+    table = pd.DataFrame({"where": [f"{on}:{n}" for n in names], "seconds": seconds})
+    panel = advice_for(on, purpose, table if measured else None)[1]["Advice"]
+    if not measured or SCENARIOS[purpose].look_at not in ("usd", "hours"):
+        assert panel == by_scenario(purpose, on).pick
+        assert panel == command(scenario=purpose, provider=on)["pick"]
+        return
+    hours = {n: s * SCENARIOS[purpose].epochs / 3600 for n, s in zip(names, seconds)}
+    if purpose == "large": # the fastest
+        assert hours[panel] == min(hours.values())
+        return
+    assert panel == by_speed(hours, on).pick
+    words = ",".join(f"{n}={h!r}" for n, h in hours.items())
+    assert panel == command(hours=words, provider=on)["pick"]

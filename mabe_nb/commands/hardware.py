@@ -26,12 +26,14 @@ def gpus(args, say) -> dict:
     table = table.merge(catalog.gpus()[["name", "memory_gb"]], how="left",
                         left_on="gpu",
                         right_on="name").drop(columns="name")
+    table["suits"] = [catalog.suits(g, c) for g, c in zip(table.gpu, table["count"])]
     shown = table[["provider", "flavor", "gpu", "count", "memory_gb", "usd_per_hour",
-                   "available", "as_of", "age_days"]].rename(columns={
+                   "available", "as_of", "age_days", "suits"]].rename(columns={
                        "memory_gb": "GB a card", "usd_per_hour": "USD/h",
                        "age_days": "days old"})
     say(_shown(shown))
-    if table.stale.any(): say(
+    if args.guide: say("the guides are undated: prices to compare with, not to pay")
+    elif table.stale.any(): say(
         f"{int(table.stale.sum())} prices are over 60 days old (the oldest "
         f"{table.age_days.max():.0f}); 'mabe gpus --refresh' asks the providers")
     return answer | {"prices": to_records(table)}
@@ -248,7 +250,7 @@ def _advise_flags(p):
     p.add_argument("--fresh", action="store_true", help="with DATA: measure again")
     p.set_defaults(resume=False, out=".")
     p.add_argument("--params", type=float, help="parameters of a language model: 1.5e9")
-    p.add_argument("--method", choices=["full", "lora"], help="with --params")
+    p.add_argument("--method", choices=["full", "lora", "qlora"], help="with --params")
     p.add_argument("--budget", type=float, help="USD, for everything")
     p.add_argument("--scenario", help="debug, train, large or very-large")
     p.add_argument("--training-type", help="demo, development, production or research")

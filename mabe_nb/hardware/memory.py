@@ -46,11 +46,12 @@ def fits(
         "maybe" if low <= memory else "no"
 
 # %% ../../nbs/hardware/20_memory.ipynb #3e141adf
-LANGUAGE = {"full": Need(16, 20, 30), "lora": Need(2.2, 4, 6)} # GB per 10^9 parameters
+LANGUAGE = {"full": Need(16, 20, 30), "lora": Need(2.2, 4, 6),
+            "qlora": Need(0.7, 1.2, 2.0)} # GB per 10^9 parameters; qlora is ours
 
 def language_need(
     params: float, # Parameters, such as 1.5e9
-    method: str = "full", # "full" or "lora"
+    method: str = "full", # "full", "lora" or "qlora"
 ) -> Need:
     "Memory to fine-tune a language model. Raises `ConfigError`."
     if method not in LANGUAGE: raise ConfigError.unknown("method", method, LANGUAGE)
