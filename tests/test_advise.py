@@ -108,7 +108,7 @@ def test_full_does_not_fit_where_the_guide_says():
     fit = full.table.set_index("flavor").fits
     assert fit["t4-small"] == fit["t4-medium"] == "no" and full.pick == "a100-large"
     assert lora.table.set_index("flavor").fits["t4-small"] == "yes"
-    assert "LoRA will do: 6 GB instead" in full.changes
+    assert any("LoRA will do: 6 GB instead" in c for c in full.changes)
     none = by_size(7e9, "full", GUIDE)
     assert none.pick is None and "nothing for rent" in str(none) and none.changes
     assert by_size(70e9, "lora",
@@ -128,7 +128,8 @@ def test_budgets_of_the_guide(low, high, flavors, largest):
 
 def test_budget_today():
     assert by_budget(5, NOW).pick == "t4-medium or a10g-small"
-    assert by_budget(20, NOW).pick == "a10g-large or a100-large"
+    assert by_budget(20, NOW).pick == "a10g-small or a10g-large" # 13B takes $60 by size
+    assert by_budget(60, NOW).pick == "a10g-large or a100-large"
     assert (budget_bands(NOW).from_usd <= budget_bands(GUIDE).from_usd).all()
     assert "the guide ends at $200" in by_budget(500, NOW).reasons
 
@@ -151,7 +152,7 @@ def test_all_rows_are_there():
 
 
 @few
-@given(st.floats(1e6, 2e11), st.floats(1, 3), st.sampled_from(["full", "lora"]))
+@given(st.floats(1e8, 2e11), st.floats(1, 3), st.sampled_from(["full", "lora"]))
 def test_more_parameters_never_fit_better(params, more, method):
     level = ["yes", "likely", "maybe", "no"].index
     one, two = (by_size(p, method, NOW).table.set_index("flavor").fits
@@ -195,7 +196,8 @@ def test_prediction_is_marked():
     lambda: by_speed({"T4": 5}, "aws"), lambda: by_speed({"T4": 5}, slack=0.5),
     lambda: by_scenario("trian"), lambda: by_scenario("train", "aws"),
     lambda: by_budget(0), lambda: by_budget(math.inf), lambda: by_budget(9, retries=-1),
-    lambda: by_training("prod"), lambda: by_size(-1), lambda: by_size(1e9, "qlora"),
+    lambda: by_training("prod"), lambda: by_size(-1), lambda: by_size(1e9, "qqlora"), lambda: by_size(1.5),
+    lambda: by_size(2_761_284),
     lambda: by_size(math.nan), lambda: predict_hours(5, "T9", []),
     lambda: predict_hours(math.nan, "T4", ["L4"])])
 def test_bad_questions(call):
@@ -216,7 +218,7 @@ def ask(function, **given):
 
 def test_commands():
     answer, said = ask("advise", params=1.5e9, method="lora")
-    assert answer["pick"] == "t4-medium" and "6 GB" in said
+    assert answer["pick"] == "a10g-small" and "6 GB" in said
     assert ask("advise", hours="T4=5,A10G=1.7,A100=0.8",
                guide=True)[0]["pick"] == "A10G"
     assert set(ask("advise")[0]["scenarios"]) == {"debug", "train", "large",

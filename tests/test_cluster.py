@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError
-from mabe_nb.hardware.cluster import (allocation, cards_from, compare_mixed, plan,
-                                      plans, read_gpus, split_batch, zero_stage)
+from mabe_nb.hardware.cluster import (STRATEGIES, allocation, cards_from, compare_mixed, plan,
+                                      plans, read_gpus, split_batch,
+                                      worth_waiting, zero_stage)
 from mabe_nb.hardware.slurm import Request, fixed_script, flexible_script, shell_word
 
 A80, A40 = ("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA A100-SXM4-40GB", 40960)
@@ -265,12 +266,81 @@ def test_any_word_arrives_as_it_is(word):
         "{zero}", "3")
 
 
-def test_the_default_job_trains_with_the_batch_that_was_planned(capsys):
+def default_words(slurm, capsys, n, effective, per_gpu):
+    "The script that the command prints, run with fake cards: what each process is told."
     from mabe_nb import cli
-    assert cli.main(["cluster", "--slurm", "4", "--per-gpu", "8", "--effective", "64"]) == 0
-    script = capsys.readouterr().out
-    words = script.split("mabe train ")[1].split()
-    words[words.index('"${MABE_ACCUMULATION}"')] = "2"
-    assert "MABE_ACCUMULATION=2 " in script
-    args = cli.make_parser().parse_args(["train", *words])
-    assert (args.set_batch_size, args.set_gradient_accumulation_steps) == ("8", "2")
+    ask = ["cluster", "--slurm", str(n), "--per-gpu", str(per_gpu), "--effective",
+           str(effective)]
+    assert cli.main(ask) == 0
+    done, words = slurm(capsys.readouterr().out, [A80] * (n if n != "flexible" else 4))
+    assert done.returncode == 0, done.stderr
+    args = cli.make_parser().parse_args(words[words.index("train"):])
+    return int(args.set_batch_size), int(args.set_gradient_accumulation_steps)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, "flexible"])
+@pytest.mark.parametrize("effective,per_gpu", [(8, 1), (64, 8)])
+def test_the_default_job_trains_with_the_batch_that_it_prints(n, effective, per_gpu, slurm,
+                                                              capsys):
+    "By the trainer's own plan of an epoch, for every process of the team."
+    import numpy as np
+    import torch
+    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.fit.frames import Frames
+    from mabe_nb.train.fit.loop import Trainer
+    from mabe_nb.train.fit.machine import Team
+    from mabe_nb.train.models import make_model
+    batch, steps = default_words(slurm, capsys, n, effective, per_gpu)
+    cards = 4 if n == "flexible" else n
+    want = plan(cards, effective, per_gpu)
+    cfg = TrainConfig(batch_size=batch, gradient_accumulation_steps=steps, hidden_size=8,
+                      sequence_length=10, model_type="tcn", device="cpu")
+    frames = Frames(torch.zeros(5000, 4), torch.zeros(5000, 1, dtype=torch.int8),
+                    np.array([5000]))
+    for rank in range(cards):
+        t = Trainer(make_model(cfg, 4, 2), frames, frames, np.ones(2, np.float32),
+                    np.ones(2, bool), cfg, Team(rank, cards))
+        whole, parts = t.plan_epoch()
+        assert len(whole[0]) == want.effective
+        assert [len(p) for p in parts[0]] == [per_gpu] * want.accumulation
+
+
+def test_two_processes_of_the_script_are_one_with_the_batch_of_its_table(tmp_path, slurm,
+                                                                         capsys):
+    "gloo: one process at 8 and two at 1x4x2 have the same losses."
+    import numpy as np
+    import pandas as pd
+    from test_trainer import EVEN, team
+    batch, steps = default_words(slurm, capsys, 2, 8, 1)
+    common = dict(EVEN, epochs=1, num_workers=1, hidden_size=8, stride=40)
+    one, two = (pd.read_csv(team(tmp_path/str(n), n, dict(
+        common, batch_size=b, gradient_accumulation_steps=a))/"history.csv")
+        for n, b, a in ((1, 8, 1), (2, batch, steps)))
+    assert np.allclose(one.train_loss, two.train_loss, atol=1e-5)
+    assert np.allclose(one.valid_loss, two.valid_loss, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind,zero", [("v100", 3), ("a100", 2), (None, 2), ("t4", 3),
+                                       ("a100-80gb", 2), ("mystery", 2)])
+def test_stage_follows_the_kind_of_card(kind, zero):
+    assert f"MABE_ZERO={zero}" in fixed_script(WORDS, Request(gpus=4, kind=kind))
+
+
+def test_logs_folder_is_made_and_asked_for(slurm, tmp_path):
+    done, _ = slurm(fixed_script(WORDS, Request(gpus=2, logs="logs/deep")), [A80] * 2)
+    assert done.returncode == 0 and (tmp_path/"logs/deep").is_dir()
+    assert "# Slurm opens its log first: mkdir -p logs before sbatch" in fixed_script(WORDS)
+
+
+def test_a_node_of_small_cards_carries_on(slurm):
+    t4 = ("Tesla T4", 15360)
+    found = allocation(cards_from([t4] * 2))
+    assert found.zero == 3 and "too small" in found.warnings[0] and found.plan == plan(2)
+    done, words = slurm(flexible_script(WORDS), [t4] * 2)
+    assert done.returncode == 0 and words[8] == "--zero=3"
+
+
+def test_strategies_of_the_guide():
+    names = [(s.gpus, s.gres) for s in STRATEGIES]
+    assert names == [(2, "gpu:a100:2"), (3, "gpu:a100:3"), (4, "gpu:a100:4"), (4, "gpu:4")]
+    assert worth_waiting(48, 2, 4) == pytest.approx(17) and worth_waiting(48, 4, 4) == 0

@@ -6,11 +6,9 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import card
-from mabe_nb.hardware.memory import Need
 from mabe_nb.measure import compare as module
 from mabe_nb.measure.compare import (by_bandwidth, by_count, compare, others, pareto,
                                      recurrent_floor)
-from mabe_nb.measure.estimate import estimate, step_memory
 from mabe_nb.measure.workload import Workload
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.cost_plots import plot_compare
@@ -92,14 +90,3 @@ def test_price_of_an_epoch(monkeypatch):
 @pytest.mark.parametrize("gpus, words", [([], "no GPUs"), (["moddal:L4"], "unknown place")])
 def test_bad_input_is_one_sentence(gpus, words):
     with pytest.raises(ConfigError, match=words): compare(TINY, gpus=gpus)
-
-
-def test_fake_memory_is_a_line_with_a_range():
-    lstm = TrainConfig(model_type="lstm", hidden_size=32, sequence_length=50)
-    found = estimate(lstm)
-    far = step_memory(lstm.model_copy(update={"batch_size": 500})) / 1e9
-    assert found.fixed.likely + 500 * found.window.likely == pytest.approx(far, rel=0.02)
-    kept = 64 * 2 * 50 * 4 / 1e9 # a number for each unit and step, both layers
-    assert found.window.high - found.window.low == pytest.approx(14 * kept, rel=0.02)
-    assert isinstance(found.need(8), Need) and "not known" in found.gap
-    assert "not known" not in estimate(TINY).gap

@@ -46,11 +46,12 @@ def fits(
         "maybe" if low <= memory else "no"
 
 # %% ../../nbs/hardware/20_memory.ipynb #3e141adf
-LANGUAGE = {"full": Need(16, 20, 30), "lora": Need(2.2, 4, 6)} # GB per 10^9 parameters
+LANGUAGE = {"full": Need(16, 20, 30), "lora": Need(2.2, 4, 6),
+            "qlora": Need(0.7, 1.2, 2.0)} # GB per 10^9 parameters; qlora is ours
 
 def language_need(
     params: float, # Parameters, such as 1.5e9
-    method: str = "full", # "full" or "lora"
+    method: str = "full", # "full", "lora" or "qlora"
 ) -> Need:
     "Memory to fine-tune a language model. Raises `ConfigError`."
     if method not in LANGUAGE: raise ConfigError.unknown("method", method, LANGUAGE)
@@ -141,15 +142,20 @@ def remedies(
     memory: float, # GB of the card
     activations: float, # GB of `need.likely` that grow with the batch
     lora: Need = None, # What LoRA would need; None: it does not apply
+    ours: bool = False, # For our trainer, which does no checkpointing?
+    amp: bool = False, # Is the precision mixed already?
 ) -> pd.DataFrame: # remedy, saves_gb, needs_gb, fits, price
     "The remedies against too little memory, in the order to try them."
-    half, third, amp = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
+    half, third, half_size = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
     saved = [("LoRA", need.likely - lora.likely,
               "trains few of the weights")] if lora else []
     saved += [("half the batch", half, "noisier steps"),
               ("half the batch, accumulated twice", half, "same effect, more time"),
               ("gradient checkpointing", third, "about a third more time"),
-              ("mixed precision", amp, "none or little accuracy")]
+              ("mixed precision: --amp", half_size, "none or little accuracy")]
+    left_out = ["gradient"] * ours + ["mixed"] * amp
+    saved = [row for row in saved if row[0].split(" ")[0] not in left_out]
+    if ours: saved.append(("half the frames of a window", half, "less context"))
     rows = []
     for name, gb, price in saved:
         after = lora if name == "LoRA" else need.times(1 - gb / need.likely)

@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from ..files import read_json, write_json
 from .memory_guard import memory_limit, memory_taken, resident
 from .workload import Workload, checked_workload
-from .step import Clock, count_flops, time_parts, time_steps
+from .step import Clock, count_work, time_parts, time_steps
 from ..train.fit.memory import out_of_memory
 from ..train.fit.machine import blocks_apart, memory_kept, pick_device
 from ..train.config import TrainConfig, make_config
@@ -215,10 +215,10 @@ def _measured(spec, device, before, folder):
         if device.type == "cuda": memory = memory_taken(device, before)
         count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
         parts = time_parts(trainer, step, clock, count)
-    flops, moved = count_flops(step)
+    work = count_work(step)
     windows = cfg.batch_size * cfg.gradient_accumulation_steps
     return {"status": "ok", "seconds": seconds, "memory": memory, "parts": parts,
-            "windows_s": windows / seconds["p50"], "flops": flops, "bytes": moved,
+            "windows_s": windows / seconds["p50"], **work,
             "precision": _arithmetic(trainer.precision, device),
             "parameters": count_parameters(trainer.model)}
 

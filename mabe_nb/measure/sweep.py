@@ -191,11 +191,18 @@ def summarize(
 # %% ../../nbs/measure/30_sweep.ipynb #c4764c40
 def other_cards(
     done: Sweep,
+    cfg=None, # `TrainConfig` that was swept
+    shape: Workload = Workload(), # Of the data that it was swept with
 ) -> pd.DataFrame: # card, memory_gb, largest, suggested, basis
-    "The largest batch of every card by the memory line. Raises `ConfigError`."
+    "The largest batch of every card by one line. Raises `ConfigError`."
+    same = done.about["device"] == "cuda"
+    if cfg is not None and not (same and done.memory):
+        from mabe_nb.measure.estimate import estimate
+        found = estimate(cfg, shape)
+        return largest_batches(found.fixed.likely, found.window.likely).assign(
+            basis=found.source)
     if done.memory is None:
         raise ConfigError("a memory line needs two sizes that worked; sweep more sizes")
-    same = done.about["device"] == "cuda"
     return largest_batches(done.memory.a, done.memory.b).assign(
         basis="measured line" if same else "guess from a processor's memory")
 

@@ -1,0 +1,217 @@
+"Advice for a run of one's own: dated, with a range, and never against itself."
+import json
+import re
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mabe_nb import cli
+from mabe_nb.data.synthetic import write_colony
+from mabe_nb.measure.recommend import answer, batch_for, candidates, choose, known_step
+from mabe_nb.measure.workload import Workload
+from mabe_nb.hardware.catalog import card
+from mabe_nb.train.config import TrainConfig
+
+CFG = TrainConfig(conv_channels=[16], lstm_hidden=16, sequence_length=20)
+few = settings(max_examples=40, deadline=None)
+BASES = {"measured here", "predicted", "unknown"}
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def probe(name="a processor", device="cpu", seconds=0.1, **more):
+    return {"status": "ok", "device": device, "card": name, "created": 1.79e9,
+            "on": "local" if device == "cpu" else "modal", "gpu": None,
+            "precision": "fp32", "flops": 1e12, "flops_cudnn": 5e11, "bytes": 1e10,
+            "launches": 500, "batch": 16, "windows_s": 16 / seconds,
+            "seconds": dict.fromkeys(("p50", "low", "high"), seconds)} | more
+
+
+HERE = {"ms": 100.0, "low_ms": 90.0, "high_ms": 120.0, "card": "a processor",
+        "date": "2026-11-22", "hours": 1e6, "high_hours": 2e6}
+def asked(budget=None, by=None, epochs=10):
+    return {"epochs": epochs, "budget": budget, "by": by, "windows": 5000, "batch": 16,
+            "frames": 20, "here": HERE}
+
+
+prices = st.floats(0.01, 100)
+rows_of = st.lists(st.builds(
+    lambda name, hours, spread, rate, fit: {
+        "name": f"modal:{name}", "card": name, "fits": fit, "hours": hours,
+        "low_hours": hours / spread, "high_hours": hours * spread, "usd": hours * rate,
+        "low_usd": hours / spread * rate, "high_usd": hours * spread * rate,
+        "most_usd": 3 * hours * spread * rate, "usd_per_hour": rate, "memory_gb": 16.0,
+        "basis": "predicted", "source": "x", "price_as_of": "2026-08",
+        "price_age_days": 9.0, "price_stale": False},
+    st.text("ABCDEFGH", min_size=1, max_size=4), prices, st.floats(1, 3), prices,
+    st.sampled_from(["yes", "likely", "maybe", "no"])), max_size=8,
+    unique_by=lambda r: r["name"])
+
+
+@few
+@given(rows_of, prices, st.floats(1, 10), st.one_of(st.none(), prices))
+def test_more_money_never_gives_less(rows, budget, more, by):
+    one, two = choose(rows, budget, by), choose(rows, budget * more, by)
+    if one is None: return
+    key = "hours" if by is None else "usd"
+    assert two is not None and two[key] <= one[key]
+
+
+@few
+@given(rows_of, st.one_of(st.none(), prices), prices, st.floats(1, 10))
+def test_more_time_never_costs_more(rows, budget, by, more):
+    one, two = choose(rows, budget, by), choose(rows, budget, by * more)
+    assert one is None or two["usd"] <= one["usd"]
+
+
+@few
+@given(rows_of, st.one_of(st.none(), prices), st.one_of(st.none(), prices),
+       st.integers(0, 7), st.floats(1.01, 5), st.floats(1.01, 5))
+def test_a_card_that_is_faster_and_cheaper_never_loses(rows, budget, by, i, fast, cheap):
+    best = choose(rows, budget, by)
+    if best is None: return
+    keys = ("hours", "low_hours", "high_hours")
+    money = ("usd", "low_usd", "high_usd", "most_usd")
+    better = {**best, "name": "better", "fits": "yes",
+              **{k: best[k] / fast for k in keys}, **{k: best[k] / cheap for k in money}}
+    assert choose([*rows, better], budget, by)["name"] == "better"
+
+
+@few
+@given(rows_of, st.one_of(st.none(), prices), st.one_of(st.none(), prices))
+def test_the_proposal_keeps_what_was_asked(rows, budget, by):
+    found = answer(rows, asked(budget, by))
+    best = next((r for r in rows if r["name"] == found.pick), None)
+    if found.pick in (None, "local"):
+        assert choose(rows, budget, by) is None
+        return
+    assert best["fits"] in ("yes", "likely")
+    assert budget is None or best["most_usd"] <= budget
+    assert by is None or best["high_hours"] <= by
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+@few
+@given(st.integers(1, 5000), st.integers(1, 5000))
+def test_a_batch_that_does_not_fit_is_accumulated(batch, largest):
+    take, parts = batch_for(batch, largest)
+    assert take <= largest and 0 <= take * parts - batch < parts
+    assert parts == 1 or -(-batch // (parts - 1)) > largest
+
+
+def test_what_was_measured_on_a_card_counts_before_what_is_foretold():
+    l4 = probe("NVIDIA L4", "cuda", 0.01)
+    there = known_step([l4, probe()], card("L4"), 0.0)
+    assert there["basis"] == "measured on L4" and there["seconds"] == 0.01
+    other = known_step([l4, probe()], card("A100"), 0.0)
+    assert other["basis"] == "predicted" and "from L4" in other["source"]
+    assert other["high"] / other["low"] == pytest.approx(2.25)
+    wide = known_step([probe()], card("A100"), 0.0)
+    assert wide["high"] / wide["low"] == pytest.approx(10) and wide["date"] == "2026-09-21"
+
+
+def test_every_row_has_its_basis_and_dates():
+    rows = candidates(CFG, Workload(windows=5000), [probe()], 100)
+    assert {r["provider"] for r in rows} == {"modal", "hf-jobs"}
+    assert {r["card"] for r in rows} >= {"T4", "L4", "L40S", "H200", "B200", "RTX-PRO-6000"}
+    for r in rows:
+        for key in ("basis", "source", "date", "price_as_of", "price_source",
+                    "memory_basis", "card_as_of", "card_source"): assert r[key], key
+        if r["hours"]: assert r["low_usd"] <= r["usd"] <= r["high_usd"] <= r["most_usd"]
+
+
+def numbers(value):
+    "Every number in a structure, and those inside of its words."
+    if isinstance(value, dict): value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for v in value: yield from numbers(v)
+    elif isinstance(value, str): yield from map(float, NUMBER.findall(value))
+    elif value is not None: yield float(value)
+
+
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+@pytest.fixture(scope="module")
+def colony(tmp_path_factory):
+    return str(write_colony(tmp_path_factory.mktemp("data")/"colony", videos=6, minutes=0.5))
+
+
+def test_every_number_that_is_said_is_in_the_json(colony, capsys):
+    words = ["advise", colony, "--features", "coords", "--epochs", "200", "--seconds",
+             "0.3"]
+    for more in ([], ["--budget", "0.5"], ["--budget", "0.0001", "--by", "1m"]):
+        assert cli.main([*words, *more]) == 0
+        said = capsys.readouterr().out
+        assert cli.main([*words, *more, "--json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        known = set(numbers({k: v for k, v in data.items()
+                             if k not in ("reasons", "changes")}))
+        for text in NUMBER.findall(said.replace(colony, "").replace(",", "")):
+            value = float(text)
+            assert any(abs(value - k) <= max(0.0051, 0.051 * abs(k)) for k in known), \
+                (text, said)
+        assert {r["basis"] for r in data["rows"]} <= BASES
+        assert data["asked"]["epochs"] == 200 and data["asked"]["windows"] > 0
+
+
+@pytest.mark.parametrize("words,says", [
+    ("--scenario train", "--scenario is a question without DATA"),
+    ("--guide", "--guide is a question without DATA"),
+    ("--params 1e9", "--params is a question without DATA"),
+    ("--by soon", "--by 'soon', expected hours such as 3h"),
+    ("--budget -1", "budget is -1.0, expected a number above 0"),
+    ("--provider aws", "unknown provider 'aws'")])
+def test_flags_that_do_not_belong_are_refused(colony, words, says, capsys):
+    assert cli.main(["advise", colony, "--features", "coords", "--seconds", "0.2",
+                     *words.split()]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words,says", [
+    ("--scenario train --by 3h", "--by goes with DATA"),
+    ("--params 1e9 --provider modal", "--provider goes with --hours"),
+    ("--hours T4=5 --batch-size 64", "--batch-size goes with DATA"),
+    ("--budget 9 --runs 2", "--runs goes with --hours"),
+    ("--training-type demo --config x.yaml", "--config goes with DATA")])
+def test_flags_of_another_question_are_refused(words, says, capsys):
+    assert cli.main(["advise", *words.split()]) == 2
+    assert says in capsys.readouterr().err
+
+
+def command(**given):
+    "The card that `mabe advise` names, and its JSON."
+    from argparse import Namespace
+    from mabe_nb.commands import hardware
+    words = dict(provider=None, guide=False, params=None, method=None, budget=None,
+                 scenario=None, training_type=None, hours=None, retries=2)
+    return hardware.advise(Namespace(**words | given), lambda text: None)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sampled_from(["modal", "hf"]), st.sampled_from(["debug", "train", "large",
+                                                          "very-large"]),
+       st.lists(st.floats(1, 1e5), min_size=5, max_size=5), st.booleans())
+def test_panel_command_and_python_name_the_same_card(on, purpose, seconds, measured):
+    import pandas as pd
+    from mabe_nb.hardware.advise import SCENARIOS, by_scenario, by_speed
+    from mabe_nb.view.panels.plan import advice_for
+    names = ["T4", "L4", "A10", "A100-80GB", "H200"] if on == "modal" else \
+        ["t4-small", "l4x1", "a10g-small", "a100-large", "h200"]
+    table = pd.DataFrame({"where": [f"{on}:{n}" for n in names], "seconds": seconds})
+    panel = advice_for(on, purpose, table if measured else None)[1]["Advice"]
+    if not measured or SCENARIOS[purpose].look_at not in ("usd", "hours"):
+        assert panel == by_scenario(purpose, on).pick
+        assert panel == command(scenario=purpose, provider=on)["pick"]
+        return
+    hours = {n: s * SCENARIOS[purpose].epochs / 3600 for n, s in zip(names, seconds)}
+    if purpose == "large": # the fastest
+        assert hours[panel] == min(hours.values())
+        return
+    assert panel == by_speed(hours, on).pick
+    words = ",".join(f"{n}={h!r}" for n, h in hours.items())
+    assert panel == command(hours=words, provider=on)["pick"]
