@@ -40,8 +40,13 @@ def follow(
     Raises `JobError` if it ended in any way but well.
     """
     stream = sys.stderr if as_json else sys.stdout
+    said = begun = None
     try:
         for event in job.events():
+            begun = begun or event["k"] != "beat"
+            if not begun and (why := job.state().get("reason")) not in (None, said):
+                stream.write(f"[{why}]\n")
+                said = why
             if text := event_text(event):
                 stream.write(text)
                 stream.flush()
@@ -49,8 +54,9 @@ def follow(
         stream.write(f"\nleft running: {next_steps(job)}\n")
         return row(job)
     about = row(job)
+    price = f", {about['usd']:.2f} USD of at most {job.spec.get('most_usd') or 0:.2f}"
     stream.write(f"[{about['status']} after {about['seconds'] or 0:.1f} s"
-                 + (f", about {about['usd']:.2f} USD]\n" if about["usd"] else "]\n"))
+                 + (price if about["usd"] else "") + "]\n")
     if about["status"] == "done" or as_json: return about
     from mabe_nb.remote.handle import JobError
     raise JobError(job, job.state())
@@ -79,6 +85,16 @@ def _list(args, say):
     for r in rows: say(as_line(r))
     if not rows: say("no jobs")
     return rows
+
+
+def _costs(args, say):
+    "What jobs were billed, and what is left of the budget."
+    from mabe_nb.remote import costs
+    from mabe_nb.remote.job import refresh_reserved
+    usd, rows = refresh_reserved(), costs.receipts()
+    say(costs.costs_text(rows, usd))
+    return {"receipts": rows, "reserved_usd": usd, "budget_usd": costs.budget(),
+            "month_usd": costs.spent()}
 
 
 def _attach(job, args, say): return follow(job, args.json)
@@ -112,9 +128,10 @@ def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.remote.job import attach
     actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch}
-    if args.action == "list": return _list(args, say)
+    alone = {"list": _list, "costs": _costs}
+    if args.action in alone: return alone[args.action](args, say)
     if args.action not in actions:
-        raise ConfigError.unknown("action", args.action, ["list", *actions])
+        raise ConfigError.unknown("action", args.action, [*alone, *actions])
     if not args.id:
         raise ConfigError(f"which job? 'mabe jobs {args.action} ID'; 'mabe jobs list' "
                           "shows them")
@@ -125,8 +142,9 @@ def _add_jobs(command):
     p = command("jobs", jobs)
     p.example = "mabe jobs list"
     action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                            help="list, attach, logs, cancel or fetch; default: list")
-    offer(action, "list", "attach", "logs", "cancel", "fetch")
+                            help="list, attach, logs, cancel, fetch or costs; "
+                                 "default: list")
+    offer(action, "list", "attach", "logs", "cancel", "fetch", "costs")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", default=".", help="fetch: where to put it")

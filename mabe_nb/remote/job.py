@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['source_of', 'free_names', 'imports_of', 'check_free_names', 'job_source', 'submit', 'parse_options', 'attach', 'jobs',
-           'quote']
+           'refresh_reserved', 'quote']
 
 # %% ../../nbs/remote/40_job.ipynb #4ff67e7b
 import ast, inspect, json, os, re, secrets as random_secrets, shutil, textwrap, time
@@ -15,7 +15,7 @@ from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
 from .places.base import get
-from .handle import Job, JobError
+from .handle import Job, JobError, reserved
 
 # %% ../../nbs/remote/40_job.ipynb #6aff7bd0
 def source_of(
@@ -148,6 +148,14 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
             "secrets": _names("a secret", secrets, _variable),
             "options": options, "created": time.time(), "cwd": os.getcwd()}
 
+# %% ../../nbs/remote/40_job.ipynb #6228b00f
+def foretell(job):
+    "Set aside what a job may cost; jobs that ended unseen are looked after before a refusal."
+    try: job.foretell()
+    except ConfigError:
+        refresh_reserved()
+        job.foretell()
+
 # %% ../../nbs/remote/40_job.ipynb #5c044216
 def submit(
     source, # Code, a function, or a command as a list of words
@@ -170,7 +178,9 @@ def submit(
     backend.check(spec)
     inputs, folder = backend.add_data(spec, inputs), _jobs_folder()/spec["id"]
     _write_folder(folder, spec, code, inputs)
-    try: spec["handle"] = backend.start(folder, spec)
+    try:
+        foretell(Job(folder, spec))
+        spec["handle"] = backend.start(folder, spec)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -237,6 +247,15 @@ def jobs() -> list:
         except MabeError as e: warnings.warn(f"left out: {e}", stacklevel=2)
     return sorted(found, key=lambda job: job.spec["created"], reverse=True)
 
+# %% ../../nbs/remote/40_job.ipynb #68adf4f3
+def refresh_reserved() -> float: # USD
+    "Look after jobs whose end was not seen; what the others may still cost."
+    for job in jobs():
+        if not job.spec.get("most_usd") or (job.folder/"receipt.json").exists(): continue
+        try: job.state()
+        except MabeError: continue # no network: it counts as before
+    return reserved(_jobs_folder())
+
 # %% ../../nbs/remote/40_job.ipynb #6984900a
 def quote(
     on: str = "local",
@@ -244,11 +263,11 @@ def quote(
     timeout: float = 3600, # Seconds for each attempt
     retries: int = 0,
     **options, # As for `submit`
-) -> dict: # usd_per_hour, most_usd, estimate (always True)
-    "Price of a job before it is sent."
+) -> dict: # usd_per_hour, most_usd, most_seconds, estimate (always True)
+    "Price of a job before it is sent; needs no account."
     backend = get(on)
     spec = _spec(None, on, gpu, (), timeout, retries, (), values.LIMIT, options)
-    backend.check(spec)
-    rate = backend.usd_per_hour(spec)
-    return {"usd_per_hour": rate, "most_usd": rate * timeout / 3600 * (1 + retries),
-            "estimate": True}
+    backend.check_request(spec)
+    rate, seconds = backend.usd_per_hour(spec), backend.most_seconds(spec)
+    return {"usd_per_hour": rate, "most_usd": rate * seconds / 3600,
+            "most_seconds": seconds, "estimate": True}

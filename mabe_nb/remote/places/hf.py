@@ -6,7 +6,7 @@
 __all__ = ['Backend']
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #9970a4ad
-import time
+import math, time
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
@@ -18,7 +18,7 @@ from ..events import clean
 from .hf_inside import read_log_line
 from .modal_volume import in_thread
 from .hf_send import (
-    NotAtHub, api, check_options, client_errors, no_token, job_files,
+    INSTALL, NotAtHub, api, check_options, client_errors, no_token, job_files,
     private_bucket, run_container)
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
@@ -41,6 +41,11 @@ class Backend(Base):
         from huggingface_hub import get_token
         super().check_secrets(names)
         if not get_token(): raise no_token()
+
+    def most_seconds(self, spec): # whole minutes are billed, and the installation
+        return 60 * math.ceil((super().most_seconds(spec) + INSTALL) / 60 + 1)
+
+    def billed(self, seconds): return 60.0 * math.ceil(seconds / 60)
 
     def usd_per_hour(self, spec):
         return super().usd_per_hour(spec | {"gpu": spec["gpu"] or "cpu-basic"})
