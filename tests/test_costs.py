@@ -171,7 +171,6 @@ def test_two_at_once_cannot_pass_the_budget(rented, mabe_home):
             "try: t.submit('1', on='rented', timeout=10)\n"
             "except t.ConfigError as e: print('refused')\n"
             "else: print('sent')")
-    import os
     env = os.environ | {"MABE_BUDGET": "25"}
     both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
                              env=env) for _ in range(4)]

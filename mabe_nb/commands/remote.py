@@ -65,10 +65,14 @@ def follow(
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
     from mabe_nb.remote.job import parse_options, quote, submit as send
+    from mabe_nb.remote.team import cards
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]
     if most: say(f"at most about {most:.2f} USD")
+    if args.on != "slurm" and cards(gpu) != 1 and args.words[:2] != ["mabe", "train"]:
+        say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
+            "uses them ('torchrun ...'); 'mabe train' does")
     job = send(args.words, args.on, gpu, outputs=[n for n in args.out.split(",") if n],
                timeout=timeout, retries=args.retries, **options,
                secrets=[n for n in args.secrets.split(",") if n])
@@ -87,21 +91,11 @@ def _list(args, say):
     return rows
 
 
-def _costs(args, say):
-    "What jobs were billed, and what is left of the budget."
-    from mabe_nb.remote import costs
-    from mabe_nb.remote.job import refresh_reserved
-    usd, rows = refresh_reserved(), costs.receipts()
-    say(costs.costs_text(rows, usd))
-    return {"receipts": rows, "reserved_usd": usd, "budget_usd": costs.budget(),
-            "month_usd": costs.spent()}
-
-
 def _attach(job, args, say): return follow(job, args.json)
 
 
 def _logs(job, args, say):
-    text = job.log()
+    text = job.log(args.tail)
     say(text.rstrip("\n"))
     return row(job) | {"log": text}
 
@@ -123,12 +117,38 @@ def _fetch(job, args, say):
     say(str(place))
     return {"path": str(place)}
 
+# %% ../../nbs/commands/60_remote.ipynb #99cab0ae
+def _rm(job, args, say):
+    job.remove()
+    say(f"job {job.id}: removed")
+    return {"removed": [job.id]}
+
+
+def _prune(args, say):
+    "Delete jobs that ended and are old."
+    from mabe_nb.remote.prune import prune
+    gone, failed = prune(args.days)
+    for line in (*(f"job {id}: removed" for id in gone), *failed): say(line)
+    if not gone: say(f"no job that ended is older than {args.days:g} days")
+    return {"removed": gone, "failed": failed}
+
+
+def _costs(args, say):
+    "What jobs were billed, and what is left of the budget."
+    from mabe_nb.remote import costs
+    from mabe_nb.remote.job import refresh_reserved
+    usd, rows = refresh_reserved(), costs.receipts()
+    say(costs.costs_text(rows, usd))
+    return {"receipts": rows, "reserved_usd": usd, "budget_usd": costs.budget(),
+            "month_usd": costs.spent()}
+
 # %% ../../nbs/commands/60_remote.ipynb #89ea6c7c
 def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.remote.job import attach
-    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch}
-    alone = {"list": _list, "costs": _costs}
+    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch,
+               "rm": _rm}
+    alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action in alone: return alone[args.action](args, say)
     if args.action not in actions:
         raise ConfigError.unknown("action", args.action, [*alone, *actions])
@@ -142,12 +162,15 @@ def _add_jobs(command):
     p = command("jobs", jobs)
     p.example = "mabe jobs list"
     action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                            help="list, attach, logs, cancel, fetch or costs; "
+                            help="list, attach, logs, cancel, fetch, rm, prune or costs; "
                                  "default: list")
-    offer(action, "list", "attach", "logs", "cancel", "fetch", "costs")
+    offer(action, "list", "attach", "logs", "cancel", "fetch", "rm", "prune", "costs")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", default=".", help="fetch: where to put it")
+    p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
+    p.add_argument("--days", type=float, default=30, help="prune: what is older; "
+                   "default: 30")
 
 # %% ../../nbs/commands/60_remote.ipynb #c25d98ec
 def add_commands(

@@ -6,11 +6,11 @@
 __all__ = ['JobError', 'Job', 'reserved', 'next_steps', 'row', 'as_line']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
-import re, time
+import re, shutil, time
 from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import atomic, read_json, write_json
+from ..files import atomic, read_json, temporary, write_json
 from ..patch import patch
 from . import costs, values
 from .places.base import ENDED, get, good_file
@@ -60,8 +60,25 @@ class Job:
 @patch
 def log(self: Job, tail=None) -> str:
     "What it printed so far; the last `tail` lines of it."
-    text = terminal_text("".join(e["text"] for e in self.events(False) if e["k"] == "print"))
-    return text if tail is None else "\n".join(text.split("\n")[-tail - 1:])
+    if tail is not None: return self._last_lines(tail)
+    return _printed(self.backend.log(self.folder, self.spec, 0, False))
+
+
+def _printed(chunks):
+    return terminal_text("".join(e["text"] for e in events(chunks) if e["k"] == "print"))
+
+
+@patch
+def _last_lines(self: Job, number, span=2**16):
+    "Read from the end, and from further before it until there are lines enough."
+    size = self.backend.log_size(self.folder, self.spec)
+    while True:
+        begin = max(0, size - span)
+        data = b"".join(self.backend.log(self.folder, self.spec, begin, False))
+        if begin: data = data.partition(b"\n")[2] # the rest of a line
+        lines = _printed([data]).split("\n")
+        if not begin or len(lines) > number + 1: return "\n".join(lines[-number - 1:])
+        span *= 8
 
 
 @patch
@@ -205,6 +222,17 @@ def resume(self: Job):
     (self.folder/"status.json").unlink(missing_ok=True)
     self.spec["handle"] = self.backend.start(self.folder, self.spec)
     write_json(self.folder/"job.json", self.spec)
+
+# %% ../../nbs/remote/39_handle.ipynb #d744c36e
+@patch
+def remove(self: Job):
+    "Delete it, here and where it ran; its receipt stays. Raises `ConfigError` if it runs."
+    if (status := self.status()) not in ENDED:
+        raise ConfigError(f"job {self.id} is {status}; 'mabe jobs cancel {self.id}' stops it")
+    self.backend.remove(self.folder, self.spec)
+    gone = temporary(self.folder)
+    self.folder.rename(gone) # at once, as far as anybody can see
+    shutil.rmtree(gone)
 
 # %% ../../nbs/remote/39_handle.ipynb #fa0f814e
 @patch

@@ -16,6 +16,7 @@ from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
 from .places.base import get
 from .handle import Job, JobError, reserved
+from .team import team_command
 
 # %% ../../nbs/remote/40_job.ipynb #6aff7bd0
 def source_of(
@@ -173,6 +174,7 @@ def submit(
 ) -> Job:
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
     backend, command = get(on), _command(source)
+    if command: command = team_command(command, gpu, on)
     spec = _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options)
     code = None if command else job_source(source, inputs, spec["outputs"], with_, namespace)
     backend.check(spec)

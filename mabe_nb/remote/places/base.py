@@ -115,6 +115,8 @@ class Base:
 
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
     def add_data(self, spec, inputs): return inputs # The job's, with its data
+    def remove(self, folder, spec): "Delete what a job left where it ran."
+    def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
     def overdue(self, spec) -> bool: # Is its time over, and a week in the queue besides?
         most = self.most_seconds(spec)
         return time.time() > spec["created"] + 2 * most + self.queue_limit

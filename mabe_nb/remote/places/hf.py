@@ -128,6 +128,18 @@ def _gone(self: Backend, info, stage):
     timeout = {"status": "timeout"} if "timeout" in message.lower() else {}
     return state | timeout | {"seconds": spent}
 
+# %% ../../../nbs/remote/places/54_hf.ipynb #9b85d5e3
+@patch
+def remove(self: Backend, folder, spec):
+    bucket, top = spec["handle"]["bucket"], spec["id"] + "/"
+    try:
+        with client_errors():
+            found = [item.path for item in api().list_bucket_tree(
+                bucket, spec["id"], recursive=True) if item.type == "file"]
+            found = [path for path in found if path.startswith(top)]
+            if found: api().batch_bucket_files(bucket, delete=found)
+    except NotAtHub: return
+
 # %% ../../../nbs/remote/places/54_hf.ipynb #55693054
 def _log_lines(spec, follow):
     "Lines that a container prints, b'' twice a second, until the connection ends."

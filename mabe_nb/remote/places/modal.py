@@ -83,7 +83,7 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes = True
+    resumes, queue_limit = True, 86400.0
 
     def check_options(self, spec):
         if (data := settings(spec)["data"]) is not None: data_files(data)
@@ -96,6 +96,8 @@ class Backend(Base):
         from mabe_nb.hardware.catalog import usd_per_hour
         o = settings(spec)
         return usd_per_hour(spec["gpu"], "modal", cpu=o["cpu"], memory_gib=o["memory"])
+
+    def remove(self, folder, spec): remove(self.volume(spec), f"jobs/{spec['id']}")
 
     def most_seconds(self, spec): return most_seconds(spec, settings(spec)["leg"])
 
@@ -235,7 +237,7 @@ def _call_status(call):
     try:
         with client_errors(): graph = call.get_call_graph()
     except UnknownToModal: return "FAILURE"
-    if not graph: return "queued"
+    if not graph: return None
     if graph[0].status.name != "PENDING": return graph[0].status.name
     return "running" if graph[0].task_id else "queued"
 
@@ -257,8 +259,8 @@ def remote_state(self: Backend, spec):
                                         f"jobs/{spec['id']}/status.json"))
         except FileMissing: status = _call_status(self.call(spec))
         except DataError: return checked_state(b"")
-        if status in ("queued", "running"):
-            return unended(status)
+        if status is None and self.overdue(spec): return self.vanished(spec)
+        if status in (None, "queued", "running"): return unended(status or "queued")
     return _ended(status, self.call(spec))
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
