@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
+from mabe_nb.remote.prune import prune
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
 
@@ -351,7 +353,8 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
 
 
 def test_quote_and_cost():
-    assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0, "estimate": True}
+    assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0,
+                                          "most_seconds": 60, "estimate": True}
     with pytest.raises(ConfigError, match="timeout is '0'"): quote(timeout=0)
 
 
@@ -479,3 +482,60 @@ def test_options_in_words_are_the_same_everywhere():
         with pytest.raises(ConfigError, match="should be NAME=VALUE"): parse_options([bad])
     done = call("submit", "--option", 'data=["a"]', "--", "true")
     assert "wants a dataset" in done.stderr, "JSON in a terminal too"
+
+
+# house-keeping
+
+def test_the_end_of_a_long_log(mabe_home):
+    "Read from its end: the rest of 100 MB is not touched."
+    job = submit("1")
+    job.wait()
+    line = b"x" * 99 + b"\n"
+    with open(job.folder/"log", "wb") as f:
+        for _ in range(100): f.write(line * 10_000)
+        f.write(b'\x1e{"k": "progress", "t": 1, "step": 1}\nlast\xc3\xa9 one\nlast')
+    read, log = [], job.backend.log
+    def counted(*args):
+        for data in log(*args):
+            read.append(len(data))
+            yield data
+    job.backend.log = counted
+    assert job.log(tail=2) == "x" * 99 + "\nlasté one\nlast"
+    assert sum(read) < 10**6
+    assert len(job.log(tail=5000).split("\n")) == 5001 and sum(read) < 10**7
+    job.backend.log = log
+    (job.folder/"log").write_bytes(b"a\nb\n")
+    for tail in (0, 1, 2, 3, 9):
+        assert job.log(tail=tail) == "\n".join(job.log().split("\n")[-tail - 1:])
+
+
+def test_secrets_are_not_in_the_log(monkeypatch):
+    monkeypatch.setenv("MY_OWN", 'opens "the" door')
+    job = submit("import os, sys, time\nfor c in os.environ['HF_TOKEN']:\n"
+                 "    sys.stdout.write(c); sys.stdout.flush(); time.sleep(0.002)\n"
+                 "print(' and', os.environ['MY_OWN'], flush=True)\nprint(1)\n"
+                 "raise ValueError(os.environ['MY_OWN'])", secrets=["MY_OWN"])
+    assert job.wait(60) == "error"
+    assert job.log().startswith("*** and ***\n1\n")
+    assert job.state()["error"]["message"] == "***"
+    kept = b"".join(p.read_bytes() for p in job.folder.rglob("*") if p.is_file())
+    for secret in (*SECRETS.values(), "the\" door", 'the\\" door'):
+        assert secret.encode() not in kept
+    shown = submit("import os\nos.environ['HF_TOKEN']")
+    assert [e["text"] for e in shown.events() if e["k"] == "result"] == ["'***'"]
+
+
+def test_jobs_are_removed(mabe_home, capsys):
+    old, new = submit("1"), submit("1")
+    runs = submit("import time; time.sleep(60)")
+    for job in (old, new): job.wait()
+    with pytest.raises(ConfigError, match=f"is .*; 'mabe jobs cancel {runs.id}'"): runs.remove()
+    for job in (old, runs):
+        spec = json.loads((job.folder/"job.json").read_text())
+        (job.folder/"job.json").write_text(json.dumps(spec | {"created": 1.0}))
+    until(lambda: not old.backend.alive(old.folder, old.spec))
+    assert prune(30) == ([old.id], [])
+    assert {j.id for j in jobs()} == {new.id, runs.id}
+    main(["jobs", "rm", new.id])
+    assert f"job {new.id}: removed" in capsys.readouterr().out
+    assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]

@@ -15,6 +15,7 @@ from modal_jobs import (calm, cloud, elsewhere, kept, log_of, preempt,  # noqa: 
                         printed, send, until, volume)
 
 from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
+from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.files import file_hash  # noqa: E402
 from mabe_nb.remote.places import modal_app  # noqa: E402
 from mabe_nb.remote.places.base import get  # noqa: E402
@@ -218,6 +219,33 @@ def test_files_are_listed_and_fetched(tmp_path):
     assert job.fetch("ckpt/epoch2", tmp_path).read_text() == "2"
     assert len(list(job.fetch("ckpt", tmp_path/"all").iterdir())) == 3
     with pytest.raises(DataError, match="has no file"): job.fetch("ckpt/../../x", tmp_path)
+
+
+def test_all_attempts_together_cost_no_more_than_was_said(cloud):
+    before = len(cloud.cloud.usage)
+    job = send("import time\nprint('on', flush=True)\ntime.sleep(60)", timeout=8)
+    until(lambda: "on" in log_of(cloud, job))
+    assert preempt(cloud) == 1
+    assert job.wait(120) == "timeout" and job.state()["attempt"] == 2
+    until(lambda: len(cloud.cloud.usage) == before + 2)
+    used = cloud.cloud.usage[before:]
+    size = used[-1]["resources"]
+    assert (size.cpu, size.cpu_limit, size.memory, size.memory_limit) == (2, 2, 8, 8)
+    assert size.used(2, 9)[2] and size.billed(40, 9) == (2, 8)
+    usd = sum(u["seconds"] for u in used) / 3600 * job.backend.usd_per_hour(job.spec)
+    assert usd <= job.spec["most_usd"] and job.cost() <= job.spec["most_usd"]
+    assert [r["usd"] for r in costs.receipts() if r["id"] == job.id] == [job.cost()]
+    job.resume() # the clock begins anew, and so does the receipt
+    job.cancel()
+
+
+def test_interrupted_too_often(cloud):
+    job = send(STEPS + "    time.sleep(1)\n")
+    for attempt in range(1, 7):
+        until(lambda n=attempt: log_of(cloud, job).count('"k": "start"') == n)
+        until(lambda: preempt(cloud) == 1)
+    assert job.wait(120) == "died"
+    assert "resume it to go on" in job.state()["error"]["message"]
 
 
 def test_the_price_is_known_before():

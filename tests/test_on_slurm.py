@@ -1,7 +1,7 @@
 """Jobs on a cluster: through submitit's local executor, and through a stand-in for Slurm.
 
-The stand-in is four shell scripts named sbatch, srun, sacct and scontrol on PATH, which
-really run what they are given. It shows that our side of the talk is right, not that a
+The stand-in is some shell scripts named sbatch, srun, squeue, sacct and so on, on PATH, which
+really run what they are given; `test_real_slurm.py` has a real one. It shows that our side of the talk is right, not that a
 cluster is content with it.
 """
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from hypothesis import given, settings, strategies as st
-from submitit.slurm.slurm import SlurmJob, _make_sbatch_string
+from submitit.slurm.slurm import _make_sbatch_string
 
 from mabe_nb.errors import ConfigError, MabeError
 from mabe_nb.remote.job import attach, jobs, submit
@@ -146,7 +146,8 @@ def test_no_flag_becomes_a_command(flags):
 
 
 def only_flags(options):
-    spec = {"id": "a", "timeout": 60, "retries": 0, "gpu": None, "options": options}
+    spec = {"id": "a", "timeout": 60, "retries": 0, "gpu": None, "options": options,
+            "secrets": []}
     asked = {k.removeprefix("slurm_"): v for k, v in parameters(spec).items()
              if k.startswith("slurm_")}
     text = _make_sbatch_string(command="run", folder="jobs", **asked)
@@ -190,9 +191,10 @@ for i in $(seq 0 $((SLURM_NTASKS - 1))); do
   SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NODEID=0 "$@" >> srun.$i 2>&1 &
   echo $! >> pids; done
 wait""",
-    "sacct": """echo 'JobID|State|NodeList'; echo "7|$(cat state)|x"
-echo "7.batch|RUNNING|x" """,
-    "scontrol": """echo "$@" >> asked; touch again""",
+    "squeue": """case "$(cat state)" in PENDING|RUNNING|SUSPENDED) echo "$(cat state)|None";;
+  *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac""",
+    "sacct": """cat state""", # `scontrol show` knows the job no more
+    "scontrol": """[ "$2" = show ] && exit 1; echo "$@" >> asked; touch again""",
     "scancel": """echo "$@" >> cancelled; echo 'CANCELLED by 1000' > state"""}
 
 
@@ -204,7 +206,6 @@ def slurm(tmp_path, monkeypatch):
         (folder/name).write_text(f"#!/bin/bash\nHERE={folder}; cd {folder}\n{text}\n")
         (folder/name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    SlurmJob.watcher.clear()
     return folder
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.files import write_json
-from mabe_nb.remote.inside import runner
+from mabe_nb.remote.inside import log, runner
 from mabe_nb.remote.places.base import ENDED, checked_state
 from mabe_nb.remote.events import clean, events, read_event, terminal_text
 from mabe_nb.remote.values import write_values
@@ -89,7 +89,7 @@ def test_hundred_thousand_lines(tmp_path):
 
 
 def test_a_full_log_keeps_head_events_and_tail(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "LOG_LIMIT", 10_000)
+    monkeypatch.setattr(log, "LOG_LIMIT", 10_000)
     runner.run(job(tmp_path/"j", "print('head')\nfor i in range(50_000): print('x'*20, i)\n"
                    "progress(1)\nprint('the end')"))
     text = prints(tmp_path/"j")

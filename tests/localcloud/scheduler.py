@@ -3,6 +3,7 @@ import asyncio
 import signal
 import time
 
+from . import billing
 from .containers import run_container
 from .process import send_signal
 from .state import Container, Input
@@ -106,6 +107,7 @@ class Scheduler:
         self.containers.pop(container.id, None)
         self.usage.append({"task": container.id, "app": container.function.app.id,
                            "gpu": container.gpu, "exit": exit_code,
+                           "resources": billing.resources(container.function.definition),
                            "seconds": time.time() - container.created})
         left, queue = container.input, container.function.queue
         unasked = not container.stopping

@@ -80,7 +80,7 @@ def highest_price(
     if not price["most_usd"]: return ""
     place, rate = _place({"on": on, "gpu": gpu}), price["usd_per_hour"]
     return (f"at most about {price['most_usd']:.2f} USD on {place}: {rate:.2f} USD/h "
-            f"for {1 + retries} x {timeout:g} s, an estimate")
+            f"for {price['most_seconds']:g} s, an estimate")
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #f89dad72
 class JobView:

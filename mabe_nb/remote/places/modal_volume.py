@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_FILES', 'Unreachable', 'FileMissing', 'UnknownToModal', 'as_mabe_error', 'client_errors', 'retried', 'in_thread',
-           'file_sizes', 'read_file', 'read_small', 'manifest', 'send_data', 'last_words']
+           'file_sizes', 'read_file', 'read_small', 'manifest', 'send_data', 'remove', 'last_words']
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #08736002
 import queue, re, threading, time
@@ -185,6 +185,17 @@ def send_data(
             batch.put_file(path, f"/blobs/{digest}")
             sent += path.stat().st_size
     return sent
+
+# %% ../../../nbs/remote/places/40_modal_volume.ipynb #057a5d3d
+def remove(
+    volume, # `modal.Volume`
+    *paths, # Files or folders on it
+):
+    "Take away what is there."
+    for path in paths:
+        try:
+            with client_errors(): volume.remove_file(path, recursive=True)
+        except (FileNotFoundError, UnknownToModal): continue
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #1a57f0ad
 def last_words(

@@ -1,0 +1,202 @@
+"""No bill exceeds what was said before; the ledger and the budget.
+
+Bills follow the rule of `localcloud.billing`; the clock is the one that runs at Modal.
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from localcloud.billing import Resources
+
+from mabe_nb.commands import remote as commands
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.hardware.catalog import usd_per_hour
+from mabe_nb.remote import costs
+from mabe_nb.remote.handle import Job, reserved
+from mabe_nb.remote.job import quote, submit
+from mabe_nb.remote.places import base
+from mabe_nb.remote.places.base import DiskPlace, place
+from mabe_nb.remote.places.modal_app import function_options
+from mabe_nb.remote.places.modal_clock import EVERY, OVERRUN, UNSEEN, Clock, most_starts
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.delenv("MABE_BUDGET", raising=False)
+    (tmp_path/"home").mkdir()
+    yield tmp_path/"home"
+
+
+def limits(cpu, memory):
+    "The limits that a job of ours sets, as the client sends them."
+    asked = function_options({"retries": 0, "secrets": [], "gpu": "L4", "timeout": 9,
+                              "cpu": cpu, "memory": memory})
+    (low, high), (little, much) = asked["cpu"], asked["memory"]
+    return Resources(low, little / 1024, high, much / 1024)
+
+
+def run_at_modal(rng, folder, spec, leg, size):
+    "Seconds and cores and GiB of each container of a job that wants ever more."
+    clock, starts = Clock(folder), most_starts(spec, leg)
+    total = spec["timeout"] * (1 + spec["retries"])
+    now, crashes, containers = 0.0, 0, []
+    while True:
+        now += rng.uniform(0, 40_000) # in the queue
+        boot, use = rng.uniform(0, 25), (rng.uniform(0, 40), rng.uniform(0, 200))
+        left = clock.begin(total, starts, now)
+        if not left: return [*containers, (boot + rng.uniform(0, 5), use)]
+        wants = min(rng.uniform(0, 1.5 * spec["timeout"]), leg)
+        killed = size.used(*use)[2] # beyond its memory
+        fate = "crash" if killed else rng.choice(["done", "preempt", "preempt", "crash"])
+        ran = min(wants, left)
+        if fate == "done" and wants < left:
+            return [*containers, (boot + ran, use)]
+        if wants >= left: # its time is over; the disk may hold it up until Modal stops it
+            return [*containers, (boot + left + rng.uniform(0, OVERRUN), use)]
+        now += ran
+        if fate == "crash":
+            clock.tick(now - rng.uniform(0, min(ran, EVERY)))
+            crashes += 1
+            containers.append((boot + ran, use))
+            if crashes > spec["retries"] + 3: return containers
+        else:
+            clock.end(now)
+            containers.append((boot + ran + rng.uniform(0, 30), use)) # 30 s of grace
+
+
+def bill(containers, gpu, size):
+    return sum(seconds / 3600 * usd_per_hour(gpu, "modal", *size.billed(*use))
+               for seconds, use in containers)
+
+
+def test_no_bill_exceeds_what_was_said(tmp_path):
+    rng, worst, interrupted = random.Random(21), 0.0, 0
+    for number in range(500):
+        gpu = rng.choice([None, "T4", "L4", "H100:2"])
+        spec = {"timeout": rng.choice([30, 600, 3600, 90_000]), "retries": rng.randint(0, 3)}
+        options = {"cpu": rng.choice([0.5, 2.0, 8.0]), "memory": rng.choice([1.0, 8.0, 64.0])}
+        size = limits(**options)
+        most = quote("modal", gpu, spec["timeout"], spec["retries"], **options)["most_usd"]
+        folder = tmp_path/str(number)
+        folder.mkdir()
+        containers = run_at_modal(rng, folder, spec, 82_800.0, size)
+        worst = max(worst, bill(containers, gpu, size) / most)
+        interrupted += len(containers) > 1
+    assert worst <= 1 and interrupted > 200
+    assert worst > 0.8, "a ceiling that is far too high says nothing"
+
+
+def test_without_limits_it_would_be_exceeded():
+    "What the rule is for."
+    loose = Resources(2.0, 8.0)
+    said = quote("modal", "L4", 3600)["most_usd"]
+    assert bill([(3600, (18.0, 64.0))], "L4", loose) > 1.7 * said
+    assert bill([(3600, (18.0, 64.0))], "L4", limits(2.0, 8.0)) < said
+
+
+def test_prices_need_no_account(monkeypatch):
+    for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MODAL_CONFIG_PATH", "/nowhere")
+    assert quote("modal", "L4")["most_usd"] > 0.9 and quote("hf", "A10G")["most_usd"] > 1
+    assert quote("modal", "L4")["most_seconds"] == 3600 + 6 * UNSEEN + OVERRUN
+    with pytest.raises(ConfigError, match="unknown GPU"): quote("modal", "H10")
+
+
+# the ledger
+
+@pytest.fixture
+def rented():
+    "A place that bills an hour on a T4 for each second."
+    class Rented(DiskPlace):
+        def start(self, folder, spec): return {"n": 1}
+        def alive(self, folder, spec): return not (folder/"over").exists()
+        def usd_per_hour(self, spec): return 3600.0
+    yield place("rented", provider="modal")(Rented)
+    del base.PLACES["rented"]
+
+
+def end(job, status="done", seconds=3.0):
+    (job.folder/"status.json").write_text(json.dumps(
+        {"status": status, "error": None, "seconds": seconds, "attempt": 1}))
+
+
+def rows(): return [(r["id"], r["foretold"], r["usd"], r["status"]) for r in costs.receipts()]
+
+
+def test_a_receipt_once(rented, capsys):
+    job = submit("1", on="rented", timeout=10)
+    assert reserved(job.folder.parent) == 10 and rows() == []
+    end(job)
+    for _ in range(3): assert Job(job.folder, job.spec).status() == "done"
+    assert rows() == [(job.id, 10.0, 3.0, "done")] and costs.receipts()[0]["difference"] == 7
+    lost = submit("1", on="rented", timeout=20, retries=1)
+    (lost.folder/"over").touch()
+    assert lost.status() == "died" and rows()[1] == (lost.id, 40.0, 40.0, "died")
+    assert reserved(job.folder.parent) == 0
+    commands.follow(job)
+    assert "[done after 3.0 s, 3.00 USD of at most 10.00]" in capsys.readouterr().out
+
+
+def test_the_budget_of_a_month(rented, monkeypatch, mabe_home):
+    monkeypatch.setenv("MABE_BUDGET", "25")
+    job = submit("1", on="rented", timeout=20)
+    with pytest.raises(ConfigError, match="10.00 USD, and MABE_BUDGET allows 25.00 a month: "
+                       "0.00 are spent and 20.00 set aside") as e:
+        submit("1", on="rented", timeout=10)
+    assert "\n" not in str(e.value) and len(list((mabe_home/"jobs").glob("[!.]*"))) == 1
+    end(job) # nobody has looked since
+    again = submit("1", on="rented", timeout=10)
+    assert rows() == [(job.id, 20.0, 3.0, "done")]
+    end(again, "error")
+    again.status()
+    again.resume() # pays again
+    end(again)
+    again.status()
+    assert costs.spent() == 9.0 and len(rows()) == 3
+    submit("1", on="local").wait() # bills nothing
+    monkeypatch.setenv("MABE_BUDGET", "lots")
+    with pytest.raises(ConfigError, match="expected USD a month"):
+        submit("1", on="rented", timeout=1)
+
+
+def test_two_at_once_cannot_pass_the_budget(rented, mabe_home):
+    code = ("import sys; sys.path.insert(0, 'tests'); import test_costs as t\n"
+            "next(t.rented.__wrapped__() if hasattr(t.rented, '__wrapped__') else "
+            "t.rented._get_wrapped_function()())\n"
+            "try: t.submit('1', on='rented', timeout=10)\n"
+            "except t.ConfigError as e: print('refused')\n"
+            "else: print('sent')")
+    env = os.environ | {"MABE_BUDGET": "25"}
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                             env=env) for _ in range(4)]
+    said = sorted(p.communicate(timeout=120)[0].strip() for p in both)
+    assert said == ["refused", "refused", "sent", "sent"]
+
+
+def test_many_write_the_ledger():
+    code = ("import sys; from mabe_nb.remote import costs\n"
+            "for n in range(40):\n  with costs.ledger_locked(): costs.record({'id': "
+            "f'{sys.argv[1]}-{n}', 'on': 'modal', 'gpu': None, 'created': n, 'foretold': 1, "
+            "'usd': 1, 'seconds': 1, 'status': 'x' * 500})")
+    all_ = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(4)]
+    assert [p.wait(120) for p in all_] == [0] * 4 and len(costs.receipts()) == 160
+
+
+def test_a_ledger_that_was_damaged(mabe_home):
+    good = {"id": "a", "on": "modal", "gpu": None, "created": 1, "foretold": 1, "usd": 1,
+            "seconds": None, "status": "done"}
+    lines = [b"", b"[]", b"{", b"\xff", b"[" * 10**5, json.dumps(good | {"usd": -1}).encode(),
+             json.dumps(good | {"usd": "1"}).encode(), json.dumps(good).encode()[:-4]]
+    (mabe_home/"costs.jsonl").write_bytes(b"\n".join(lines))
+    with costs.ledger_locked(): costs.record(good)
+    assert costs.receipts() == [good]
+
+
+def test_a_clock_that_was_damaged(tmp_path):
+    (tmp_path/"clock.json").write_text("{")
+    with pytest.raises(DataError): Clock(tmp_path).tick(1.0)

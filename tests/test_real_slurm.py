@@ -1,0 +1,174 @@
+"Jobs on a real Slurm of one node, on loopback: preempted, requeued, cancelled, killed."
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import real_slurm
+from real_slurm import processes
+
+from mabe_nb.commands import remote as commands
+from mabe_nb.remote.job import attach, submit
+from mabe_nb.remote.places.slurm import Backend
+
+pytestmark = [pytest.mark.cloud, pytest.mark.skipif(bool(real_slurm.why_not()),
+                                                    reason=real_slurm.why_not())]
+SIGNAL = "SlurmctldParameters=preempt_send_user_signal"
+STEPS = """
+import os, time
+n = int((CKPT/'n').read_text()) if (CKPT/'n').exists() else 0
+found = n
+print('from', n, flush=True)
+try:
+    while not (CKPT/'enough').exists():
+        n += 1; time.sleep(0.1)
+finally:
+    time.sleep(0.5) # what is interrupted twice is not saved
+    (CKPT/'new').write_text(str(n)); os.replace(CKPT/'new', CKPT/'n')
+    print('saved', n, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    with real_slurm.running(tmp_path_factory.mktemp("slurm")) as found: yield found
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(slurm, tmp_path, monkeypatch):
+    for name, value in slurm.env.items(): monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setattr(Backend, "pause", 0.2)
+    yield tmp_path/"home"
+    slurm("scancel", "--user", str(os.getuid()))
+    slurm.until(lambda: not slurm("squeue", "-h"))
+
+
+def until(test, seconds=120):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+def number(job): return job.spec["handle"]["job"]
+
+
+def send(source=STEPS, **options):
+    "A job that has begun."
+    job = submit(source, on="slurm", timeout=300, **options)
+    until(lambda: "from" in job.log())
+    return job
+
+
+def goes_on(slurm, job, saved=True):
+    "There is a second attempt; it begins where the first one was stopped, if that was said."
+    until(lambda: not processes(job.folder)) # Slurm itself waits for this: two minutes
+    slurm("scontrol", "update", f"job={number(job)}", "StartTime=now+4seconds")
+    until(lambda: job.log().count("from") == 2)
+    assert job.status() == "running" and ("saved" in job.log()) is saved
+    (job.folder/"ckpt"/"enough").touch()
+    assert job.wait(100) == "done" and job.state()["attempt"] == 2, job.log()
+    assert (job.result()["found"] > 0) is saved
+
+
+def take_the_node(slurm): return slurm("sbatch", "--parsable", "-p", "high", "-n4", "-o",
+                                       "/dev/null", "--wrap", "sleep 2")
+
+
+def test_it_runs_and_its_environment_is_what_was_named(monkeypatch):
+    for name in ("MY_TOKEN", "NAMED", "ASKED"): monkeypatch.setenv(name, "a-secret-of-mine")
+    job = submit("import os\nfound = sorted(os.environ)", on="slurm", outputs=["found"],
+                 secrets=["NAMED"], env="ASKED", tasks_per_node=2)
+    found = job.result()["found"]
+    assert "MY_TOKEN" not in found and {"NAMED", "ASKED", "PATH", "RANK"} <= set(found)
+
+
+def test_preempted_it_goes_on(slurm):
+    job = send(outputs=["found"])
+    take_the_node(slurm)
+    until(lambda: job.status() == "queued")
+    goes_on(slurm, job)
+
+
+def test_preempted_with_a_signal_of_its_own_it_goes_on(tmp_path, monkeypatch):
+    with real_slurm.running(tmp_path/"slurm", SIGNAL) as other:
+        monkeypatch.setenv("SLURM_CONF", other.env["SLURM_CONF"])
+        job = send(outputs=["found"])
+        take_the_node(other)
+        until(lambda: job.status() == "queued")
+        goes_on(other, job)
+
+
+def test_requeued_it_goes_on(slurm):
+    job = send(outputs=["found"])
+    assert slurm("scontrol", "requeue", number(job)) == ""
+    goes_on(slurm, job)
+
+
+def test_cancelled_outside_it_is_cancelled(slurm):
+    job = send()
+    slurm("scancel", number(job))
+    assert job.wait(60) == "cancelled" and "saved" in job.log()
+    until(lambda: not slurm("squeue", "-h"))
+    assert attach(job.id).status() == "cancelled"
+
+
+def test_its_processes_killed_it_died(slurm):
+    job = send()
+    for process in processes(job.folder): process.kill()
+    assert job.wait(60) == "died"
+    assert "Slurm ended it (FAILED); it last printed" in job.state()["error"]["message"]
+
+
+def test_the_node_is_lost_and_comes_back(slurm):
+    job = send(outputs=["found"])
+    slurm.crash_node(job.folder)
+    until(lambda: job.status() == "queued")
+    slurm.start_node()
+    goes_on(slurm, job, saved=False)
+
+
+def test_why_it_waits_is_said(slurm, capsys):
+    other = send(cpus=4)
+    job = submit("1", on="slurm", cpus=2)
+    until(lambda: "waits for" in job.state().get("reason", ""))
+    assert "(Resources)" in job.state()["reason"] and other.status() == "running"
+    code = ("import warnings; warnings.simplefilter('error')\n"
+            "from mabe_nb.remote.job import jobs\nprint([j.status() for j in jobs()])")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout == "['queued', 'running']\n" and out.stderr == ""
+    (other.folder/"ckpt"/"enough").touch()
+    commands.follow(job)
+    assert "[waits for machines that are free (Resources)]\n" in capsys.readouterr().out
+    assert job.status() == "done"
+
+
+def test_cancelled_while_it_waits(slurm):
+    send(cpus=4)
+    job = submit("1", on="slurm", cpus=2)
+    job.cancel()
+    assert job.status() == "cancelled"
+
+
+def test_forgotten_by_slurm_its_heart_is_heard(slurm):
+    job = send()
+    assert (job.folder/"beat").exists()
+    job.spec["handle"]["job"] = "99999" # which Slurm does not know
+    assert job.status() == "running"
+    os.utime(job.folder/"beat", (1, 1))
+    assert job.status() == "died"
+    assert "Slurm knows it no more" in job.state()["error"]["message"]
+
+
+def test_a_controller_that_does_not_answer_is_no_end(slurm, monkeypatch, tmp_path):
+    job = send()
+    (tmp_path/"slurm.conf").write_text((slurm.top/"slurm.conf").read_text().replace(
+        f"SlurmctldPort={slurm.ports[0]}", "SlurmctldPort=9") + "MessageTimeout=2\n")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path/"slurm.conf"))
+    monkeypatch.setattr(Backend, "pause", 100.0)
+    job.backend.answers.clear()
+    assert job.status() == "running"
+    job.spec["created"] -= 30 * 86400
+    assert job.status() == "died" and "it is lost" in job.state()["error"]["message"]
