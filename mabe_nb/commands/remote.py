@@ -40,8 +40,13 @@ def follow(
     Raises `JobError` if it ended in any way but well.
     """
     stream = sys.stderr if as_json else sys.stdout
+    said = begun = None
     try:
         for event in job.events():
+            begun = begun or event["k"] != "beat"
+            if not begun and (why := job.state().get("reason")) not in (None, said):
+                stream.write(f"[{why}]\n")
+                said = why
             if text := event_text(event):
                 stream.write(text)
                 stream.flush()
@@ -49,8 +54,9 @@ def follow(
         stream.write(f"\nleft running: {next_steps(job)}\n")
         return row(job)
     about = row(job)
+    price = f", {about['usd']:.2f} USD of at most {job.spec.get('most_usd') or 0:.2f}"
     stream.write(f"[{about['status']} after {about['seconds'] or 0:.1f} s"
-                 + (f", about {about['usd']:.2f} USD]\n" if about["usd"] else "]\n"))
+                 + (price if about["usd"] else "") + "]\n")
     if about["status"] == "done" or as_json: return about
     from mabe_nb.remote.handle import JobError
     raise JobError(job, job.state())
@@ -59,10 +65,14 @@ def follow(
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
     from mabe_nb.remote.job import parse_options, quote, submit as send
+    from mabe_nb.remote.team import cards
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]
     if most: say(f"at most about {most:.2f} USD")
+    if args.on != "slurm" and cards(gpu) != 1 and args.words[:2] != ["mabe", "train"]:
+        say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
+            "uses them ('torchrun ...'); 'mabe train' does")
     job = send(args.words, args.on, gpu, outputs=[n for n in args.out.split(",") if n],
                timeout=timeout, retries=args.retries, **options,
                secrets=[n for n in args.secrets.split(",") if n])
@@ -85,7 +95,7 @@ def _attach(job, args, say): return follow(job, args.json)
 
 
 def _logs(job, args, say):
-    text = job.log()
+    text = job.log(args.tail)
     say(text.rstrip("\n"))
     return row(job) | {"log": text}
 
@@ -107,18 +117,48 @@ def _fetch(job, args, say):
     say(str(place))
     return {"path": str(place)}
 
+# %% ../../nbs/commands/60_remote.ipynb #99cab0ae
+def _rm(job, args, say):
+    job.remove()
+    say(f"job {job.id}: removed")
+    return {"removed": [job.id]}
+
+
+def _prune(args, say):
+    "Delete jobs that ended and are old."
+    from mabe_nb.remote.prune import prune
+    days = 30 if args.days is None else args.days
+    gone, failed = prune(days)
+    for line in (*(f"job {id}: removed" for id in gone), *failed): say(line)
+    if not gone: say(f"no job that ended is older than {days:g} days")
+    return {"removed": gone, "failed": failed}
+
+
+def _costs(args, say):
+    "What jobs were billed, and what is left of the budget."
+    from mabe_nb.remote import costs
+    from mabe_nb.remote.job import refresh_reserved
+    usd, rows = refresh_reserved(), costs.receipts()
+    say(costs.costs_text(rows, usd))
+    return {"receipts": rows, "reserved_usd": usd, "budget_usd": costs.budget(),
+            "month_usd": costs.spent()}
+
 # %% ../../nbs/commands/60_remote.ipynb #89ea6c7c
 def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.remote.job import attach
-    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch}
+    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch,
+               "rm": _rm}
+    alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action != "fetch" or not args.name:
         refuse_without(args, "fetch ID NAME", "--to")
-    spare = [args.id] * (args.action == "list") + [args.name] * (args.action != "fetch")
+    if args.action != "logs": refuse_without(args, "logs ID", "--tail")
+    if args.action != "prune": refuse_without(args, "prune", "--days")
+    spare = [args.id] * (args.action in alone) + [args.name] * (args.action != "fetch")
     if any(spare): raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
-    if args.action == "list": return _list(args, say)
+    if args.action in alone: return alone[args.action](args, say)
     if args.action not in actions:
-        raise ConfigError.unknown("action", args.action, ["list", *actions])
+        raise ConfigError.unknown("action", args.action, [*alone, *actions])
     if not args.id:
         raise ConfigError(f"which job? 'mabe jobs {args.action} ID'; 'mabe jobs list' "
                           "shows them")
@@ -129,11 +169,14 @@ def _add_jobs(command):
     p = command("jobs", jobs)
     p.example = "mabe jobs list"
     action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                            help="list, attach, logs, cancel or fetch; default: list")
-    offer(action, "list", "attach", "logs", "cancel", "fetch")
+                            help="list, attach, logs, cancel, fetch, rm, prune or costs; "
+                                 "default: list")
+    offer(action, "list", "attach", "logs", "cancel", "fetch", "rm", "prune", "costs")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")
+    p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
+    p.add_argument("--days", type=float, help="prune: what is older (30)")
 
 # %% ../../nbs/commands/60_remote.ipynb #c25d98ec
 def add_commands(

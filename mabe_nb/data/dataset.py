@@ -117,7 +117,7 @@ def open_dataset(
     if len(found) == 1 and not isinstance(found[0], list): return found[0]
     if found: return RecordingList([rec for part in found for rec in part], path)
     raise DataError(("is no dataset" if path.exists() else "does not exist") +
-                    "; looked for " + ", ".join(r.expects for r in READERS.values()) +
+                    "; looked for " + ", ".join(sorted(r.expects for r in READERS.values())) +
                     ", or a folder of such files", path)
 
 # %% ../../nbs/data/20_dataset.ipynb #69050c07

@@ -173,6 +173,8 @@ def main():
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "SLURM_JOB_ID" in os.environ: # it is for the runner, but reaches every process
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
     try: _run_job(folder, read_json(folder/"job.json"))

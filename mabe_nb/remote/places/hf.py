@@ -6,7 +6,7 @@
 __all__ = ['Backend']
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #9970a4ad
-import time
+import math, time
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
@@ -19,7 +19,7 @@ from .hf_inside import read_log_line
 from .modal_app import check_image
 from .modal_volume import in_thread
 from .hf_send import (
-    NotAtHub, api, check_options, client_errors, no_token, job_files,
+    INSTALL, NotAtHub, api, check_options, client_errors, no_token, job_files,
     private_bucket, run_container)
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
@@ -46,6 +46,11 @@ class Backend(Base):
         from huggingface_hub import get_token
         super().check_secrets(names)
         if not get_token(): raise no_token()
+
+    def most_seconds(self, spec): # whole minutes are billed, and the installation
+        return 60 * math.ceil((super().most_seconds(spec) + INSTALL) / 60 + 1)
+
+    def billed(self, seconds): return 60.0 * math.ceil(seconds / 60)
 
     def usd_per_hour(self, spec):
         return super().usd_per_hour(spec | {"gpu": spec["gpu"] or "cpu-basic"})
@@ -127,6 +132,18 @@ def _gone(self: Backend, info, stage):
     state = died(f"its container ended without a word ({message or stage})")
     timeout = {"status": "timeout"} if "timeout" in message.lower() else {}
     return state | timeout | {"seconds": spent}
+
+# %% ../../../nbs/remote/places/54_hf.ipynb #9b85d5e3
+@patch
+def remove(self: Backend, folder, spec):
+    bucket, top = spec["handle"]["bucket"], spec["id"] + "/"
+    try:
+        with client_errors():
+            found = [item.path for item in api().list_bucket_tree(
+                bucket, spec["id"], recursive=True) if item.type == "file"]
+            found = [path for path in found if path.startswith(top)]
+            if found: api().batch_bucket_files(bucket, delete=found)
+    except NotAtHub: return
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #55693054
 def _log_lines(spec, follow):

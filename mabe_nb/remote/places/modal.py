@@ -12,12 +12,13 @@ from ...errors import ConfigError, DataError, MabeError
 from ...files import atomic, safe_id
 from ...patch import patch
 from . import modal_app
-from .base import (ENDED, Base, checked_state, died, good_file,
-                                         place, unended)
+from .base import (ENDED, Base, checked_state, data_files, died,
+                                         good_file, place, unended)
 from .modal_app import PIECE
+from .modal_clock import OVERRUN, most_seconds, most_starts
 from .modal_volume import (
     FileMissing, UnknownToModal, Unreachable, client_errors, file_sizes, in_thread,
-    last_words, manifest, read_file, read_small, retried, send_data)
+    last_words, manifest, read_file, read_small, remove, retried, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -82,10 +83,10 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes = True
+    resumes, queue_limit = True, 86400.0
 
     def check_options(self, spec):
-        if (data := settings(spec)["data"]) is not None: manifest(data)
+        if (data := settings(spec)["data"]) is not None: data_files(data)
 
     def check_imports(self, spec, imports, modules):
         modal_app.check_image(imports, modules, settings(spec)["pip"], {"modal"})
@@ -99,6 +100,10 @@ class Backend(Base):
         o = settings(spec)
         return usd_per_hour(spec["gpu"], "modal", cpu=o["cpu"], memory_gib=o["memory"])
 
+    def remove(self, folder, spec): remove(self.volume(spec), f"jobs/{spec['id']}")
+
+    def most_seconds(self, spec): return most_seconds(spec, settings(spec)["leg"])
+
 # %% ../../../nbs/remote/places/44_modal.ipynb #874f9ced
 def _volume(name):
     import modal
@@ -109,22 +114,16 @@ def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 
 
 def _upload(volume, folder, spec, files):
-    "The folder of the job, without its handle."
-    top = f"/jobs/{spec['id']}"
+    "The folder of the job, without its handle, with its share of time."
+    top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
+    sent = spec | {"handle": {}, "cwd": "", "starts": most_starts(spec, leg),
+                   "total": spec["timeout"] * (1 + spec["retries"])}
     with client_errors(), volume.batch_upload(force=True) as batch:
-        batch.put_file(_bytes(spec | {"handle": {}, "cwd": ""}), f"{top}/job.json")
+        batch.put_file(_bytes(sent), f"{top}/job.json")
         if files: batch.put_file(_bytes(files), f"{top}/data.json")
         if (folder/"source.py").exists():
             batch.put_file(folder/"source.py", f"{top}/source.py")
         if (folder/"in").exists(): batch.put_directory(folder/"in", f"{top}/in")
-
-
-def _remove(volume, *paths):
-    "Take away what is there."
-    for path in paths:
-        try:
-            with client_errors(): volume.remove_file(path, recursive=True)
-        except (FileNotFoundError, UnknownToModal): continue
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #b5c2bffc
 def _deployed(name, setup, resources):
@@ -139,9 +138,10 @@ def _deployed(name, setup, resources):
 def _function(spec, o):
     "The function that runs this job, and the name of its app."
     setup = {name: o[name] for name in ("volume", "pip", "max_containers")}
-    legs = math.ceil(spec["timeout"] / o["leg"])
+    total = spec["timeout"] * (1 + spec["retries"])
+    legs = math.ceil(total / o["leg"])
     resources = {"gpu": spec["gpu"], "cpu": o["cpu"], "memory": o["memory"],
-             "timeout": math.ceil(min(spec["timeout"], o["leg"])) + 300,
+             "timeout": math.ceil(min(total, o["leg"]) + OVERRUN),
              "retries": min(legs + 2, MOST_LEGS - 1) if legs > 1 else 0,
              "secrets": spec["secrets"]}
     fixed = resources if isinstance(spec["gpu"], list) else {}
@@ -167,14 +167,14 @@ def start(self: Backend, folder, spec):
     o, volume = settings(spec), self.volume(spec)
     top, files = f"jobs/{spec['id']}", manifest(o["data"]) if o["data"] else None
     app, function = _function(spec, o)
-    old = ("status.json", ".status.json", "running") if spec["handle"] else ()
-    _remove(volume, *(f"{top}/{name}" for name in old))
+    old = ("status.json", ".status.json", "running", "clock.json") if spec["handle"] else ()
+    remove(volume, *(f"{top}/{name}" for name in old))
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
         _upload(volume, folder, spec, files)
         with client_errors(): call = function.spawn(spec["id"], o["volume"], o["leg"])
     except BaseException:
-        if not spec["handle"]: _remove(volume, top)
+        if not spec["handle"]: remove(volume, top)
         raise
     return {"call": call.object_id, "app": app}
 
@@ -240,7 +240,7 @@ def _call_status(call):
     try:
         with client_errors(): graph = call.get_call_graph()
     except UnknownToModal: return "FAILURE"
-    if not graph: return "queued"
+    if not graph: return None
     if graph[0].status.name != "PENDING": return graph[0].status.name
     return "running" if graph[0].task_id else "queued"
 
@@ -262,8 +262,8 @@ def remote_state(self: Backend, spec):
                                         f"jobs/{spec['id']}/status.json"))
         except FileMissing: status = _call_status(self.call(spec))
         except DataError: return checked_state(b"")
-        if status in ("queued", "running"):
-            return unended(status)
+        if status is None and self.overdue(spec): return self.vanished(spec)
+        if status in (None, "queued", "running"): return unended(status or "queued")
     return _ended(status, self.call(spec))
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
@@ -293,7 +293,7 @@ def files(self: Backend, folder, spec, under=""):
     found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True))
     found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
     return {n: size for n, size in found.items()
-            if not n.startswith("log.d/") and n != "running"}
+            if not n.startswith("log.d/") and n not in ("running", "clock.json")}
 
 
 @patch

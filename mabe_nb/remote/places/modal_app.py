@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_NEEDED', 'ROOT', 'DATA', 'PIECE', 'pins', 'extra_pins', 'check_image', 'app_name', 'function_options', 'deploy',
-           'Committer', 'start_attempt', 'NextLeg', 'run_job']
+           'Committer', 'NextLeg', 'run_job']
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #4a7710bc
 import hashlib, json, os, re, shutil, sys, tempfile, threading, time
@@ -18,6 +18,7 @@ from ...files import read_json, write_json
 from ...patch import patch
 from ..inside import runner
 from ..inside.machine import install_command, set_data
+from .modal_clock import EVERY, Clock, start_attempt
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #ed407d34
 NOT_NEEDED = {"modal", "ipywidgets"}
@@ -114,7 +115,8 @@ def function_options(
                           backoff_coefficient=1.0)
     secrets = [modal.Secret.from_name(name) for name in resources["secrets"]]
     return {"gpu": resources["gpu"], "timeout": resources["timeout"], "retries": again,
-            "cpu": float(resources["cpu"]), "memory": int(resources["memory"] * 1024),
+            "cpu": (float(resources["cpu"]),) * 2, # request and limit, or it is no ceiling
+            "memory": (int(resources["memory"] * 1024),) * 2,
             "secrets": secrets or None}
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #772fdb4b
@@ -211,35 +213,6 @@ def commit(self: Committer):
         else: self.error = None
         if self.error: print(f"[mabe: the Volume keeps nothing: {self.error}]")
 
-# %% ../../../nbs/remote/places/42_modal_app.ipynb #4cf0cdcd
-CRASHED = "its container crashed or was lost; the machine may have run out of memory"
-
-
-def _attempt(folder):
-    file = folder/"attempt"
-    return int(file.read_text()) if file.exists() else 1
-
-# %% ../../../nbs/remote/places/42_modal_app.ipynb #5b68456b
-def start_attempt(
-    folder: Path, # The job's folder on the Volume
-) -> bool: # Is there anything to do?
-    "Begin a job, or begin it again."
-    mark, later = folder/"running", folder/".status.json"
-    if later.exists(): os.replace(later, folder/"status.json")
-    if (folder/"status.json").exists(): return False
-    if mark.exists():
-        spec, since = read_json(folder/"job.json"), float(mark.read_text())
-        spec["retries"] -= 1
-        if spec["retries"] < 0:
-            error = {"type": "Died", "traceback": "", "message": CRASHED}
-            write_json(folder/"status.json", {
-                "status": "died", "error": error, "attempt": _attempt(folder),
-                "seconds": max(0.0, time.time() - since)})
-            return False
-        write_json(folder/"job.json", spec)
-    mark.write_text(str(time.time()))
-    return True
-
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #cb77f419
 def _link_data(names, top):
     "A folder of links to data on the Volume."
@@ -294,10 +267,15 @@ def run_job(
     committer.commit()
     timer.daemon = True
     if read_json(folder/"job.json")["timeout"] > leg: timer.start()
+    clock = Clock(folder)
+    def commit():
+        clock.tick(time.time())
+        committer.commit()
     try:
-        with committer: runner.run(folder, committer.commit, out=sys.stdout.buffer)
+        with committer: runner.run(folder, commit, EVERY, out=sys.stdout.buffer)
     except KeyboardInterrupt:
         if (folder/"status.json").exists(): return committer.commit()
+        clock.end(time.time())
         _note_interrupt(folder, leg if over.is_set() else 0.0)
         committer.commit()
         if over.is_set(): raise NextLeg("goes on in another container") from None

@@ -66,6 +66,8 @@ def source_changes(
     for key in sorted({*then, *now}):
         if then.get(key) != now.get(key):
             found.append(f"{key} was {then.get(key)!r}, is {now.get(key)!r}")
+    if not found and old.get("members", new.get("members")) != new.get("members"):
+        found.append("settings of members")
     return found
 
 # %% ../../../nbs/train/folder/15_sources.ipynb #f616cf67
@@ -74,6 +76,7 @@ def keep_sources(
     now: dict, # From `learned_from`
     begun: bool, # Is there already something that was learned?
     say=lambda text: None, # Called with a line meant for a person
+    remedy: str = "", # What else may be done, for the message
 ):
     "Write the sources down. Raises `ConfigError` if what is there has learned from others."
     path = Path(folder)/SOURCES
@@ -84,8 +87,8 @@ def keep_sources(
                 from None
         if changes:
             raise ConfigError(f"{folder} cannot go on, what it learns from has changed: "
-                              f"{'; '.join(changes)}. Restore that, or train into another "
-                              "folder")
+                              f"{'; '.join(changes)}. Restore that, {remedy}or train "
+                              "into another folder")
     elif begun: say(f"note: {folder} does not tell what it learned from until now; "
                     "whether that has changed is not known")
     write_json(path, now)

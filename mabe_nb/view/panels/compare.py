@@ -81,6 +81,7 @@ def choices_of(
 # %% ../../../nbs/view/panels/60_compare.ipynb #e75293f1
 class ComparePanel(MeasuringPanel):
     "Measure cards beside each other; `result` is the table of `compare`."
+    title = "Compare cards"
     def __init__(self,
         cfg: TrainConfig = TrainConfig(), # What is measured, if there is no `train`
         shape: Workload = Workload(), # Of the data, see `workload_of`

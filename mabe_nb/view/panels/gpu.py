@@ -105,6 +105,7 @@ def parameters_of(
 # %% ../../../nbs/view/panels/20_gpu.ipynb #b1366452
 class GPUPanel(Panel):
     "Choose a provider and a card; `on` and `gpu` are what was chosen."
+    title = "Card and price"
     verbs = {"Check again": "connect()", "Run here instead": "run_here()",
              "Take the advice": "take_advice()", **Panel.verbs}
 
@@ -173,8 +174,9 @@ def connect(self: GPUPanel, ask: bool = True):
             self.found = {on: connection(on, ask) for on in PLACES.values()}
             lines = [connection_html(self.found[on], name)
                      for name, on in PLACES.items()]
-            self.states.value = ('<dl role="status" aria-label="places" style="margin:'
-                                 f'.3em 0;line-height:1.5">{"".join(lines)}</dl>')
+            self.states.value = ('<div role="status"><dl aria-label="places" style="'
+                                 f'margin:.3em 0;line-height:1.5">{"".join(lines)}</dl>'
+                                 '</div>')
     finally: self.check_button.description = "Check again"
 
 @patch

@@ -135,6 +135,7 @@ SENT_BY_NAME = "add it to 'Variables to send'" # Where data is named, for messag
 
 class JobPanel(JobFollower):
     "Send work to a card and watch it; `job` is the one that is watched."
+    title = "Send a job"
     verbs = {"Send": "go()", **JobFollower.verbs}
 
     def __init__(self,

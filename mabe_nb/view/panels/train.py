@@ -128,6 +128,7 @@ RUN = "ckpt/run" # In the folder of the job
 
 class TrainPanel(JobFollower):
     "Train on this machine; `job` is the training that is watched."
+    title = "Train here"
     verbs = {"Start": "go()", "Resume": "resume()", **JobFollower.verbs}
 
     def __init__(self,
@@ -182,7 +183,7 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
 # %% ../../../nbs/view/panels/40_train.ipynb #d2157238
 @patch
 def _tabs(self: TrainPanel) -> W.Tab:
-    parts = TrainConfig.__bases__[::-1]
+    parts = [part for part in TrainConfig.__bases__[::-1] if part.__name__[0] != "_"]
     return W.Tab([W.Box([self.fields[k] for k in part.__annotations__],
                         layout={"flex_flow": "row wrap"}) for part in parts],
                  titles=[part.__name__.removesuffix("Config") for part in parts])
