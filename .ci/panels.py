@@ -10,10 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TOP/"tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
 import lab_page
 from browsing import cancel_all
+
+TOP = Path(__file__).resolve().parents[1]
 
 CELLS = ["""from mabe_nb.data.synthetic import write_colony
 from mabe_nb.train.config import TrainConfig

@@ -1,4 +1,6 @@
 """Who does it to whom: channels that change places, labels that tell, files cut anywhere."""
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -177,3 +179,20 @@ def test_roles_exchanged_ruin_the_score(colony, tmp_path):
     truth = truth[truth.agent_id != truth.target_id]
     right = kaggle_score(truth, found)
     assert right > 0.3 and kaggle_score(truth, swapped(found)) < 0.35 * right
+
+
+@pytest.mark.parametrize("actions, mirrored", [
+    (("turn_left", "rear"), False), (("ccw",), False), (("uprightposture", "leave"), True)])
+def test_no_mirror_images_where_an_action_has_a_side(monkeypatch, actions, mirrored):
+    import pandas as pd
+    from mabe_nb.train.ensemble import members
+    seen = []
+    def stop(prepared, ids, valid, cfg, *rest):
+        seen.append(cfg.flip)
+        raise InterruptedError
+    monkeypatch.setattr(members, "training_set", stop)
+    prepared = SimpleNamespace(actions=actions, sequences=pd.DataFrame(
+        {"video_id": ["1"], "fps": [30.0], "frames": [900]}))
+    roles = next(s for s in RECIPES["best"] if s.name == "roles")
+    with pytest.raises(InterruptedError): members.train_net(prepared, ["1"], dict(roles.settings))
+    assert (seen[0] > 0) == mirrored
