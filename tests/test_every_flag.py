@@ -217,7 +217,8 @@ def faults_of(command, words, monkeypatch, capsys):
     return out + (["ended well"] if not code else [])
 
 
-@pytest.mark.parametrize("command", VALUES)
+@pytest.mark.parametrize("command", [
+    pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))) for c in VALUES])
 def test_every_flag(command, world, monkeypatch, capsys):
     found, well, rows = [], 0, rows_of(command)
     job = next(p.name for p in sorted((world/"home"/"jobs").iterdir()) if p.name[0].isdigit())
