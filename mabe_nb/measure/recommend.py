@@ -130,7 +130,7 @@ def _bill(step, take, asked, offer, cfg, windows, retries):
 # %% ../../nbs/measure/50_recommend.ipynb #9bea1f3f
 class Recommendation(NamedTuple):
     "A card for a run of one's own, with all that it rests on."
-    pick: str # Such as "modal:L4"; None: nothing will do
+    pick: str | None # Such as "modal:L4", "local"; None: nothing will do
     rows: list # A dictionary for each card that can be rented
     reasons: list
     changes: list # What would change the answer
@@ -231,7 +231,7 @@ def answer(
     near = _contenders(rows, best)
     asked = asked | {"feasible": len(feasible(rows, budget, by)),
                      "included": {"cores": 2, "memory_gib": 8}, "stale_days": STALE_DAYS}
-    reasons, pick = _reasons(rows, best, asked), best and best["name"]
+    reasons, pick = _reasons(rows, best, asked), best["name"] if best else None
     here = asked["here"]
     if best is None or here["high_hours"] <= best["hours"]:
         late = by is not None and here["high_hours"] > by
