@@ -304,7 +304,7 @@ def size_words(
     "A size for a person."
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= one: return f"{size / one:.3g} {unit}"
-    return f"{size} bytes"
+    return f"{size} byte{'s' * (size != 1)}"
 
 
 def goes_words(
