@@ -243,7 +243,7 @@ def _joined(along, cell):
                         ("source", along.sources)):
         kinds |= dict.fromkeys(names, kind)
     imports = imports_in(cell)
-    modules, more = modules_beside((own := imports_in(before) | imports))
+    modules, more = modules_beside(own := imports_in(before) | imports)
     return JobCode(before + cell, before.count("\n"), kinds, modules, more | own)
 
 # %% ../../nbs/remote/36_travel.ipynb #ecb2b522
