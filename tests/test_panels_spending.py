@@ -1,6 +1,8 @@
 "What a panel asks before much is spent, and what a measuring panel finds after a restart."
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -43,22 +45,30 @@ def another_kernel(home):
 def ran(home, batch): return len((home/f"ran-{batch}").read_text())
 
 
-def test_a_sweep_after_a_restart(home):
+KERNEL = """from mabe_nb.measure import results
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.view.panels.sweep import SweepPanel
+results.CODE = {code!r}
+panel = SweepPanel(TrainConfig(**{tiny!r}), sizes="8")
+panel.sizes.value, panel.seconds.value = "16,64,256", 0.5
+panel.go()
+"""
+
+
+def test_a_sweep_after_its_kernel_was_killed(home):
     "Its values, what it measured, and the probe that was on its way; nothing is paid twice."
-    panel = SweepPanel(TINY, sizes="8")
-    panel.sizes.value, panel.seconds.value = "16,64,256", 0.5
-    thread = panel.start()
-    soon(lambda: "1 measured" in panel.status_line.value and (home/"ran-64").exists())
-    assert len(jobs()) == 1 and list((home/"panels").glob("*.json"))
-    another_kernel(home)
+    code = KERNEL.format(code=results.CODE, tiny=TINY.model_dump(exclude_defaults=True))
+    kernel = subprocess.Popen([sys.executable, "-c", code])
+    soon((home/"ran-64").exists, 120)
+    kernel.kill()
+    kernel.wait()
     again = SweepPanel(TINY, sizes="8")
     assert (again.sizes.value, again.seconds.value) == ("16,64,256", 0.5)
-    soon(lambda: again.status == "running")
+    soon(lambda: again.status == "running", 60)
     (home/"gate").touch()
     soon(lambda: "2 of 3 measured before the restart; Measure goes on"
-         in again.status_line.value or panel.status == "done", 60)
-    thread.join(60)
-    soon(lambda: not again.busy.locked(), 60)
+         in again.status_line.value and not again.busy.locked(), 120)
+    assert again.result.rows.batch.tolist() == [16, 64] and jobs() == []
     again.go()
     assert again.status == "done" and again.result.rows.batch.tolist() == [16, 64, 256]
     assert [ran(home, b) for b in (16, 64, 256)] == [1, 1, 1]

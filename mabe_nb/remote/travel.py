@@ -243,7 +243,7 @@ def _joined(along, cell):
                         ("source", along.sources)):
         kinds |= dict.fromkeys(names, kind)
     imports = imports_in(cell)
-    modules, more = modules_beside((own := imports_in(before) | imports))
+    modules, more = modules_beside(own := imports_in(before) | imports)
     return JobCode(before + cell, before.count("\n"), kinds, modules, more | own)
 
 # %% ../../nbs/remote/36_travel.ipynb #ecb2b522
@@ -304,7 +304,7 @@ def size_words(
     "A size for a person."
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= one: return f"{size / one:.3g} {unit}"
-    return f"{size} bytes"
+    return f"{size} byte{'s' * (size != 1)}"
 
 
 def goes_words(

@@ -21,16 +21,20 @@ class Remote:
 
     def submit(self, *args, **kwargs):
         "Send a call; its `Job`. Raises `MabeError` if it cannot be sent."
+        return self._send(args, kwargs)
+
+    def _send(self, args, kwargs, **more):
         try: bound = inspect.signature(self.__wrapped__).bind(*args, **kwargs)
         except TypeError as e: raise ConfigError(f"{self.__name__!r}: {e}") from None
-        return submit(self.__wrapped__, inputs=dict(bound.arguments), **self.settings)
+        inputs = dict(bound.arguments)
+        return submit(self.__wrapped__, inputs=inputs, **self.settings | more)
 
     def __call__(self, *args, **kwargs):
         from mabe_nb.remote.notebook.display import highest_price, watch
         free = ("outputs", "with_", "secrets", "limit") # what changes no price
         price = highest_price(**{k: v for k, v in self.settings.items() if k not in free})
         if price: print(price)
-        found = watch(self.submit(*args, **kwargs))
+        found = watch(self._send(args, kwargs, say=print))
         return found if self.settings["outputs"] else found["value"]
 
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #7ba6ae55
