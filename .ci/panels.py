@@ -10,10 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-TOP = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TOP/"tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
 import lab_page
 from browsing import cancel_all
+
+TOP = Path(__file__).resolve().parents[1]
 
 CELLS = ["""from mabe_nb.data.synthetic import write_colony
 from mabe_nb.train.config import TrainConfig
@@ -32,7 +33,7 @@ for t in range(60):
     progress(t + 1, 60, fastest=max(speed))
     print(f"{t + 1} frames", flush=True)
 pyplot.figure(figsize=(6, 2))
-pyplot.plot(speed)""", outputs="speed", timeout=600)
+line, = pyplot.plot(speed)""", outputs="speed", timeout=600)
 job''', """from mabe_nb.view.panels.train import TrainPanel
 training = TrainPanel("colony", cfg, train_videos="0-2", valid_videos="3", hours=1)
 training""", """from mabe_nb.view.panels.sweep import SweepPanel
@@ -74,7 +75,7 @@ def shoot(lab, out, name, state, widths=(1280, 400)):
         lab.page.evaluate("theme => window.jupyterapp.commands.execute("
                           "'apputils:change-theme', {theme})", f"JupyterLab {theme}")
         for width in widths:
-            lab.page.set_viewport_size(dict(width=width + 120, height=1600))
+            lab.page.set_viewport_size(dict(width=width + 120, height=2200))
             box.scroll_into_view_if_needed()
             lab.page.wait_for_timeout(500)
             if box.locator(".mabe-strips svg").count(): # redrawn for the width
@@ -112,7 +113,7 @@ def work(lab, out, name):
 
 
 def for_docs(out):
-    "The pictures that pages show, in few colours and so in few bytes."
+    "The pictures that pages show."
     from PIL import Image
     images = TOP/"nbs"/"images"
     names = ("GPUPanel-idle", "JobPanel-done")
@@ -124,7 +125,7 @@ def for_docs(out):
     player = Image.open(out/"ErrorPanel-done-light-1280.png").convert("RGB")
     for name, picture in (("panels", whole), ("player", player)):
         file = images/f"{name}.png"
-        picture.quantize(96).save(file, optimize=True)
+        picture.save(file, optimize=True)
         print(file.name, picture.size, f"{file.stat().st_size:,} bytes")
 
 
