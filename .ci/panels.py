@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
 import lab_page
-from browsing import cancel_all
+from browsing import cancel_all, expect
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -83,12 +83,8 @@ def shoot(lab, out, name, state, widths=(1280, 400)):
             box.screenshot(path=out/f"{name}-{state}-{theme.lower()}-{width}.png")
 
 
-def until(box, words): lab_page_expect(box.locator(".mabe-status [role=status]"), words)
-
-
-def lab_page_expect(where, words):
-    from playwright.sync_api import expect
-    expect(where).to_contain_text(words, timeout=180_000)
+def until(box, words): expect(
+    box.locator(".mabe-status [role=status]").first).to_contain_text(words, timeout=180_000)
 
 
 def work(lab, out, name):
