@@ -12,7 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]/"tests"))
 import lab_page
-from browsing import cancel_all
+from browsing import cancel_all, expect
+
+TOP = Path(__file__).resolve().parents[1]
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -33,7 +35,7 @@ for t in range(60):
     progress(t + 1, 60, fastest=max(speed))
     print(f"{t + 1} frames", flush=True)
 pyplot.figure(figsize=(6, 2))
-pyplot.plot(speed)""", outputs="speed", timeout=600)
+line, = pyplot.plot(speed)""", outputs="speed", timeout=600)
 job''', """from mabe_nb.view.panels.train import TrainPanel
 training = TrainPanel("colony", cfg, train_videos="0-2", valid_videos="3", hours=1)
 training""", """from mabe_nb.view.panels.sweep import SweepPanel
@@ -75,7 +77,7 @@ def shoot(lab, out, name, state, widths=(1280, 400)):
         lab.page.evaluate("theme => window.jupyterapp.commands.execute("
                           "'apputils:change-theme', {theme})", f"JupyterLab {theme}")
         for width in widths:
-            lab.page.set_viewport_size(dict(width=width + 120, height=1600))
+            lab.page.set_viewport_size(dict(width=width + 120, height=2200))
             box.scroll_into_view_if_needed()
             lab.page.wait_for_timeout(500)
             if box.locator(".mabe-strips svg").count(): # redrawn for the width
@@ -83,12 +85,8 @@ def shoot(lab, out, name, state, widths=(1280, 400)):
             box.screenshot(path=out/f"{name}-{state}-{theme.lower()}-{width}.png")
 
 
-def until(box, words): lab_page_expect(box.locator(".mabe-status [role=status]"), words)
-
-
-def lab_page_expect(where, words):
-    from playwright.sync_api import expect
-    expect(where).to_contain_text(words, timeout=180_000)
+def until(box, words): expect(
+    box.locator(".mabe-status [role=status]").first).to_contain_text(words, timeout=180_000)
 
 
 def work(lab, out, name):
@@ -113,7 +111,7 @@ def work(lab, out, name):
 
 
 def for_docs(out):
-    "The pictures that pages show, in few colours and so in few bytes."
+    "The pictures that pages show."
     from PIL import Image
     images = TOP/"nbs"/"images"
     names = ("GPUPanel-idle", "JobPanel-done")
@@ -125,7 +123,7 @@ def for_docs(out):
     player = Image.open(out/"ErrorPanel-done-light-1280.png").convert("RGB")
     for name, picture in (("panels", whole), ("player", player)):
         file = images/f"{name}.png"
-        picture.quantize(96).save(file, optimize=True)
+        picture.save(file, optimize=True)
         print(file.name, picture.size, f"{file.stat().st_size:,} bytes")
 
 

@@ -129,7 +129,7 @@ def test_step_and_jump(lab, box):
     press(box, "Back one frame")
     expect_frame(box, 99)
     press(box, "Next bout")
-    expect(box.get_by_role("status")).to_contain_text("mouse1 → mouse2")
+    expect(box.locator(".mabe-words")).to_contain_text("mouse1 → mouse2")
     expect(box.get_by_label("Frame", exact=True)).not_to_have_value("99")
     assert frame(box) > 99
 
@@ -269,7 +269,7 @@ def test_an_error_opens_by_click_and_enter(lab):
     box = lab.page.locator(".mabe-ErrorPanel")
     box.scroll_into_view_if_needed()
     box.get_by_role("button", name="2. ").click()
-    said = box.locator(".mabe-status [role=status]")
+    said = box.locator(".mabe-status [role=status]").first
     expect(said).to_contain_text("opened 2.")
     expect(stage(box)).to_have_attribute("data-frame", re.compile("[0-9]+"))
     box.get_by_role("button", name="3. ").focus()

@@ -1,5 +1,4 @@
 "The player, its pictures and its companions, driven by their state alone."
-import html
 import json
 import re
 import xml.etree.ElementTree as ET

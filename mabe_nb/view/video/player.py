@@ -51,7 +51,7 @@ class Player(Panel):
         self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
         self.strips = [ethogram_strip(rec, self.sources)] if strips is None \
             else list(strips)
-        self.stage, self.span, self.status_line.value = Stage(self.scene, video), (0, 0), ""
+        self.stage, self.span = Stage(self.scene, video), (0, 0)
         self._controls(pair)
         self.go_to(frame)
         self.show_pair()

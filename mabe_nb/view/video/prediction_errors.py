@@ -214,5 +214,6 @@ def go(self: ErrorPanel):
 def open(self: ErrorPanel, number: int):
     "Open an error by its place in the list, from 0; its row stands out."
     self.number = number
-    for i, row in enumerate(self.rows): row.button_style = "info" if i == number else ""
+    for i, opener in enumerate(self.rows):
+        opener.button_style = "info" if i == number else ""
     self.go()

@@ -84,7 +84,7 @@ def answer(self: Stage,
     if not isinstance(k, int) or k < 0: return
     if "want" in message and k * PIECE < len(self.xy):
         part = np.ascontiguousarray(self.xy[k * PIECE:(k + 1) * PIECE], "<f4")
-        self.send({"piece": k}, [memoryview(part).cast("B")])
+        self.send({"piece": k}, [part.tobytes()])
     elif "video" in message and self.video and k < self.about["video"]:
         with open(self.video, "rb") as file:
             file.seek(k * VIDEO_PIECE)
