@@ -86,8 +86,8 @@ def check_budget(
     reserved: float, # USD that jobs which have not ended may cost
 ):
     "Raises `ConfigError` for a job that the budget of this month does not allow."
-    limit, gone = budget(), spent()
-    if limit is None or not most or gone + reserved + most <= limit: return
+    if not most or (limit := budget()) is None: return
+    if (gone := spent()) + reserved + most <= limit: return
     raise ConfigError(f"the job may cost {most:.2f} USD, and MABE_BUDGET allows {limit:.2f} "
                       f"a month: {gone:.2f} are spent and {reserved:.2f} set aside for "
                       "jobs that run; 'mabe jobs costs' lists them")

@@ -14,15 +14,31 @@ LOG_LIMIT = 64 * 2**20 # Bytes of log after which prints are no longer kept
 EVENT_LIMIT = 16 * 2**20 # Bytes that events may add after that
 TAIL = 2**16 # Bytes of the last prints that are kept nevertheless
 
-# %% ../../../nbs/remote/inside/09_log.ipynb #cc108b83
-class Tee:
-    "The log of a job, appended to, and an optional stream that gets the same bytes."
-    def __init__(self, path, out=None, limit=None, secrets=()):
-        self.mask = Mask(secrets)
-        self.file, self.out, self.limit = open(path, "ab"), out, limit or LOG_LIMIT
-        self.size, self.last = self.file.tell(), b""
+# %% ../../../nbs/remote/inside/09_log.ipynb #3c347f95
+class _File:
+    "A file that is appended to line by line, and a stream that gets the same bytes."
+    def __init__(self, path, out=None):
+        self.file, self.out = open(path, "ab"), out
+        self.size = self.file.tell()
         with open(path, "rb") as log: # of an attempt before, cut off within a line?
             self.fresh = not self.size or log.seek(-1, 2) is None or log.read() == b"\n"
+
+    def _line(self, line): self._put((b"" if self.fresh else b"\n") + line + b"\n")
+
+    def _put(self, data):
+        self.size, self.fresh = self.size + len(data), data.endswith(b"\n")
+        for stream in (self.file, self.out):
+            if stream is None: continue
+            try: stream.write(data); stream.flush()
+            except (OSError, ValueError): # nobody reads it any more, or the disk is full
+                if stream is self.out: self.out = None
+
+# %% ../../../nbs/remote/inside/09_log.ipynb #cc108b83
+class Tee(_File):
+    "The log of a job, appended to, and an optional stream that gets the same bytes."
+    def __init__(self, path, out=None, limit=None, secrets=()):
+        super().__init__(path, out)
+        self.mask, self.limit, self.last = Mask(secrets), limit or LOG_LIMIT, b""
         self.full, self.lost = self.size >= self.limit, 0
 
     def prints(self, data: bytes):
@@ -43,16 +59,6 @@ class Tee:
         self._keep(self.mask.rest())
         message = self.mask.whole(message)
         if self.size < self.limit + EVENT_LIMIT: self._line(MARK + message)
-
-    def _line(self, line): self._put((b"" if self.fresh else b"\n") + line + b"\n")
-
-    def _put(self, data):
-        self.size, self.fresh = self.size + len(data), data.endswith(b"\n")
-        for stream in (self.file, self.out):
-            if stream is None: continue
-            try: stream.write(data); stream.flush()
-            except (OSError, ValueError): # nobody reads it any more, or the disk is full
-                if stream is self.out: self.out = None
 
     def close(self):
         self._keep(self.mask.rest())
