@@ -11,7 +11,7 @@ import traceback, types
 from pathlib import Path
 
 from ...errors import DataError, MabeError
-from ...files import read_json
+from ...files import atomic, read_json
 from .channel import (commit, emit, open_socket, progress,
                                             socket_number)
 
@@ -136,7 +136,7 @@ def bring_modules(
     for path, text in modules.items():
         file = folder/path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        with atomic(file) as tmp: tmp.write_text(text, encoding="utf-8")
     if modules: sys.path.insert(1, str(folder))
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #a6c56cd0

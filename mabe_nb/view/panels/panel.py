@@ -167,7 +167,8 @@ def lay_out(self: Panel, *parts) -> W.VBox:
     status = [] if beside else [self.status_line]
     title = [W.HTML(f'<div role="heading" aria-level="3" class="mabe-title">'
                     f"{escape(self.title)}</div>")] if self.title else []
-    box = W.VBox([Look(self.title or type(self).__name__), *title, *parts, *status, self.shows_code, self.code_text])
+    box = W.VBox([Look(self.title or type(self).__name__), *title, *parts, *status,
+                  self.shows_code, self.code_text])
     self.status_line.add_class("mabe-status")
     if start := getattr(self, "start_button", None): start.button_style = "primary"
     control_names(box)
