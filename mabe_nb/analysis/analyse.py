@@ -47,7 +47,7 @@ def _figures(seen, tables, cases, value):
     yield "dyads", figures.plot_dyads(tables["dyads"])
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def analyse(
     data, # Dataset, path, or list of `Recording`s
     out, # Folder to write

@@ -71,7 +71,7 @@ def write_film(
             for image in (first, *frames): writer.send(np.ascontiguousarray(image))
         finally: writer.close()
 
-
+# %% ../../nbs/analysis/60_clips.ipynb #63d0c606
 def write_clips(
     data, # Dataset, path, or list of `Recording`s
     bouts: pd.DataFrame, # video, agent, target, action, start, stop (s): `Observed.bouts`

@@ -112,7 +112,7 @@ def plot_transitions(
     figure.set_label(f"Shares of what follows each of {n} actions")
     return figure, ax
 
-
+# %% ../../nbs/analysis/40_figures.ipynb #8ba3b54f
 @styled
 def plot_dyads(
     table: pd.DataFrame, # From `dyads`

@@ -30,7 +30,7 @@ def _looked_for(rec, bouts, actions):
         return {(agent, action) for agent, _, action in rec.labelled}
     return {(animal, action) for animal in rec.mice for action in actions}
 
-
+# %% ../../nbs/analysis/10_measures.ipynb #e434054b
 def observe(
     data, # Dataset, path, or list of `Recording`s
     bouts=None, # A submission (DataFrame); None: the annotations of the dataset

@@ -24,7 +24,7 @@ def false_discovery(
     out[order] = np.minimum.accumulate(steps).clip(max=1)
     return out
 
-
+# %% ../../nbs/analysis/20_sequences.ipynb #aaa80a71
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
     gap_s: float = np.inf, # Longest pause between a bout and the one that follows it

@@ -74,7 +74,7 @@ def _given(args): # Flags that were set
               for k in TrainConfig.model_fields}
     return {name for name, value in words.items() if value is not None}
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #53e65d7c
 def _refuse(args, asked):
     "Raises `ConfigError` for a flag that this question does not look at."
     own = getattr(args, "data", None) is not None
@@ -92,7 +92,7 @@ def _refuse(args, asked):
     raise ConfigError(f"{left[0]} goes with {goes}" + (f", not with {question}"
                                                        if question else ""))
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #cb3c2abd
 def _hours(text): # "T4=5,A10=1.7"
     out = {}
     for part in text.split(","):

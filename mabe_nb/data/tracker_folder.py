@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
 
 from .annotations import (annotated_rate, annotation_source, read_boris,
-                                      read_caltech, read_frame_table, scored_window,
-                                      with_bouts)
+                                      read_caltech, scored_window, with_bouts)
+from .formats.frame_tables import read_frame_table
 from .formats.readers import reader
 from .poses import TRACKERS, pose_source, read_poses
 from .recording import Finding, Recording, bout_table

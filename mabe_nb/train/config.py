@@ -89,8 +89,7 @@ class FitConfig(BaseModel):
     batch_size: Many = about(16, "Windows whose gradient is taken at a time")
     gradient_accumulation_steps: Count = about(1, "Batches in a step of the optimizer")
     limit: Count = about(None, "Most videos to learn from, for a trial; None: all")
-    amp: bool = about(
-        False, "Mixed precision: fp16 or bf16, whichever the card is good at")
+    amp: bool = about(False, "Mixed precision: fp16 or bf16, as the card is good at")
     learning_rate: Positive = 0.003
     weight_decay: NotNegative = 0.02
     optimizer: Literal["adamw"] = "adamw"

@@ -12,9 +12,8 @@ from ...errors import ConfigError, DataError, MabeError
 from ...files import atomic, safe_id
 from ...patch import patch
 from . import modal_app
-from .base import (ENDED, Base, checked_state, data_files, died,
-                                         good_file, place, unended)
-from .modal_app import PIECE
+from .base import (
+    ENDED, Base, checked_state, data_files, died, good_file, place, unended)
 from .modal_clock import OVERRUN, most_seconds, most_starts
 from .modal_volume import (
     FileMissing, UnknownToModal, Unreachable, client_errors, file_sizes, in_thread,
@@ -52,9 +51,8 @@ def ready():
     from modal.config import config
     here = tuple(int(n) for n in modal.__version__.split(".")[:3] if n.isdigit())
     if here < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ConfigError(f"modal {modal.__version__} is too old, expected {oldest} or "
-                          "newer; 'pip install -U modal'")
+        raise ConfigError(f"modal {modal.__version__} is too old, expected "
+                          f"{'.'.join(map(str, OLDEST))}; 'pip install -U modal'")
     if not (config.get("token_id") and config.get("token_secret")):
         raise ConfigError("there is no Modal token; 'modal token new' makes one, or set"
                           " MODAL_TOKEN_ID and MODAL_TOKEN_SECRET")
@@ -147,8 +145,7 @@ def _function(spec, o):
     fixed = resources if isinstance(spec["gpu"], list) else {}
     name = modal_app.app_name(setup, fixed)
     function = _deployed(name, setup, fixed)
-    if fixed: return name, function
-    return name, function.with_options(max_containers=o["max_containers"],
+    return name, function if fixed else function.with_options(max_containers=o["max_containers"],
                                        **modal_app.function_options(resources))
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #15aac8a5
@@ -192,17 +189,17 @@ class _LogReader:
         there = file_sizes(self.volume, self.top)
         self.ended = "status.json" in there
         while self.seen < there.get("log", 0):
-            name = f"{self.top}/log.d/{self.seen // PIECE:06d}"
-            try: piece = read_small(self.volume, name, PIECE)
+            name = f"{self.top}/log.d/{self.seen // modal_app.PIECE:06d}"
+            try: piece = read_small(self.volume, name, modal_app.PIECE)
             except FileMissing: break
-            new = piece[self.seen % PIECE:]
+            new = piece[self.seen % modal_app.PIECE:]
             self.seen += len(new)
             if self.seen > LONGEST: raise DataError("is too long for a log", self.top)
             if new: yield new
-            if len(piece) < PIECE: break
+            if len(piece) < modal_app.PIECE: break
         self.rest = there.get("log", 0) - self.seen
 
-# %% ../../../nbs/remote/places/44_modal.ipynb #fd570674
+
 class _FollowedLog(_LogReader):
     def followed(self, over, gone, nap=0.5, patience=600.0):
         "All that comes until the job has ended, or `gone()` says so."
@@ -284,7 +281,7 @@ def cancel(self: Backend, folder, spec, patience=15.0):
         if time.monotonic() > end: return
         time.sleep(0.3)
 
-# %% ../../../nbs/remote/places/44_modal.ipynb #fb7fef32
+
 @patch
 def files(self: Backend, folder, spec, under=""):
     under = under.rstrip("/")

@@ -11,7 +11,6 @@ import ipywidgets as W
 from ...patch import patch
 from .memory import recall
 from .panel import LOCK, Panel, button, control, row
-from .sweep import TABLE_STYLE
 from ..report import table_html
 from ..runs import find_runs, plot_runs, runs_table
 from ..video.inline import inline_svg
@@ -54,7 +53,7 @@ def go(self: RunsPanel):
         table = runs_table(find_runs(self.folder.value), self.name.value)
         shown = table.round({"F1": 4, "minutes": 2, "USD": 4})
         shown.index += 1
-        self.table.value = TABLE_STYLE + table_html(shown.rename_axis("no."), "runs")
+        self.table.value = table_html(shown.rename_axis("no."), "runs")
         with LOCK: svg = inline_svg(plot_runs(table)[0])
         self.picture.value = f'<div style="max-width:40em">{svg}</div>'
         self.set_status("done", f"{len(table)} run{'s' * (len(table) != 1)}" if len(table)

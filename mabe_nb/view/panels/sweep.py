@@ -247,6 +247,7 @@ def measure(self: SweepPanel) -> Sweep:
     if done.knee is not None: return done
     raise ConfigError(f"no size worked; {done.rows.say.iloc[0]}")
 
+# %% ../../../nbs/view/panels/50_sweep.ipynb #720d3434
 @patch
 def measured_before(self: SweepPanel):
     "The `Sweep` of the sizes that were measured; None if there is none."
