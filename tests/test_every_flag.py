@@ -36,7 +36,7 @@ SETTINGS = { # What no list of words tells
     "scheduler_patience": "1", "scheduler_factor": "0.1", "min_lr": "0.001",
     "early_stopping_patience": "1", "noise_std": "0", "flip": "0.5", "rotation": "0.5",
     "swap_others": "0.5", "keypoint_dropout": "0.1", "temporal_jitter": "1",
-    "mixup_alpha": "0.2", "seed": "3", "device": "cpu", "num_workers": "1",
+    "mixup_alpha": "0.2", "scale": "0.1", "time_stretch": "0.1", "seed": "3", "device": "cpu", "num_workers": "1",
     "resident_gb": "0.001", "valid_share": "0.5", "smooth_ms": "100",
     "checkpoint_dir": "kept", "save_freq": "1", "modal_gpu": "L4", "modal_timeout": "60"}
 ID = "--videos 1,2|--videos nonsense"
@@ -60,11 +60,19 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "gpus": ("gpus", "--provider modal|--provider nobody"),
     "advise": ("advise", "--params 1e9|--method lora|--budget 20|--scenario train|"
                "--scenario x|--training-type demo|--hours T4=5|--retries 1|"
-               "--provider modal|--provider hf-jobs"),
+               "--provider modal|--provider hf-jobs|"
+               "DATA|--config YAML|--preset fastest|--by 9|--seconds 0.02|--runs 2"),
+    "estimate": ("estimate --hidden-size 8 --num-layers 1", "DATA|--config YAML|"
+                 "--preset fastest|--card T4|--card nothing"),
+    "analyse": ("analyse annotations DATA --out OUT",
+                f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
+                "--value bouts|--unit video|--to boris"),
+    "clips": ("clips annotations DATA --out OUT --most 1",
+              f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep"),
     "cluster": ("cluster", "--effective 64|--effective 0|--per-gpu 2|--slurm 2|"
                 "--slurm flexible|--run true|--kind a100|--partition p|--limit 2"),
     "jobs": ("jobs", "attach JOB|logs JOB|cancel JOB|fetch JOB|fetch JOB log|list JOB|"
-             "logs nobody|--to OUT"),
+             "logs nobody|--to OUT|--tail 2|--days 9|rm nobody|costs|prune"),
     "submit": ("submit --timeout 60 WORDS", "--on local|--on moon|--gpu L4|--timeout 60|"
                "--retries 1|--out a|--data DATA|--config YAML|--option cpu=1|"
                "--secrets NOT_THERE"),
@@ -83,7 +91,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}
 OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh"}
 ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep": 2,
-        "compare": 1, "prepare": 30, "predict": 30} # Others: every pair for itself
+        "compare": 1, "prepare": 30, "predict": 30, "advise": 20, "estimate": 6, "analyse": 12,
+        "clips": 6} # Others: every pair for itself
 SLOW = {"train", "demo", "bundle", "sweep", "compare"} # In their rows only
 
 
@@ -176,6 +185,7 @@ def world(tmp_path_factory):
         assert cli.main(["submit", "--", "true"]) == 0
         (root/"BARS").write_text(json.dumps({"*": {"sniff": 0.1}}))
         (root/"YAML").write_text("dropout: 0.2\n")
+        (root/"GROUPS").write_text("video,dose\n1,low\n2,high\n3,low\n4,high\n")
         yield root
     torch.set_num_threads(threads)
 

@@ -139,7 +139,7 @@ def test_a_place_and_a_card_at_once():
 
 def test_the_settings_flow_into_the_fit():
     card = GPUPanel("modal", "T4")
-    panel = TrainPanel("x", gpu=card)
+    panel = TrainPanel("x", TrainConfig(model_type="conv_bilstm"), gpu=card)
     panel.fields["batch_size"].value = 4096
     panel.fields["lstm_hidden"].value = 2048
     assert card.batch.value == 4096 and card.params == parameters_of(panel.cfg)
@@ -476,3 +476,25 @@ def test_no_two_panels_contradict_each_other():
     assert card.gpu == "T4" and "this model" in card.advice.value
     card.set_config(TrainConfig(batch_size=1024))
     assert card.pick == guide and "not this model" in card.advice.value
+
+
+def test_long_windows_do_not_fit_a_small_card():
+    "5,000 frames at batch 64 on a T4: counted on a step, not guessed from parameters."
+    card = GPUPanel("modal", "T4", cfg=TrainConfig(
+        conv_channels=[64, 128, 256], lstm_hidden=256, lstm_layers=2, sequence_length=5000,
+        batch_size=64))
+    assert not card.known_facts()["Fits"].startswith(("yes", "likely"))
+    short = GPUPanel("modal", "T4", cfg=TrainConfig(batch_size=64))
+    assert short.known_facts()["Fits"].startswith("yes")
+    first = short.counted
+    short.set_config(TrainConfig(batch_size=32))
+    short.known_facts()
+    assert short.counted is first # the batch alone needs no new count
+
+
+def test_the_ceiling_of_a_panel_is_the_quote_of_the_job():
+    from mabe_nb.remote.job import quote
+    card = GPUPanel("modal", "L4")
+    job = JobPanel("x = 1", gpu=card, namespace={}, timeout=7200, retries=1)
+    asked = quote("modal", "L4", timeout=7200, retries=1)
+    assert job.most_usd() == asked["most_usd"] and f"{asked['most_usd']:.2f} USD" in job.price_of()

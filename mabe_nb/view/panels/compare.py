@@ -20,7 +20,7 @@ from ...train.config import TrainConfig
 from ..cost_plots import plot_compare
 from .gpu import PLACES, cards_of, gpu_name
 from .panel import control
-from .plan import rate_at
+from .plan import most_usd_of, rate_at
 from .source import call_of
 from .sweep import MeasuringPanel, work_of
 from ..report import table_html
@@ -42,8 +42,8 @@ def probes_usd(
     seconds: float, # Of each probe, at most
 ) -> float:
     "The most that probes may cost. Raises `ConfigError` if a price is not known."
-    rates = [rate_at(*where(p)) if rents(where(p)[0]) else 0.0 for p in places]
-    return sum(rates) * seconds / 3600
+    return sum(most_usd_of(*where(p), seconds)[0] if rents(where(p)[0]) else 0.0
+               for p in places)
 
 
 def probes_ceiling(

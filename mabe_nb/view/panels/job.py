@@ -21,7 +21,7 @@ from .job_view import Detached, PanelDisplay
 from .memory import recall, remember
 from .panel import (FULL, Panel, button, control, one_at_a_time,
                                        row)
-from .plan import plan_words, price_ceiling, rate_at
+from .plan import most_usd_of, plan_words, price_ceiling
 from .question import Question
 from .source import (SOURCE_KINDS, source_of, split_names,
                                         submit_call, variables_named)
@@ -221,17 +221,17 @@ def option_values(self: JobPanel) -> dict:
 @patch
 def price_of(self: JobPanel) -> str:
     "The most that it may cost, and where it runs."
-    return price_ceiling(**place_of(self.gpu), seconds=self.billed_seconds(),
-                         options=self.option_values())
+    return price_ceiling(**self.priced())
 
 @patch
-def billed_seconds(self: JobPanel): return self.timeout.value * (1 + self.retries.value)
+def priced(self: JobPanel) -> dict: # Of `price_ceiling`
+    return {**place_of(self.gpu), "timeout": self.timeout.value,
+            "retries": self.retries.value, "options": self.option_values()}
 
 @patch
 def most_usd(self: JobPanel) -> float:
     "The most that it may cost."
-    return (rate_at(**place_of(self.gpu), options=self.option_values())
-            * self.billed_seconds() / 3600)
+    return most_usd_of(**self.priced())[0]
 
 @patch
 def press_start(self: JobPanel):

@@ -20,7 +20,7 @@ from ..cost_plots import plot_sweep
 from .gpu import place_of
 from .job_view import Detached
 from .memory import recall, remember
-from .plan import price_ceiling, rate_at
+from .plan import most_usd_of, price_ceiling, rate_at
 from .probes import adopt
 from .question import Question
 from .source import call_of, split_names
@@ -232,13 +232,16 @@ def asked_sizes(self: SweepPanel) -> list:
 @patch
 def price_of(self: SweepPanel) -> str:
     "The most that all sizes may cost, and where they run."
-    seconds = len(self.asked_sizes()) * self.limit.value
-    return price_ceiling(**place_of(self.gpu), seconds=seconds)
+    return price_ceiling(**self.priced())
+
+@patch
+def priced(self: SweepPanel) -> dict: # Of `price_ceiling`
+    return {**place_of(self.gpu), "timeout": self.limit.value,
+            "jobs": len(self.asked_sizes())}
 
 @patch
 def most_usd(self: SweepPanel) -> float:
-    seconds = len(self.asked_sizes()) * self.limit.value
-    return rate_at(**place_of(self.gpu)) * seconds / 3600
+    return most_usd_of(**self.priced())[0]
 
 @patch
 def measure(self: SweepPanel) -> Sweep:
