@@ -222,6 +222,7 @@ def test_files_are_listed_and_fetched(tmp_path):
 
 
 def test_all_attempts_together_cost_no_more_than_was_said(cloud):
+    until(lambda: not cloud.cloud.containers) # of the tests before
     before = len(cloud.cloud.usage)
     job = send("import time\nprint('on', flush=True)\ntime.sleep(60)", timeout=8)
     until(lambda: "on" in log_of(cloud, job))

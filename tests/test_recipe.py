@@ -322,7 +322,7 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
     for name in ("recipe.json", "members/trees-2-1.safetensors"):
         (tmp_path/"run"/name).unlink()
     before = (tmp_path/"run"/"members"/"net-1-1.safetensors").stat().st_mtime_ns
-    with pytest.raises(ConfigError, match="other videos or settings"):
+    with pytest.raises(ConfigError, match="begun with other folds"):
         train_recipe(colony, tmp_path/"run", "quick", folds=2, cache=run[0]/"features")
     again = train_recipe(colony, tmp_path/"run", "quick", folds=3,
                          cache=run[0]/"features")

@@ -63,7 +63,7 @@ def _common(p):
 def add_commands(command):
     "`analyse` and `clips`."
     p = command("analyse", analyse)
-    p.example = "mabe analyse sub.csv colony --groups groups.csv --by dose --out results"
+    p.example = "mabe analyse sub.csv colony --out results"
     _common(p)
     p.add_argument("--groups", metavar="CSV", help="video, perhaps animal and subject, and groups")
     p.add_argument("--by", metavar="COLUMN", help="of --groups, to compare by")
