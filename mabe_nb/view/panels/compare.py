@@ -42,8 +42,8 @@ def probes_usd(
     seconds: float, # Of each probe, at most
 ) -> float:
     "The most that probes may cost. Raises `ConfigError` if a price is not known."
-    return sum(most_usd_of(*where(p), seconds)[0] if rents(where(p)[0]) else 0.0
-               for p in places)
+    asked = [dict(zip(("on", "gpu"), where(p)), timeout=seconds) for p in places]
+    return sum(most_usd_of(**a)[0] if rents(a["on"]) else 0.0 for a in asked)
 
 
 def probes_ceiling(

@@ -119,7 +119,8 @@ class GPUPanel(Panel):
     ):
         super().__init__()
         self.on, self.shape, self.cfg = _known_place(on), shape, cfg
-        self.params, self.counted = parameters_of(cfg, shape), None
+        self.params = parameters_of(cfg, shape)
+        self.counted: tuple | None = None # Settings, and the `Estimate` of their memory
         self.advised, self.pick = None, None # What is advised on, and the card to take
         self.need: Need | None = None # Memory of a training on a card
         self.measured = None # Table of `compare` for this config
