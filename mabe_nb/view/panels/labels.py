@@ -85,6 +85,8 @@ MORE_LABELS = {
         "Windows in which animals 3 and 4 change places"),
     "keypoint_dropout": ("Keypoints missing (share)", "",
         "Chance of each keypoint to be missing in a window"),
+    "scale": ("Other sizes (share)", "", "The most that sizes change; 0.1: up to a tenth"),
+    "time_stretch": ("Other speeds (share)", "", "The most that the pace changes"),
     "temporal_jitter": ("Shift in time (frames)", "",
         "The most that a window is moved"),
     "mixup_alpha": ("Mixup", "", "Windows blended with each other; 0: never"),
