@@ -119,8 +119,7 @@ class GPUPanel(Panel):
     ):
         super().__init__()
         self.on, self.shape, self.cfg = _known_place(on), shape, cfg
-        self.params = parameters_of(cfg, shape)
-        self.counted: tuple | None = None # Settings, and the `Estimate` of their memory
+        self.params, self.counted = parameters_of(cfg, shape), tuple() # Settings, `Estimate`
         self.advised, self.pick = None, None # What is advised on, and the card to take
         self.need: Need | None = None # Memory of a training on a card
         self.measured = None # Table of `compare` for this config
@@ -262,8 +261,7 @@ def memory_need(self: GPUPanel) -> tuple: # `Need` of the batch, GB that do not 
         kind = "amp" if self.cfg.amp else "float32"
         need, one = (training_need(self.params, n, precision=kind) for n in (batch, 1))
         return need, one.likely
-    if self.counted is None or self.counted[0] != of:
-        self.counted = of, estimate(self.cfg, self.shape)
+    if self.counted[:1] != (of,): self.counted = of, estimate(self.cfg, self.shape)
     return self.counted[1].need(batch), self.counted[1].fixed.likely
 
 @patch
