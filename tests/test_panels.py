@@ -103,7 +103,7 @@ def test_the_choice_flows_into_the_job():
     assert (asked["on"], asked["gpu"]) == ("modal", "H100:2") and "gpu='H100:2'" in job.code()
     assert "at most about" in job.price.value and job.price.value != before
     most, rate = map(float, re.findall(r"([\d.]+) USD", job.price_of()))
-    assert most == pytest.approx(rate * 4, abs=0.03) # two attempts of two hours
+    assert 4 * rate < most < 4.5 * rate # two attempts of two hours, and what starts take
     card.place.value = "local"
     assert job.price_of() == "on local: nothing is billed"
 

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech, read_frame_table,
+from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech,
                                       scored_window, with_bouts)
 from mabe_nb.data.checks import KINDS
+from mabe_nb.data.formats.frame_tables import read_frame_table
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
