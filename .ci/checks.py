@@ -192,7 +192,7 @@ def main():
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(),
                 rooms(), *lint(), site(), run_notebooks(spare/"notebooks"),
-                run_pytest(spare/"pytest", "-m", "not browser", "-n2",
+                run_pytest(spare/"pytest", "-m", "not browser", "-n3", # many wait
                            "--dist=loadfile")]
         if browser(): # alone: they look at how soon something happens
             rows.append(run_pytest(spare/"browser", "-m", "browser"))

@@ -80,3 +80,11 @@ def test_each_line_of_a_panel_runs(tmp_path, monkeypatch):
 
 def test_markup_of_a_job_is_no_markup_here():
     assert html_text("<pre>&lt;b&gt; a</pre><div>x &amp; y</div>") == "<b> a\nx & y"
+
+
+def test_a_player_is_text_too():
+    from mabe_nb.data.colony.recording import make_recording
+    from mabe_nb.view.panels.text import panel_text
+    from mabe_nb.view.video.player import Player
+    shown = Player(make_recording(1, 300), pair=("mouse1", "mouse2"))._repr_mimebundle_()
+    assert "Player" in shown["text/plain"] and panel_text(Player(make_recording(1, 300)))

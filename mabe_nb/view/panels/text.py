@@ -48,7 +48,8 @@ def panel_text(
     names, lines = _attributes(panel), [type(panel).__name__]
     for widget in _leaves(panel.box):
         if isinstance(widget, W.HTML): lines += html_text(widget.value).split("\n")
-        elif id(widget) in names and not isinstance(widget, W.Button):
+        elif id(widget) in names and hasattr(widget, "value") and not isinstance(
+                widget, W.Button):
             lines.append(f"panel.{names[id(widget)]}.value = {widget.value!r}  "
                          f"# {widget.description}")
     lines += [f"panel.{call}  # {name}" for name, call in panel.verbs.items()]
