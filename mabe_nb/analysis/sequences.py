@@ -8,6 +8,7 @@ __all__ = ['false_discovery', 'transitions', 'dyads', 'encounters']
 # %% ../../nbs/analysis/20_sequences.ipynb #9a497eb6
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ..errors import ConfigError
 
@@ -16,12 +17,9 @@ def false_discovery(
     p, # p values, NaN where there is none
 ) -> np.ndarray: # Like `p`
     "p values corrected by Benjamini and Hochberg (1995)."
-    p = np.asarray(p, float)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known])[::-1]]
-    steps = p[order] * len(order) / np.arange(len(order), 0, -1)
-    out = np.full(p.shape, np.nan)
-    out[order] = np.minimum.accumulate(steps).clip(max=1)
+    out = np.array(p, float)
+    known = ~np.isnan(out)
+    if known.any(): out[known] = stats.false_discovery_control(out[known])
     return out
 
 # %% ../../nbs/analysis/20_sequences.ipynb #aaa80a71
