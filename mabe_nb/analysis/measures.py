@@ -39,9 +39,10 @@ def observe(
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
     data, found, watched = as_dataset(data), [], []
     by_lab = {} if bouts is None else actions_of_labs(data, bouts)
+    of = {} if bouts is None else dict(list(bouts.groupby(bouts.video_id.astype(str))))
     for video, read in each_video(data, videos):
         rec = read()
-        some = rec.bouts if bouts is None else submitted_bouts(bouts, video)
+        some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
         if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
             raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
                             "give the dataset that was predicted", where=f"video {video}")
@@ -64,7 +65,8 @@ def actions_of_labs(
     bouts: pd.DataFrame, # A submission
 ) -> dict: # Lab -> sorted actions
     "The actions that were predicted somewhere in each lab."
-    labs = bouts.video_id.astype(str).map(lambda v: data.lab(v) if v in data.ids else None)
+    names = bouts.video_id.astype(str)
+    labs = names.map({v: data.lab(v) for v in {*names} & {*data.ids}})
     return {lab: sorted(some.unique()) for lab, some in bouts.action.groupby(labs)}
 
 
