@@ -18,6 +18,7 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.models import NETWORKS
 
 bench = runpy.run_path(str(Path(__file__).parents[1]/"bench/memory.py"))
+LIBRARIES = 0.04 # GB: what oneDNN compiles is the processor's (0.03 GB more on one)
 DESIGN = TrainConfig(conv_channels=[64, 128, 256], lstm_hidden=256, lstm_layers=2)
 
 
@@ -29,9 +30,10 @@ def own_home(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_counted_memory_is_what_a_process_takes(name):
-    "All cases of all networks: bench/memory.py."
-    rows = list(bench["cases"]([name], lengths=(100,), batches=(64,), means=(0.99,)))
-    assert abs(rows[0]["error"]) < 0.10, rows
+    "All cases of all networks, to 10 % of the whole: bench/memory.py."
+    row, = bench["cases"]([name], lengths=(100,), batches=(64,), means=(0.99,))
+    apart = abs(row["counted_gb"] - row["measured_gb"])
+    assert apart < 0.10 * row["measured_gb"] + LIBRARIES, row
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -186,7 +186,7 @@ def count_window(
     return found[0][0], float(np.polyval(line, frames))
 
 # %% ../../nbs/measure/20_estimate.ipynb #97836c22
-PROCESS_GB, ONEDNN_GB = Need(0.085, 0.096, 0.12), 0.01 # That a process grows by besides its tensors
+PROCESS_GB, ONEDNN_GB = Need(0.085, 0.096, 0.13), 0.01 # Besides its tensors
 OTHERS = Need(0.9, 1.0, 1.3) # Factors on a card for what has no workspace we know of
 
 def estimate(
