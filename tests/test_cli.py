@@ -14,7 +14,8 @@ from mabe_nb import cli
 from mabe_nb.commands.parser import LISTED, PRESETS, config_from, setting_words
 from mabe_nb.data.features import PRESETS as FEATURES
 from mabe_nb.data.synthetic import write_colony
-from mabe_nb.train.config import SPEED, TrainConfig
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.presets import SPEED
 from mabe_nb.train.models import NETWORKS
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "50",
@@ -380,7 +381,7 @@ def test_help_lists_the_words_of_every_choice(mabe, monkeypatch):
     "Those of networks and features too, which the command line does not load."
     ours = {name for name, made in NETWORKS.items() if made.make.__module__[:7] == "mabe_nb"}
     assert set(LISTED["model_type"]) == ours and set(LISTED["features"]) == set(FEATURES)
-    assert set(PRESETS) == {*SPEED, "calms21"}
+    assert set(PRESETS) == {*SPEED, "large", "calms21"}
     monkeypatch.setenv("COLUMNS", "1000")
     page = mabe("train", "--help")[1]
     for key, field in TrainConfig.model_fields.items():

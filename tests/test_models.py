@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.config import SPEED, TrainConfig, choices, make_config, preset
+from mabe_nb.train.config import TrainConfig, choices, make_config
+from mabe_nb.train.presets import SPEED, preset
 from mabe_nb.train.losses import (answer_weights, make_loss, masked_binary_loss,
                                   partial_cross_entropy)
 from mabe_nb.train.predict import probabilities_of

@@ -8,7 +8,7 @@ import yaml
 from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.train.classifier import load_classifier
-from mabe_nb.train.config import preset
+from mabe_nb.train.presets import preset
 
 SHARED = Path(__file__).parents[2]/"shared"
 SHORT = ["--epochs", "1", "--device", "cpu", "--limit", "2"]
@@ -32,13 +32,50 @@ def trained(colony, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, want", [
     ("fastest", {"model_type": "transformer", "batch_size": 512, "hidden_size": 256,
-                 "amp": True, "num_workers": 4}),
+                 "amp": True, "num_workers": 4, "pin_memory": True, "dropout": 0.2}),
     ("balanced", {"model_type": "lstm", "batch_size": 256, "hidden_size": 128, "amp": True,
-                  "num_workers": 2}),
+                  "num_workers": 2, "pin_memory": True, "dropout": 0.2}),
     ("low-memory", {"model_type": "lstm", "batch_size": 128, "hidden_size": 64,
-                    "amp": True, "gradient_accumulation_steps": 2})])
+                    "amp": True, "gradient_accumulation_steps": 2, "dropout": 0.2})])
 def test_presets_of_the_speed_guide_train(trained, name, want):
     assert want.items() <= trained("--preset", name, *SHORT).items()
+
+
+@pytest.mark.parametrize("name, epochs", [("fastest", 100), ("balanced", 50),
+                                          ("low-memory", 50), ("large", 100)])
+def test_presets_last_as_long_as_the_guide_says(name, epochs):
+    assert preset(name)["epochs"] == epochs
+
+
+@pytest.mark.parametrize("name, told", [
+    ("fastest", "2 to 3 times as fast, 6 to 8 GB, 1 to 1.5 h, for cards of 12 GB or more"),
+    ("balanced", "1.5 to 2 times as fast, 4 to 6 GB, 1.5 to 2 h, for cards of 8 to 12 GB"),
+    ("low-memory", "1.5 times as fast, 2 to 4 GB, 2 to 3 h, for cards of up to 8 GB")])
+def test_what_the_guide_expects_stands_beside_what_is_counted(name, told, capsys):
+    assert cli.main(["estimate", "--preset", name, "--card", "T4"]) == 0
+    said = capsys.readouterr().out
+    assert told in said and "counted" in said and "GB (" in said
+
+
+def test_targets_of_the_guide_stand_beside_an_epoch(colony, capsys, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    assert cli.main(["sweep", str(colony), "--sizes", "4,8", "--seconds", "0.1",
+                     "--hidden-size", "8", "--num-layers", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "60-90 s" in said and "20-30 s" in said and "10-15 s at best" in said
+
+
+def test_a_flag_of_the_guides_program_is_explained(colony, capsys):
+    with pytest.raises(SystemExit): cli.main(["prepare", str(colony), "--symbols", "all"])
+    assert "all are taken unless --videos" in capsys.readouterr().err
+
+
+def test_the_large_preset_is_the_model_of_the_guide():
+    from mabe_nb.train.config import make_config
+    from mabe_nb.train.models import count_parameters, make_model
+    cfg = make_config(preset("large"))
+    assert count_parameters(make_model(cfg, 131, 4)) == 11_495_044
+    assert (cfg.batch_size, cfg.sequence_length, cfg.epochs) == (32, 100, 100)
 
 
 def test_flags_of_the_speed_guide_train(trained):

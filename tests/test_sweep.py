@@ -14,8 +14,8 @@ from mabe_nb.measure import results
 from mabe_nb.measure.probe import Steps, make_spec, make_trainer
 from mabe_nb.measure.results import run_probes
 from mabe_nb.measure.workload import Workload
-from mabe_nb.measure.sweep import (fit_line, gains, knee_size, other_cards, summarize,
-                                   sweep)
+from mabe_nb.measure.sweep import (fit_line, gains, held_up_by, knee_size, other_cards,
+                                   summarize, sweep)
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.fit.optim import optimizer_tensors
 from mabe_nb.train.config import TrainConfig
@@ -187,6 +187,17 @@ def test_an_epoch_costs_what_the_knee_takes():
     done = summarize([made(16, 0.1, 1e9), made(32, 0.1, 2e9)], Workload(windows=3200), 3.6)
     assert done.knee == 32 and np.allclose(done.cost(3200), (10.0, 0.01))
     with pytest.raises(ConfigError, match="no size"): summarize([]).cost()
+
+
+@pytest.mark.parametrize("flops, moved, words", [
+    (20e12, 1e9, "arithmetic binds"), (1e9, 250e9, "memory binds"),
+    (1e9, 1e9, "the card waits; take a larger batch or a cheaper card")])
+def test_what_holds_a_card_up_is_said(flops, moved, words):
+    "An L4: 30.3 fp32 TFLOPS, 300 GB/s."
+    result = {"card": "NVIDIA L4", "flops": flops, "bytes": moved, "precision": "fp32",
+              "seconds": {"p50": 1.0}}
+    assert words in held_up_by(result)
+    assert held_up_by({**result, "card": "AMD EPYC"}) is None and held_up_by({}) is None
 
 
 def test_gains_are_measured_one_by_one(monkeypatch):

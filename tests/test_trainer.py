@@ -22,7 +22,7 @@ from mabe_nb.train.fit.frames import Frames, OnDisk
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
-from mabe_nb.train.fit.optim import learning_rate
+from mabe_nb.train.fit.optim import Precision, learning_rate
 
 HERE = Path(__file__).parent
 EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,
@@ -339,3 +339,16 @@ def test_waiting_threads_sleep_soon_unless_told_otherwise(set_before, turns):
     env = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"} | set_before
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert out.stdout.strip() == turns, out.stderr
+
+
+@pytest.mark.parametrize("capability, amp, tf32", [((7, 5), False, False),
+                                                   ((8, 0), False, True), ((9, 0), True, False)])
+def test_tf32_where_a_card_has_it_and_nothing_smaller_is_asked(monkeypatch, capability, amp,
+                                                              tf32):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
+    before = torch.get_float32_matmul_precision()
+    try:
+        assert Precision(torch.device("cuda"), amp).tf32 is tf32
+        assert torch.get_float32_matmul_precision() == ("high" if tf32 else before)
+        assert not Precision(torch.device("cpu")).tf32
+    finally: torch.set_float32_matmul_precision(before)

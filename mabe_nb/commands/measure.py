@@ -51,6 +51,7 @@ def sweep(args, say) -> dict:
                 f"batch (R2 {line.r2:.4f}, worst residual {line.worst:.1%})")
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
     if done.knee: answer["cost"] = _cost(done, cfg, say)
+    if why := done.about["held_up_by"]: say(f"at the knee {why}")
     if args.gains: answer["gains"] = _gains(cfg, shape, done, args, say)
     return answer
 
@@ -65,12 +66,14 @@ def _cards(table, say):
 
 
 def _cost(done, cfg, say):
+    from mabe_nb.hardware.speed_guide import beside_targets
     known = done.about["windows"]
     seconds, usd = done.cost(known or 1e6)
     what = f"an epoch of {known:,} windows" if known else "a million windows"
     say(f"knee: batch {done.knee}; {what} takes {seconds:.3g} s and ${usd:.2g}")
     if known: say(f"{cfg.epochs} epochs: {seconds * cfg.epochs / 60:.3g} min and "
                   f"${usd * cfg.epochs:.2g}")
+    if known: say(beside_targets(seconds))
     return {"windows": known or 10**6, "seconds": seconds, "usd": usd,
             "epochs": cfg.epochs, "note": "steps only: validation comes on top"}
 
@@ -108,6 +111,7 @@ def estimate(args, say) -> dict:
     "Memory of a training step, which cards hold it, and what helps where one does not."
     from mabe_nb.hardware.catalog import card, gpus
     from mabe_nb.hardware.memory import fits
+    from mabe_nb.hardware.speed_guide import EXPECTED
     from mabe_nb.measure.estimate import estimate as count
     cfg, shape = config_and_workload(args)
     found = count(cfg, shape)
@@ -120,12 +124,15 @@ def estimate(args, say) -> dict:
              "as_of": c.as_of, "source": c.source} for c in cards]
     say(f"batch {cfg.batch_size} of {cfg.sequence_length} frames needs {need}")
     say(f"{found.basis}: {found.source}")
+    if expects := EXPECTED.get(args.preset): say(
+        f"the speed guide expects of '{args.preset}', on data and cards of its own: {expects}")
     for r in rows: say(f"{r['card']:13s} {r['memory_gb']:4g} GB  {r['fits']:6s}  "
                        f"batch up to {r['largest_batch']:,}")
     return {"need_gb": need._asdict(), "fixed_gb": found.fixed._asdict(),
             "window_gb": found.window._asdict(), "batch": cfg.batch_size,
             "frames": cfg.sequence_length, "basis": found.basis,
             "source": found.source, "cards": rows,
+            "guide": expects and expects._asdict(),
             "remedies": _remedies(found, need, cfg, rows, args.card, say)}
 
 # %% ../../nbs/commands/50_measure.ipynb #3f6404b5
@@ -147,8 +154,7 @@ def _workload_flags(p):
     "What is measured, and for how long."
     p.add_argument("data", metavar="DATA", nargs="?", help="has the shape")
     p.add_argument("--config", help="YAML file of settings")
-    offer(p.add_argument("--preset", help="fastest, balanced, low-memory, calms21"),
-          *PRESETS)
+    offer(p.add_argument("--preset", help=", ".join(PRESETS)), *PRESETS)
     p.set_defaults(resume=False, out=".")
     add_settings(p)
     return p

@@ -232,8 +232,8 @@ def _train_flags(p):
     p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout, or a file")
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")
-    offer(p.add_argument("--preset", help="fastest, balanced or low-memory; calms21: the "
-                         "published baseline of that dataset"), *PRESETS)
+    offer(p.add_argument("--preset", help=", ".join(PRESETS) + " (the published baseline "
+                         "of that dataset)"), *PRESETS)
     add_recipe(p)
     p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     for part in ("train", "valid"):

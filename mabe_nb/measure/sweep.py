@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KNEE', 'FIRST', 'LAST', 'COLUMNS', 'Line', 'fit_line', 'knee_size', 'Sweep', 'checked_sizes', 'as_row', 'sweep',
-           'rate_of', 'summarize', 'other_cards', 'gains', 'to_json']
+           'rate_of', 'summarize', 'held_up_by', 'other_cards', 'gains', 'to_json']
 
 # %% ../../nbs/measure/30_sweep.ipynb #12085099
 from typing import NamedTuple
@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError
+from ..hardware.catalog import card
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
 from .probe import make_spec
 from .results import run_probes, where
+from .step import bottleneck, roofline
 from .workload import Workload
 from ..train.config import make_config
 
@@ -61,7 +63,7 @@ class Sweep(NamedTuple):
     time: Line # Seconds of a step by batch; None: too few sizes
     memory: Line # GB by batch; None: too few sizes
     knee: int # Batch; None: nothing worked
-    about: dict # on, gpu, card, precision, parameters, windows, usd_per_hour
+    about: dict # on, gpu, card, precision, parameters, windows, usd_per_hour, held_up_by
 
     @property
     def best(self) -> pd.Series: # None if nothing worked
@@ -184,9 +186,19 @@ def summarize(
     first = next((r for r in found if r["status"] == "ok"), {})
     about = {k: first.get(k) for k in ("on", "gpu", "device", "card", "precision",
                                        "threads", "parameters", "versions")}
-    about |= {"windows": shape.windows, "usd_per_hour": rate}
+    knee = knee_size(rows)
+    at = next((r for r in found if r["status"] == "ok" and r["batch"] == knee), {})
+    about |= {"windows": shape.windows, "usd_per_hour": rate, "held_up_by": held_up_by(at)}
     return Sweep(rows, fit_line(good.batch, good.ms / 1e3),
-                 fit_line(good.batch, good.gb), knee_size(rows), about)
+                 fit_line(good.batch, good.gb), knee, about)
+
+
+def held_up_by(
+    result: dict, # Of a probe
+) -> str: # None where the limits of the device are not known
+    "What holds a step up, in a sentence."
+    try: return bottleneck(roofline(result, card(result["card"])))
+    except (ConfigError, KeyError): return None # No card, none that we know
 
 # %% ../../nbs/measure/30_sweep.ipynb #c4764c40
 def other_cards(

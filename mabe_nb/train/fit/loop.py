@@ -248,6 +248,7 @@ def best_row(history) -> dict: # None before the first epoch
 @patch
 def check_precision(self: Trainer, count: int = 3):
     "Compare half with full precision on the first batches; fall back if they differ."
+    if self.precision.tf32: self.recorder.note("fp32 on this card: products as TF32")
     if self.precision.dtype is None: return
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
     starts = epoch_starts(self.learn.lengths, self.known, cfg.sequence_length,

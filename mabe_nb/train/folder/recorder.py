@@ -74,6 +74,7 @@ class RunRecorder(Recorder):
         self.out, self.clf, self.ids, self.frames, self.each = out, clf, ids, frames, each
         self.note, self.progress, self.rows = say, progress, []
         self.bar = self.monitor = None
+        self.windows = 0 # Of this epoch, so far
 
     def log(self, **event):
         "A line of the log."
@@ -111,6 +112,7 @@ def __exit__(self: RunRecorder, *error):
 # %% ../../../nbs/train/folder/20_recorder.ipynb #02e64b98
 @patch
 def after_step(self: RunRecorder, windows):
+    self.windows += windows
     if self.bar is not None: self.bar.update(windows)
 
 
@@ -126,8 +128,9 @@ def after_epoch(self: RunRecorder, row, better, model, seconds):
     with atomic(self.out/"history.csv") as tmp:
         pd.DataFrame(self.rows).to_csv(tmp, index=False)
     gpu = self.monitor.readings() if self.monitor else {}
+    speed, self.windows = self.windows / max(seconds, 1e-9), 0
     self.log(event="epoch", **row, best=better, seconds=round(seconds, 3),
-             **({"gpu": gpu} if gpu else {}))
+             windows_s=round(speed, 1), **({"gpu": gpu} if gpu else {}))
     numbered = cfg.save_freq and n % cfg.save_freq == 0
     for name in ["best"] * better + [f"{cfg.checkpoint_dir}/epoch_{n:04}"] * numbered:
         save_classifier(self.out/f"{name}.safetensors", replace(self.clf, model=model))

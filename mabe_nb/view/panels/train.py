@@ -14,7 +14,8 @@ import ipywidgets as W
 
 from ...errors import ConfigError
 from ...patch import patch
-from ...train.config import SPEED, TrainConfig, choices, make_config, preset
+from ...train.config import TrainConfig, choices, make_config
+from ...train.presets import SPEED, preset
 from .job import JobFollower
 from .labels import label_of
 from .panel import FULL, button, control, one_at_a_time, row
