@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ScoreError
-from .scores.official_counts import FRAMES, IDS, count_frames
+from .scores.official_counts import (FRAMES, IDS, FrameCounter, count_frames,
+                                                    judged_bouts)
 
 # %% ../../nbs/train/50_metrics.ipynb #a1a6a413
 def _f(counts, beta):
@@ -59,16 +60,13 @@ def _circles(solution, known, frames):
     return low, (end - low).clip(lower=1)
 
 # %% ../../nbs/train/50_metrics.ipynb #ba4204ac
-def _shifted(known, low, length, rng):
-    "The bouts of each video moved around its circle."
-    video, names = pd.factorize(known["video_id"])
-    low, n = (x.reindex(names).to_numpy()[video] for x in (low, length))
-    by = (rng.random(len(names))[video] * n).astype(np.int64)
-    start = low + (known["start_frame"] - low + by) % n
-    stop = start + known["stop_frame"] - known["start_frame"]
-    moved = known.assign(start_frame=start, stop_frame=np.minimum(stop, low + n))
-    around = known.assign(start_frame=low, stop_frame=stop - n)[stop > low + n]
-    return pd.concat([moved, around], ignore_index=True)
+def _shifted(start, stop, low, n, by):
+    "Bouts moved around the circles of their videos: which, start and stop."
+    begin = low + (start - low + by) % n
+    end = begin + stop - start
+    around = np.flatnonzero(end > low + n)
+    return (np.r_[np.arange(len(start)), around], np.r_[begin, low[around]],
+            np.r_[np.minimum(end, low + n), (end - n)[around]])
 
 # %% ../../nbs/train/50_metrics.ipynb #87423142
 def chance_score(
@@ -79,16 +77,20 @@ def chance_score(
     frames: dict = None, # Video id -> length in frames; None: up to the last bout
 ) -> dict: # {"mean": x, "sd": x, "scores": [...]}
     "Scores of the same bouts at random times. Raises `ScoreError` like `kaggle_score`."
-    kaggle_score(solution, submission)
+    bouts = judged_bouts(solution, submission)
     known = submission.loc[submission["video_id"].isin(solution["video_id"]),
                            [*IDS, *FRAMES]].copy()
     for c in FRAMES: known[c] = pd.to_numeric(known[c], errors="coerce")
     known = known.dropna().astype(dict.fromkeys(FRAMES, np.int64))
-    low, length = _circles(solution, known, frames)
-    rng, scores = np.random.default_rng(seed), []
-    while len(scores) < rounds:
-        moved = _shifted(known, low, length, rng)
-        scores.append(kaggle_score(solution, moved) if len(moved) else 0.0)
+    names, circles = known["video_id"].unique(), _circles(solution, known, frames)
+    video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
+    low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)
+    start, stop = bouts.start[bouts.known:], bouts.stop[bouts.known:]
+    count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []
+    for _ in range(rounds):
+        by = (rng.random(len(names))[video] * n).astype(np.int64)
+        f = _f(count(*_shifted(start, stop, low, n, by)), 1.0)
+        scores.append(float(f.groupby(level="lab").mean().mean()))
     return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)),
             "scores": scores}
 

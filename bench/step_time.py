@@ -1,0 +1,47 @@
+"""Time of a training step told from two measured sizes, against what it then takes.
+
+    python bench/step_time.py --json F
+
+Every network, three lengths of windows: two batches are measured, a line goes through
+them, and it is asked for one batch between them and one twice the larger. Each batch is a
+process of its own. On a machine that does something else the figures mean nothing.
+"""
+import argparse
+import itertools
+import json
+import os
+from pathlib import Path
+
+LENGTHS, MEASURED, ASKED = (50, 100, 200), (8, 32), (16, 64)
+
+
+def cases(networks, lengths=LENGTHS, seconds=3.0):
+    "A row for each batch that is asked for; milliseconds."
+    from mabe_nb.measure.sweep import fit_line, sweep
+    from mabe_nb.train.config import TrainConfig
+    for name, frames in itertools.product(networks, lengths):
+        cfg = TrainConfig(model_type=name, sequence_length=frames)
+        rows = sweep(cfg, sizes=[*MEASURED, *ASKED], seconds=seconds, fresh=True).rows
+        took = dict(zip(rows.batch, rows.ms))
+        line = fit_line(MEASURED, [took[n] for n in MEASURED])
+        for batch in ASKED:
+            told = float(line(batch))
+            yield {"network": name, "frames": frames, "batch": batch, "told_ms": told,
+                   "took_ms": took[batch], "error": told / took[batch] - 1}
+
+
+def main():
+    from mabe_nb.train.models import NETWORKS
+    p = argparse.ArgumentParser()
+    p.add_argument("--json", type=Path)
+    p.add_argument("--seconds", type=float, default=3.0, help="for each batch")
+    args, rows = p.parse_args(), []
+    for row in cases(NETWORKS, seconds=args.seconds):
+        rows.append(row)
+        print(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()), flush=True)
+    if args.json: args.json.write_text(json.dumps(
+        {"load": os.getloadavg()[0], "cases": rows}, indent=1) + "\n")
+    print(f"largest error {max(abs(r['error']) for r in rows):.1%} of {len(rows)} cases")
+
+
+if __name__ == "__main__": main()
