@@ -54,7 +54,7 @@ def _known(truth, frames):
         listed[str(video)] = listed.get(str(video), set()) | tokens
     classes = None
     if "action" in truth:
-        seen = truth.dropna(subset=["action"])
+        seen = truth.dropna(subset=["action"]).drop_duplicates(["lab_id", "action"])
         classes = {(lab, a.split("_")[-1]) for lab, a in zip(seen.lab_id, seen.action)}
     return _Known(videos, listed, labs, classes or None,
                   {str(v): int(n) for v, n in (frames or {}).items()})
@@ -150,9 +150,10 @@ def _whole(case, column):
 # %% ../../nbs/kaggle/10_examine.ipynb #f05dd385
 def _is_listed(case):
     "Which rows are on their video's whitelist as they stand."
-    t = case.table
-    return np.array([f"{a},{o},{x}" in case.known.listed[v] for v, a, o, x in
-                     zip(t.video_id, t.agent_id, t.target_id, t.action)], bool)
+    each = case.table.groupby(IDS, sort=False).ngroup().to_numpy()
+    kinds = case.table[IDS].drop_duplicates().to_numpy(object).tolist()
+    return np.array([f"{a},{o},{x}" in case.known.listed[v] for v, a, o, x in kinds],
+                    bool)[each]
 
 # %% ../../nbs/kaggle/10_examine.ipynb #00692797
 def _names(case):
@@ -173,6 +174,7 @@ def _names(case):
 def _mend(case, kind, what, columns, change):
     "Apply `change` to the names in rows that are not listed."
     off = case.table[~_is_listed(case)]
+    if off.empty: return
     for c in columns:
         better = pd.Series([change(row, getattr(row, c)) for row in off.itertuples()],
                            off.index, dtype=object)
@@ -243,6 +245,8 @@ def _overlaps(case):
         claims = _claims(mine.action.to_numpy(), *(mine[c].to_numpy() for c in FRAMES))
         changed |= {i: (left, at[j]) for i, (left, j) in zip(at, claims)
                     if j is not None}
+    case.table = t
+    if not changed: return
     rows = list(t.itertuples())
     bout = "row {0.row}, {0.action} {0.start_frame}-{0.stop_frame}".format
     for i, (left, j) in sorted(changed.items()):
@@ -262,10 +266,11 @@ def _overlaps(case):
 def _phantoms(case):
     "Report rows that make an action count which the lab has no label of."
     if case.known.classes is None: return
-    t = case.table
-    wrong = [(case.known.labs[v], a.split("_")[-1]) not in case.known.classes
-             for v, a in zip(t.video_id, t.action)]
-    case.mark(wrong, "phantom_class", "{action} has no label in the lab of video "
+    each = case.table.groupby(["video_id", "action"], sort=False).ngroup().to_numpy()
+    kinds = case.table[["video_id", "action"]].drop_duplicates().to_numpy(object).tolist()
+    wrong = np.array([(case.known.labs[v], a.split("_")[-1]) not in case.known.classes
+                      for v, a in kinds], bool)
+    case.mark(wrong[each], "phantom_class", "{action} has no label in the lab of video "
               "{video_id} and now counts as an action of F1 0", "nothing")
 
 # %% ../../nbs/kaggle/10_examine.ipynb #bde0c2ef
