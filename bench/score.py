@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from mabe_nb.files import write_json
+from mabe_nb.kaggle.doctor import diagnose
 from mabe_nb.train.scores.official_counts import FRAMES, IDS
-from mabe_nb.train.metrics import kaggle_score
+from mabe_nb.train.metrics import chance_score, kaggle_score
 
 ACTIONS = ["attack", "chase", "escape", "mount", "rear", "sniff"]
 
@@ -82,6 +83,12 @@ def main():
         ratios.append(took["row_by_row"] / took["ours"])
     result = {"rows": rows, "ratio": statistics.median(ratios), "scores": sorted(values),
               "bouts": args.bouts}
+    besides = {"chance": chance_score, "diagnosis": lambda known, sent: diagnose(sent, known)}
+    for name, job in besides.items():
+        pairs = [timed(kaggle_score, case)[0] for _ in range(args.rounds)], [
+            timed(job, case)[0] for _ in range(args.rounds)]
+        result[f"{name}_by_score"] = min(pairs[1]) / min(pairs[0])
+        print(f"{name} takes {result[f'{name}_by_score']:.1f} times the score")
     for name in peers:
         middle = statistics.median(r["seconds"] for r in rows if r["variant"] == name)
         print(f"{name:12s} {middle * 1000:10.1f} ms")
