@@ -143,6 +143,44 @@ def _write_folder(folder, spec, code, inputs):
         if inputs: values.write_values(tmp/"in", inputs, spec["limit"] + 2**22)
         write_json(tmp/"job.json", spec)
 
+# %% ../../nbs/remote/40_job.ipynb #024aab13
+def submit_many(
+    source: str, # Code
+    inputs: list, # Name -> value, of each job
+    ids: list, # Of the jobs
+    group: str, # Id of what they belong to
+    on: str,
+    gpu=None,
+    at_once: int = 1, # Most that run side by side, where the place can see to that
+    timeout: float = 3600,
+    retries: int = 0,
+    secrets=(),
+    also=None, # `JobCode` of what the jobs find there and run besides
+    **options, # Of the place, and of the jobs' `job.json`
+) -> list: # `Job`s
+    "Start jobs with the same code; all of them or none. Raises `MabeError`."
+    backend, made = get(on), []
+    asked = _spec(None, on, gpu, (), timeout, retries, secrets, values.LIMIT, options)
+    backend.check(asked)
+    code = job_code(source, inputs[0], [], (), {})
+    if also: backend.check_imports(asked, also.imports, also.modules)
+    try:
+        for id, given in zip(ids, inputs):
+            spec = asked | {"id": id, "group": group, "created": time.time()}
+            made.append(Job(_jobs_folder()/id, spec))
+            _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
+            foretell(made[-1])
+        handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)
+        for job, handle in zip(made, handles):
+            job.spec["handle"] = handle
+            write_json(job.folder/"job.json", job.spec)
+    except BaseException:
+        for job in made:
+            if job.spec["handle"]: job.cancel()
+            shutil.rmtree(job.folder, ignore_errors=True)
+        raise
+    return made
+
 # %% ../../nbs/remote/40_job.ipynb #eb37cb30
 def parse_options(
     words, # Such as ["partition=gpu", "cpu=4"]
@@ -186,10 +224,12 @@ def attach(
                       "those that exist")
 
 # %% ../../nbs/remote/40_job.ipynb #3d9c746a
-def jobs() -> list:
-    "All jobs of this user, newest first; warns of a folder that holds none."
+def jobs(
+    ids: str = "[!.]*", # Pattern
+) -> list:
+    "Jobs of this user, newest first; warns of a folder that holds none."
     found = []
-    for file in (_jobs_folder()).glob("[!.]*/job.json"):
+    for file in _jobs_folder().glob(f"{ids}/job.json"):
         try: found.append(_read_job(file.parent))
         except MabeError as e: warnings.warn(f"left out: {e}", stacklevel=2)
     return sorted(found, key=lambda job: job.spec["created"], reverse=True)
