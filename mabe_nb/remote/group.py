@@ -48,13 +48,18 @@ class Group:
     def counts(self) -> dict:
         "items, done, failed (for good) and left."
         self.collect()
-        done, failed = set(done_items(self.folder)), self.failed()
+        done, failed = self.done(), self.failed()
         return {"items": self.items, "done": len(done), "failed": len(failed),
                 "left": self.items - len(done) - len(failed)}
 
+    def done(self) -> dict:
+        "Items with a result, as far as it was fetched -> its file."
+        return {n: self.folder/"done"/f for n, f in sorted(done_items(self.folder).items())
+                if n < self.items}
+
     def failed(self) -> dict:
         "Items that failed for good -> attempts."
-        done, most = done_items(self.folder), self.spec["attempts"]
+        done, most = self.done(), self.spec["attempts"]
         return {n: k for n, k in failed_items(self.folder).items()
                 if n not in done and k >= most and n < self.items}
 
@@ -86,7 +91,8 @@ def collect(self: Group):
 def status(self: Group) -> str:
     "queued, running, done; error if items failed for good; else how its tasks ended."
     if self.counts()["done"] == self.items: return "done"
-    ends = [task.status() for task in self.tasks()]
+    last = f"{self.id}-{self.spec['round']}-"
+    ends = [task.status() for task in self.tasks() if task.id.startswith(last)]
     if set(ends) - set(ENDED): return "running" if "running" in ends else "queued"
     if not self.counts()["left"]: return "error"
     worst = [end for end in ("cancelled", "timeout", "error") if end in ends]
@@ -97,17 +103,14 @@ def status(self: Group) -> str:
 def results(self: Group) -> dict: # Number of an item -> what the function returned
     "What there is now; whole if `counts()` says that nothing is left or failed."
     self.collect()
-    found = sorted(done_items(self.folder).items())
-    return {n: values.read_value(self.folder/"done"/file) for n, file in found
-            if n < self.items}
+    return {n: values.read_value(file) for n, file in self.done().items()}
 
 
 @patch
 def result(self: Group, item: int):
     "What the function returned for one item. Raises `DataError` if there is nothing yet."
     self.collect()
-    if file := done_items(self.folder).get(item):
-        return values.read_value(self.folder/"done"/file)
+    if file := self.done().get(item): return values.read_value(file)
     raise DataError(f"has no result for item {item}; .rest() shows such items",
                     f"group {self.id}")
 
@@ -126,7 +129,7 @@ def rest(self: Group): # DataFrame: item, input, status (left or failed), attemp
     "Items that have no result, and why."
     import pandas as pd
     self.collect()
-    done, failed, pack = done_items(self.folder), self.failed(), Pack(self.folder/"pack")
+    done, failed, pack = self.done(), self.failed(), Pack(self.folder/"pack")
     tried, rows = failed_items(self.folder), []
     for n in range(self.items):
         if n in done: continue
@@ -171,7 +174,7 @@ def resume(self: Group,
             raise ConfigError(f"group {self.id} is still running; 'mabe jobs cancel "
                               f"{self.id}' stops it")
         self.collect()
-        ended = set(done_items(self.folder)) | (set() if failed else set(self.failed()))
+        ended = {*self.done(), *(() if failed else self.failed())}
         todo = [n for n in range(self.items) if n not in ended]
         if failed and (again := self.failed()):
             self.spec["attempts"] = max(again.values()) + 1
