@@ -45,6 +45,11 @@ class Group:
         found = [job for job in jobs(f"{self.id}-*") if job.spec.get("group") == self.id]
         return sorted(found, key=lambda job: job.id)
 
+    def last_tasks(self) -> list:
+        "Those that were started last."
+        last = f"{self.id}-{self.spec['round']}-"
+        return [task for task in self.tasks() if task.id.startswith(last)]
+
     def counts(self) -> dict:
         "items, done, failed (for good) and left."
         self.collect()
@@ -91,8 +96,7 @@ def collect(self: Group):
 def status(self: Group) -> str:
     "queued, running, done; error if items failed for good; else how its tasks ended."
     if self.counts()["done"] == self.items: return "done"
-    last = f"{self.id}-{self.spec['round']}-"
-    ends = [task.status() for task in self.tasks() if task.id.startswith(last)]
+    ends = [task.status() for task in self.last_tasks()]
     if set(ends) - set(ENDED): return "running" if "running" in ends else "queued"
     if not self.counts()["left"]: return "error"
     worst = [end for end in ("cancelled", "timeout", "error") if end in ends]
@@ -130,6 +134,7 @@ def rest(self: Group): # DataFrame: item, input, status (left or failed), attemp
     import pandas as pd
     self.collect()
     done, failed, pack = self.done(), self.failed(), Pack(self.folder/"pack")
+    errors = [e["message"] for t in self.last_tasks() if (e := t.state()["error"])]
     tried, rows = failed_items(self.folder), []
     for n in range(self.items):
         if n in done: continue
@@ -137,7 +142,7 @@ def rest(self: Group): # DataFrame: item, input, status (left or failed), attemp
         file = self.folder/"failed"/f"{n}-{number}.json"
         about = "" if pack.arrays else str(pack.item(n))[:60]
         rows.append((n, about, "failed" if n in failed else "left", number,
-                     _message(file) if number else ""))
+                     _message(file) if number else " ".join(errors[:1])))
     return pd.DataFrame(rows, columns=["item", "input", "status", "attempts", "error"])
 
 # %% ../../nbs/remote/80_group.ipynb #15fe9cdd

@@ -46,10 +46,11 @@ def write_pack(
 class Pack:
     "The items of a pack, and its function."
     def __init__(self, folder):
-        self.folder = Path(folder)
-        index = values.read_index((self.folder/"in"/"index.json").read_bytes())
-        self.values = values.read_values(self.folder/"in", names={ITEMS, MODULES_NAME})
-        self.arrays = self.folder/"in"/f"{ARRAYS}.safetensors" if ARRAYS in index else None
+        self.folder, top = Path(folder), Path(folder)/"in" # at Modal they are links
+        index = values.read_index((top/"index.json").read_bytes())
+        self.values = {n: json.loads((top/f"{n}.json").read_bytes()) for n in index
+                       if n != ARRAYS}
+        self.arrays = top/f"{ARRAYS}.safetensors" if ARRAYS in index else None
 
     def item(self, number: int):
         "One item, as the function gets it."
@@ -69,8 +70,8 @@ class Pack:
 def _serve(pipe, pack, out, secrets):
     "Do one item after the other, as asked."
     follow_parent()
-    mask, pack = Mask(secret_values(secrets)), Pack(pack)
-    try: function = pack.function(Path(out)/"modules")
+    mask = Mask(secret_values(secrets))
+    try: function = (pack := Pack(pack)).function(Path(out)/"modules")
     except BaseException as e:
         return pipe.send_bytes(mask.whole(json.dumps(error_of(e)).encode()))
     pipe.send_bytes(b"ready")
@@ -151,7 +152,7 @@ def _do_all(todo, workers, args, told):
         left = {threads.submit(_take_turns, process, waiting) for process in processes}
         try:
             while left:
-                ended, left = wait(left, 0.5, FIRST_COMPLETED)
+                ended, left = wait(left, 1.0, FIRST_COMPLETED)
                 for one in ended: one.result()
                 told()
         except BaseException:
@@ -175,7 +176,11 @@ def run_items(
     "Do all items that are not done; those that fail once more, one at a time."
     out, most = Path(out), {n: max(before + 1, ATTEMPTS) for n, before in todo}
     args, before = (str(pack), str(out), tuple(secrets)), dict(todo)
-    def told(): progress(len(set(done_items(out)) & set(most)), len(most))
+    shown = [None]
+    def told():
+        number = sum(n in most for n in done_items(out))
+        if [number] != shown: progress(number, len(most))
+        shown[0] = number
     for alone in (False, True):
         done, failed = done_items(out), failed_items(out)
         left = [(n, max(before[n], failed.get(n, 0)) + 1) for n in most if n not in done]
