@@ -3,7 +3,7 @@ import pytest
 
 modal = pytest.importorskip("modal")
 from modal_jobs import calm, cloud, until  # noqa: E402, F401
-from test_map import QUIET, map_items, ran, work  # noqa: E402
+from test_map import map_items, ran, work  # noqa: E402
 
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.remote.group import attach  # noqa: E402
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cloud
 ITEMS = [2, 3, 77, *range(4, 10), *range(150, 160)]
 
 
-def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):  # noqa: F811
+def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):
     top, said = tmp_path/"ran", []
     top.mkdir()
     items = [{"top": str(top), "n": n} for n in ITEMS]

@@ -19,7 +19,7 @@ import os; os._exit(9)
 """
 
 
-def test_an_array_that_lost_its_parent_is_cancelled_and_resumed(slurm, top):  # noqa: F811
+def test_an_array_that_lost_its_parent_is_cancelled_and_resumed(slurm, top):
     out = subprocess.run([sys.executable, "-c", START, os.path.dirname(__file__), str(top)],
                          capture_output=True, text=True, timeout=120)
     assert out.returncode == 9, out.stderr

@@ -18,7 +18,7 @@ from . import values
 from .events import clean
 from .inside.items import Pack
 from .inside.records import done_items, failed_items
-from .job import attach as attach_job, jobs, new_id, submit_many
+from .job import all_jobs, attach as attach_job, submit_many
 from .places.base import get
 from .places.job_state import ENDED
 
@@ -42,7 +42,7 @@ class Group:
 
     def tasks(self) -> list:
         "The jobs that have or had a share of the items, oldest first."
-        found = [job for job in jobs(f"{self.id}-*") if job.spec.get("group") == self.id]
+        found = [job for job in all_jobs(f"{self.id}-*") if job.spec.get("group") == self.id]
         return sorted(found, key=lambda job: job.id)
 
     def last_tasks(self) -> list:
