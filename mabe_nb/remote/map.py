@@ -22,6 +22,8 @@ def _code(function, with_):
         raise ConfigError(f"cannot send a {type(function).__name__}; expected a function "
                           "of one argument, written with 'def'")
     name = function.__name__
+    if name == "<lambda>":
+        raise ConfigError("a lambda has no source of its own; write it with 'def'")
     try: inspect.signature(function).bind(None)
     except TypeError as e:
         raise ConfigError(f"{name!r} must take one argument, the item: {e}") from None

@@ -143,8 +143,8 @@ def _take_turns(process, todo):
     finally: process.end()
 
 
-def _do_all(todo, workers, args, told):
-    "Do items side by side; `told` is called now and then."
+def _do_all(todo, workers, args, look):
+    "Do items side by side; `look` is called now and then."
     waiting = queue.SimpleQueue()
     for one in todo: waiting.put(one)
     processes = [_Process(*args) for _ in range(min(workers, len(todo)))]
@@ -154,7 +154,7 @@ def _do_all(todo, workers, args, told):
             while left:
                 ended, left = wait(left, 1.0, FIRST_COMPLETED)
                 for one in ended: one.result()
-                told()
+                look()
         except BaseException:
             while not waiting.empty():
                 try: waiting.get_nowait()
@@ -172,19 +172,20 @@ def run_items(
     todo: list, # (number of an item, attempts before) of each
     workers: int = 1, # Processes
     secrets=(), # Names of variables that no message may show
+    told=progress, # Told how many are done, of how many
 ):
     "Do all items that are not done; those that fail once more, one at a time."
     out, most = Path(out), {n: max(before + 1, ATTEMPTS) for n, before in todo}
     args, before = (str(pack), str(out), tuple(secrets)), dict(todo)
     shown = [None]
-    def told():
+    def look():
         number = sum(n in most for n in done_items(out))
-        if [number] != shown: progress(number, len(most))
+        if [number] != shown: told(number, len(most))
         shown[0] = number
     for alone in (False, True):
         done, failed = done_items(out), failed_items(out)
         left = [(n, max(before[n], failed.get(n, 0)) + 1) for n in most if n not in done]
         left = [(n, attempt) for n, attempt in left
                 if attempt <= most[n] and (alone or attempt == 1)]
-        _do_all(left, 1 if alone else workers, args, told)
-    told()
+        _do_all(left, 1 if alone else workers, args, look)
+    look()

@@ -37,7 +37,7 @@ def save_failed(
 
 # %% ../../../nbs/remote/inside/24_records.ipynb #7b61ae95
 def _names(folder):
-    return [p.name for p in Path(folder).iterdir()] if Path(folder).is_dir() else []
+    return sorted(p.name for p in Path(folder).glob("*"))
 
 
 def done_items(
