@@ -27,7 +27,8 @@ VERBS = { # Name -> module, or module and the name that it has there
     "kaggle_score": "train.metrics", "solution_table": "train.metrics", "diagnose": "kaggle.doctor",
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
-    "jobs": "remote.job", "attach": "remote.job", "plots": "view.plots:",
+    "jobs": "remote.job", "attach": "remote.group", "map": "remote.map",
+    "groups": "remote.group", "plots": "view.plots:",
     "analyse": "analysis.analyse", "write_clips": "analysis.clips",
     "plot_predicted": "view.demo", "MabeError": "errors"}
 __all__ = list(VERBS)

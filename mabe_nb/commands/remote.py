@@ -84,11 +84,14 @@ def submit(args, say) -> dict:
 
 # %% ../../nbs/commands/60_remote.ipynb #ec060c49
 def _list(args, say):
+    from mabe_nb.remote.group import group_line, group_row, groups
     from mabe_nb.remote.job import jobs as known
+    together = [group_row(group) for group in groups()]
     rows = [row(job) for job in known()]
+    for r in together: say(group_line(r))
     for r in rows: say(as_line(r))
-    if not rows: say("no jobs")
-    return rows
+    if not rows + together: say("no jobs")
+    return together + rows
 
 
 def _attach(job, args, say): return follow(job, args.json)
@@ -102,6 +105,15 @@ def _logs(job, args, say):
 
 def _cancel(job, args, say):
     job.cancel()
+    return _say_status(job, say)
+
+
+def _resume(job, args, say):
+    job.resume()
+    return _say_status(job, say)
+
+
+def _say_status(job, say):
     about = row(job)
     say(f"job {job.id}: {about['status']}")
     return about
@@ -146,9 +158,10 @@ def _costs(args, say):
 # %% ../../nbs/commands/60_remote.ipynb #89ea6c7c
 def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
-    from mabe_nb.remote.job import attach
+    from mabe_nb.commands.groups import act_on_group
+    from mabe_nb.remote.group import Group, attach
     actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch,
-               "rm": _rm}
+               "resume": _resume, "rm": _rm}
     alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action != "fetch" or not args.name:
         refuse_without(args, "fetch ID NAME", "--to")
@@ -162,16 +175,19 @@ def jobs(args, say):
     if not args.id:
         raise ConfigError(f"which job? 'mabe jobs {args.action} ID'; 'mabe jobs list' "
                           "shows them")
-    return actions[args.action](attach(args.id), args, say)
+    found = attach(args.id)
+    if isinstance(found, Group): return act_on_group(found, args.action, args, say)
+    return actions[args.action](found, args, say)
 
 # %% ../../nbs/commands/60_remote.ipynb #455e98a9
 def _add_jobs(command):
     p = command("jobs", jobs)
     p.example = "mabe jobs list"
     action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                            help="list, attach, logs, cancel, fetch, rm, prune or costs; "
-                                 "default: list")
-    offer(action, "list", "attach", "logs", "cancel", "fetch", "rm", "prune", "costs")
+                            help="list, attach, logs, cancel, resume, fetch, rm, prune or "
+                                 "costs; default: list")
+    offer(action, "list", "attach", "logs", "cancel", "resume", "fetch", "rm", "prune",
+          "costs")
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")

@@ -9,6 +9,7 @@ __all__ = ['prune']
 import time
 
 from ..errors import ConfigError, MabeError
+from .group import groups
 from .job import jobs
 from .places.job_state import ENDED
 
@@ -19,10 +20,11 @@ def prune(
     "Delete old jobs."
     ConfigError.bounded("days", days, 0, 36_500)
     gone, failed = [], []
-    for job in jobs():
+    for job in groups() + jobs():
         if time.time() - job.spec["created"] < days * 86400: continue
         try:
-            if job.status() not in ENDED: continue
+            tasks = job.last_tasks() if hasattr(job, "last_tasks") else [job]
+            if any(task.status() not in ENDED for task in tasks): continue
             job.remove()
             gone.append(job.id)
         except MabeError as e: failed.append(f"job {job.id}: {e}")

@@ -118,6 +118,9 @@ class Base:
         "Raises `ConfigError` for a module that will not be there."
     def add_data(self, spec, inputs): return inputs # The job's, with its data
     def remove(self, folder, spec): "Delete what a job left where it ran."
+    def start_many(self, jobs, at_once):
+        "Start (folder, spec) of each job; its handle. All but Slurm start one by one."
+        for folder, spec in jobs: yield self.start(folder, spec)
     def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
     def overdue(self, spec) -> bool: # Is its time over, and a week in the queue besides?
         most = self.most_seconds(spec)

@@ -190,8 +190,16 @@ def gone(self: Backend, folder, spec):
 @patch
 def start(self: Backend, folder, spec):
     (folder/"cancel").unlink(missing_ok=True)
+    return next(self.start_many([(folder, spec)], 1))
+
+
+@patch
+def start_many(self: Backend, jobs, at_once):
+    "Start several jobs as one job array, of which so many run at once."
+    (folder, spec), *_ = jobs
     cluster = spec["options"].get("cluster", "slurm")
-    return {"job": _submit(folder, spec, cluster), "cluster": cluster}
+    for id in _submit([f for f, _ in jobs], spec, cluster, at_once):
+        yield {"job": id, "cluster": cluster}
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e30535a0
 @patch
@@ -213,14 +221,16 @@ def cancel(self: Backend, folder, spec, grace=15.0):
     self.write_cancelled(folder)
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #054dd421
-def _submit(folder, spec, cluster):
-    "Hand a job to submitit; its id there."
+def _submit(folders, spec, cluster, at_once):
+    "Hand jobs to submitit, several as one array; their ids there."
     from submitit import AutoExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
     again = {f"{cluster}_max_num_timeout": 1000}
-    executor = AutoExecutor(folder/"submitit", cluster, **again)
-    executor.update_parameters(**parameters(spec))
-    try: return executor.submit(Task(folder)).job_id
+    executor = AutoExecutor(folders[0]/"submitit", cluster, **again)
+    executor.update_parameters(**parameters(spec), slurm_array_parallelism=at_once)
+    try:
+        with executor.batch(): sent = [executor.submit(Task(f)) for f in folders]
+        return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError, OSError) as e:
         reason = " ".join(clean(str(e)).split())[:300]
         raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions "
@@ -230,6 +240,8 @@ def _submit(folder, spec, cluster):
 def _stop(handle):
     "End a job by force."
     if handle.get("cluster") != "local":
-        return subprocess.run(["scancel", str(int(handle["job"]))], capture_output=True)
+        id = handle["job"] # such as "12", or "12_3" of an array
+        if not re.fullmatch(r"[0-9]+(_[0-9]+)?", id): return None
+        return subprocess.run(["scancel", id], capture_output=True)
     try: os.kill(int(handle["job"]), signal.SIGINT)
     except ProcessLookupError: return

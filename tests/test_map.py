@@ -1,0 +1,154 @@
+"A map over items on this machine: killed, resumed, counted; nothing that is done runs again."
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.files import write_json
+from mabe_nb.remote.group import attach, groups
+from mabe_nb.remote.inside.records import done_items
+from mabe_nb.remote.map import map as map_items
+
+ITEMS = 200
+QUIET = {"say": lambda text: None}
+
+
+def work(item):
+    "Writes that it ran; 5 % fail the first time, one fails always, 150 waits to be let go."
+    import os, time, uuid
+    top, n = item["top"], item["n"]
+    open(f"{top}/{n}.{uuid.uuid4().hex}", "x").close()
+    ran = sum(name.startswith(f"{n}.") for name in os.listdir(top))
+    if n == 77: raise ValueError("always")
+    if n % 20 == 3 and ran == 1: raise OSError("this once")
+    while n >= 150 and not os.path.exists(f"{top}/go"): time.sleep(0.05)
+    return n * n
+
+
+def ran(top): return Counter(int(p.name.partition(".")[0]) for p in top.glob("*.*"))
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+
+
+@pytest.fixture
+def top(tmp_path):
+    (tmp_path/"ran").mkdir()
+    return tmp_path/"ran"
+
+
+def until(test, seconds=120):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.1)
+
+
+def kill_task(group):
+    "The runner of the task, and so all that it started."
+    (task,) = [task for task in group.tasks() if task.status() == "running"]
+    os.kill(task.spec["handle"]["pid"], signal.SIGKILL)
+    until(lambda: task.status() == "died")
+
+
+def check_end(group, top, before):
+    assert group.results() == {n: n * n for n in range(ITEMS) if n != 77}
+    assert group.counts() == {"items": ITEMS, "done": ITEMS - 1, "failed": 1, "left": 0}
+    (row,) = group.rest().to_dict("records")
+    assert row["item"] == 77 and row["status"] == "failed" and row["attempts"] == 2
+    assert row["error"] == "ValueError: always"
+    times = ran(top)
+    once = {n for n in range(ITEMS) if n % 20 != 3 and n != 77}
+    assert {n: times[n] for n in before & once} == dict.fromkeys(before & once, 1)
+    assert all(times[n] == 2 for n in before - once) and times[77] == 2
+
+
+def test_killed_attached_and_resumed(top):
+    "The kernel that started it is gone, then its task is killed."
+    code = ("import sys; sys.path.insert(0, sys.argv[1])\nimport test_map as t\n"
+            "g = t.map_items(t.work, [{'top': sys.argv[2], 'n': n} for n in range(t.ITEMS)],"
+            " at_once=3, **t.QUIET)\nprint(g.id, flush=True)\nimport os; os._exit(9)")
+    out = subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__), str(top)],
+                         capture_output=True, text=True, timeout=120)
+    assert out.returncode == 9, out.stderr
+    group = attach(out.stdout.strip())
+    until(lambda: len(done_items(group.folder)) >= 100)
+    assert group.status() == "running" and len(group.results()) >= 100
+    with pytest.raises(ConfigError, match="is still running"): group.resume()
+    kill_task(group)
+    until(lambda: not processes_of(group))
+    before = set(done_items(group.folder))
+    assert group.status() == "died" and group.counts()["left"] > 40
+    (top/"go").touch()
+    assert group.resume().wait(120, progress=False) == "error"
+    check_end(group, top, before)
+    executed = ran(top)
+    group.resume()
+    assert ran(top) == executed and len(group.tasks()) == 2
+    assert [g.id for g in groups()] == [group.id]
+
+
+def processes_of(group):
+    import psutil
+    found = psutil.process_iter(["cmdline", "environ"])
+    return [p for p in found if group.id in " ".join(p.info["cmdline"] or ())
+            or group.id in (p.info["environ"] or {}).get("MABE_JOB", "")]
+
+
+def test_cancelled_what_is_done_stays(top):
+    items = [{"top": str(top), "n": n} for n in range(145, 155)]
+    group = map_items(work, items, at_once=2, **QUIET)
+    until(lambda: len(done_items(group.folder)) == 5)
+    group.cancel()
+    assert group.status() == "cancelled" and group.counts()["failed"] == 0
+    assert not (group.folder/"failed").exists() or not list((group.folder/"failed").iterdir())
+    (top/"go").touch()
+    assert group.resume().wait(120, progress=False) == "done"
+    assert [ran(top)[n] for n in range(145, 150)] == [1] * 5
+    group.remove()
+    assert groups() == [] and not group.folder.exists()
+    with pytest.raises(ConfigError, match="there is no job"): attach(group.id)
+
+
+def test_arrays_travel_and_come_back():
+    def doubled(x):
+        import numpy as np
+        return {"twice": 2 * x, "sum": np.array([x.sum()])}
+    group = map_items(doubled, [np.full((2, n + 1), n) for n in range(3)], at_once=1, **QUIET)
+    assert group.wait(120, progress=False) == "done"
+    assert np.array_equal(group.result(2)["twice"], np.full((2, 3), 4))
+    assert not list(group.folder.rglob("*.pkl"))
+
+
+def test_a_module_that_is_not_there_is_named():
+    def needs(n):
+        import no_such_module_anywhere
+        return no_such_module_anywhere.f(n)
+    group = map_items(needs, [1, 2], at_once=1, **QUIET)
+    assert group.wait(120, progress=False) == "error" and group.counts()["failed"] == 2
+    assert "ModuleNotFoundError" in group.rest().error[0]
+
+
+def test_nothing_of_a_record_is_believed(top):
+    "Files that no item could have left are no results, and none is run."
+    group = map_items(work, [{"top": str(top), "n": n} for n in range(2)], at_once=1, **QUIET)
+    assert group.wait(120, progress=False) == "done"
+    done = group.folder/"done"
+    for name in ("7.json", "01.json", "1.pkl", "-1.json", "1.json.npy"): (done/name).touch()
+    assert group.results() == {0: 0, 1: 1} and group.counts()["done"] == 2
+    (done/"0.json").unlink()
+    (done/"0.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': "
+                               b"False, 'shape': (1,), }" + b" " * 60 + b"\n" + b"x" * 8)
+    with pytest.raises(DataError): group.results()
+    write_json(group.folder/"group.json", {"id": "other"})
+    with pytest.raises(DataError, match="is no group"): attach(group.id)
+    for bad in ("../x", "a/b", ".", "-x", ""):
+        with pytest.raises(DataError, match="cannot name a file"): attach(bad)
