@@ -19,7 +19,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 VERBS = { # Name -> module, or module and the name that it has there
     "write_colony": "data.synthetic", "open_dataset": "data.dataset",
-    "read_poses": "data.poses", "read_boris": "data.annotations",
+    "match_files": "data.match_files", "read_poses": "data.poses",
+    "read_boris": "data.annotations",
     "with_bouts": "data.annotations", "submitted_bouts": "data.recording",
     "write_kaggle": "data.kaggle", "audit": "data.audit", "split": "verbs",
     "prepare": "data.cache.prepare", "TrainConfig": "train.config", "fit": "verbs",
