@@ -43,6 +43,7 @@ ID = "--videos 1,2|--videos nonsense"
 VALUES = { # By command: what every run has, then flags with values, by |
     "synth": ("synth OUT --minutes 0.05 --videos 2",
               "--layout calms21|--layout tiff|--videos 3|--minutes 0.1|--seed 4"),
+    "open": ("open DATA", "--set fps=30|--set fsp=30"),
     "audit": ("audit DATA", f"--split test|{ID}"),
     "prepare": ("prepare DATA --features coords --out OUT",
                 f"--split test|{ID}|--features social|--workers 2|--out OUT|--on local|"

@@ -32,6 +32,7 @@ class FolderSettings(BaseModel):
     subjects: dict[str, str] = {} # A scorer's name of an animal to the lab's
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
+    target_from: str | None = None # BORIS's column that names the target, if there is one
     actions: tuple[str, ...] = () # What the scorers looked for; () = what they marked
     alone: tuple[str, ...] | None = None # Done by oneself; None: nobody has said
     whole: bool = False # Scorers looked at all frames, also before the first they marked
@@ -121,20 +122,14 @@ def group_rows(
             for m in known]
 
 # %% ../../nbs/data/17_folder_settings.ipynb #a0d8f135
-class _Blanks(yaml.SafeDumper): pass
-
-
-_Blanks.add_representer(type(None), lambda dumper, _: dumper.represent_scalar(
-    "tag:yaml.org,2002:null", ""))
-
-
 def _yaml(value):
     "A value on one line, nothing for None."
     if value is None: return ""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_yaml(k)}: {_yaml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, float) and value == int(value): value = int(value)
-    text = yaml.dump(value, Dumper=_Blanks, default_flow_style=True, allow_unicode=True,
-                     sort_keys=False, width=10**6)
-    return text.removesuffix("\n").removesuffix("\n...")
+    text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.strip()[1:-1]
 
 
 def _table(names):
@@ -158,6 +153,7 @@ subjects:{subjects}
 # Who acts and to whom, where a table names nobody{nobody}
 agent: {agent}
 target: {target}
+target_from: {target_from}  # column of BORIS's tables that says to whom, such as Modifiers
 
 # What scorers looked for; blank: in each video what they marked. Marked so far:
 #   {seen}
@@ -188,6 +184,7 @@ def settings_text(
     lines = {k: _table(said[k] or {}) for k in ("animals", "subjects", "parts", "videos")}
     for k in FolderSettings.model_fields:
         if k not in lines: lines[k] = _yaml(list(said[k]) if isinstance(said[k], tuple) else said[k])
+    if not said["actions"]: lines["actions"] = ""
     lines["whole"] = _yaml(bool(said["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",

@@ -13,7 +13,7 @@ import pandas as pd
 
 from .annotations import annotated_rate, annotation_source
 from .body_parts import usual_names
-from .folder_settings import settings_text
+from .folder_settings import OF_ONE_VIDEO, settings_text
 from .poses import pose_source, read_poses
 from .scored_tables import named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
@@ -56,7 +56,9 @@ def look_at(
     try:
         poses, scored = data.files(video)
         row = _row(video, poses.name, pose_source(poses), scored=scored)
-    except DataError as e: return Look(_row(video), odd=(_plain(e, data),))
+    except DataError as e:
+        several = ", ".join(p.name for p in data._poses.get(video, ()))
+        return Look(_row(video, several), odd=(_plain(e, data),))
     try:
         s, rate = data.settings_of(video), scored and annotated_rate(scored)
         raw, fps = _poses(poses, video, s, rate)
@@ -92,8 +94,9 @@ def _look_at_scores(look, data, rec, scored, s):
                    f"{rec.video_id} at {len(rec):,}: is fps right?")
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody,
-        strangers=tuple(sorted({*bouts.agent} - {*rec.mice})), odd=(*look.odd, *odd),
-        asked=() if alone or s.target or s.alone is not None else tuple(actions))
+        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice})),
+        odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
+        or boris and s.target_from else tuple(actions))
 
 # %% ../../nbs/data/21_match_files.ipynb #aecf61ea
 def _mirrored(rec):
@@ -192,8 +195,9 @@ def _proposal(data, looks, table, rates):
         animals |= {m: m for m in k.mice}
         strangers |= dict.fromkeys(k.strangers)
         for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
-    columns = dict.fromkeys(c for own in s.videos.values() for c in own) or \
-        dict.fromkeys(("group", "condition"))
+    used = [c for own in s.videos.values() for c, v in own.items()
+            if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
+    columns = dict.fromkeys(used or ("group", "condition"))
     said = s.model_dump() | {
         "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
         "animals": animals | s.animals, "subjects": strangers | s.subjects,

@@ -19,8 +19,9 @@ from ..errors import DataError
 from ..files import safe_id
 
 # %% ../../nbs/data/15_scored_tables.ipynb #2eb68025
-_ENDINGS = re.compile(r"(DLC_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|caltech|csv|"
-                      r"dlc|events|h5|hdf5|jabs|nwb|predictions|sleap|slp|tsv|txt))$")
+_ENDINGS = re.compile(r"(DLC_.*|DeepCut_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|"
+                      r"caltech|csv|dlc|events|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|"
+                      r"tsv|txt))$")
 
 
 def video_name(
@@ -38,7 +39,7 @@ def _target(agent, action, mice, settings, path):
     "To whom an animal does something."
     others = [m for m in mice if m != agent]
     if action in (settings.alone or ()) or not others: return agent
-    if settings.target: return settings.target
+    if settings.target in others: return settings.target
     if settings.alone is None:
         raise DataError(f"does not say to whom {agent!r} does {action!r}; list under alone "
                         "in dataset.yaml what an animal does by itself, [] if nothing "
@@ -61,10 +62,11 @@ def scored_agents(
     path, # An annotation
     rec: Recording, # The poses of the same video
     settings: FolderSettings,
+    bouts, # That the annotation holds
 ) -> list: # Names of animals
     "Whose acts an annotation could tell of. Raises `DataError` if it does not say."
-    boris = annotation_source(path) == "BORIS"
-    return list(rec.mice) if boris and not settings.agent else [_agent(rec, settings, path)]
+    if annotation_source(path) != "BORIS": return [_agent(rec, settings, path)]
+    return [settings.agent] if {*bouts.agent} == {settings.agent} else list(rec.mice)
 
 
 def scored_columns(
@@ -82,12 +84,14 @@ def named_bouts(
     path, # An annotation
     rec: Recording, # The poses of the same video
     settings: FolderSettings,
-): # Table of bouts, see `bout_table`, whose targets mean nothing
+): # Table of bouts, see `bout_table`; targets mean nothing but for `target_from`
     "Bouts in a video's annotation, by the animal that acts."
     source = annotation_source(path)
     if source == "BORIS":
         only = rec.mice[0] if len(rec.mice) == 1 else None
-        return read_boris(path, rec.fps, settings.agent or only, subjects=settings.subjects)
+        unnamed = dict.fromkeys(("", "No focal subject"), settings.agent)
+        return read_boris(path, rec.fps, only, subjects=unnamed | settings.subjects,
+                          target_from=settings.target_from)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "SimBA": return read_simba(path, *who, actions=settings.actions)
@@ -103,9 +107,11 @@ def read_scored(
     settings: FolderSettings,
 ): # Table of bouts, see `bout_table`
     "Bouts in a video's annotation, with the target that its file does not name."
+    bouts = named_bouts(path, rec, settings)
+    if settings.target_from and annotation_source(path) == "BORIS": return bouts
     return bout_table((agent, _target(agent, action, rec.mice, settings, path), action,
                        start, stop) for agent, _, action, start, stop
-                      in named_bouts(path, rec, settings).itertuples(index=False))
+                      in bouts.itertuples(index=False))
 
 # %% ../../nbs/data/15_scored_tables.ipynb #2110a840
 def looked_for(

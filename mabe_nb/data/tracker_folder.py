@@ -169,7 +169,8 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
 
 def _with_scored(rec, path, settings):
     "A recording with its annotation."
-    bouts, agents = read_scored(path, rec, settings), scored_agents(path, rec, settings)
+    bouts = read_scored(path, rec, settings)
+    agents = scored_agents(path, rec, settings, bouts)
     labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     if settings.actions: labelled |= looked_for(rec, settings, agents)
     if columns := scored_columns(path, settings):
