@@ -130,6 +130,9 @@ def _some(names, most=5):
     return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
+def _verb(verb, names): return verb + "s" * (len(names) == 1)
+
+
 def match_files(
     data, # `TrackerFolder`, see `open_dataset`
 ) -> Matches:
@@ -137,7 +140,7 @@ def match_files(
     looks = [look_at(data, video) for video in data.ids]
     table = pd.DataFrame([k.row for k in looks])
     table["frames"] = table.frames.astype("Int64")
-    rates = {k.rate: k.row["video"] for k in looks if k.rate}
+    rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *(f.message for f in data.findings()),
             *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
     if gone := [v for v in data.settings.videos if v not in data.ids]:
@@ -151,11 +154,14 @@ def _about_scores(looks, table):
     if len(bare) == len(table): yield "no video has an annotation: nothing to learn from yet"
     elif len(bare): yield (f"{_some(bare)}: poses without an annotation, to be predicted and "
                            "not learned from")
+    named = {}
     for k in looks:
-        if k.strangers: yield (f"{k.row['annotation']} names {_some(k.strangers)}, the poses "
-                               f"{k.row['animals']}: say who is who under subjects")
+        if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
+    for (strangers, animals), files in named.items():
+        yield (f"{_some(k.row['annotation'] for k in files)} {_verb('name', files)} "
+               f"{_some(strangers)}, the poses {animals}: say who is who under subjects")
     if files := [k.nobody for k in looks if k.nobody]:
-        yield f"{_some(files)} {'name' if files[1:] else 'names'} no animal: write under agent who acts"
+        yield f"{_some(files)} {_verb('name', files)} no animal: write under agent who acts"
     if asked := sorted({a for k in looks for a in k.asked}):
         yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
