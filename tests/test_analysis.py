@@ -277,7 +277,7 @@ def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
     mb.write_colony(tmp_path/"colony", videos=2, minutes=0.3)
     data, out = str(tmp_path/"colony"), str(tmp_path/"out")
     for words, said in (
-            (["analyse", "annotations", data, "--out", out, "--by", "dose"], "go together"),
+            (["analyse", "annotations", data, "--out", out, "--by", "dose"], "give a table of groups"),
             (["analyse", "annotations", data, "--out", out, "--unit", "video"], "for a comparison"),
             (["analyse", "none.csv", data, "--out", out], "file not found"),
             (["clips", "annotations", data, "--out", out, "--action", "sleep"], "unknown action"),

@@ -43,6 +43,7 @@ ID = "--videos 1,2|--videos nonsense"
 VALUES = { # By command: what every run has, then flags with values, by |
     "synth": ("synth OUT --minutes 0.05 --videos 2",
               "--layout calms21|--layout tiff|--videos 3|--minutes 0.1|--seed 4"),
+    "open": ("open LAB", "--set fps=30|--set fsp=30"),
     "audit": ("audit DATA", f"--split test|{ID}"),
     "prepare": ("prepare DATA --features coords --out OUT",
                 f"--split test|{ID}|--features social|--workers 2|--out OUT|--on local|"
@@ -183,6 +184,9 @@ def world(tmp_path_factory):
         submission_table({"1": list(bouts.itertuples(index=False, name=None))}).to_csv(
             root/"SUB", index=False)
         assert cli.main(["submit", "--", "true"]) == 0
+        (root/"LAB").mkdir()
+        (root/"LAB"/"v1.csv").write_text("scorer,n,n,n\nbodyparts,nose,nose,nose\n"
+                                         "coords,x,y,likelihood\n0,1,2,1\n1,2,2,1\n")
         (root/"BARS").write_text(json.dumps({"*": {"sniff": 0.1}}))
         (root/"YAML").write_text("dropout: 0.2\n")
         (root/"GROUPS").write_text("video,dose\n1,low\n2,high\n3,low\n4,high\n")

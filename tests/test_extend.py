@@ -33,6 +33,7 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
 
     folder = tmp_path/"lab"
     folder.mkdir()
+    (folder/"dataset.yaml").write_text("alone: []")
     looked_for = {("mouse1", "mouse2", x) for x in ("chase", "sniff")}
     for k in range(1, 5):
         write_ours(folder, make_recording(k, 900, parts=("nose", "neck", "tail_base"),

@@ -22,7 +22,7 @@ from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.synthetic import colony_video, write_colony
-from mabe_nb.data.tracker_folder import read_settings
+from mabe_nb.data.folder_settings import read_settings
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import (file_hash, parse_json, parse_number, read_json, read_tensors,
                            write_csv as write_names, write_tensors)

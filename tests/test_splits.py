@@ -255,7 +255,7 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
             np.savetxt(tmp_path/f"v{i:02}.ours", rec.xy.reshape(90, -1))
             if i < 4: (tmp_path/f"v{i:02}.boris.csv").write_text(
                 "Time,FPS,Subject,Behavior,Behavior type\n0,30,mouse1,sniff,POINT")
-        (tmp_path/"dataset.yaml").write_text("fps: 30")
+        (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []")
         monkeypatch.setitem(poses.TRACKERS, "Ours", poses.Tracker(
             (".ours",), lambda path: True, lambda path: poses.Points(
                 np.loadtxt(path).reshape(-1, 2, 3, 2), None, ["mouse1", "mouse2"],

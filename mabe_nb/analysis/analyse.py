@@ -41,6 +41,18 @@ def _tables(seen, shuffles):
             "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
 
 
+def _groups(data, groups, by):
+    "Groups in whatever form they are given, or those of the dataset."
+    if isinstance(groups, pd.DataFrame): return groups
+    if groups is not None: return read_groups(groups)
+    table = data.groups() if hasattr(data, "groups") else None
+    if table is None: raise ConfigError(f"to compare by {by} give a table of groups")
+    if by not in table or not (table[by] != "").any():
+        raise ConfigError(f"no video has a {by} in dataset.yaml; fill it in under videos, or "
+                          "give a table of groups")
+    return table
+
+
 def _figures(seen, tables, cases, value):
     yield "raster", figures.plot_raster(seen)
     yield "transitions", figures.plot_transitions(tables["transitions"])
@@ -52,8 +64,9 @@ def analyse(
     data, # Dataset, path, or list of `Recording`s
     out, # Folder to write
     bouts=None, # A submission, its file, or a run to predict with; None: the annotations
-    groups=None, # Table with video and groups (DataFrame or CSV), see `read_groups`
-    by: str = None, # Its column to compare by
+    groups=None, # Table with video and groups (DataFrame or CSV), see `read_groups`;
+    # None: those of `dataset.yaml`
+    by: str = None, # Column of the groups to compare by
     value: str = "share", # What is compared, of `MEASURES`
     unit: str = "animal", # The case of a comparison: animal or video
     videos=None, # Video ids, None: all
@@ -62,7 +75,7 @@ def analyse(
     say=print, # Called with each line meant for a person
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    if (groups is None) != (by is None): raise ConfigError("groups and by go together")
+    if by is None and groups is not None: raise ConfigError("groups need by, a column")
     for name in to:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
     from mabe_nb.data.dataset import as_dataset
@@ -70,7 +83,7 @@ def analyse(
     seen = observe(data, read_bouts(bouts, data, videos, say), videos)
     tables = _tables(seen, shuffles)
     if by is not None:
-        if not isinstance(groups, pd.DataFrame): groups = read_groups(groups)
+        groups = _groups(data, groups, by)
         cases = per_unit(with_groups(tables["measures"], groups, by), value, unit)
         tables["groups"], notes = compare_groups(cases)
     out = Path(out)

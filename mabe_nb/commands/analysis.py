@@ -16,7 +16,7 @@ def analyse(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     check_out(args.out, folder=True, overwrite=args.overwrite)
     if args.by is None and (args.value or args.unit):
-        raise ConfigError("--value and --unit are for a comparison: give --groups and --by")
+        raise ConfigError("--value and --unit are for a comparison: give --by")
     data = open_dataset(args.data, args.split)
     bouts = None if args.bouts == "annotations" else args.bouts
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
@@ -66,7 +66,7 @@ def add_commands(command):
     p.example = "mabe analyse sub.csv colony --out results"
     _common(p)
     p.add_argument("--groups", metavar="CSV", help="video, perhaps animal and subject, and groups")
-    p.add_argument("--by", metavar="COLUMN", help="of --groups, to compare by")
+    p.add_argument("--by", metavar="COLUMN", help="of --groups, or of dataset.yaml, to compare by")
     p.add_argument("--value", choices=("share", "seconds", "bouts", "per_minute", "mean_s",
                                        "latency_s"), help="what is compared (default: share)")
     p.add_argument("--unit", choices=("animal", "video"),

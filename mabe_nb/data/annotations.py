@@ -13,7 +13,9 @@ import numpy as np
 
 from ..errors import DataError
 from ..files import parse_number, read_text, regular_file
+from .formats.dlcanalyzer import is_label_table
 from .formats.frame_tables import NO_ACTION, frame_table, is_frame_table
+from .formats.simba import simba_actions, simba_head
 from .recording import Finding, Recording, bout_table
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
@@ -229,7 +231,7 @@ def scored_window(
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "frames" or "BORIS"; None if it is no annotation
+) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "BORIS"; None if it is none
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
@@ -237,18 +239,22 @@ def annotation_source(
     head = text.lower()
     if head.startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"
-    if Path(path).suffix == ".csv" and is_frame_table(text.splitlines()[:20]): return "frames"
+    if Path(path).suffix == ".csv":
+        if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
+        if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"
+        if is_frame_table(text.splitlines()[:20]): return "frames"
     rows = [line for line in text.splitlines() if "Behavior" in line]
     return "BORIS" if any("Time" in r or "Start (s)" in r for r in rows) else None
 
 # %% ../../nbs/data/18_annotations.ipynb #3b197c44
 def annotated_rate(
-    path, # An annotation of any of the three programs
+    path, # An annotation of any program
 ) -> float: # None if the file does not say
     "Frames per second that an annotation names. Raises `DataError` for no number."
-    if annotation_source(path) == "BORIS":
+    if (source := annotation_source(path)) == "BORIS":
         line, row = _boris_rows(path)[0]
         return _rate(row, None, path, f"row {line}") if row.get("fps") else None
+    if source != "Bento": return None
     found = (re.match(r"Annotation framerate:\s*(\S+)", x) for x in _lines(path))
     rate = next((m[1] for m in found if m), None)
     return rate and _number(rate, "framerate", path, None) or None

@@ -1,0 +1,394 @@
+"A lab's own files, from `mabe open` to a figure: matches, questions, names, dataset.yaml."
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mabe_nb.analysis.analyse import analyse
+from mabe_nb.cli import main
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder_settings import make_settings, read_settings
+from mabe_nb.data.formats.simba import simba_actions
+from mabe_nb.data.match_files import match_files
+from mabe_nb.data.poses import pose_source, read_poses
+from mabe_nb.errors import ConfigError, DataError
+
+REAL = Path(__file__).resolve().parents[2]/"shared"/"data"/"poses"
+PARTS = {"Snout": "nose", "ear_L": "ear_left", "rightEar": "ear_right", "neck": "neck",
+         "Tailbase": "tail_base"}
+
+
+def write_dlc(folder, video, rec, animals=("black", "white"), parts=tuple(PARTS)):
+    "Poses as DeepLabCut writes them for several animals."
+    columns = pd.MultiIndex.from_product(
+        [["DLC_net"], animals, parts, ["x", "y", "likelihood"]],
+        names=["scorer", "individuals", "bodyparts", "coords"])
+    values = np.concatenate([np.nan_to_num(rec.xy), np.isfinite(rec.xy[..., :1]) * 0.9], -1)
+    pd.DataFrame(values.reshape(len(rec), -1), columns=columns).to_csv(
+        folder/f"{video}DLC_net.csv")
+
+
+def write_boris(folder, video, rows, fps=30):
+    "Events as BORIS exports them; rows of subject, behaviour, start and stop in frames."
+    events = sorted((f / fps, fps, who, what, status) for who, what, *span in rows
+                    for f, status in zip(span, ("START", "STOP")))
+    (folder/f"{video}.boris.csv").write_text("\n".join(
+        ["Time,FPS (frame/s),Subject,Behavior,Behavior type",
+         *(",".join(map(str, e)) for e in events)]) + "\n")
+
+
+def recording(seed, frames=300, **how):
+    return make_recording(seed, frames, parts=tuple(PARTS.values()), **how)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    folder = tmp_path/"lab"
+    folder.mkdir()
+    for k in (1, 2): write_dlc(folder, f"v{k}", recording(k))
+    write_boris(folder, "v1", [("B", "sniff", 30, 60), ("W", "rear", 90, 120)])
+    return folder
+
+
+def opened(capsys, *words):
+    "The answer of `mabe open --json`."
+    assert main(["open", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def said(answer, *words):
+    "The one sentence that holds all words."
+    found = [s for s in answer["sentences"] if all(w in s for w in words)]
+    assert len(found) == 1, (words, answer["sentences"])
+    return found[0]
+
+
+# what lies there
+
+def test_matches_questions_and_a_file_to_fill_in(lab, capsys):
+    write_boris(lab, "v7", [("B", "sniff", 0, 10)])
+    answer = opened(capsys, lab)
+    first, second = answer["table"]
+    assert first == {
+        "video": "v1", "poses": "v1DLC_net.csv", "tracker": "DeepLabCut", "frames": 300,
+        "fps": 30, "animals": "black, white", "annotation": "v1.boris.csv",
+        "actions": "rear, sniff"}
+    assert second["annotation"] == "none" and second["fps"] is None
+    said(answer, "v7.boris.csv belongs to no pose file")
+    said(answer, "v2: poses without an annotation")
+    said(answer, "v2: no file says the frames per second", "30")
+    said(answer, "v1.boris.csv names B, W", "black, white", "subjects")
+    said(answer, "to whom these are done: rear, sniff", "alone")
+    assert len(answer["sentences"]) == 5 and answer["written"]
+    s = read_settings(lab/"dataset.yaml")
+    assert s.parts == PARTS and s.fps == 30 and s.alone is None and s.actions == ()
+    assert [*s.animals] == ["black", "white"] and [*s.videos] == ["v1", "v2"]
+
+
+def test_what_is_not_answered_is_asked_and_never_guessed(lab):
+    with pytest.raises(DataError, match="does not say to whom"): open_dataset(lab)["v1"]
+    who = "fps: 30\nsubjects: {B: black, W: white}\n"
+    (lab/"dataset.yaml").write_text(who)
+    with pytest.raises(DataError, match="does not say to whom 'black'"): open_dataset(lab)["v1"]
+    for alone, targets in (("[rear]", ["white", "white"]), ("[]", ["white", "black"])):
+        (lab/"dataset.yaml").write_text(f"{who}alone: {alone}\n")
+        assert open_dataset(lab)["v1"].bouts.target.tolist() == targets
+    (lab/"v2.caltech.txt").write_text("Caltech Behavior Annotator - Annotation File\n\nS1:\tstart"
+                                      "\tend\ttype\n-----\n\t11\t20\tchase\n")
+    with pytest.raises(DataError, match="who of black, white acts"): open_dataset(lab)["v2"]
+    (lab/"dataset.yaml").write_text(f"{who}alone: []\nvideos: {{v2: {{agent: white}}}}\n")
+    assert open_dataset(lab)["v2"].bouts.values.tolist() == [["white", "black", "chase", 10, 20]]
+
+
+def test_a_column_of_boris_says_to_whom(lab):
+    (lab/"v1.boris.csv").write_text(
+        "Subject,Behavior,Modifiers,Behavior type,Start (s),Stop (s),FPS\n"
+        "B,sniff,W,STATE,1,2,30\nW,rear,,STATE,3,4,30\n")
+    (lab/"dataset.yaml").write_text("fps: 30\nsubjects: {B: black, W: white}\n"
+                                    "target_from: Modifiers\n")
+    data = open_dataset(lab)
+    assert data["v1"].bouts[["agent", "target"]].values.tolist() == [
+        ["black", "white"], ["white", "white"]]
+    assert not any("to whom" in s for s in match_files(data).sentences)
+
+
+def test_one_animal_raises_no_question(tmp_path):
+    rec = recording(1)
+    write_dlc(tmp_path, "v1", rec.replace(xy=rec.xy[:, :1], mice=("mouse1",)), ("solo",))
+    write_boris(tmp_path, "v1", [("No focal subject", "rear", 30, 60)])
+    data = open_dataset(tmp_path)
+    assert data["v1"].bouts.values.tolist() == [["solo", "solo", "rear", 30, 60]]
+    assert match_files(data).sentences == []
+
+
+def test_rates_and_lengths_that_differ_are_told(lab, capsys):
+    write_boris(lab, "v2", [("black", "sniff", 30, 2000)], fps=25)
+    answer = opened(capsys, lab)
+    said(answer, "30 (v1) and 25 (v2)")
+    said(answer, "v2.boris.csv ends at frame 2,000", "v2 at 300")
+    assert read_settings(lab/"dataset.yaml").fps is None
+    answer = opened(capsys, lab, "--overwrite", "--set", "fps=30")
+    said(answer, "v2.boris.csv was made at 25", "says 30")
+    answer = opened(capsys, lab, "--overwrite", "--set", "videos={v2: {fps: 25}, v9: {}}")
+    said(answer, "tells of v9")
+    assert [r["fps"] for r in answer["table"]] == [30, 25]
+
+
+def test_sides_that_are_swapped_are_flagged(lab):
+    assert not any("mirror" in s for s in match_files(open_dataset(lab)).sentences)
+    (lab/"dataset.yaml").write_text("parts: {Snout: nose, Tailbase: tail_base, ear_L: "
+                                    "ear_right, rightEar: ear_left}\n")
+    found = [s for s in match_files(open_dataset(lab)).sentences if "ear_left" in s]
+    assert sum("swapped" in s for s in found) == 2
+
+
+def test_two_files_of_a_kind_and_other_layouts(lab, tmp_path, capsys):
+    (lab/"v2.tracks.csv").write_text("a,b\n1,2\n")
+    (lab/"v1.dlc.csv").write_bytes((lab/"v1DLC_net.csv").read_bytes())
+    answer = opened(capsys, lab)
+    said(answer, "v2.tracks.csv is neither poses")
+    said(answer, "'v1' has 2 such files", "keep one")
+    assert main(["synth", str(tmp_path/"colony"), "--videos", "2", "--minutes", "0.1"]) == 0
+    capsys.readouterr()
+    assert opened(capsys, tmp_path/"colony")["settings"] is None
+    assert main(["open", str(tmp_path/"colony"), "--set", "fps=30"]) == 2
+
+
+# dataset.yaml
+
+def test_an_edited_file_stays_and_its_answers_too(lab, capsys):
+    opened(capsys, lab)
+    path = lab/"dataset.yaml"
+    mine = path.read_text().replace("alone:", "alone: [rear]").replace(
+        "v1: {group: , condition: }", "v1: {dose: low}").replace("  B:", "  B: black") + "# mine\n"
+    path.write_text(mine)
+    assert not opened(capsys, lab)["written"] and path.read_text() == mine
+    assert main(["open", str(lab), "--set", "fps=25"]) == 2
+    assert "--overwrite" in capsys.readouterr().err and path.read_text() == mine
+    write_dlc(lab, "v3", recording(3))
+    assert opened(capsys, lab, "--overwrite", "--set", "min_confidence=0.5")["written"]
+    s = read_settings(path)
+    assert s.alone == ("rear",) and s.subjects == {"B": "black"} and s.min_confidence == 0.5
+    assert s.videos["v1"] == {"dose": "low"} and s.videos["v3"] == {"dose": None}
+
+
+@pytest.mark.parametrize("text, words", [
+    ("fsp=30", "did you mean 'fps'"), ("fps", "KEY=VALUE"), ("fps=fast", "fps"),
+    ("fps=[", "no YAML"), ("animals={black: ../x}", "cannot name"),
+    ("videos={v1: {fps: fast}}", "fps"), ("videos={v1: low}", "videos.v1")])
+def test_answers_that_are_none(lab, capsys, text, words):
+    assert main(["open", str(lab), "--set", text]) == 2
+    err = capsys.readouterr().err
+    assert words in err and len(err.splitlines()) == 1 and not (lab/"dataset.yaml").exists()
+
+
+def test_names_are_applied_on_reading(lab):
+    raw = read_poses(lab/"v1DLC_net.csv", 30)
+    (lab/"dataset.yaml").write_text(
+        "fps: 30\nalone: []\nanimals: {black: resident, white: guest}\nparts: {Snout: nose}\n"
+        "subjects: {B: resident, W: guest}\n")
+    rec = open_dataset(lab)["v1"]
+    assert rec.mice == ("resident", "guest") and rec.parts == ("nose", *raw.parts[1:])
+    assert np.array_equal(rec.xy, raw.xy, equal_nan=True)
+    assert rec.bouts.agent.tolist() == ["resident", "guest"]
+    (lab/"dataset.yaml").write_text("fps: 30\nparts: {Snout: neck}\n")
+    with pytest.raises(DataError, match="parts.*two of video v2 the name 'neck'"):
+        open_dataset(lab)["v2"]
+
+
+def test_groups_change_no_features_and_names_do(lab):
+    text = "fps: 30\nalone: []\nsubjects: {B: black, W: white}\n"
+    def print_of(more):
+        (lab/"dataset.yaml").write_text(text + more)
+        return open_dataset(lab).fingerprint("v1")
+    plain = print_of("")
+    assert print_of("videos: {v1: {dose: low}}\n") == plain
+    assert len({plain, print_of("parts: {Snout: nose}\n"),
+                print_of("videos: {v1: {px_per_cm: 20}}\n")}) == 3
+
+
+def test_groups_of_videos_and_of_animals():
+    from mabe_nb.data.folder_settings import group_rows
+    one = make_settings({"videos": {1: {"dose": 0.5, "fps": 25}, 2: {"dose": None}}})
+    assert group_rows(one, "1", None) == [{"video": "1", "dose": "0.5"}]
+    assert group_rows(one, "2", None) == [{"video": "2"}]
+    two = make_settings({"videos": {"a": {"day": 1, "black": {"dose": "high"}}}})
+    assert group_rows(two, "a", lambda: ("black", "white")) == [
+        {"video": "a", "animal": "black", "day": "1", "dose": "high"},
+        {"video": "a", "animal": "white", "day": "1"}]
+    with pytest.raises(DataError, match="no animal 'black', only x"):
+        group_rows(two, "a", lambda: ("x",))
+
+
+# SimBA and DLCAnalyzer
+
+def simba_table(n=40, animals=2, features=True, actions=True):
+    "A table as SimBA writes it into csv/targets_inserted."
+    rng, columns = np.random.default_rng(0), {}
+    for a in range(1, animals + 1):
+        for part in ("Nose", "Ear_left", "Tail_base"):
+            end = f"_{a}" if animals > 1 else ""
+            for c in "xy": columns[f"{part}{end}_{c}"] = rng.uniform(1, 900, n).round(3)
+            columns[f"{part}{end}_p"] = np.ones(n)
+    if features: columns |= {"Movement": rng.random(n), "Low_prob_detections_0.75": np.zeros(n, int)}
+    if actions:
+        columns |= {"Attack": np.arange(n) // 10 % 2, "Sniffing": np.zeros(n, int)}
+    return pd.DataFrame(columns)
+
+
+def test_simba_poses_and_actions_of_one_file(tmp_path):
+    table = simba_table()
+    table.loc[5, ["Nose_2_x", "Nose_2_y", "Nose_2_p"]] = 0 # not found
+    table.to_csv(tmp_path/"day1.csv")
+    simba_table(actions=False).to_csv(tmp_path/"day2.csv") # csv/features_extracted
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nagent: mouse1\nalone: []\n")
+    data = open_dataset(tmp_path)
+    rec = data["day1"]
+    assert rec.mice == ("mouse1", "mouse2") and rec.parts == ("Nose", "Ear_left", "Tail_base")
+    assert np.isnan(rec.xy[5, 1, 0]).all() and np.isfinite(rec.xy).mean() > 0.99
+    assert np.allclose(rec.xy[7, 1, 2], table.loc[7, ["Tail_base_2_x", "Tail_base_2_y"]], 1e-5)
+    assert rec.bouts.values.tolist() == [["mouse1", "mouse2", "Attack", f, f + 10]
+                                         for f in (10, 30)]
+    assert {x for _, _, x in rec.labelled} == {"Attack", "Sniffing"}, "looked for, never seen"
+    assert data.labelled("day2") is None and data["day2"].labelled is None
+    assert match_files(data).table.annotation.tolist() == ["day1.csv", "none"]
+
+
+def test_simba_other_tables(tmp_path):
+    single = simba_table(animals=1)
+    single.to_csv(tmp_path/"a.csv")
+    assert read_poses(tmp_path/"a.csv", 30).mice == ("mouse1",)
+    assert simba_actions(tmp_path/"a.csv") == ("Attack", "Sniffing")
+    single.rename(columns={"Low_prob_detections_0.75": "Probability_Attack"}).to_csv(
+        tmp_path/"b.csv") # csv/machine_results: predicted, not scored
+    assert simba_actions(tmp_path/"b.csv") == () and pose_source(tmp_path/"b.csv") == "SimBA"
+    poses = simba_table(features=False, actions=False)
+    poses.to_csv(tmp_path/"c.csv") # csv/outlier_corrected_movement_location: p of 1 in the end
+    assert simba_actions(tmp_path/"c.csv") == ()
+    names = [f"{'Jo' if '_1_' in c else 'Al'}_{c}" for c in poses]
+    head = [",".join([w, *cells]) for w, cells in (
+        ("scorer", ["DLC_multi"] + [f"DLC_multi.{i}" for i in range(1, len(names))]),
+        ("bodyparts", ["DLC_multi"] * len(names)), ("coords", names))]
+    (tmp_path/"d.csv").write_text("\n".join(head) + "\n" + poses.to_csv(header=False))
+    rec, same = (read_poses(tmp_path/f"{x}.csv", 30) for x in "dc") # csv/input_csv
+    assert rec.mice == ("Jo", "Al") and rec.parts == same.parts
+    assert np.array_equal(rec.xy, same.xy)
+    single.assign(Attack=np.r_[np.zeros(39), 3]).to_csv(tmp_path/"e.csv")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nactions: [Attack]\n")
+    simba_table(animals=1, actions=False).assign(Attack=3).to_csv(tmp_path/"f.csv")
+    assert open_dataset(tmp_path)["a"].labelled == {("mouse1", "mouse1", "Attack")}
+    assert simba_actions(tmp_path/"e.csv") == ("Sniffing",)
+    with pytest.raises(DataError, match="expected 0 and 1 in every row of Attack"):
+        open_dataset(tmp_path)["e"]
+
+
+LABELS = """"file";"Experimenter";"from";"to";"type";"ID";"DLCFile"
+"OFT_11_Jin.csv";"Jin";0.5;0.7;"Start/End";"OFT_11";"3_01DeepCut_resnet50_May9_1030000.csv"
+"OFT_11_Jin.csv";"Jin";1.0;2.0;"Supported";"OFT_11";"3_01DeepCut_resnet50_May9_1030000.csv"
+"OFT_12_Jin.csv";"Jin";1.0;3.0;"Grooming";"OFT_12";"21DeepCut_resnet50_May9_1030000.csv"
+"OFT_12_Ada.csv";"Ada";1.5;3.0;"Grooming";"OFT_12";"21DeepCut_resnet50_May9_1030000.csv"
+"OFT_9_Ada.csv";"Ada";1.5;3.0;"Grooming";"OFT_9";"9DeepCut_resnet50_May9_1030000.csv"
+"""
+
+
+@pytest.mark.parametrize("text", [LABELS, LABELS.replace(";", ","),
+                                  LABELS.replace("1.0;", "1,0;").replace('"', "")])
+def test_dlcanalyzer_one_table_for_many_videos(tmp_path, text):
+    rec = recording(1).replace(mice=("mouse1",), xy=recording(1).xy[:, :1])
+    for name in ("3_01DeepCut_resnet50_May9_1030000", "OFT_12", "other"):
+        write_dlc(tmp_path, name, rec, ("solo",))
+        (tmp_path/f"{name}DLC_net.csv").rename(tmp_path/f"{name}.csv")
+    (tmp_path/"AllLabels.csv").write_text(text)
+    (tmp_path/"dataset.yaml").write_text("fps: 10\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("3_01", "OFT_12", "other") and data.labelled("other") is None
+    assert data["3_01"].bouts.values.tolist() == [["solo", "solo", "Supported", 10, 20]]
+    with pytest.raises(ConfigError, match="Ada and Jin scored this video"): data["OFT_12"]
+    found = match_files(data).sentences
+    assert any("Ada and Jin" in s for s in found) and any("(video 9)" in s for s in found)
+    (tmp_path/"dataset.yaml").write_text("fps: 10\nscorer: Ada\n")
+    assert open_dataset(tmp_path)["OFT_12"].bouts.start.tolist() == [15]
+
+
+@pytest.mark.parametrize("old, new, words", [
+    ("1.0;2.0", "2.0;1.0", "row 3: stops before"), ("1.0;2.0", "x;2.0", "row 3: from is 'x'")])
+def test_dlcanalyzer_faults(tmp_path, old, new, words):
+    from mabe_nb.data.formats.dlcanalyzer import read_labels
+    (tmp_path/"l.csv").write_text(LABELS.replace(old, new))
+    with pytest.raises(DataError, match=words):
+        read_labels(tmp_path/"l.csv", 10, lambda cell: cell == "OFT_11")
+
+
+# the whole way
+
+def test_real_files_of_many_trackers(tmp_path, capsys):
+    if not REAL.is_dir(): pytest.skip(f"no real pose files in {REAL}")
+    for name in ("deepof_multi.dlc.h5", "deepof_single.dlc.csv", "ethome_two_mice.dlc.csv",
+                 "deepof_single.sleap.analysis.h5", "ethome_two_mice.boris.csv", "jabs_v3.h5"):
+        (tmp_path/name).symlink_to(REAL/name)
+    answer = opened(capsys, tmp_path)
+    rows = {r["video"]: r for r in answer["table"]}
+    assert {v: r["tracker"] for v, r in rows.items()} == {
+        "deepof_multi": "DeepLabCut", "deepof_single": "", "ethome_two_mice": "DeepLabCut",
+        "jabs_v3": "JABS"}
+    assert rows["ethome_two_mice"]["frames"] == 5700
+    said(answer, "to whom these are done: interact")
+    said(answer, "'deepof_single' has 2 such files")
+    parts = read_settings(tmp_path/"dataset.yaml").parts
+    assert parts["Left_ear"] == parts["leftear"] == "ear_left" and parts["tail"] == "tail"
+    with pytest.raises(DataError, match="to whom 'adult' does 'interact'"):
+        open_dataset(tmp_path)["ethome_two_mice"]
+    opened(capsys, tmp_path, "--overwrite", "--set", "alone=[]")
+    rec = open_dataset(tmp_path)["ethome_two_mice"]
+    assert {*rec.bouts.target} == {"juvenile"} and "ear_left" in rec.parts
+
+
+def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_six_commands(
+        tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    names = {"mouse1": "black", "mouse2": "white"}
+    watched = {(a, t, "sniff") for a, t in (("mouse1", "mouse2"), ("mouse2", "mouse1"))
+               } | {(m, m, "rear") for m in names}
+    for k in range(1, 8):
+        rec = recording(k, 600, labelled=watched)
+        write_dlc(Path("mine"), f"v{k}", rec)
+        rows = [(names[b.agent], b.action, b.start, b.stop) for b in rec.bouts.itertuples()]
+        if k < 7: write_boris(Path("mine"), f"v{k}", rows)
+    groups = ", ".join(f"v{k}: {{dose: {'low' if k % 2 else 'high'}}}" for k in range(1, 8))
+    for words in (
+            ["open", "mine"],
+            ["open", "mine", "--overwrite", "--set", "alone=[rear]", "actions=[sniff, rear]",
+             "min_confidence=0.5", f"videos={{{groups}}}"],
+            ["audit", "mine"],
+            ["train", "mine", "--out", "run", "--epochs", "1", "--hidden-size", "8",
+             "--num-layers", "1", "--valid-videos", "v5,v6", "--device", "cpu"],
+            ["predict", "run", "mine", "--split", "test", "--out", "new.csv"],
+            ["analyse", "annotations", "mine", "--by", "dose", "--out", "results"]):
+        assert main(words) == 0, capsys.readouterr().err
+    new = pd.read_csv("new.csv")
+    assert {*new.video_id} <= {"v7"} and {*new.agent_id} <= {"black", "white"}
+    table = pd.read_csv("results/groups.csv")
+    assert {*table.a} | {*table.b} == {"low", "high"} and Path("results/groups.png").stat().st_size
+    assert main(["analyse", "annotations", "mine", "--by", "sex", "--out", "more"]) == 2
+    assert "no video has a sex in dataset.yaml" in capsys.readouterr().err
+
+
+def test_groups_of_a_table_go_before_those_of_the_file(lab, tmp_path):
+    write_boris(lab, "v2", [("black", "sniff", 0, 200)])
+    (lab/"dataset.yaml").write_text(
+        "fps: 30\nalone: []\nactions: [sniff]\nsubjects: {B: black, W: white}\n"
+        "videos: {v1: {black: {dose: low}, white: {dose: high}}, v2: {dose: low}}\n")
+    data = open_dataset(lab)
+    assert data.groups().values.tolist() == [
+        ["v1", "black", "low"], ["v1", "white", "high"], ["v2", "black", "low"],
+        ["v2", "white", "low"]]
+    own = analyse(data, tmp_path/"a", by="dose", shuffles=10)["groups"]
+    assert own[own.action == "sniff"][["n_a", "n_b"]].values.tolist() == [[1, 3]]
+    other = pd.DataFrame({"video": ["v1", "v2"], "dose": ["x", "y"]})
+    assert {*analyse(data, tmp_path/"b", groups=other, by="dose", shuffles=10)["groups"].a} == {"x"}
+    with pytest.raises(ConfigError, match="groups need by"): analyse(data, tmp_path/"c", groups=other)
