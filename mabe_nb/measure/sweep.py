@@ -15,7 +15,7 @@ import pandas as pd
 from ..errors import ConfigError
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
-from .probe import make_spec
+from .spec import make_spec
 from .results import run_probes, where
 from .workload import Workload
 from ..train.config import make_config

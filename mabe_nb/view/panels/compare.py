@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...errors import ConfigError
 from ...measure.compare import compare
-from ...measure.probe import make_spec
+from ...measure.spec import make_spec
 from ...measure.results import where
 from ...measure.workload import Workload
 from ...patch import patch

@@ -9,7 +9,7 @@ __all__ = ['SWEEP_COLUMNS', 'MeasuringPanel', 'sizes_of', 'work_of', 'sweep_fact
 import ipywidgets as W
 
 from ...errors import ConfigError
-from ...measure.probe import PRECISIONS, make_spec
+from ...measure.spec import PRECISIONS, make_spec
 from ...measure.workload import Workload
 from ...measure.sweep import (FIRST, LAST, Sweep, checked_sizes, other_cards,
                                    summarize, sweep)

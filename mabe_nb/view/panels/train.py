@@ -213,8 +213,12 @@ def cfg(self: TrainPanel) -> TrainConfig:
 def changed(self: TrainPanel):
     "Those beside it learn of the settings; a `GPUPanel` if they can be."
     JobFollower.changed(self)
+    empty = not self.data.value.strip()
     cfg = self.check(lambda: self.cfg)
     if cfg and self.gpu is not None: self.gpu.set_config(cfg)
+    if self.status != "running": self.start_button.disabled = empty or cfg is None
+    if empty and self.status == "idle":
+        self.set_status("idle", "name a dataset under Data to start")
     self.notify()
 
 # %% ../../../nbs/view/panels/40_train.ipynb #3043c34a
@@ -250,6 +254,7 @@ def arguments(self: TrainPanel) -> dict: # Of `submit`
 @patch
 def code(self: TrainPanel) -> str:
     "The call that trains the same."
+    if not self.data.value.strip(): return ""
     return ("from mabe_nb.remote.job import submit\n\n"
             f"job = submit({self.command()!r},\n"
             f"             timeout={3600 * self.hours.value:g})")
