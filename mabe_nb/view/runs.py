@@ -99,11 +99,10 @@ def _run_row(name, run, job):
     file = run/"log.jsonl"
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.stat().st_mtime)) \
         if file.exists() else ""
-    return {"run": name, "changed": day, "labs": _labs(run),
-            "F1": best.get("valid_f1", math.nan),
+    return {"run": name, "changed": day, "F1": best.get("valid_f1", math.nan),
             "best epoch": best.get("epoch"), "epochs": len(epochs),
             "minutes": (about.get("seconds") or seconds) / 60,
-            "USD": about.get("usd", 0.0), "status": about.get("status", ""),
+            "USD": about.get("usd", 0.0), "status": about.get("status", ""), "labs": _labs(run),
             "cfg": TrainConfig.from_yaml(run/"config.yaml").model_dump()}
 
 # %% ../../nbs/view/18_runs.ipynb #98f7856e
@@ -120,7 +119,7 @@ def runs_table(
     runs: dict, # From `find_runs`
     name: str = "", # Only runs with these letters in their name
     lab: str = "", # Only those that learned from a lab with these letters
-    since: str = "", # Only those that changed on this day or later, such as "2026-11-22"
+    since: str = "", # Only those that changed on this day or later: "2026-11-22"
     most_usd: float = None, # Only those that cost no more; None: any
 ) -> pd.DataFrame: # A run each, the best first; the settings that differ at the end
     "Runs beside each other; unreadable ones are left out. Raises `ConfigError`."
@@ -129,10 +128,10 @@ def runs_table(
         if name.lower() not in run.lower(): continue
         try: rows.append(_run_row(run, folder, job))
         except (MabeError, OSError): continue
-    rows = [r for r in rows if lab.lower() in r["labs"].lower() and r["changed"] >= since
-            and (most_usd is None or r["USD"] <= most_usd)]
-    table = pd.DataFrame(rows, columns=["run", "changed", "labs", "F1", "best epoch",
-                                        "epochs", "minutes", "USD", "status", "cfg"])
+    rows = [r for r in rows if lab.lower() in r["labs"].lower()
+            and r["changed"] >= since and (most_usd is None or r["USD"] <= most_usd)]
+    table = pd.DataFrame(rows, columns=["run", "changed", "F1", "best epoch", "epochs",
+                                        "minutes", "USD", "status", "labs", "cfg"])
     table = table.sort_values("F1", ascending=False, ignore_index=True)
     settings = table.pop("cfg").tolist()
     for key in settings[0] if settings else ():

@@ -117,7 +117,9 @@ def arguments(self: ComparePanel) -> dict: # Of `compare`
                                              "predict": self.predict.value or None}
 
 @patch
-def code(self: ComparePanel): return call_of("table", compare, self.arguments())
+def code(self: ComparePanel):
+    "The call that measures the same."
+    return call_of("table", compare, self.arguments())
 
 @patch
 def measure(self: ComparePanel) -> pd.DataFrame:

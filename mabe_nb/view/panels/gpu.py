@@ -137,7 +137,9 @@ class GPUPanel(Panel):
     @property
     def gpu(self): return gpu_name(self.on, self.card.value, self.count.value)
 
-    def code(self): return f"on, gpu = {self.on!r}, {self.gpu!r}"
+    def code(self):
+        "What was chosen, as code."
+        return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
 def _known_place(on):
     if on in PLACES.values(): return on
@@ -256,8 +258,8 @@ COUNTABLE = 2 * 10**7 # Parameters of a model of which a step is tried here; lar
 def _model(cfg): return cfg.model_dump(exclude={"batch_size"})
 
 @patch
-def count_memory(self: GPUPanel) -> tuple: # Settings, parameters, `Estimate` (None: a rule)
-    "What the model keeps on a card; counted on a small step, once for each model."
+def count_memory(self: GPUPanel) -> tuple: # Settings, parameters, `Estimate` or None
+    "What the model keeps on a card; counted on a small step, once, or by a rule."
     from mabe_nb.measure.estimate import estimate
     with self.counting:
         cfg = self.cfg

@@ -6,6 +6,8 @@
 __all__ = ['RunsPanel']
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #04d1755b
+import threading
+
 import ipywidgets as W
 
 from ...errors import ConfigError
@@ -24,19 +26,24 @@ class RunsPanel(Panel):
 
     def __init__(self,
         folder=".", # Folder of runs; jobs of this machine are listed in any case
-        name: str = "", # Only runs with these letters in their name
+        name: str = "", # This and the others: see `runs_table`
+        lab: str = "",
+        since: str = "",
+        most_usd: float = None,
     ):
         super().__init__()
-        text = lambda *words, value="", **more: control(W.Text, *words, value=value, **more)
+        self.reading = threading.Lock() # Whoever comes later reads what is asked then
+        text = lambda *words, **more: control(W.Text, *words, **more)
         self.folder = text("Folder of runs", "Or one run", value=str(folder),
                            placeholder="a folder with runs in it")
         self.name = text("Name contains", "Of the folder, or of the job", value=name,
                          placeholder="all runs")
         self.lab = text("Lab contains", "Learned from; known once a run has ended",
-                        placeholder="all labs")
-        self.since = text("Changed since", "Year, month and day",
+                        value=lab, placeholder="all labs")
+        self.since = text("Changed since", "Year, month and day", value=since,
                           placeholder="any day, such as 2026-11-22")
         self.most = text("Cost at most (USD)", "0: what was free",
+                         value="" if most_usd is None else str(most_usd),
                          placeholder="any, such as 0.50")
         self._lay_out()
         self.changed()
@@ -45,6 +52,7 @@ class RunsPanel(Panel):
         self.start()
 
     def code(self):
+        "The call that compares the same runs."
         return ("from mabe_nb.view.runs import find_runs, plot_runs, runs_table\n\n"
                 f"table = runs_table(find_runs({self.folder.value!r}){self._asked()})\n"
                 "plot_runs(table)")
@@ -92,4 +100,4 @@ def go(self: RunsPanel):
         self.set_status("done", f"{len(table)} run{'s' * (len(table) != 1)}" if len(table)
                         else none)
         return table
-    self.run(work, "reading")
+    with self.reading: self.run(work, "reading")
