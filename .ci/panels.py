@@ -16,14 +16,11 @@ from browsing import cancel_all, expect
 
 TOP = Path(__file__).resolve().parents[1]
 
-TOP = Path(__file__).resolve().parents[1]
-
 CELLS = ["""from mabe_nb.data.synthetic import write_colony
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels.gpu import GPUPanel
-write_colony("colony", videos=4, minutes=0.5)
-cfg = TrainConfig(epochs=12, conv_channels=[32], lstm_hidden=16, batch_size=8,
-                  learning_rate=0.003)
+write_colony("colony", videos=8, minutes=1)
+cfg = TrainConfig(epochs=12, conv_channels=[32], lstm_hidden=32, learning_rate=0.01)
 card = GPUPanel("modal", "L4", cfg=cfg)
 card""", '''from mabe_nb.view.panels.job import JobPanel
 job = JobPanel("""import time
@@ -37,12 +34,14 @@ for t in range(60):
 pyplot.figure(figsize=(6, 2))
 line, = pyplot.plot(speed)""", outputs="speed", timeout=600)
 job''', """from mabe_nb.view.panels.train import TrainPanel
-training = TrainPanel("colony", cfg, train_videos="0-2", valid_videos="3", hours=1)
+training = TrainPanel("colony", cfg, train_videos="0-5", valid_videos="6,7", hours=1)
 training""", """from mabe_nb.view.panels.sweep import SweepPanel
 sizes = SweepPanel(cfg, sizes="8,32", seconds=0.5)
 sizes""", """from mabe_nb.view.panels.compare import ComparePanel
 cards = ComparePanel(cfg, seconds=0.5)
-cards""", """import numpy as np
+cards""", """from mabe_nb.view.panels.runs import RunsPanel
+runs = RunsPanel()
+runs""", """import numpy as np
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import frame_labels
 from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors
@@ -59,10 +58,11 @@ explorer""", """from mabe_nb.view.video.player import Player
 player = Player(rec, pair=("mouse1", "mouse2"))
 player"""]
 FIRST = {"JobPanel": "Send", "TrainPanel": "Start", "SweepPanel": "Measure",
-         "ComparePanel": "Measure", "ErrorPanel": "3. "}
-WRONG = {"GPUPanel": None, "JobPanel": ("To send", "print(undefined_name)"),
+         "ComparePanel": "Measure", "RunsPanel": "Compare", "ErrorPanel": "3. "}
+QUICK = "RunsPanel", "ErrorPanel" # They are done before one could look
+WRONG = {"JobPanel": ("To send", "print(undefined_name)"),
          "TrainPanel": ("Videos to learn from", "x-"),
-         "SweepPanel": ("Batch sizes", "many"), "ComparePanel": None}
+         "SweepPanel": ("Batch sizes", "many"), "RunsPanel": ("Changed since", "monday")}
 
 
 DRAWN = """name => { const svg = document.querySelector(`.mabe-panel.mabe-${name}
@@ -95,7 +95,7 @@ def work(lab, out, name):
     shoot(lab, out, name, "idle")
     if name in FIRST:
         box.get_by_role("button", name=FIRST[name], exact=name != "ErrorPanel").first.click()
-        if name != "ErrorPanel":
+        if name not in QUICK:
             until(box, "running")
             shoot(lab, out, name, "busy", (1280,))
         until(box, "done")
@@ -108,6 +108,20 @@ def work(lab, out, name):
         until(box, "error")
         shoot(lab, out, name, "error")
         box.get_by_label(label, exact=True).fill(had)
+    elif name == "ComparePanel":
+        places = box.get_by_label("Places", exact=True)
+        places.select_option([])
+        until(box, "no place is chosen")
+        shoot(lab, out, name, "error")
+        places.select_option(label="this machine")
+    elif name == "GPUPanel": # it cannot be set to what there is not, but to what is too large
+        batch = box.get_by_label("Batch (windows)")
+        batch.fill("100000")
+        batch.press("Tab")
+        expect(box.get_by_text("no: ")).to_be_visible(timeout=180_000)
+        shoot(lab, out, name, "error")
+        batch.fill("16")
+        batch.press("Tab")
 
 
 def for_docs(out):

@@ -3,6 +3,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import xml.etree.ElementTree as ET
@@ -142,13 +144,35 @@ def test_the_settings_flow_into_the_fit():
     panel = TrainPanel("x", TrainConfig(model_type="conv_bilstm"), gpu=card)
     panel.fields["batch_size"].value = 4096
     panel.fields["lstm_hidden"].value = 2048
-    assert card.batch.value == 4096 and card.params == parameters_of(panel.cfg)
+    assert card.batch.value == 4096
     assert card.known_facts()["Fits"].startswith(("no", "maybe"))
+    assert card.counted[1] == parameters_of(panel.cfg)
 
 
 def test_a_model_too_large_for_this_machine_is_counted():
     cfg = TrainConfig(model_type="lstm", hidden_size=8192, num_layers=128)
     assert parameters_of(cfg) > 10**11 # 400 GB, were they real
+
+
+def test_a_first_panel_needs_no_pytorch():
+    "It takes seconds and two hundred MB; a model is counted once a card is looked at."
+    code = """import sys
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.gpu import GPUPanel
+from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.train import TrainPanel
+card = GPUPanel("local", cfg=TrainConfig(model_type="lstm"))
+train = TrainPanel("colony", gpu=card)
+panels = [card, train, JobPanel(gpu=card), SweepPanel(gpu=card, train=train),
+          ComparePanel(gpu=card, train=train)]
+for panel in panels: panel._repr_mimebundle_()
+assert "torch" not in sys.modules
+card.move("modal", "L4")
+card.counter.join(120)
+assert "torch" in sys.modules and "Fits" in card.known_facts()"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 # The base
@@ -454,6 +478,7 @@ def test_the_plan_knows_what_the_same_took():
 def test_the_plan_names_card_and_memory():
     card = GPUPanel("modal", "L4")
     panel = JobPanel("x = 1", namespace={}, gpu=card)
+    card.counter.join(120)
     for words in ("on modal L4", "24 GB on the card", "the training needs", "at most about"):
         assert words in panel.price.value, words
     assert str(card.need) in panel.price.value and str(card.need) in card.facts.value

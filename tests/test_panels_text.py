@@ -78,6 +78,21 @@ def test_each_line_of_a_panel_runs(tmp_path, monkeypatch):
     assert panel.result == {"y": 1}
 
 
+def test_each_verb_says_what_it_does():
+    from mabe_nb.view.panels.compare import ComparePanel
+    from mabe_nb.view.panels.gpu import GPUPanel
+    from mabe_nb.view.panels.runs import RunsPanel
+    from mabe_nb.view.panels.sweep import SweepPanel
+    from mabe_nb.view.panels.train import TrainPanel
+    from mabe_nb.view.panels.text import panel_text
+    for kind in (GPUPanel, JobPanel, TrainPanel, SweepPanel, ComparePanel, RunsPanel):
+        panel = kind()
+        for name, call in panel.verbs.items():
+            line, = [line for line in panel_text(panel).split("\n")
+                     if line.startswith(f"panel.{call}  # {name}: ")]
+            assert 10 < len(line.partition(": ")[2]) < 90, line
+
+
 def test_markup_of_a_job_is_no_markup_here():
     assert html_text("<pre>&lt;b&gt; a</pre><div>x &amp; y</div>") == "<b> a\nx & y"
 

@@ -14,12 +14,10 @@ import pandas as pd
 
 from ..errors import ConfigError
 from ..hardware.catalog import card, gpus, prices
-from .probe import make_spec
+from .spec import make_spec
 from .results import run_probes, where
 from .workload import Workload
 from .sweep import rate_of
-from .step import PEAKS
-from ..train.models import recurrent_layers
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
 BY_BANDWIDTH, BY_COUNT = (1 / 1.5, 1.5), (0.3, 3.0) # Lowest and highest, as factors
@@ -51,6 +49,7 @@ def by_count(
 def _arithmetic_seconds(result, there): # At the peaks that the libraries use
     kind, flops = result["precision"], result["flops"]
     cudnn = result.get("flops_cudnn", 0) if kind == "fp32" else 0
+    from mabe_nb.measure.step import PEAKS
     tf32 = there[PEAKS["tf32"]]
     fast = tf32 if tf32 and math.isfinite(tf32) else there[PEAKS["fp32"]]
     return (cudnn / fast + (flops - cudnn) / there[PEAKS[kind]]) / 1e12
@@ -60,6 +59,7 @@ def recurrent_floor(
     cfg, # `TrainConfig`
 ) -> float: # Seconds
     "Time that recurrent layers take on any card, step after step; a guess."
+    from mabe_nb.train.models import recurrent_layers
     layers = recurrent_layers(cfg)
     return 3 * STEP * layers * cfg.sequence_length * cfg.gradient_accumulation_steps
 

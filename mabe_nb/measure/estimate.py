@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import MabeError
 from ..hardware.memory import CONTEXT_GB, USABLE, Need
-from .probe import Steps, make_spec, make_trainer
+from .probe import Steps, make_trainer
+from .spec import make_spec
 from .workload import Workload, checked_workload
 from ..train.config import make_config
 

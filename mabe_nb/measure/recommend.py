@@ -20,7 +20,7 @@ from .choice import (choose, contenders, feasible, how_to_settle,
                                     reasons_for, what_would_change)
 from .compare import predict_step, recurrent_floor
 from .estimate import estimate, kept_results
-from .probe import make_spec
+from .spec import make_spec
 from .results import run_probes
 from .workload import Workload
 

@@ -12,7 +12,6 @@ from importlib.metadata import version
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
-from .probe import processor
 from ..remote.places.base import ENDED
 from ..remote.events import clean
 from ..remote.handle import JobError
@@ -32,6 +31,7 @@ def where(
 def here() -> list:
     "What jobs on this machine run on."
     from mabe_nb.hardware.cluster import read_gpus
+    from mabe_nb.measure.probe import processor
     try: cards = read_gpus().iloc[:, 0].tolist()
     except ConfigError: cards = []
     return [processor(), os.cpu_count(), os.environ.get("OMP_NUM_THREADS"),

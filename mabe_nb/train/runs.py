@@ -129,7 +129,9 @@ def report(
     prepared, parameters = data.prepared, count_parameters(clf.model)
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
     valid = predict_labelled(clf, prepared, ids[1])
-    metrics = {"train_videos": ids[0], "valid_videos": ids[1], "warnings": data.notes,
+    labs = sorted(set(prepared.sequences.lab_id.iloc[learned]) - {""})
+    metrics = {"train_videos": ids[0], "valid_videos": ids[1], "labs": labs,
+               "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
                "train_frames": int(prepared.sequences.frames.iloc[learned].sum()),
                "parameters": parameters, "epochs": len(history), "best": best_row(history),

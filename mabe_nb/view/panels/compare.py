@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...errors import ConfigError
 from ...measure.compare import compare
-from ...measure.probe import make_spec
+from ...measure.spec import make_spec
 from ...measure.results import where
 from ...measure.workload import Workload
 from ...patch import patch
@@ -117,7 +117,9 @@ def arguments(self: ComparePanel) -> dict: # Of `compare`
                                              "predict": self.predict.value or None}
 
 @patch
-def code(self: ComparePanel): return call_of("table", compare, self.arguments())
+def code(self: ComparePanel):
+    "The call that measures the same."
+    return call_of("table", compare, self.arguments())
 
 @patch
 def measure(self: ComparePanel) -> pd.DataFrame:

@@ -15,7 +15,6 @@ from ...errors import ConfigError
 from ...hardware.advise import SCENARIOS
 from ...hardware.catalog import check_gpu, gpus, prices, usd_per_hour
 from ...hardware.memory import USABLE, Need, fits, remedies, training_need
-from ...measure.estimate import estimate
 from ...measure.workload import Workload
 from ...patch import patch
 from ...remote.places.base import rents
@@ -119,7 +118,8 @@ class GPUPanel(Panel):
     ):
         super().__init__()
         self.on, self.shape, self.cfg = _known_place(on), shape, cfg
-        self.params, self.counted = parameters_of(cfg, shape), tuple() # Settings, `Estimate`
+        self.counted: tuple = () # See `count_memory`
+        self.counting, self.counter = threading.Lock(), None # A thread that counts
         self.advised, self.pick = None, None # What is advised on, and the card to take
         self.need: Need | None = None # Memory of a training on a card
         self.measured = None # Table of `compare` for this config
@@ -137,7 +137,9 @@ class GPUPanel(Panel):
     @property
     def gpu(self): return gpu_name(self.on, self.card.value, self.count.value)
 
-    def code(self): return f"on, gpu = {self.on!r}, {self.gpu!r}"
+    def code(self):
+        "What was chosen, as code."
+        return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
 def _known_place(on):
     if on in PLACES.values(): return on
@@ -239,7 +241,7 @@ def take_advice(self: GPUPanel):
 def set_config(self: GPUPanel, cfg: TrainConfig):
     "Look at another config: its model, and its batch."
     if cfg == self.cfg: return
-    self.cfg, self.params, self.measured = cfg, parameters_of(cfg, self.shape), None
+    self.cfg, self.measured = cfg, None
     self.batch.value = cfg.batch_size
     self.changed()
 @patch
@@ -253,27 +255,46 @@ def set_measured(self: GPUPanel, cfg: TrainConfig, table):
 # %% ../../../nbs/view/panels/20_gpu.ipynb #4690e526
 COUNTABLE = 2 * 10**7 # Parameters of a model of which a step is tried here; larger: a rule
 
-@patch
-def memory_need(self: GPUPanel) -> tuple: # `Need` of the batch, GB that do not grow with it
-    "What the training keeps on a card; counted on a small step, once for each model."
-    batch, of = self.batch.value, self.cfg.model_dump(exclude={"batch_size"})
-    if self.params > COUNTABLE:
-        kind = "amp" if self.cfg.amp else "float32"
-        need, one = (training_need(self.params, n, precision=kind) for n in (batch, 1))
-        return need, one.likely
-    if self.counted[:1] != (of,): self.counted = of, estimate(self.cfg, self.shape)
-    return self.counted[1].need(batch), self.counted[1].fixed.likely
+def _model(cfg): return cfg.model_dump(exclude={"batch_size"})
 
 @patch
-def known_facts(self: GPUPanel) -> dict: # Name -> words
+def count_memory(self: GPUPanel) -> tuple: # Settings, parameters, `Estimate` or None
+    "What the model keeps on a card; counted on a small step, once, or by a rule."
+    from mabe_nb.measure.estimate import estimate
+    with self.counting:
+        cfg = self.cfg
+        if self.counted[:1] != (_model(cfg),):
+            params = parameters_of(cfg, self.shape)
+            self.counted = (_model(cfg), params, None if params > COUNTABLE else
+                            estimate(cfg, self.shape))
+        return self.counted
+
+
+def _need_of(counted, cfg, batch): # `Need` of the batch, GB that do not grow with it
+    _, params, found = counted
+    if found: return found.need(batch), found.fixed.likely
+    kind = "amp" if cfg.amp else "float32"
+    need, one = (training_need(params, n, precision=kind) for n in (batch, 1))
+    return need, one.likely
+
+# %% ../../../nbs/view/panels/20_gpu.ipynb #ba9de494
+@patch
+def known_facts(self: GPUPanel,
+    wait: bool = True, # For the memory of a model that was not counted yet
+) -> dict: # Name -> words
     "What is known of the choice."
     facts = {"Asks for": self.gpu or "no card", "Price": price_words(self.on, self.gpu)}
     if not self.card.value: return facts
     memory = float(gpus().set_index("name").memory_gb[self.card.value])
-    self.need, fixed = self.memory_need()
-    return facts | {"Memory": f"{memory:g} GB on each card",
-                    "Fits": fit_words(self.need, memory, fixed)}
+    facts["Memory"] = f"{memory:g} GB on each card"
+    counted, self.need = self.counted, None
+    if counted[:1] != (_model(self.cfg),):
+        if not wait: return facts | {"Fits": "counting on one step of the training ..."}
+        counted = self.count_memory()
+    self.need, fixed = _need_of(counted, self.cfg, self.batch.value)
+    return facts | {"Fits": fit_words(self.need, memory, fixed)}
 
+# %% ../../../nbs/view/panels/20_gpu.ipynb #b73c9a66
 @patch
 @one_at_a_time
 def changed(self: GPUPanel):
@@ -283,12 +304,19 @@ def changed(self: GPUPanel):
         if self.advised != question:
             self.pick, words = advice_for(*question[:2], self.measured)
             self.advice.value, self.advised = facts_html(words), question
-        self.facts.value = facts_html(self.known_facts())
+        self.facts.value = facts_html(self.known_facts(wait=False))
     self.check(look)
+    if self.card.value and self.counted[:1] != (_model(self.cfg),):
+        self.counter = self.run_beside(self._count_beside)
     self.take.disabled = self.pick is None
     self.here_button.disabled = self.on == "local"
     Panel.changed(self)
     self.notify()
+
+@patch
+def _count_beside(self: GPUPanel):
+    self.count_memory()
+    self.changed()
 
 # %% ../../../nbs/view/panels/20_gpu.ipynb #6ff2f6d3
 def place_of(

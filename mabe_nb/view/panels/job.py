@@ -250,7 +250,7 @@ def plan(self: JobPanel) -> str:
     "Where, on what, how long and for how much, as far as it is known."
     card = self.gpu.card.value if self.gpu else ""
     ceiling, asked = self.check(self.price_of) or "no price", self.asked()
-    return plan_words(ceiling, asked[2], card, str(self.gpu.need) if card else "",
+    return plan_words(ceiling, asked[2], card, str(self.gpu.need or "") if card else "",
                       self.took.get(asked))
 
 # %% ../../../nbs/view/panels/30_job.ipynb #f60a3c58

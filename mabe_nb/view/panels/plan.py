@@ -97,9 +97,9 @@ def advice_for(
         best = advice.table.sort_values(["hours", "usd"]).iloc[0]
         advice = advice._replace(pick=best.gpu, changes=[], reasons=[
             f"{best.gpu} takes {best.hours:.3g} h, the least of {len(hours)}"])
-    facts = {"Advice": advice.pick, "because": "; ".join(advice.reasons),
-             "rests on": MEASURED if hours else GUIDE}
-    if advice.changes: facts["unless"] = "; ".join(advice.changes)
+    facts = {"Advice": advice.pick, "Because": "; ".join(advice.reasons),
+             "Rests on": MEASURED if hours else GUIDE}
+    if advice.changes: facts["Unless"] = "; ".join(advice.changes)
     return offer_of(on, advice.pick).gpu, facts
 
 # %% ../../../nbs/view/panels/18_plan.ipynb #07d4b6e9

@@ -9,7 +9,7 @@ __all__ = ['SWEEP_COLUMNS', 'MeasuringPanel', 'sizes_of', 'work_of', 'sweep_fact
 import ipywidgets as W
 
 from ...errors import ConfigError
-from ...measure.probe import PRECISIONS, make_spec
+from ...measure.spec import PRECISIONS, make_spec
 from ...measure.workload import Workload
 from ...measure.sweep import (FIRST, LAST, Sweep, checked_sizes, other_cards,
                                    summarize, sweep)
@@ -140,7 +140,9 @@ def tell_adopted(self: MeasuringPanel, found: list):
 
 # %% ../../../nbs/view/panels/50_sweep.ipynb #7d4dac5f
 @patch
-def cancel(self: MeasuringPanel): self.cancelled = True
+def cancel(self: MeasuringPanel):
+    "End it within a second or two; what was measured is kept."
+    self.cancelled = True
 
 @patch
 def beat(self: MeasuringPanel):
@@ -220,7 +222,9 @@ class SweepPanel(MeasuringPanel):
         return super().arguments() | {"sizes": sizes_of(self.sizes.value),
                                       **place_of(self.gpu)}
 
-    def code(self): return call_of("done", sweep, self.arguments())
+    def code(self):
+        "The call that measures the same."
+        return call_of("done", sweep, self.arguments())
 
 # %% ../../../nbs/view/panels/50_sweep.ipynb #3a1d9f72
 @patch

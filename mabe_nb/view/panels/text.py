@@ -52,5 +52,11 @@ def panel_text(
                 widget, W.Button):
             lines.append(f"panel.{names[id(widget)]}.value = {widget.value!r}  "
                          f"# {widget.description}")
-    lines += [f"panel.{call}  # {name}" for name, call in panel.verbs.items()]
+    lines += [f"panel.{call}  # {name}{_purpose(panel, call)}"
+              for name, call in panel.verbs.items()]
     return "\n".join(line for line in lines if line)
+
+
+def _purpose(panel, call): # The first line of its docstring
+    words = getattr(getattr(panel, call.partition("(")[0], None), "__doc__", None) or ""
+    return f": {words[0].lower()}{words[1:]}".split("\n")[0].rstrip(".") if words else ""
