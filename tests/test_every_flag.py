@@ -42,7 +42,7 @@ SETTINGS = { # What no list of words tells
 ID = "--videos 1,2|--videos nonsense"
 VALUES = { # By command: what every run has, then flags with values, by |
     "synth": ("synth OUT --minutes 0.05 --videos 2",
-              "--layout calms21|--layout tiff|--videos 3|--minutes 0.1|--seed 4"),
+              "--layout calms21|--layout tiff|--videos 3|--labs 2 1|--minutes 0.1|--seed 4"),
     "open": ("open LAB", "--set fps=30|--set fsp=30"),
     "audit": ("audit DATA", f"--split test|{ID}"),
     "prepare": ("prepare DATA --features coords --out OUT",

@@ -16,6 +16,7 @@ from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble import per_lab
 from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.metrics import submission_table
 from mabe_nb.train.model import MODELS, Model, kind_of, load_model
 from mabe_nb.train.runs import train
 
@@ -63,6 +64,20 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert list(table)[0] == "row_id" and table.row_id.tolist() == list(range(len(table)))
     assert set(map(str, table.video_id)) <= set(data.ids[5:])
     assert model.files() and all(path.is_file() for path in model.files().values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_doubtful_videos_are_named_beside_the_table(data, folder, tmp_path, kind):
+    fast = RecordingList([data[v].replace(fps=4 * data[v].fps) if v == data.ids[-1]
+                          else data[v] for v in data.ids])
+    said = []
+    table = load_model(folder/kind).predict(fast, fast.ids[-2:], cache=tmp_path/"f",
+                                            say=said.append)
+    found = table.attrs["doubts"]
+    assert "120 frames/s" in found[data.ids[-1]][0] and "frames/s" not in str(
+        found.get(data.ids[-2], ""))
+    assert any("unlike the training" in line and "120 frames/s" in line for line in said)
+    assert list(table) == list(submission_table({})) # the competition's columns alone
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,11 +4,12 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.recording import bout_table
@@ -17,7 +18,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision
 from mabe_nb.train.ensemble.folds import lab_folds, make_folds
-from mabe_nb.train.ensemble.labs import actions_by_lab
+from mabe_nb.train.ensemble.labs import actions_by_lab, fold_facts
 from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.ensemble.recipe import train_recipe
@@ -58,6 +59,44 @@ def by_lab(learned, run):
     metrics = train_recipe(learned, work/"by_lab", "quick", folds="labs",
                            cache=work/"features", say=said.append)
     return work/"by_lab", metrics, said
+
+
+# --- many labs, one after the other, as in the competition
+
+def test_every_lab_of_five_videos_is_known_to_those_who_judge_it():
+    sizes = {f"Lab{i:02}": 40 if i in (3, 11) else 5 for i in range(19)}
+    labs = [lab for lab, n in sizes.items() for _ in range(n)]
+    table = pd.DataFrame({"video_id": [str(i) for i in range(len(labs))], "lab_id": labs,
+                          "group": range(len(labs)), "frames": 900})
+    for i, action in enumerate(("attack", "mount", "sniff")): # each in some labs only
+        table[f"frames_{action}"] = [30 * (n % 3 == 0) if int(lab[3:]) % 3 != i else None
+                                     for n, lab in enumerate(labs)]
+    table = table.astype({c: "Int64" for c in table if c.startswith("frames_")})
+    splits = make_folds(table, 5)
+    assert fold_facts(table, splits)["lab_unseen"] == [[]] * 5
+    assert sorted(v for s in splits for v in s.valid) == sorted(table.video_id)
+    for split in splits: # each fold judges every lab, with a fifth of its videos
+        judged = table[table.video_id.isin(split.valid)].lab_id.value_counts()
+        assert set(judged.index) == set(sizes)
+        assert all(abs(judged[lab] - n / 5) <= 2 for lab, n in sizes.items())
+
+
+def test_labs_of_any_size_are_trained_bundled_and_predicted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.chdir(tmp_path)
+    assert cli.main("synth colony --labs 2 1 1 2 --minutes 0.05 --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["videos"] == 6
+    assert cli.main("train colony --recipe quick --folds 2 --out run".split()) == 0
+    assert cli.main("bundle run --out kit".split()) == 0
+    data = open_dataset(tmp_path/"colony", "test")
+    assert [len(data[v].mice) for v in data.ids] == [2, 3, 2, 4]
+    capsys.readouterr()
+    assert cli.main("predict kit colony --split test --out sub.csv --json".split()) == 0
+    table = pd.read_csv(tmp_path/"sub.csv")
+    assert json.loads(capsys.readouterr().out)["videos"] == 4
+    for row in table.itertuples():
+        target = row.agent_id if row.target_id == "self" else row.target_id
+        assert (row.agent_id, target, row.action) in data.whitelist(str(row.video_id))
 
 
 # --- a lab at a time

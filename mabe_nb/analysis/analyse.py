@@ -17,6 +17,7 @@ from .measures import measure, observe, over_time
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
+from ..train.unlike import with_doubts
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
 def read_bouts(
@@ -80,8 +81,11 @@ def analyse(
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
     from mabe_nb.data.dataset import as_dataset
     data, cases, notes = as_dataset(data), None, []
-    seen = observe(data, read_bouts(bouts, data, videos, say), videos)
+    bouts = read_bouts(bouts, data, videos, say)
+    seen = observe(data, bouts, videos)
     tables = _tables(seen, shuffles)
+    if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
+        tables["measures"] = with_doubts(tables["measures"], found, "video")
     if by is not None:
         groups = _groups(data, groups, by)
         cases = per_unit(with_groups(tables["measures"], groups, by), value, unit)

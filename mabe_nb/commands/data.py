@@ -18,9 +18,10 @@ def synth(args, say) -> dict:
     "Write a synthetic colony: mice that sniff, chase, mount, attack and rear."
     from mabe_nb.data.synthetic import write_colony
     write_colony(args.out, args.layout, args.videos, args.minutes, args.seed,
-                 overwrite=args.overwrite)
-    say(f"{args.videos} videos of {args.minutes:g} min in {args.layout} layout: {args.out}")
-    return {"root": str(args.out), "videos": args.videos}
+                 overwrite=args.overwrite, labs=args.labs or ())
+    videos = sum(args.labs or ()) or args.videos or 12
+    say(f"{videos} videos of {args.minutes:g} min in {args.layout} layout: {args.out}")
+    return {"root": str(args.out), "videos": videos}
 
 # %% ../../nbs/commands/20_data.ipynb #0f3454aa
 def open_folder(args, say) -> dict:
@@ -145,7 +146,9 @@ def add_data_commands(command):
     p.example = "mabe synth colony"
     p.add_argument("out", metavar="OUT", help="folder to write")
     p.add_argument("--layout", default="kaggle", help="kaggle or calms21")
-    p.add_argument("--videos", type=COUNT, default=12)
+    p.add_argument("--videos", type=COUNT, help="for training (default: 12)")
+    p.add_argument("--labs", type=COUNT, nargs="+", metavar="N",
+                   help="videos of each lab, one lab after the other, instead of --videos")
     p.add_argument("--minutes", type=number(float, above=0), default=1.0)
     p.add_argument("--seed", type=NATURAL, default=0)
     p.add_argument("--overwrite", **OVERWRITE)

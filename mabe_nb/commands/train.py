@@ -125,6 +125,7 @@ def predict(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
+    from mabe_nb.train.unlike import with_doubts
     check_out(args.out, overwrite=args.overwrite)
     model = load_model(args.run, args.checkpoint)
     data = open_dataset(args.data, args.split)
@@ -135,7 +136,8 @@ def predict(args, say) -> dict:
         check_out(args.out, overwrite=args.overwrite) # nobody wrote it meanwhile
         table = model.predict(data, ids, workers=args.workers, progress=say.progress,
                               say=say, **options)
-        write_csv(args.out, table)
+        found = table.attrs.get("doubts", {})
+        write_csv(args.out, with_doubts(table, found) if args.doubts else table)
     videos = len(data.ids if ids is None else ids)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
@@ -144,7 +146,7 @@ def predict(args, say) -> dict:
                   "learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos,
-            "learned_from": known}
+            "learned_from": known, "doubts": found}
 
 # %% ../../nbs/commands/30_train.ipynb #0ae96a61
 def score(args, say) -> dict:
@@ -253,6 +255,8 @@ def _predict_flags(p):
                    help="bouts that are shorter are not said")
     p.add_argument("--overlap", action="store_true", help="actions of one pair may "
                    "overlap, which the competition refuses")
+    p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
+                   "what the video is unlike the training; not for the competition")
     p.add_argument("--workers", type=COUNT, default=1)
     p.add_argument("--overwrite", **OVERWRITE)
 

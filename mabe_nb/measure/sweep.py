@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..hardware.catalog import card
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
-from .probe import make_spec
+from .spec import make_spec
 from .results import run_probes, where
 from .step import bottleneck, roofline
 from .workload import Workload

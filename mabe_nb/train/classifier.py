@@ -25,7 +25,7 @@ from .inputs import Inputs
 from .metrics import submission_table
 from .model import evidence_in
 from .models import layers_of, make_model
-from .unlike import check_body, doubtful
+from .unlike import check_body, doubt_lines, doubtful
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
 
@@ -222,7 +222,8 @@ def predict(
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
             "binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
-    for line in doubtful(self.inputs, prepared, ids): say(line)
+    found = doubtful(self.inputs, prepared, ids)
+    for line in doubt_lines(found): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
@@ -232,7 +233,7 @@ def predict(
         for codes in decide_apart(*how) if overlap else [decide(*how)]:
             codes = lasting(codes, least, row.fps)
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
-    return submission_table(by_video)
+    return submission_table(by_video, found)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
 predict_dataset = Classifier.predict

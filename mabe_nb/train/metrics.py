@@ -106,7 +106,8 @@ def video_ids(
 # %% ../../nbs/train/50_metrics.ipynb #b53e7ffd
 def submission_table(
     by_video: dict, # Video id -> bouts, as `bout_table` or rows of it
-) -> pd.DataFrame: # row_id and the first six columns of `kaggle_score`
+    doubts: dict = {}, # Video id -> in what it is unlike the training; never changed
+) -> pd.DataFrame: # row_id and the first six columns of `kaggle_score`; attrs: doubts
     "Bouts in the competition's columns; a target that is the agent becomes `self`."
     ids = video_ids(by_video)
     rows = [(ids[str(v)], a, "self" if t == a else t, x, start, stop)
@@ -116,6 +117,7 @@ def submission_table(
     table = pd.DataFrame(rows, columns=[*IDS, *FRAMES])
     table = table.astype(dict.fromkeys(FRAMES, np.int64))
     table.insert(0, "row_id", np.arange(len(table)))
+    table.attrs["doubts"] = dict(doubts)
     return table
 
 # %% ../../nbs/train/50_metrics.ipynb #36981c73

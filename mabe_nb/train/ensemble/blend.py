@@ -24,7 +24,7 @@ from .queue import thread_pool
 from ..metrics import submission_table
 from ..model import evidence_in, no_options
 from ..predict import completed, to_bouts
-from ..unlike import check_body, doubtful
+from ..unlike import check_body, doubt_lines, doubtful
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
 def prepared_for(
@@ -144,8 +144,8 @@ def predict(
                         dataset.root)
     first = next(iter(prepared.values()))
     wanted = set(first.videos if ids is None else map(str, ids))
-    for line in [*_lab_notes(self, first, wanted), *_doubts(self, prepared, wanted)]:
-        say(line)
+    found = _doubts(self, prepared, wanted)
+    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
     rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
             if row.video_id in wanted]
@@ -154,7 +154,7 @@ def predict(
         codes = apply_decision(self.decision, p, row.fps, wanted_actions(self, first, i),
                                row.lab_id)
         by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
-    return submission_table(by_video)
+    return submission_table(by_video, found)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c7ed3230
 def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the videos' labs
@@ -169,7 +169,7 @@ def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the vide
 def _doubts(recipe, prepared, ids): # By the first network that there is
     return next((doubtful(m.clf.inputs, prepared[name], ids)
                  for name, some in recipe.members.items() for m in some
-                 if isinstance(m, Net)), [])
+                 if isinstance(m, Net)), {})
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #781ccf6a
 @patch

@@ -117,7 +117,8 @@ def best_thresholds(
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #e8582b57
 SMOOTH_MS = (0.0, 400.0) # Widths to try, 0 first
-MIN_VIDEOS = 5 # Of a lab, from which it may have thresholds of its own
+MIN_VIDEOS = 4 # Of a lab, from which it may have thresholds of its own; of five videos a
+# fold leaves so many, and what is judged is what is kept
 MIN_GAIN = 0.02 # In F1, without which a choice is not made
 SHORT_SHARE = 0.05 # Of the bouts seen that are shorter than a bout is to be
 

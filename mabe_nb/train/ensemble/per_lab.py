@@ -123,7 +123,9 @@ def predict(
         by_lab.setdefault(lab if lab in self.recipes else "", []).append(video)
     tables = [self.recipes[lab].predict(dataset, some, **how)
               for lab, some in by_lab.items()]
-    return pd.concat(tables, ignore_index=True).assign(row_id=lambda t: range(len(t)))
+    out = pd.concat(tables, ignore_index=True).assign(row_id=lambda t: range(len(t)))
+    out.attrs["doubts"] = {v: x for t in tables for v, x in t.attrs["doubts"].items()}
+    return out
 
 
 @patch

@@ -56,8 +56,7 @@ def field_of(
     else: widget, value = W.Text, as_word(value)
     label, placeholder, purpose = label_of(key)
     if widget is W.Text: options["placeholder"] = placeholder
-    return control(widget, label, purpose, {"width": "30em"}, "15em", value=value,
-                   **options)
+    return control(widget, label, purpose, FULL, "17em", value=value, **options)
 
 # %% ../../../nbs/view/panels/40_train.ipynb #a8bc9fe9
 DASHES = {"": "—", "6 3": "- -", "2 3": "···"} # Of a line, and how that looks in a text
@@ -92,7 +91,7 @@ def curves_svg(
                    ' fill="currentColor" font-size="12"', "width:380px;max-width:100%")
             + '<path d="M36 30V168H286" fill="none" stroke="currentColor"/>'
             + text(4, 14, escape(title), ' font-weight="600"') + text(32, 172, 0, end)
-            + text(32, 38, f"{high:.3g}", end) + text(36, 184, first)
+            + text(32, 38, f"{high:.2g}", end) + text(36, 184, first)
             + text(286, 184, f"epoch {last}", end)
             + "".join(_line_svg(k, [at(*p) for p in v], v[-1][1], i)
                       for i, (k, v) in enumerate(lines.items())) + "</svg>")
@@ -185,8 +184,9 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
 @patch
 def _tabs(self: TrainPanel) -> W.Tab:
     parts = [part for part in TrainConfig.__bases__[::-1] if part.__name__[0] != "_"]
-    return W.Tab([W.Box([self.fields[k] for k in part.__annotations__],
-                        layout={"flex_flow": "row wrap"}) for part in parts],
+    return W.Tab([W.GridBox([self.fields[k] for k in part.__annotations__], layout={
+        "grid_template_columns": "repeat(auto-fill, minmax(min(28em, 100%), 1fr))",
+        "grid_gap": "0 2em"}) for part in parts],
                  titles=[part.__name__.removesuffix("Config") for part in parts])
 
 # %% ../../../nbs/view/panels/40_train.ipynb #e5c12c3b
@@ -214,8 +214,12 @@ def cfg(self: TrainPanel) -> TrainConfig:
 def changed(self: TrainPanel):
     "Those beside it learn of the settings; a `GPUPanel` if they can be."
     JobFollower.changed(self)
+    empty = not self.data.value.strip()
     cfg = self.check(lambda: self.cfg)
     if cfg and self.gpu is not None: self.gpu.set_config(cfg)
+    if self.status != "running": self.start_button.disabled = empty or cfg is None
+    if empty and self.status == "idle":
+        self.set_status("idle", "name a dataset under Data to start")
     self.notify()
 
 # %% ../../../nbs/view/panels/40_train.ipynb #3043c34a
@@ -251,6 +255,7 @@ def arguments(self: TrainPanel) -> dict: # Of `submit`
 @patch
 def code(self: TrainPanel) -> str:
     "The call that trains the same."
+    if not self.data.value.strip(): return ""
     return ("from mabe_nb.remote.job import submit\n\n"
             f"job = submit({self.command()!r},\n"
             f"             timeout={3600 * self.hours.value:g})")
