@@ -2,7 +2,7 @@
 
     python bench/extremes.py --json bench/results/extremes.json
 
-Videos of 10^6 frames, of eight animals, of one class, a dataset of one video, animals that
+Videos of 10^6 frames, of eight animals, of both at once, of one class, a dataset of one video, animals that
 never move and animals that are never seen; one epoch of a small network each, in a process
 of its own, whose peak memory and seconds are told.
 """
@@ -47,6 +47,7 @@ CASES = {
     "long": lambda: [video("1", args.frames), video("2")],
     "long to judge by": lambda: [video("1"), video("2", args.frames)],
     "eight animals": lambda: [video(k, 6000, 8) for k in "12"],
+    "long, eight animals": lambda: [video("1", args.frames, 8), video("2", 6000, 8)],
     "one class": lambda: [video(k, actions=("sniff",)) for k in "12"],
     "no class": lambda: [video(k, actions=()) for k in "12"],
     "one video": lambda: [video("1")],

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'temporary', 'clear_temporaries', 'atomic', 'write_json', 'write_tensors', 'regular_file', 'read_text',
-           'parse_json', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv', 'read_tensors',
-           'safe_id', 'file_hash', 'npy_header', 'home']
+           'parse_json', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv', 'check_header',
+           'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, math, os, re, shutil, stat, uuid
+import csv, errno, hashlib, json, math, os, re, shutil, stat, uuid
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -126,9 +126,12 @@ def read_text(
     path, # File to read
     kind: str = "text", # What it should hold, for the message
     encoding: str = "utf-8",
+    most: int = None, # Bytes; None: any number
 ) -> str:
-    "The text of a file. Raises `DataError` if it cannot be read or is none."
+    "The text of a file. Raises `DataError` if it cannot be read, is none or too much."
     path = regular_file(path)
+    if most and (size := path.stat().st_size) > most:
+        raise DataError(f"has {size:,} bytes, expected {kind} of at most {most:,}", path)
     try: return path.read_text(encoding=encoding)
     except UnicodeDecodeError: raise DataError(f"is not text, expected {kind}", path) from None
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
@@ -223,6 +226,20 @@ def write_csv(
     odd = any(isinstance(v, str) and "\r" in v for c in texts for v in table[c].unique())
     with atomic(path) as tmp:
         table.to_csv(tmp, index=False, quoting=2 if odd else 0) # 2: quote all text
+
+# %% ../nbs/01_files.ipynb #bccd85bf
+def check_header(
+    path, # CSV file
+    most: int = 1000, # Columns
+):
+    "Raises `DataError` for a table whose first row is wider than any that is meant."
+    try:
+        with open(regular_file(path), encoding="utf-8", errors="replace", newline="") as f:
+            width = len(next(csv.reader([f.readline(2**17)]), []))
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except csv.Error as e: raise DataError(f"is no CSV table ({e})", path) from None
+    if width > most:
+        raise DataError(f"has more than {most:,} columns", path)
 
 # %% ../nbs/01_files.ipynb #1eba9b64
 def read_tensors(

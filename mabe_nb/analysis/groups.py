@@ -6,6 +6,7 @@
 __all__ = ['UNITS', 'FEW', 'read_groups', 'with_groups', 'per_unit', 'hedges', 'compare_two', 'compare_groups']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
+import io
 from itertools import combinations
 
 import numpy as np
@@ -15,17 +16,20 @@ from scipy import stats
 from .measures import MEASURES
 from .sequences import false_discovery
 from ..errors import ConfigError, DataError
-from ..files import regular_file
+from ..files import check_header, read_text
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
 def read_groups(
     path, # CSV: video, perhaps animal, perhaps subject, and groups such as treatment
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
-    try: table = pd.read_csv(regular_file(path), dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as e:
+    check_header(path)
+    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24))
+    try: table = pd.read_csv(text, dtype=str, keep_default_na=False)
+    except ValueError as e:
         raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
     if "video" not in table: raise DataError("has no column video", path)
+    if not len(table): raise DataError("has no rows", path)
     keys = [c for c in ("video", "animal") if c in table]
     again = table[table.duplicated(keys)]
     if not len(again): return table
@@ -120,7 +124,8 @@ def compare_groups(
     "All pairs of groups, action by action, and what to keep in mind about them."
     groups, rows, notes = sorted(cases.group.unique()), [], []
     if len(groups) < 2:
-        raise ConfigError(f"all are in the group {groups[0]!r}, expected two or more")
+        raise ConfigError(f"all are in the group {groups[0]!r}, expected two or more"
+                          if groups else "no animal of a group has a value to compare")
     for action, some in cases.groupby("action"):
         of = {g: some.value[some.group == g].to_numpy() for g in groups}
         for a, b in combinations(groups, 2):

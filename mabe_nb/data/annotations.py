@@ -21,7 +21,7 @@ from .recording import Finding, Recording, bout_table
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):
     "The lines of a text file. Raises `DataError` if it is none."
-    return read_text(path, "an annotation", "utf-8-sig").splitlines()
+    return read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
 
 
 def _number(text, name, path, where):

@@ -11,7 +11,7 @@ import csv, warnings
 import pandas as pd
 
 from ..errors import DataError, ScoreError
-from ..files import plain_cell, regular_file
+from ..files import check_header, plain_cell
 from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
 
@@ -55,7 +55,7 @@ def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
 ) -> pd.DataFrame:
     "A submission as it is. Raises `DataError` if it is no table or lacks a column."
-    regular_file(path)
+    check_header(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -9,8 +9,8 @@ __all__ = ['ledger_path', 'ledger_locked', 'record', 'receipts', 'month', 'budge
 import fcntl, json, math, os, time
 from contextlib import contextmanager
 
-from ..errors import ConfigError
-from ..files import home
+from ..errors import ConfigError, DataError
+from ..files import home, regular_file
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
 def ledger_path(): return home().absolute()/"costs.jsonl"
@@ -31,7 +31,8 @@ def record(
 ):
     "Add a receipt to the ledger."
     line = json.dumps(receipt, allow_nan=False).encode() + b"\n"
-    with open(ledger_path(), "a+b") as f:
+    if os.path.lexists(path := ledger_path()): regular_file(path)
+    with open(path, "a+b") as f:
         end = f.seek(0, 2)
         if end and (f.seek(end - 1), f.read(1))[1] != b"\n": line = b"\n" + line
         f.write(line)
@@ -46,10 +47,14 @@ def _good(row):
 
 
 def receipts() -> list:
-    "All receipts, oldest first; the last one of each start of a job."
-    found = {}
-    try: lines = ledger_path().read_bytes().split(b"\n")
-    except OSError: lines = []
+    """All receipts, oldest first; the last one of each start of a job.
+
+    Raises `DataError` for a ledger that cannot be read: a budget would forget what was spent.
+    """
+    found, path = {}, ledger_path()
+    if not os.path.lexists(path): return []
+    try: lines = regular_file(path).read_bytes().split(b"\n")
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
     for line in lines:
         try:
             row = json.loads(line)

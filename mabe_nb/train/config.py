@@ -249,7 +249,7 @@ def yaml_settings(
     path, # YAML file
 ) -> tuple: # Settings, and key -> "file line N"
     "The settings in a YAML file, unchecked. Raises `DataError` if it holds no mapping."
-    text = read_text(path, "YAML")
+    text = read_text(path, "YAML", most=2**20)
     try: tree, settings = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)

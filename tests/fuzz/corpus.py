@@ -1,6 +1,6 @@
 """A fixed corpus of small, good files of every kind that is read, by one seed each."""
 import json
-import shutil
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kaggle_files import write_small
 
+JOB = "261122-144352-a1d2b9"
 VOCAB = {"attack": 0, "mount": 1, "other": 2}
 
 
@@ -78,10 +79,46 @@ def run(path):
     train(data, path, TrainConfig(epochs=1, conv_channels=[4], lstm_hidden=4, device="cpu",
                                   features="coords"), ["1", "2"], ["3"],
           cache=path.parent/"cache")
-    shutil.rmtree(path.parent/"cache")
 
 
+def jobs(path):
+    "A job on this machine that has ended, its receipt, and where it lies."
+    from mabe_nb.remote import costs, job
+    was = os.environ.get("MABE_HOME")
+    os.environ["MABE_HOME"] = str(path)
+    try:
+        sent = job.submit(["true"])
+        sent.wait()
+        costs.record({"id": sent.id, "on": "local", "gpu": "T4", "created": 1.7e9, "foretold": 2.,
+                      "usd": 1.5, "seconds": 60., "status": "done"})
+        said = path/"jobs"/sent.id/"job.json"
+        said.write_text(said.read_text().replace(sent.id, JOB))
+        said.parent.rename(path/"jobs"/JOB)
+    finally:
+        if was is None: del os.environ["MABE_HOME"]
+        else: os.environ["MABE_HOME"] = was
+
+
+def lab(path):
+    "A tracker's folder: one video scored frame by frame, one in BORIS, and settings."
+    path.mkdir()
+    for name, text in LAB.items(): (path/name).write_text(text)
+    for name in ("v1.csv", "v2.csv"): dlc(path/name, "csv")
+
+
+LAB = {
+    "v1_labels.csv": ",background,sniff,dig\n0,-1,-1,-1\n" + "".join(
+        f"{i},{int(i < 3)},{int(i >= 3)},0\n" for i in range(1, 7)) + "7,-1,-1,-1\n",
+    "v2.boris.csv": "Observation id,FPS,Subject,Behavior,Modifiers,Status,Time\n"
+                    "a,25,x,sniff,y,START,0.04\na,25,x,sniff,y,STOP,0.2\n",
+    "dataset.yaml": "fps: 25\nlab: Ours\nactions: [sniff]\nalone: [dig]\n"
+                    "subjects: {x: a, y: b}\nmin_confidence: 0.01\n"}
 TEXTS = {
+    "frames.csv": ",background,sniff\n0,1,0\n1,0,1\n2,0,1\n3,-1,-1\n",
+    "daart.csv": "background,still,walk\n1,0,0\n0,1,0\n0,0,1\n0,0,1\n",
+    "target.csv": LAB["v2.boris.csv"],
+    "groups.csv": "video,animal,subject,treatment,sex\n" + "".join(
+        f"{v},mouse{a},s{v}{a},{'drug' if v > '1' else 'none'},f\n" for v in "123" for a in (1, 2)),
     "boris.csv": "Observation id,FPS,Subject,Behavior,Status,Time\n"
                  "a,25,m,rear,START,1\na,25,m,rear,STOP,2\na,25,n,dig,POINT,3\n",
     "caltech.txt": "Caltech Behavior Annotator - Annotation File\n\nS1: start end type\n"
@@ -107,6 +144,7 @@ def make(folder):
     for name, layout in (("dlc.csv", "csv"), ("dlc_table.h5", "table"), ("dlc.h5", "fixed")):
         dlc(folder/name, layout)
     for name, write in (("jabs.h5", jabs), ("sleap.h5", sleap), ("labels.slp", slp),
-                        ("poses.nwb", nwb), ("run", run)): write(folder/name)
+                        ("poses.nwb", nwb), ("run", run), ("home", jobs),
+                        ("lab", lab)): write(folder/name)
     for name, text in TEXTS.items(): (folder/name).write_text(text)
     return folder

@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -29,8 +30,27 @@ WORDS = [b"\xff" * 8, b"\x00" * 8, b"\x7f\xff\xff\xff", b"1e308", b"-1", b"nan",
          b"\\ud800", "٣".encode(), b"&a [*a]", b"../../x", b"\xed\xa0\x80", b"e9", b"!!python/x"]
 
 
-def damage(data, rng):
+EDGES = [0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**53 + 1, 2**63 - 1, 2**64 - 1]
+
+
+def whole(data, other, rng):
+    "Another coding, what another file begins or ends with, numbers at the edge, a long tail."
+    kind, at = rng.randrange(7), rng.randrange(len(data) + 1)
+    if kind == 0: return data.replace(b"\n", rng.choice((b"\r\n", b"\r", b"\n\n", b"\x85", b"\0")))
+    if kind == 1: return rng.choice((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")) + data
+    if kind == 2: return data[:at] + other[rng.randrange(len(other) + 1):]
+    if kind == 3: return other[:at] + data[at:]
+    if kind == 4:
+        at, word = at // 4 * 4, rng.choice(EDGES).to_bytes(8, rng.choice(("little", "big")))
+        return data[:at] + word[:rng.choice((4, 8))] + data[at + 8:]
+    if kind == 5: return data + rng.choice((b"\0", b" ", b"\n", b",", b"a")) * rng.choice((64, 2**20, 2**25))
+    cut = sorted(rng.randrange(len(data) + 1) for _ in "123") # two pieces change places
+    return data[:cut[0]] + data[cut[1]:cut[2]] + data[cut[0]:cut[1]] + data[cut[2]:]
+
+
+def damage(data, rng, other=b""):
     "Bytes with one to four faults."
+    if rng.random() < 0.35: return whole(data, other, rng)
     for _ in range(rng.choice((1, 1, 2, 4))):
         at, end = sorted(rng.randrange(len(data) + 1) for _ in "12")
         end = min(end, at + rng.choice((1, 8, 64, 10**6)))
@@ -51,10 +71,20 @@ def damage(data, rng):
 def replace_by_other(path, rng):
     "What is no file, or a file of another kind, in place of a file."
     path.unlink()
-    kind = rng.randrange(4)
+    kind = rng.randrange(8)
     if kind == 0: os.mkfifo(path)
-    elif kind == 1: path.symlink_to("/dev/zero")
+    elif kind == 1: path.symlink_to(rng.choice((
+        "/dev/zero", "/dev/full", "/dev/tty", "/proc/self/mem", "/proc/self/environ")))
     elif kind == 2: path.mkdir()
+    elif kind == 3: path.symlink_to(path.name) # to itself
+    elif kind == 4: path.symlink_to("gone")
+    elif kind == 5:
+        with socket.socket(socket.AF_UNIX) as s:
+            try: s.bind(str(path))
+            except OSError: path.mkdir() # too long a name
+    elif kind == 6:
+        path.touch()
+        os.truncate(path, 2**28) # a hole
     else: path.write_bytes(rng.randbytes(rng.choice((0, 10, 4000))))
 
 
@@ -77,6 +107,34 @@ def read_bouts(path):
     (read_boris if path.suffix == ".csv" else read_caltech)(path, fps=30)
 
 
+def frames(path):
+    from mabe_nb.data.annotations import annotation_source, scored_window
+    from mabe_nb.data.formats.frame_tables import read_frame_table
+    annotation_source(path)
+    said, window = read_frame_table(path), scored_window(path)
+    if window and len(said): assert said.start.min() >= window[0] and said.stop.max() <= window[1]
+
+
+def boris_target(path):
+    from mabe_nb.data.annotations import read_boris, scored_window
+    read_boris(path, target_from="Modifiers", subjects={"x": "a"})
+    scored_window(path)
+
+
+def groups(folder):
+    from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
+    from mabe_nb.analysis.measures import measure, observe
+    from mabe_nb.data.dataset import open_dataset
+    rows = measure(observe(open_dataset(folder/"kaggle")))
+    compare_groups(per_unit(with_groups(rows, read_groups(folder/"groups.csv"), "treatment")))
+
+
+def jobs(folder):
+    os.environ["MABE_HOME"] = str(folder/"home")
+    for words in (["list"], ["costs"], ["logs", corpus.JOB], ["prune", "--days", "0"]):
+        by_command("jobs", *words)(folder)
+
+
 def predict(folder):
     by_command("predict", "{}/run", "{}/kaggle", "--out", "{}/s.csv", "--overwrite")(folder)
 
@@ -91,12 +149,29 @@ SUBJECTS = [ # Name in the corpus, the file that is damaged, what is done, is a 
     *((n, n, read_bouts) for n in ("boris.csv", "caltech.txt", "bento.annot")),
     *(("kaggle", f"kaggle/{n}", by_command("audit", "{}/kaggle", "--json")) for n in KAGGLE),
     *(("*", f"run/{n}", predict) for n in ("best.safetensors", "config.yaml", "videos.json")),
-    ("*", "run/best.safetensors", by_command("runs", "show", "{}/run")),
+    ("*", "run/best.safetensors", by_command("runs", "{}/run")),
     ("*", "thresholds.json", by_command("predict", "{}/run", "{}/kaggle", "--thresholds",
                                         "{}/thresholds.json", "--out", "{}/s.csv")),
     ("*", "config.yaml", by_command("train", "{}/kaggle", "--config", "{}/config.yaml",
                                     "--epochs", "1", "--limit", "1", "--out", "{}/new")),
-    ("*", "submission.csv", by_command("score", "{}/kaggle", "{}/submission.csv"))]
+    ("*", "submission.csv", by_command("score", "{}/kaggle", "{}/submission.csv")),
+    *((n, n, frames) for n in ("frames.csv", "daart.csv")), ("target.csv", "target.csv", boris_target),
+    *(("lab", f"lab/{n}", by_command("audit", "{}/lab", "--json")) for n in sorted(corpus.LAB)),
+    ("lab", "lab/dataset.yaml", by_command("audit", "{}/lab", "--json")),
+    *2 * (("*", "groups.csv", groups),),
+    ("*", "groups.csv", by_command("analyse", "annotations", "{}/kaggle", "--groups", "{}/groups.csv",
+                                   "--by", "treatment", "--out", "{}/new")),
+    ("*", "submission.csv", by_command("analyse", "{}/submission.csv", "{}/kaggle", "--out", "{}/new",
+                                       "--to", "csv", "boris", "nwb")),
+    ("*", "submission.csv", by_command("clips", "{}/submission.csv", "{}/kaggle", "--most", "1",
+                                       "--out", "{}/new")),
+    *(("*", f"run/{n}", by_command("train", "{}/kaggle", "--resume", "--out", "{}/run")) for n in (
+        "sources.json", "config.yaml", "history.csv", "log.jsonl", "last/state.safetensors")),
+    *(("*", f"cache/{n}", by_command("prepare", "{}/kaggle", "--features", "coords", "--out",
+                                     "{}/cache")) for n in (
+        "manifest.json", "Ours/1/video.json", "Ours/1/mouse1-mouse2.npy")),
+    *(("home", f"home/{n}", jobs) for n in ("costs.jsonl", *(f"jobs/{corpus.JOB}/{f}" for f in (
+        "job.json", "status.json", "log", "attempt", "alive"))))]
 
 
 def child(act, path, log):
@@ -121,19 +196,22 @@ def child(act, path, log):
     return 2
 
 
-def one(act, path, log):
+ONE = {} # Memory of a process that does nothing
+
+
+def one(act, path, log, damaged):
     "How a case ends, in a word, with its seconds and memory."
     begun, pid = time.monotonic(), os.fork()
     if pid == 0: os._exit(child(act, path, log))
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     while not (done := os.wait4(pid, os.WNOHANG))[0]:
         if time.monotonic() - begun > SECONDS:
             os.killpg(pid, signal.SIGKILL)
             os.wait4(pid, 0)
             return "hang", SECONDS, 0
         time.sleep(0.005)
-    code, grown = os.waitstatus_to_exitcode(done[1]), done[2].ru_maxrss * 1024 - base
+    code, grown = os.waitstatus_to_exitcode(done[1]), done[2].ru_maxrss * 1024 - ONE.get("base", 0)
     text = Path(log).read_text(errors="replace")
+    if damaged.is_file(): grown -= damaged.stat().st_size # what a file takes itself is no bomb
     kind = "crash" if code < 0 else "traceback" if code == 9 or "Traceback" in text else \
         "memory" if grown > BOMB else {0: "ok", 2: "sentence"}.get(code, "traceback")
     return kind, time.monotonic() - begun, grown
@@ -156,14 +234,15 @@ def case(good, work, rng):
             if kind > 0.5 or not within: raise LookupError
             within(path, rng)
         except Exception: # no such fault can be written
-            path.write_bytes(damage((good/damaged).read_bytes(), rng))
-    return damaged, act, path if name == damaged else work
+            other = rng.choice([f for f in sorted(good.iterdir()) if f.is_file()])
+            path.write_bytes(damage((good/damaged).read_bytes(), rng, other.read_bytes()))
+    return damaged, act, path if name == damaged else work, path
 
 
 def warm():
     "Imports that every case would need, and a corpus that is read well."
     import importlib
-    for name in ("cli", "commands.train", "data.audit", "data.poses", "train.runs",
+    for name in ("cli", "commands.train", "analysis.analyse", "analysis.clips", "remote.prune", "data.audit", "data.poses", "train.runs",
                  "train.ensemble.recipe", "kaggle.doctor", "train.model", "view.report"):
         importlib.import_module(f"mabe_nb.{name}")
     sys.modules["mabe_nb.cli"].make_parser() # imports the commands
@@ -183,11 +262,12 @@ def fuzz(cases, seed, minutes=None, say=print):
         os.environ["MABE_HOME"] = str(top/"home")
         good = corpus.make(top/"corpus")
         warm()
+        ONE["base"] = one(lambda path: None, top, top/"log", top)[2]
         for number in range(cases):
             if until and time.monotonic() > until: break
             rng = random.Random(f"{seed}/{number}")
-            name, act, path = case(good, top/"work", rng)
-            kind, seconds, grown = one(act, path, top/"log")
+            name, act, path, damaged = case(good, top/"work", rng)
+            kind, seconds, grown = one(act, path, top/"log", damaged)
             counts.setdefault(name, Counter())[kind] += 1
             if kind in ("ok", "sentence"): continue
             last = (Path(top/"log").read_text(errors="replace").strip() or "-").splitlines()

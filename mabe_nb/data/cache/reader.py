@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..recording import Recording, bout_table, frame_labels
 from ...errors import DataError
-from ...files import home, read_json, safe_id
+from ...files import home, read_json, regular_file, safe_id
 from ...patch import patch
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b0948b01
@@ -67,11 +67,12 @@ def read_values(
 ) -> np.ndarray: # float32, read-only, mapped from disk
     "The features of one pair. Raises `DamagedFile` for a missing, short or odd file."
     mode = "r" if min(shape) else None # an empty file cannot be mapped
-    try: values = np.load(path, mmap_mode=mode, allow_pickle=False)
-    except FileNotFoundError: raise DamagedFile(f"is missing; {CURE}", path) from None
+    if not os.path.exists(path): raise DamagedFile(f"is missing; {CURE}", path)
+    try: values = np.load(regular_file(path), mmap_mode=mode, allow_pickle=False)
     except (ValueError, OSError, EOFError):
         raise DamagedFile(f"is not a whole .npy file; {CURE}", path) from None
-    if values.shape == shape and values.dtype == np.float32: return values
+    if values.shape == shape and values.dtype == np.float32 and values.flags.c_contiguous:
+        return values
     raise DamagedFile(f"has shape {values.shape} and dtype {values.dtype}, expected "
                       f"{shape} float32; {CURE}", path)
 

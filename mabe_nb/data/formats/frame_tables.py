@@ -7,12 +7,13 @@ __all__ = ['NO_ACTION', 'is_frame_table', 'frame_table', 'read_frame_table']
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #3f7480e0
 import csv, re
+from itertools import islice
 
 import numpy as np
 
 from ..recording import bout_table, run_lengths
 from ...errors import DataError
-from ...files import read_text
+from ...files import check_header
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 def _frame_rows(lines):
@@ -32,19 +33,35 @@ def is_frame_table(
     return bool(cells and names) and all(re.search("[A-Za-z]", n) for n in names) and all(
         len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells)
 
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #5a75c7e3
+def _check_cells(cells, columns, row, path):
+    "Raises `DataError` for the first row that is not whole."
+    for i, r in enumerate(cells, row):
+        if len(r) != columns or not {*r} <= {"0", "1", "-1"}:
+            raise DataError(f"expected {columns} cells of 0, 1 or -1", path, f"row {i}")
+
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #b08b2b73
 def frame_table(
     path, # CSV of DeepEthogram or daart
 ) -> tuple: # Names of the actions; (frames, actions) int8: 1 seen, 0 not, -1 not looked at
     "A table with a row for each frame. Raises `DataError` naming the row."
-    names, cells = _frame_rows(lines := read_text(path, "a table", "utf-8-sig").splitlines())
-    if not is_frame_table(lines[:20]):
-        raise DataError("is no table of 0, 1 and -1 with a row a frame", path)
-    for i, r in enumerate(cells, 2):
-        if len(r) != len(names) or not {*r} <= {"0", "1", "-1"}:
-            raise DataError(f"expected {len(names)} cells of 0, 1 or -1", path, f"row {i}")
-    return names, np.array(cells, np.int8)
-
+    check_header(path)
+    parts, row = [], 2
+    try:
+        with open(path, encoding="utf-8-sig") as f:
+            lines = iter(lambda: f.readline(2**20), "")
+            head, *block = [*islice(lines, 20)] or [""]
+            names, _ = _frame_rows([head])
+            if not is_frame_table([head, *block]):
+                raise DataError("is no table of 0, 1 and -1 with a row a frame", path)
+            while block:
+                cells = _frame_rows([head, *block])[1]
+                _check_cells(cells, len(names), row, path)
+                parts.append(np.array(cells, np.int8).reshape(-1, len(names)))
+                row, block = row + len(cells), [*islice(lines, 4096)]
+    except UnicodeDecodeError: raise DataError("is not text, expected a table", path) from None
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    return names, np.concatenate(parts)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #f919f35a
 NO_ACTION = frozenset({"base", "other", "none", "background"})

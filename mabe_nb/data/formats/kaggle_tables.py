@@ -10,6 +10,7 @@ __all__ = ['MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_row', 'as_numb
 import json
 import math
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ..recording import Finding
 from ...errors import DataError
-from ...files import parse_json, parse_number, regular_file, safe_id
+from ...files import check_header, parse_json, parse_number, regular_file, safe_id
 
 # %% ../../../nbs/data/formats/20_kaggle_tables.ipynb #890d8bee
 def read_columns(
@@ -26,6 +27,7 @@ def read_columns(
     columns: list, # Names that must be there, once each
     dictionary: list = None, # Names of text columns to be read as dictionaries
     threads: bool = True, # Decode columns in parallel; not worth it for small files
+    per_byte: float = 16, # Rows that the file may hold for each of its bytes
 ) -> pa.Table: # Those columns, in that order
     "Some columns of a parquet file. Raises `DataError` if it is none or lacks one."
     regular_file(path)
@@ -37,6 +39,10 @@ def read_columns(
                     raise DataError(f"{n or 'no'} columns named {name!r} among "
                                     f"{names[:12]}, expected one each of {columns}",
                                     path)
+            rows, size = file.metadata.num_rows, Path(path).stat().st_size
+            if rows > max(2**20, per_byte * size):
+                raise DataError(f"has {rows:,} rows in {size:,} bytes, far more than a "
+                                "recording can have", path)
             return file.read(columns=columns, use_threads=threads).select(columns)
     except KeyError: return read_columns(path, columns) # names the one that is absent
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
@@ -146,7 +152,7 @@ REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
 def _csv(path):
     ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
            "behaviors_labeled": str}
-    regular_file(path)
+    check_header(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
@@ -257,7 +263,7 @@ def read_bouts(
     video: str = "", # Id, for the findings
 ) -> tuple: # List of (agent, target, action, start, stop), list of `Finding`
     "Bouts of one video. Raises `DataError` with file and row."
-    table = read_columns(path, ANNOTATION, threads=False)
+    table = read_columns(path, ANNOTATION, threads=False, per_byte=1)
     agents, targets = (as_mice(table, c, path).to_pylist() for c in ANNOTATION[:2])
     actions = as_words(table, "action", path).to_pylist()
     starts, stops = (as_frames(table, c, path).to_pylist() for c in ANNOTATION[3:])

@@ -95,9 +95,13 @@ def read_npz(
         with zipfile.ZipFile(path) as z: size = sum(i.file_size for i in z.infolist())
         if size > limit:
             raise DataError(f"unpacks to {size:,} bytes, more than {limit:,}", path)
-        with np.load(path, allow_pickle=False) as z: return {k: z[k] for k in z.files}
+        with np.load(path, allow_pickle=False) as z: arrays = {k: z[k] for k in z.files}
     except DataError: raise
     except (ValueError, OSError, MemoryError, EOFError, SyntaxError, TypeError,
             NotImplementedError, zipfile.BadZipFile, zipfile.zlib.error) as e:
         raise DataError(f"is no readable .npz file of plain arrays ({e})",
                         path) from None
+    odd = [k for k, a in arrays.items() if a.dtype.kind not in "biufSU"]
+    if not odd: return arrays
+    raise DataError(f"holds dtype {str(arrays[odd[0]].dtype)[:60]}, expected numbers or "
+                    "text", path, odd[0][:60])

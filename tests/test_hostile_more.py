@@ -1,0 +1,173 @@
+"Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
+import json, os, shutil
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kaggle_files import write_small
+from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
+from safetensors.torch import save_file
+
+from mabe_nb import cli
+from mabe_nb.analysis.groups import compare_groups, read_groups
+from mabe_nb.analysis.measures import checked_submission, measure, observe
+from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
+from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.cache import reader
+from mabe_nb.data.cache.prepare import prepare
+from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.formats.frame_tables import frame_table
+from mabe_nb.data.tracker_folder import read_settings
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.files import read_tensors
+from mabe_nb.kaggle.doctor import read_submission
+from mabe_nb.remote import costs
+from mabe_nb.train.config import TrainConfig, yaml_settings
+from mabe_nb.train.folder.recorder import NOW, STATE
+from mabe_nb.train.runs import train
+
+COLUMNS = ["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"]
+
+
+def test_npz_of_records(tmp_path):
+    np.savez(tmp_path/"c.npz", keypoints=np.ones((2, 5, 2, 2, 7)),
+             attack=np.array([(0,), (1,)], [("x", int)]))
+    with pytest.raises(DataError, match="c.npz, attack: holds dtype"): read_calms21(tmp_path/"c.npz")
+
+
+@pytest.mark.parametrize("read", [read_settings, yaml_settings])
+def test_yaml_of_megabytes(read, tmp_path):
+    (tmp_path/"d.yaml").write_bytes(b"fps: 25\n" + b"\n" * 2**21)
+    with bounded(5), pytest.raises(DataError, match="d.yaml: has 2,097,160 bytes"):
+        read(tmp_path/"d.yaml")
+
+
+@pytest.mark.parametrize("tail", [b"\n", b",", b"0", b"\0"])
+def test_table_of_frames_with_a_long_tail(tail, tmp_path):
+    whole = b"background,still\n1,0\n0,1\n"
+    (tmp_path/"t.csv").write_bytes(whole + tail * 2**25)
+    with bounded(30):
+        if tail == b"\n": assert frame_table(tmp_path/"t.csv")[1].tolist() == [[1, 0], [0, 1]]
+        else:
+            with pytest.raises(DataError, match="t.csv"): frame_table(tmp_path/"t.csv")
+    with bounded(5), pytest.raises(DataError, match="expected an annotation of at most"):
+        read_boris(tmp_path/"t.csv")
+
+
+def test_a_damaged_row_far_down_a_table_of_frames_is_named(tmp_path):
+    (tmp_path/"t.csv").write_text("a,b\n" + "0,1\n" * 9000 + "0,2\n")
+    with pytest.raises(DataError, match=r"t.csv, row 9002: expected 2 cells"):
+        frame_table(tmp_path/"t.csv")
+
+
+def test_parquet_of_rows_that_take_no_room(tmp_path):
+    path = write_small(tmp_path/"data", ("1",))/"train_annotation/Ours/1.parquet"
+    row = pq.read_table(path).take(pa.array(np.zeros(10**6, int)))
+    with pq.ParquetWriter(path, row.schema) as to:
+        for _ in range(8): to.write_table(row)
+    with bounded(), pytest.raises(DataError, match="1.parquet: has 8,000,000 rows in"):
+        open_dataset(tmp_path/"data")["1"]
+
+
+@pytest.mark.parametrize("column, value, says", [
+    ("start_frame", np.nan, "start_frame is 'nan', expected a whole number"),
+    ("start_frame", "x", "start_frame is 'x'"), ("stop_frame", 1.5, "stop_frame is '1.5'"),
+    ("stop_frame", 1e300, "expected a whole number"), ("action", None, "expected a name"),
+    ("stop_frame", 5, "expected one that is not before start_frame")])
+@pytest.mark.parametrize("command", ["analyse", "clips"])
+def test_submission_with_a_row_that_is_no_bout(command, column, value, says, tmp_path, capsys):
+    root = write_small(tmp_path/"data", ("1",))
+    good = ("1", "mouse1", "mouse2", "chase", 10, 20)
+    table = pd.DataFrame([good] * 2, columns=COLUMNS).astype(object)
+    table.loc[1, column] = value
+    table.to_csv(tmp_path/"s.csv", index=False)
+    assert cli.main([command, str(tmp_path/"s.csv"), str(root), "--out", str(tmp_path/"o")]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path/'s.csv'}, row 3: " in said and says in said and said.count("\n") == 1
+
+
+def test_numbers_as_names_are_the_same_in_every_form(tmp_path):
+    rows = pd.DataFrame([(1.0, 2, "self", 7, 1, 2.0)], columns=COLUMNS)
+    assert checked_submission(rows).values.tolist() == [["1", "2", "self", "7", 1, 2]]
+    with pytest.raises(DataError, match="has no column action"):
+        checked_submission(rows.drop(columns="action"))
+
+
+def test_groups_of_nobody(tmp_path):
+    root = write_small(tmp_path/"data", ("1",))
+    for text, says in (("video,sex\n", "has no rows"), ("video," * 5000, "has more than 1,000 columns"),
+                       ("x" * 2**18, "has no column video"), ("\0" * 2**26, "has 67,108,864 bytes")):
+        (tmp_path/"g.csv").write_text(text)
+        with bounded(5), pytest.raises(DataError, match=f"g.csv: {says}"):
+            read_groups(tmp_path/"g.csv")
+    (tmp_path/"g.csv").write_text("video,animal,sex\n1,mouse1,\n")
+    with pytest.raises(ConfigError, match="no animal of a group has a value"):
+        compare_groups(pd.DataFrame(columns=["group", "unit", "action", "value"]))
+    assert len(measure(observe(open_dataset(root))))
+
+
+def test_a_submission_and_a_table_of_videos_may_not_be_endlessly_wide(tmp_path):
+    root = write_small(tmp_path/"data", ("1",))
+    for path, read in ((root/"train.csv", lambda p: open_dataset(root)),
+                       (tmp_path/"s.csv", read_submission)):
+        path.write_text("video_id," * 30_000 + "\n")
+        with bounded(5), pytest.raises(DataError, match="has more than 1,000 columns"): read(path)
+
+
+def test_a_thousand_actions_are_another_column():
+    n = MOST_ACTIONS + 1
+    rows = pd.DataFrame({"video": "1", "agent": "a", "target": "a",
+                         "action": [str(i) for i in range(n)], "start": np.arange(n),
+                         "stop": np.arange(n) + 0.5})
+    with pytest.raises(DataError, match=f"there are {n} actions"): transitions(rows)
+    with bounded(): assert len(transitions(rows[1:], shuffles=50)) == (n - 1)**2
+
+
+HISTORY = {"epoch": 1, "train_loss": 1.0, "valid_loss": 1.0, "valid_f1": 0.5, "learning_rate": 0.1}
+
+
+@pytest.mark.parametrize("history", [[[]], [{}], [HISTORY | {"valid_f1": None}],
+                                     [HISTORY | {"epoch": 2}], [], [HISTORY] * 2])
+def test_state_with_another_history(run, colony, history, tmp_path):
+    shutil.copytree(run, tmp_path/"run")
+    tensors, about = read_tensors(run/"last"/NOW, STATE)
+    save_file(tensors, tmp_path/"run/last"/NOW, {STATE: json.dumps(about | {"history": history})})
+    with pytest.raises(DataError, match="does not fit this run"):
+        train(colony, tmp_path/"run", TrainConfig.from_yaml(run/"config.yaml"), ["1", "4"],
+              ["7"], resume=True, cache=run.parent/"cache")
+
+
+def test_pipe_as_log(run, colony, tmp_path):
+    shutil.copytree(run, tmp_path/"run")
+    (tmp_path/"run/log.jsonl").unlink()
+    os.mkfifo(tmp_path/"run/log.jsonl")
+    with bounded(60), pytest.raises(DataError, match="log.jsonl: is a pipe"):
+        train(colony, tmp_path/"run", TrainConfig.from_yaml(run/"config.yaml"), ["1", "4"],
+              ["7"], resume=True, cache=run.parent/"cache")
+
+
+@pytest.mark.parametrize("spoil", ["pipe", "columns first"])
+def test_odd_file_in_a_cache_is_made_again(spoil, colony, tmp_path, monkeypatch):
+    file = tmp_path/prepare(colony, "coords", tmp_path, progress=False).sequences.path[0]
+    whole, values = file.read_bytes(), np.load(file)
+    file.unlink()
+    np.save(file, np.asfortranarray(values)) if spoil != "pipe" else os.mkfifo(file)
+    monkeypatch.setattr(reader, "_checked", {}) # as in another process
+    with bounded(30), pytest.warns(UserWarning, match="did not hold what was written: made"):
+        prepare(colony, "coords", tmp_path, progress=False)
+    assert file.read_bytes() == whole
+
+
+def test_a_ledger_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    assert costs.receipts() == []
+    os.mkfifo(tmp_path/"costs.jsonl")
+    monkeypatch.setenv("MABE_BUDGET", "5")
+    with bounded(5):
+        assert cli.main(["jobs", "costs"]) == 2
+        with pytest.raises(DataError, match="is a pipe"): costs.check_budget(1, 0)
+        with pytest.raises(DataError, match="is a pipe"): costs.record({})
+    assert "costs.jsonl: is a pipe" in capsys.readouterr().err
