@@ -13,7 +13,7 @@ import pandas as pd
 from . import figures
 from .exports import FORMATS
 from .groups import compare_groups, per_unit, read_groups, with_groups
-from .measures import measure, observe, over_time
+from .measures import checked_submission, measure, observe, over_time
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
@@ -32,7 +32,7 @@ def read_bouts(
         from mabe_nb.train.model import load_model
         return load_model(bouts).predict(data, videos, say=say)
     from mabe_nb.kaggle.doctor import read_submission
-    return read_submission(bouts)
+    return checked_submission(read_submission(bouts), bouts)
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #7cfcbdb2

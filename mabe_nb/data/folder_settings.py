@@ -74,7 +74,7 @@ def read_settings(
 ) -> FolderSettings:
     "The settings of a folder. Raises `DataError` or `ConfigError` naming the key."
     if not os.path.lexists(path): return FolderSettings()
-    try: said = yaml.safe_load(read_text(path, "YAML")) or {}
+    try: said = yaml.safe_load(read_text(path, "YAML", most=2**20)) or {}
     except DataError: raise
     except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError,
             TypeError, ValueError) as e: # a wrong date, say, is a ValueError

@@ -275,6 +275,13 @@ def state(self: Trainer) -> tuple: # Tensors, what JSON holds
                      "scaler": self.precision.scaler.state_dict()}
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #001e788e
+def _is_history(rows, epochs):
+    "Whether there is a row of numbers for each epoch."
+    keys = {"epoch", "train_loss", "valid_loss", "valid_f1", "learning_rate"}
+    return [r.get("epoch") for r in rows if isinstance(r, dict)] == [*range(1, epochs + 1)] \
+        and all(keys <= {*r} and all(type(v) in (int, float) for v in r.values()) for r in rows)
+
+
 @patch
 def restore(self: Trainer, tensors: dict, about: dict):
     "Go back to a state. Raises `DataError` if it does not fit this trainer."
@@ -285,6 +292,7 @@ def restore(self: Trainer, tensors: dict, about: dict):
         restore_optimizer(self.optimizer, tensors)
         self.epoch, self.step_of_epoch = int(about["epoch"]), int(about["step"])
         self.history, self.average.steps = list(about["history"]), int(about["average_steps"])
+        if not _is_history(self.history, self.epoch): raise ValueError("its history is none")
         self.total.copy_(tensors["total"])
         if about["precision"] == "fp32": self.precision = Precision(self.device)
         self.precision.scaler.load_state_dict(about["scaler"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import (atomic, clear_temporaries, read_tensors, temporary,
+from ...files import (atomic, clear_temporaries, read_tensors, regular_file, temporary,
                            write_json, write_tensors)
 from ...patch import patch
 from ..classifier import read_split, save_classifier
@@ -78,7 +78,9 @@ class RunRecorder(Recorder):
 
     def log(self, **event):
         "A line of the log."
-        with open(self.out/"log.jsonl", "a", encoding="utf-8") as f:
+        path = self.out/"log.jsonl"
+        if path.exists(): regular_file(path)
+        with open(path, "a", encoding="utf-8") as f:
             f.write(json.dumps(event) + "\n")
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #ccd3c89a
