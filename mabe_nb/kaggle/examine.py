@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ScoreError
-from ..train.scores.official_counts import FRAMES, IDS, kind_of, union_lengths
+from .overlaps import claims_of, crowded_pairs
+from ..train.scores.official_counts import FRAMES, IDS, kind_of
 from ..train.metrics import solution_table, video_ids, whitelist_text
 
 # %% ../../nbs/kaggle/10_examine.ipynb #51ef54bc
@@ -150,10 +151,15 @@ def _whole(case, column):
 # %% ../../nbs/kaggle/10_examine.ipynb #f05dd385
 def _is_listed(case):
     "Which rows are on their video's whitelist as they stand."
-    each = case.table.groupby(IDS, sort=False).ngroup().to_numpy()
-    kinds = case.table[IDS].drop_duplicates().to_numpy(object).tolist()
-    return np.array([f"{a},{o},{x}" in case.known.listed[v] for v, a, o, x in kinds],
-                    bool)[each]
+    listed = case.known.listed
+    return _by_kind(case.table[IDS], lambda v, a, o, x: f"{a},{o},{x}" in listed[v])
+
+
+def _by_kind(table, test):
+    "A test of each row, made once for rows that are equal."
+    each = table.groupby(list(table), sort=False).ngroup().to_numpy()
+    kinds = table.drop_duplicates().to_numpy(object).tolist()
+    return np.array([test(*kind) for kind in kinds], bool)[each]
 
 # %% ../../nbs/kaggle/10_examine.ipynb #00692797
 def _names(case):
@@ -203,46 +209,13 @@ def _spans(case):
     case.drop(case.table.duplicated([*IDS, *FRAMES]), "duplicate",
               "says the same as an earlier row")
 
-# %% ../../nbs/kaggle/10_examine.ipynb #253a713a
-def _rest(start, stop, taken):
-    "Pieces of start-stop that no (start, stop) of `taken` covers."
-    pieces = []
-    for a, b in sorted(taken):
-        if a > start: pieces.append((start, a))
-        start = max(start, b)
-    return pieces + [(start, stop)] if start < stop else pieces
-
-# %% ../../nbs/kaggle/10_examine.ipynb #774f7105
-def _claims(key, start, stop):
-    "Per bout of one pair: what is left of it, and position of the first in its way."
-    out = []
-    for i in range(len(key)):
-        a, b = int(start[i]), int(stop[i])
-        over = np.flatnonzero((key[:i] != key[i]) & (start[:i] < b) & (stop[:i] > a))
-        taken = [(int(start[j]), int(stop[j])) for j in over]
-        out.append((_rest(a, b, taken), int(over[0]) if len(over) else None))
-    return out
-
-# %% ../../nbs/kaggle/10_examine.ipynb #75c84284
-def _crowded(table):
-    "Positions of the rows of each pair in which two actions share a frame."
-    if not len(table): return []
-    pair = table.groupby(IDS[:3], sort=False).ngroup().to_numpy()
-    key = table.groupby(IDS, sort=False).ngroup().to_numpy()
-    start, stop = (table[c].to_numpy(np.int64) for c in FRAMES)
-    at = np.unique(key, return_index=True)[1]
-    alone = union_lengths(key, start, stop, len(at))
-    n = pair.max() + 1
-    twice = np.bincount(pair[at], alone, n) > union_lengths(pair, start, stop, n)
-    return [np.flatnonzero(pair == p) for p in np.flatnonzero(twice)]
-
 # %% ../../nbs/kaggle/10_examine.ipynb #d832fb45
 def _overlaps(case):
     "Cut later rows of another action where an earlier one of the pair has the frame."
     t, changed = case.table.reset_index(drop=True), {}
-    for at in _crowded(t):
+    for at in crowded_pairs(t):
         mine = t.iloc[at]
-        claims = _claims(mine.action.to_numpy(), *(mine[c].to_numpy() for c in FRAMES))
+        claims = claims_of(mine.action.to_numpy(), *(mine[c].to_numpy() for c in FRAMES))
         changed |= {i: (left, at[j]) for i, (left, j) in zip(at, claims)
                     if j is not None}
     case.table = t
@@ -266,11 +239,10 @@ def _overlaps(case):
 def _phantoms(case):
     "Report rows that make an action count which the lab has no label of."
     if case.known.classes is None: return
-    each = case.table.groupby(["video_id", "action"], sort=False).ngroup().to_numpy()
-    kinds = case.table[["video_id", "action"]].drop_duplicates().to_numpy(object).tolist()
-    wrong = np.array([(case.known.labs[v], a.split("_")[-1]) not in case.known.classes
-                      for v, a in kinds], bool)
-    case.mark(wrong[each], "phantom_class", "{action} has no label in the lab of video "
+    labs, classes = case.known.labs, case.known.classes
+    wrong = _by_kind(case.table[["video_id", "action"]],
+                     lambda v, a: (labs[v], a.split("_")[-1]) not in classes)
+    case.mark(wrong, "phantom_class", "{action} has no label in the lab of video "
               "{video_id} and now counts as an action of F1 0", "nothing")
 
 # %% ../../nbs/kaggle/10_examine.ipynb #bde0c2ef
