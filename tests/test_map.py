@@ -9,10 +9,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from mabe_nb import cli
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import write_json
 from mabe_nb.remote.group import attach, groups
 from mabe_nb.remote.inside.records import done_items
+from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.map import map as map_items
 
 ITEMS = 200
@@ -135,6 +137,17 @@ def test_a_module_that_is_not_there_is_named():
     group = map_items(needs, [1, 2], at_once=1, **QUIET)
     assert group.wait(120, progress=False) == "error" and group.counts()["failed"] == 2
     assert "ModuleNotFoundError" in group.rest().error[0]
+
+
+def test_one_line_in_a_list(capsys):
+    def same(n): return n
+    group = map_items(same, [1, 2, 3], at_once=1, **QUIET)
+    assert cli.main(["jobs", "attach", group.id]) == 0 and cli.main(["jobs"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith(group.id) and "done" in line
+    assert line.endswith("3 items: 3 done, 0 failed, 0 left")
+    assert jobs() == [] and cli.main(["jobs", "rm", group.id]) == 0
+    assert groups() == [] and all_jobs() == []
 
 
 def test_nothing_of_a_record_is_believed(top):
