@@ -194,4 +194,5 @@ def test_follow_again_after_a_restart(lab):
 
 def test_nothing_went_wrong_on_the_way(lab):
     assert lab.errors == []
-    assert not lab.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count()
+    stderr = lab.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
+    assert stderr.all_inner_texts() == []
