@@ -42,13 +42,15 @@ def wait_for(url, server, log):
 
 def own_place(tmp):
     "A free port, a token, and an environment whose settings and jobs lie in a folder."
+    import matplotlib.font_manager # makes its cache: a kernel would complain of the wait
     port, token = free_port(), secrets.token_hex(16)
     own = {f"JUPYTER{k}": str(tmp/v) for k, v in dict(
         LAB_SETTINGS_DIR="settings", LAB_WORKSPACES_DIR="ws", _RUNTIME_DIR="rt",
         _CONFIG_DIR="cfg").items()}
     return port, token, {**os.environ, **own, "JUPYTER_TOKEN": token,
                          "IPYTHONDIR": str(tmp/"ip"), "MABE_HOME": str(tmp/"home"),
-                         "XDG_CACHE_HOME": str(tmp/"cache"), "OMP_NUM_THREADS": "1"}
+                         "XDG_CACHE_HOME": str(tmp/"cache"), "OMP_NUM_THREADS": "1",
+                         "MPLCONFIGDIR": matplotlib.get_cachedir()}
 
 
 @contextmanager

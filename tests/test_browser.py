@@ -170,7 +170,7 @@ def test_screens(lab):
                           "'apputils:change-theme', {theme})", f"JupyterLab {theme}")
         expect(lab.page.locator("body")).to_have_attribute(
             "data-jp-theme-light", str(theme == "Light").lower())
-        shoot(lab.page, PANELS, theme.lower())
+        shoot(lab.page, PANELS, theme.lower(), (1280, 768, 520))
     panel(lab.page, "GPUPanel").get_by_label("Provider").select_option("this machine")
     expect(panel(lab.page, "JobPanel").get_by_text("nothing is billed")).to_be_visible()
 
@@ -194,4 +194,5 @@ def test_follow_again_after_a_restart(lab):
 
 def test_nothing_went_wrong_on_the_way(lab):
     assert lab.errors == []
-    assert not lab.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count()
+    stderr = lab.page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
+    assert stderr.all_inner_texts() == []

@@ -307,7 +307,7 @@ def changed(self: GPUPanel):
         self.facts.value = facts_html(self.known_facts(wait=False))
     self.check(look)
     if self.card.value and self.counted[:1] != (_model(self.cfg),):
-        self.counter = self.run_beside(self._count_beside)
+        self.counter = self.run_beside(self._count_beside, daemon=False)
     self.take.disabled = self.pick is None
     self.here_button.disabled = self.on == "local"
     Panel.changed(self)

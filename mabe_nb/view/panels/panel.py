@@ -252,11 +252,11 @@ def start(self: Panel, work=None, words: str = "") -> threading.Thread:
     return self.thread
 
 @patch
-def run_beside(self: Panel, work) -> threading.Thread:
+def run_beside(self: Panel, work, daemon: bool = True) -> threading.Thread:
     "Something quick beside the work, such as to stop it; a failure is shown."
     def guarded():
         try: work()
         except Exception as e: self.set_error(e) # as above
-    thread = threading.Thread(target=guarded, name="mabe-panel", daemon=True)
+    thread = threading.Thread(target=guarded, name="mabe-panel", daemon=daemon)
     thread.start()
     return thread
