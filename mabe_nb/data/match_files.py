@@ -171,7 +171,7 @@ def _about_rates(table, rates):
     "Sentences on frames per second."
     if len(rates) > 1:
         yield ("annotations were made at " + " and ".join(
-            f"{r:g} ({v})" for r, v in rates.items()) + " frames per second")
+            f"{r:g} ({v})" for r, v in sorted(rates.items())) + " frames per second")
     lost = table.video[table.fps.isna() & table.frames.notna()]
     if not len(lost): return
     yield f"{_some(lost)}: no file says the frames per second; " + (
