@@ -127,7 +127,7 @@ def test_one_animal_raises_no_question(tmp_path):
 def test_rates_and_lengths_that_differ_are_told(lab, capsys):
     write_boris(lab, "v2", [("black", "sniff", 30, 2000)], fps=25)
     answer = opened(capsys, lab)
-    said(answer, "30 (v1) and 25 (v2)")
+    said(answer, "25 (v2) and 30 (v1)")
     said(answer, "v2.boris.csv ends at frame 2,000", "v2 at 300")
     assert read_settings(lab/"dataset.yaml").fps is None
     answer = opened(capsys, lab, "--overwrite", "--set", "fps=30")

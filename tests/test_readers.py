@@ -632,6 +632,6 @@ def test_a_folder_with_a_table_of_frames_trains_as_it_lies(tmp_path):
     n = sum(1 for _ in open(tmp_path/"rat_1.dlc.csv")) - 4
     rows = ["-1,-1"] * 100 + ["0,1"] * 50 + ["1,0"] * (n - 150)
     (tmp_path/"rat_1_labels.csv").write_text("\n".join(["background,chase", *rows]) + "\n")
-    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nagent: individual1\nalone: []\n")
     rec = next(iter(open_dataset(tmp_path)))
     assert rec.scored[0] == 100 and rec.bouts.values.tolist()[0][2:] == ["chase", 100, 150]

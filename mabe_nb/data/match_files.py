@@ -138,7 +138,7 @@ def match_files(
 ) -> Matches:
     "Which file belongs to which video, what does not fit, and what must be asked."
     looks = [look_at(data, video) for video in data.ids]
-    table = pd.DataFrame([k.row for k in looks])
+    table = pd.DataFrame([k.row for k in looks], columns=[*_row("")])
     table["frames"] = table.frames.astype("Int64")
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *(f.message for f in data.findings()),
@@ -171,7 +171,7 @@ def _about_rates(table, rates):
     "Sentences on frames per second."
     if len(rates) > 1:
         yield ("annotations were made at " + " and ".join(
-            f"{r:g} ({v})" for r, v in rates.items()) + " frames per second")
+            f"{r:g} ({v})" for r, v in sorted(rates.items())) + " frames per second")
     lost = table.video[table.fps.isna() & table.frames.notna()]
     if not len(lost): return
     yield f"{_some(lost)}: no file says the frames per second; " + (
