@@ -136,7 +136,7 @@ def _table(names):
     "Lines of a mapping, indented."
     return "".join(f"\n  {_yaml(k)}: {_yaml(v)}".rstrip() for k, v in names.items())
 
-
+# %% ../../nbs/data/17_folder_settings.ipynb #c5874402
 TEMPLATE = """\
 # What the files of this folder do not say; written by mabe open. Every command reads it.
 # Edit it: a line that is left blank is not answered.

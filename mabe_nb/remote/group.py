@@ -28,7 +28,7 @@ def _groups_folder(): return home().absolute()/"groups"
 
 _RUN = """
 from mabe_nb.remote.inside.items import run_items
-run_items(DATA, OUT or CKPT/"items", TODO, WORKERS, SECRETS)
+run_items(DATA, OUT or CKPT/"items", ITEMS, WORKERS, SECRETS)
 """
 
 # %% ../../nbs/remote/80_group.ipynb #bf447dab
@@ -151,7 +151,7 @@ def _inputs(group, todo, attempts):
     on_disk, spec = get(group.on).on_disk, group.spec
     tasks = 1 if group.on == "local" else min(spec["tasks"], len(todo))
     return [{"OUT": str(group.folder) if on_disk else None, "SECRETS": spec["secrets"],
-             "TODO": [[n, attempts.get(n, 0)] for n in todo[task::tasks]],
+             "ITEMS": [[n, attempts.get(n, 0)] for n in todo[task::tasks]],
              "WORKERS": spec["at_once"] if group.on == "local" else 1}
             for task in range(tasks)]
 

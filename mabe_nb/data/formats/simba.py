@@ -112,7 +112,7 @@ def simba_actions(
     about = regular_file(path).stat()
     return _binary_tail(str(path), about.st_size, about.st_mtime_ns)
 
-
+# %% ../../../nbs/data/formats/26_simba.ipynb #a57c494b
 def read_simba(
     path, # A CSV of `csv/targets_inserted`
     agent: str = "mouse1", # Who acts

@@ -248,8 +248,6 @@ def best_row(history) -> dict: # None before the first epoch
 @patch
 def check_precision(self: Trainer, count: int = 3):
     "Compare half with full precision on the first batches; fall back if they differ."
-    if self.precision.tf32: self.recorder.note("fp32 on this card: products as TF32")
-    if self.precision.dtype is None: return
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
     starts = epoch_starts(self.learn.lengths, self.known, cfg.sequence_length,
                           cfg.frame_gap, cfg.sequence_length * cfg.frame_gap, rng)
@@ -278,8 +276,9 @@ def state(self: Trainer) -> tuple: # Tensors, what JSON holds
 def _is_history(rows, epochs):
     "Whether there is a row of numbers for each epoch."
     keys = {"epoch", "train_loss", "valid_loss", "valid_f1", "learning_rate"}
-    return [r.get("epoch") for r in rows if isinstance(r, dict)] == [*range(1, epochs + 1)] \
-        and all(keys <= {*r} and all(type(v) in (int, float) for v in r.values()) for r in rows)
+    return len(rows) == epochs and all(
+        isinstance(r, dict) and keys <= {*r} and r["epoch"] == n
+        and {*map(type, r.values())} <= {int, float} for n, r in enumerate(rows, 1))
 
 
 @patch

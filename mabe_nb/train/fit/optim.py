@@ -151,7 +151,8 @@ def trusted(
     tolerance: float = 0.02, # Largest relative difference
 ) -> tuple: # `Precision` to use, a note or None
     "The precision given, or full precision and why."
-    if precision.dtype is None: return precision, None
+    if precision.dtype is None:
+        return precision, "fp32 on this card: products as TF32" if precision.tf32 else None
     gap = disagreement(model, batches, precision)
     if gap <= tolerance: return precision, None
     return Precision(precision.device), (
