@@ -249,12 +249,11 @@ def best_row(history) -> dict: # None before the first epoch
 def check_precision(self: Trainer, count: int = 3):
     "Compare half with full precision on the first batches; fall back if they differ."
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
-    starts = epoch_starts(self.learn.lengths, self.known, cfg.sequence_length,
-                          cfg.frame_gap, cfg.sequence_length * cfg.frame_gap, rng)
+    size, gap = cfg.sequence_length, cfg.frame_gap
+    starts = epoch_starts(self.learn.lengths, self.known, size, gap, size * gap, rng)
     plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(count)]
-    inputs = batches(self.learn.x, plan, cfg.sequence_length, cfg.frame_gap)
-    labels = [gather(self.answers, p, cfg.sequence_length, cfg.frame_gap) for p in plan]
-    pairs = ((x, lambda scores, y=y: self.loss(scores, y)) for x, y in zip(inputs, labels))
+    pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))
+             for x, p in zip(batches(self.learn.x, plan, size, gap), plan))
     self.precision, note = trusted(self.model, pairs, self.precision)
     if note: self.recorder.note(note)
 
@@ -273,8 +272,7 @@ def state(self: Trainer) -> tuple: # Tensors, what JSON holds
                      "scaler": self.precision.scaler.state_dict()}
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #001e788e
-def _is_history(rows, epochs):
-    "Whether there is a row of numbers for each epoch."
+def _is_history(rows, epochs): # A row of numbers for each epoch
     keys = {"epoch", "train_loss", "valid_loss", "valid_f1", "learning_rate"}
     return len(rows) == epochs and all(
         isinstance(r, dict) and keys <= {*r} and r["epoch"] == n
