@@ -58,6 +58,8 @@ def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
             and all(isinstance(row, list) and tuple(map(type, row)) == types
                     for name, types in lists.items() for row in info[name] or ())
             and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"])
+            and all(type(word) is str for name in ("names", "units", "roles")
+                    for word in info.get(name) or ())
             and [type(n) for n in info["checks"]] == [int] * len(info["pairs"]))
 
 
