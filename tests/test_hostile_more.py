@@ -100,7 +100,9 @@ def test_numbers_as_names_are_the_same_in_every_form(tmp_path):
 def test_groups_of_nobody(tmp_path):
     root = write_small(tmp_path/"data", ("1",))
     for text, says in (("video,sex\n", "has no rows"), ("video," * 5000, "has more than 1,000 columns"),
-                       ("x" * 2**18, "has no column video"), ("\0" * 2**26, "has 67,108,864 bytes")):
+                       ("x" * 2**18, "has a first line without an end"),
+                       ("\0" * 2**26, "has a first line without an end"),
+                       ("video,sex\n" + "\n" * 2**24, "has 16,777,226 bytes")):
         (tmp_path/"g.csv").write_text(text)
         with bounded(5), pytest.raises(DataError, match=f"g.csv: {says}"):
             read_groups(tmp_path/"g.csv")
@@ -114,8 +116,18 @@ def test_a_submission_and_a_table_of_videos_may_not_be_endlessly_wide(tmp_path):
     root = write_small(tmp_path/"data", ("1",))
     for path, read in ((root/"train.csv", lambda p: open_dataset(root)),
                        (tmp_path/"s.csv", read_submission)):
-        path.write_text("video_id," * 30_000 + "\n")
-        with bounded(5), pytest.raises(DataError, match="has more than 1,000 columns"): read(path)
+        for text, says in (("video_id," * 3000 + "\n", "has more than 1,000 columns"),
+                           ("\0" * 2**27, "has a first line without an end")):
+            path.write_text(text)
+            with bounded(5), pytest.raises(DataError, match=says) as told: read(path)
+            assert len(str(told.value)) < 500
+
+
+def test_table_of_videos_with_a_tail_of_empty_lines(tmp_path):
+    path = write_small(tmp_path/"data", ("1",))/"train.csv"
+    with open(path, "ab") as f: f.write(b"\n" * 2**24)
+    with bounded(5), pytest.raises(DataError, match="train.csv: has more than a million lines"):
+        open_dataset(tmp_path/"data")
 
 
 def test_a_thousand_actions_are_another_column():

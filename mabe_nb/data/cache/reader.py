@@ -71,7 +71,7 @@ def read_values(
     mode = "r" if min(shape) else None # an empty file cannot be mapped
     if not os.path.exists(path): raise DamagedFile(f"is missing; {CURE}", path)
     try: values = np.load(regular_file(path), mmap_mode=mode, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+    except Exception: # NumPy's parser lets through what Python's raises
         raise DamagedFile(f"is not a whole .npy file; {CURE}", path) from None
     if values.shape == shape and values.dtype == np.float32 and values.flags.c_contiguous:
         return values
