@@ -1,5 +1,6 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
 import json, os, shutil
+from xml.dom import minidom
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
 from safetensors.torch import save_file
 
 from mabe_nb import cli
-from mabe_nb.analysis.groups import compare_groups, read_groups
+from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris
@@ -24,7 +25,7 @@ from mabe_nb.data.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import read_tensors
 from mabe_nb.kaggle.doctor import read_submission
-from mabe_nb.remote import costs
+from mabe_nb.remote import costs, job
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
@@ -99,7 +100,9 @@ def test_numbers_as_names_are_the_same_in_every_form(tmp_path):
 def test_groups_of_nobody(tmp_path):
     root = write_small(tmp_path/"data", ("1",))
     for text, says in (("video,sex\n", "has no rows"), ("video," * 5000, "has more than 1,000 columns"),
-                       ("x" * 2**18, "has no column video"), ("\0" * 2**26, "has 67,108,864 bytes")):
+                       ("x" * 2**18, "has a first line without an end"),
+                       ("\0" * 2**26, "has a first line without an end"),
+                       ("video,sex\n" + "\n" * 2**24, "has 16,777,226 bytes")):
         (tmp_path/"g.csv").write_text(text)
         with bounded(5), pytest.raises(DataError, match=f"g.csv: {says}"):
             read_groups(tmp_path/"g.csv")
@@ -113,8 +116,18 @@ def test_a_submission_and_a_table_of_videos_may_not_be_endlessly_wide(tmp_path):
     root = write_small(tmp_path/"data", ("1",))
     for path, read in ((root/"train.csv", lambda p: open_dataset(root)),
                        (tmp_path/"s.csv", read_submission)):
-        path.write_text("video_id," * 30_000 + "\n")
-        with bounded(5), pytest.raises(DataError, match="has more than 1,000 columns"): read(path)
+        for text, says in (("video_id," * 3000 + "\n", "has more than 1,000 columns"),
+                           ("\0" * 2**27, "has a first line without an end")):
+            path.write_text(text)
+            with bounded(5), pytest.raises(DataError, match=says) as told: read(path)
+            assert len(str(told.value)) < 500
+
+
+def test_table_of_videos_with_a_tail_of_empty_lines(tmp_path):
+    path = write_small(tmp_path/"data", ("1",))/"train.csv"
+    with open(path, "ab") as f: f.write(b"\n" * 2**24)
+    with bounded(5), pytest.raises(DataError, match="train.csv: has more than a million lines"):
+        open_dataset(tmp_path/"data")
 
 
 def test_a_thousand_actions_are_another_column():
@@ -149,6 +162,15 @@ def test_pipe_as_log(run, colony, tmp_path):
               ["7"], resume=True, cache=run.parent/"cache")
 
 
+def test_video_of_a_cache_with_odd_units_is_made_again(colony, tmp_path):
+    prepare(colony, "coords", tmp_path, progress=False)
+    file = next(tmp_path.glob("*/*/video.json"))
+    whole = file.read_text()
+    file.write_text(json.dumps(json.loads(whole) | {"units": [["px"]]}))
+    prepare(colony, "coords", tmp_path, progress=False)
+    assert file.read_text() == whole
+
+
 @pytest.mark.parametrize("spoil", ["pipe", "columns first"])
 def test_odd_file_in_a_cache_is_made_again(spoil, colony, tmp_path, monkeypatch):
     file = tmp_path/prepare(colony, "coords", tmp_path, progress=False).sequences.path[0]
@@ -171,3 +193,47 @@ def test_a_ledger_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch,
         with pytest.raises(DataError, match="is a pipe"): costs.check_budget(1, 0)
         with pytest.raises(DataError, match="is a pipe"): costs.record({})
     assert "costs.jsonl: is a pipe" in capsys.readouterr().err
+
+
+def test_receipts_of_another_form_are_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    good = {"id": "a", "on": "modal", "gpu": ["L4", "T4"], "created": 1.7e9, "foretold": 1.0,
+            "usd": 0.5, "seconds": 60.0, "status": "done"}
+    odd = [good | {"status": [1]}, {k: v for k, v in good.items() if k != "gpu"}, [], 7]
+    (tmp_path/"costs.jsonl").write_text("\n\n".join(map(json.dumps, [*odd, good])))
+    assert costs.receipts() == [good] and cli.main(["jobs", "costs"]) == 0
+    (tmp_path/"costs.jsonl").write_bytes(b"\n" * 2**23)
+    with bounded(10): assert costs.receipts() == []
+
+
+def test_job_of_an_odd_price_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    sent = job.submit(["true"])
+    sent.wait()
+    path = tmp_path/"jobs"/sent.id/"job.json"
+    for odd in ("x", [1], float(10**13), -1, True):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"most_usd": odd}))
+        with pytest.raises(DataError, match="most_usd is"): job.attach(sent.id)
+
+
+def test_names_that_a_figure_would_take_for_something_else(tmp_path, capfd):
+    root = write_small(tmp_path/"data", ("1", "2", "3", "4"))
+    names = ["$\\frac$", "a$x_{$b", "\u55c5", "_hidden"]
+    rows = [("1", "mouse1", "mouse2", x, 1, 20) for x in (*names, "\x1b[2J", "=1")]
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(tmp_path/"s.csv", index=False)
+    pd.DataFrame({"video": list("1234"), "group": "x", "kind": names}).to_csv(
+        tmp_path/"g.csv", index=False)
+    for words in ([str(tmp_path/"s.csv"), str(root)], ["annotations", str(root), "--groups",
+                  str(tmp_path/"g.csv"), "--by", "kind"]):
+        assert cli.main(["analyse", *words, "--out", str(tmp_path/"o"), "--overwrite"]) == 0
+        for svg in (tmp_path/"o").glob("*.svg"): minidom.parse(str(svg))
+    shown = [t.get_text() for t in _group_legend(root, tmp_path/"g.csv")]
+    assert sorted(x.strip().replace("\\$", "$") for x in shown) == sorted(names)
+    said = capfd.readouterr()
+    assert not said.err and "\x1b" not in said.out
+
+
+def _group_legend(root, table):
+    from mabe_nb.analysis.figures import plot_budgets
+    rows = with_groups(measure(observe(open_dataset(root))), read_groups(table), "kind")
+    return plot_budgets(per_unit(rows))[1].get_legend().get_texts()

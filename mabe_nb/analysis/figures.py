@@ -65,7 +65,7 @@ def plot_budgets(
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             x, n, mean = i * wide + g, len(some), some.mean()
-            ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=group if i == 0 else None)
+            ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=_short(group) if i == 0 else None)
             ax.plot(x + rng.uniform(-0.2, 0.2, n), some, "o", ms=3, color=color, alpha=0.8)
             if n > 1:
                 half = stats.t.ppf(0.975, n - 1) * some.std() / np.sqrt(n)
@@ -108,7 +108,8 @@ def plot_transitions(
     share = table.share.to_numpy(float).reshape(n, n)
     mark = np.where(table.q < alpha, np.where(table.ratio > 1, " +", " -"), "")
     words = [f"{s:.2f}{m}" if s == s else "-" for s, m in zip(table.share, mark)]
-    _draw_table(ax, share, np.reshape(words, (n, n)), actions, actions, np.nanmax(share))
+    _draw_table(ax, share, np.reshape(words, (n, n)), actions, actions,
+                np.nanmax(share, initial=0))
     ax.set(xlabel="is followed by", ylabel="action", title="What follows what")
     figure.set_label(f"Shares of what follows each of {n} actions")
     return figure, ax

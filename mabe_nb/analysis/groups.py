@@ -46,8 +46,8 @@ def with_groups(
     known = [c for c in groups if c not in ("video", "animal", "subject")]
     if by not in known: raise ConfigError.unknown("group", by, known)
     keys = [c for c in ("video", "animal") if c in groups]
-    rows = measured.merge(groups.rename(columns={by: "group"})[
-        [*keys, "group", *(["subject"] if "subject" in groups else [])]], "inner", keys)
+    own = ["subject"] if "subject" in groups else []
+    rows = measured.merge(groups[[*keys, by, *own]].rename(columns={by: "group"}), "inner", keys)
     if not len(rows):
         raise DataError(f"no video of the table is in the data: {groups.video.iloc[0]!r} "
                         f"is not among {', '.join(measured.video.unique()[:3])}, ...")

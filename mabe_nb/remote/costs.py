@@ -42,7 +42,8 @@ def record(
 # %% ../../nbs/remote/38_costs.ipynb #792fcd4b
 def _good(row):
     numbers = [row[k] for k in ("created", "foretold", "usd")] + [row["seconds"] or 0]
-    return isinstance(row["id"], str) and isinstance(row["on"], str) and all(
+    texts = row["id"], row["on"], row["status"]
+    return "gpu" in row and all(isinstance(t, str) for t in texts) and all(
         type(n) in (int, float) and 0 <= n < 1e12 for n in numbers)
 
 
@@ -53,7 +54,8 @@ def receipts() -> list:
     """
     found, path = {}, ledger_path()
     if not os.path.lexists(path): return []
-    try: lines = regular_file(path).read_bytes().split(b"\n")
+    try:
+        with open(regular_file(path), "rb") as f: lines = [line for line in f if line.strip()]
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
     for line in lines:
         try:

@@ -56,8 +56,9 @@ def _axes(ax, width, height, panels=1): # Inches; axes given, or new ones
 
 def _ink(ax): return ax.xaxis.label.get_color()
 
-def _short(name, width=28):
-    name = str(name)
+def _short(name, width=28): # matplotlib draws $x$ as a formula, and leaves out labels with _
+    name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+    name = (" " * name.startswith("_") + name).replace("$", "\\$")
     return name if len(name) <= width else name[:width-1] + "…"
 
 def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these frames

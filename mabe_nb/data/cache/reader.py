@@ -58,6 +58,8 @@ def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
             and all(isinstance(row, list) and tuple(map(type, row)) == types
                     for name, types in lists.items() for row in info[name] or ())
             and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"])
+            and all(type(word) is str for name in ("names", "units", "roles")
+                    for word in info.get(name) or ())
             and [type(n) for n in info["checks"]] == [int] * len(info["pairs"]))
 
 
@@ -69,7 +71,7 @@ def read_values(
     mode = "r" if min(shape) else None # an empty file cannot be mapped
     if not os.path.exists(path): raise DamagedFile(f"is missing; {CURE}", path)
     try: values = np.load(regular_file(path), mmap_mode=mode, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+    except Exception: # NumPy's parser lets through what Python's raises
         raise DamagedFile(f"is not a whole .npy file; {CURE}", path) from None
     if values.shape == shape and values.dtype == np.float32 and values.flags.c_contiguous:
         return values

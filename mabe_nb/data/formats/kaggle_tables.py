@@ -145,6 +145,14 @@ def as_words(
     return column if coded else column.dictionary_encode()
 
 # %% ../../../nbs/data/formats/20_kaggle_tables.ipynb #34b242a2
+def _check_lines(path, most=10**6):
+    "Raises `DataError` for more lines than there are videos anywhere; each takes memory."
+    with open(path, "rb") as f:
+        for block in iter(lambda: f.read(2**20), b""):
+            if (most := most - max(block.count(b"\n"), block.count(b"\r"))) < 0:
+                raise DataError("has more than a million lines, expected one a video", path)
+
+
 REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
             "behaviors_labeled"]
 
@@ -154,12 +162,14 @@ def _csv(path):
            "behaviors_labeled": str}
     check_header(path)
     try:
+        _check_lines(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
             table = pd.read_csv(path, dtype=ids, low_memory=False, index_col=False,
                                 skip_blank_lines=False, encoding="utf-8-sig")
             names = pd.read_csv(path, header=None, nrows=1, dtype=str, index_col=False,
                                 skip_blank_lines=False, encoding="utf-8-sig")
+    except DataError: raise
     except (ValueError, OSError, pd.errors.ParserWarning) as e:
         reason = str(e).strip().split("\n")[0][:160]
         raise DataError("cannot be read as a table of videos, expected text with "
