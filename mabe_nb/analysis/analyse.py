@@ -6,6 +6,7 @@
 __all__ = ['read_bouts', 'analyse']
 
 # %% ../../nbs/analysis/70_analyse.ipynb #2c8f8bc3
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -60,6 +61,12 @@ def _figures(seen, tables, cases, value):
     yield "dyads", figures.plot_dyads(tables["dyads"])
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
+# %% ../../nbs/analysis/70_analyse.ipynb #957e5958
+def _save(figure, path):
+    for kind in ("png", "svg"):
+        with atomic(path.with_name(f"{path.name}.{kind}")) as tmp:
+            figure.savefig(tmp, format=kind, dpi=150)
+
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def analyse(
     data, # Dataset, path, or list of `Recording`s
@@ -93,9 +100,9 @@ def analyse(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
-    for name, (figure, _) in _figures(seen, tables, cases, value):
-        for kind in ("png", "svg"):
-            with atomic(out/f"{name}.{kind}") as tmp: figure.savefig(tmp, format=kind, dpi=150)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
+        for name, (figure, _) in _figures(seen, tables, cases, value): _save(figure, out/name)
     for name in to: FORMATS[name](seen, out)
     for line in notes: say(f"note: {line}")
     return tables

@@ -211,7 +211,9 @@ def _read_job(folder):
         if not isinstance(spec.get(key), kind):
             raise DataError(f"{key!r} is missing or of the wrong type; remove the folder "
                             "if the job is of no use any more", folder/"job.json")
-    return Job(folder, spec)
+    most = spec.get("most_usd") or 0
+    if type(most) in (int, float) and 0 <= most < 1e12: return Job(folder, spec)
+    raise DataError(f"most_usd is {str(most)[:40]!r}, expected a sum", folder/"job.json")
 
 
 def attach(
