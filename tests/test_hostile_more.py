@@ -15,12 +15,12 @@ from mabe_nb import cli
 from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
-from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.annotations import read_boris, scored_window
 from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.formats.frame_tables import frame_table
+from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import read_tensors
@@ -62,6 +62,13 @@ def test_a_damaged_row_far_down_a_table_of_frames_is_named(tmp_path):
     (tmp_path/"t.csv").write_text("a,b\n" + "0,1\n" * 9000 + "0,2\n")
     with pytest.raises(DataError, match=r"t.csv, row 9002: expected 2 cells"):
         frame_table(tmp_path/"t.csv")
+
+
+def test_a_frame_that_nobody_looked_at_is_in_no_bout(tmp_path):
+    (tmp_path/"t.csv").write_text("other,walk\n1,0\n0,1\n-1,1\n")
+    assert read_frame_table(tmp_path/"t.csv").values.tolist() == [
+        ["mouse1", "mouse2", "walk", 1, 2]]
+    assert scored_window(tmp_path/"t.csv") == (0, 2)
 
 
 def test_parquet_of_rows_that_take_no_room(tmp_path):

@@ -79,6 +79,7 @@ def read_frame_table(
     if (gap := np.flatnonzero(np.diff(known) > 1)).size:
         raise DataError("has frames with -1 between frames that were looked at; cut the "
                         "video there", path, f"row {known[gap[0]] + 3}")
+    values[(values < 0).any(1)] = 0 # not looked at
     return bout_table((agent, target, name, start, stop) for name, seen in zip(names, values.T)
                       if name.lower() not in NO_ACTION
                       for code, start, stop in run_lengths(seen) if code == 1)
