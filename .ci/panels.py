@@ -35,9 +35,9 @@ pyplot.figure(figsize=(6, 2))
 line, = pyplot.plot(speed)""", outputs="speed", timeout=600)
 job''', """from mabe_nb.view.panels.train import TrainPanel
 training = TrainPanel("colony", cfg, train_videos="0-5", valid_videos="6,7", hours=1)
-training""", """from mabe_nb.view.panels.sweep import SweepPanel
+training""", """from mabe_nb.view.panels.measure.sweep import SweepPanel
 sizes = SweepPanel(cfg, sizes="8,32", seconds=0.5)
-sizes""", """from mabe_nb.view.panels.compare import ComparePanel
+sizes""", """from mabe_nb.view.panels.measure.compare import ComparePanel
 cards = ComparePanel(cfg, seconds=0.5)
 cards""", """from mabe_nb.view.panels.runs import RunsPanel
 runs = RunsPanel()

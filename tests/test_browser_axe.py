@@ -23,9 +23,9 @@ card""", """from mabe_nb.view.panels.job import JobPanel
 job = JobPanel("print(1)", gpu=card, timeout=600)
 job""", """from mabe_nb.view.panels.train import TrainPanel
 training = TrainPanel("colony", gpu=card)
-training""", """from mabe_nb.view.panels.sweep import SweepPanel
+training""", """from mabe_nb.view.panels.measure.sweep import SweepPanel
 sizes = SweepPanel(sizes="8,32", gpu=card, train=training, seconds=0.5)
-sizes""", """from mabe_nb.view.panels.compare import ComparePanel
+sizes""", """from mabe_nb.view.panels.measure.compare import ComparePanel
 cards = ComparePanel(gpu=card, train=training, seconds=0.5)
 cards""", """from mabe_nb.data.recording import frame_labels
 from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors

@@ -15,7 +15,7 @@ from mabe_nb.measure import results
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 HOME = {home!r}
 results.CODE = f'''HOME = {{HOME!r}}
 import time

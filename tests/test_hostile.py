@@ -15,14 +15,14 @@ from safetensors.torch import save_file
 
 from mabe_nb import cli
 from mabe_nb.data.annotations import read_boris
-from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.formats.kaggle_tables import read_videos
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.synthetic import colony_video, write_colony
-from mabe_nb.data.folder_settings import read_settings
+from mabe_nb.data.folder.settings import read_settings
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import (file_hash, parse_json, parse_number, read_json, read_tensors,
                            write_csv as write_names, write_tensors)

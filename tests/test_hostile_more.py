@@ -18,10 +18,10 @@ from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window
 from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
-from mabe_nb.data.tracker_folder import read_settings
+from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import read_tensors
 from mabe_nb.kaggle.doctor import read_submission

@@ -11,11 +11,11 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
 from mabe_nb.remote.job import jobs, quote
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view.panels import compare as compare_panel, sweep as sweep_panel
-from mabe_nb.view.panels.compare import ComparePanel, probes_ceiling, places_of
+from mabe_nb.view.panels.measure import compare as compare_panel, sweep as sweep_panel
+from mabe_nb.view.panels.measure.compare import ComparePanel, probes_ceiling, places_of
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
-from mabe_nb.view.panels.sweep import SweepPanel, sizes_of
+from mabe_nb.view.panels.measure.sweep import SweepPanel, sizes_of
 from mabe_nb.view.panels.train import TrainPanel
 
 # A probe whose steps take 10 ms and 0.1 ms a window; above 256 windows it does not fit

@@ -10,9 +10,9 @@ from mabe_nb.analysis.analyse import analyse
 from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.folder_settings import make_settings, read_settings
+from mabe_nb.data.folder.settings import make_settings, read_settings
 from mabe_nb.data.formats.simba import simba_actions
-from mabe_nb.data.match_files import match_files
+from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import ConfigError, DataError
 
@@ -211,7 +211,7 @@ def test_groups_change_no_features_and_names_do(lab):
 
 
 def test_groups_of_videos_and_of_animals():
-    from mabe_nb.data.folder_settings import group_rows
+    from mabe_nb.data.folder.settings import group_rows
     one = make_settings({"videos": {1: {"dose": 0.5, "fps": 25}, 2: {"dose": None}}})
     assert group_rows(one, "1", None) == [{"video": "1", "dose": "0.5"}]
     assert group_rows(one, "2", None) == [{"video": "2"}]

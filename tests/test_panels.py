@@ -24,12 +24,12 @@ from mabe_nb.hardware.catalog import check_gpu
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels import plan as plan_module
-from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.gpu import PLACES, GPUPanel, cards_of, parameters_of
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.source import source_of, variables_named
 from mabe_nb.view.panels.panel import Panel, button, control_names
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 from mabe_nb.view.panels.train import TrainPanel, curves_svg, epochs_of
 
 LONG = ("import time\nfor i in range(900):\n    print('line', i, flush=True)\n"
@@ -158,10 +158,10 @@ def test_a_first_panel_needs_no_pytorch():
     "It takes seconds and two hundred MB; a model is counted once a card is looked at."
     code = """import sys
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 from mabe_nb.view.panels.train import TrainPanel
 card = GPUPanel("local", cfg=TrainConfig(model_type="lstm"))
 train = TrainPanel("colony", gpu=card)
@@ -487,7 +487,7 @@ def test_the_plan_names_card_and_memory():
 def test_no_two_panels_contradict_each_other():
     "What was measured is the advice, until the settings are others."
     import pandas as pd
-    from mabe_nb.view.panels.compare import ComparePanel
+    from mabe_nb.view.panels.measure.compare import ComparePanel
     card = GPUPanel("modal", "H100")
     panel = ComparePanel(gpu=card)
     guide = card.pick

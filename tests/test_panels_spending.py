@@ -11,10 +11,10 @@ from panel_work import home, soon  # noqa: F401
 from mabe_nb.measure import results
 from mabe_nb.remote.job import jobs, submit
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view.panels.compare import ComparePanel
+from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 
 QUICK = """import time
 from pathlib import Path
@@ -47,7 +47,7 @@ def ran(home, batch): return len((home/f"ran-{batch}").read_text())
 
 KERNEL = """from mabe_nb.measure import results
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 results.CODE = {code!r}
 panel = SweepPanel(TrainConfig(**{tiny!r}), sizes="8")
 panel.sizes.value, panel.seconds.value = "16,64,256", 0.5

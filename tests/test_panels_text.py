@@ -13,11 +13,11 @@ from nbformat.v4 import new_code_cell, new_notebook
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.text import html_text
 
-ALL = """from mabe_nb.view.panels.compare import ComparePanel
+ALL = """from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.runs import RunsPanel
-from mabe_nb.view.panels.sweep import SweepPanel
+from mabe_nb.view.panels.measure.sweep import SweepPanel
 from mabe_nb.view.panels.train import TrainPanel
 xs = [1, 2]
 card = GPUPanel("local")
@@ -79,10 +79,10 @@ def test_each_line_of_a_panel_runs(tmp_path, monkeypatch):
 
 
 def test_each_verb_says_what_it_does():
-    from mabe_nb.view.panels.compare import ComparePanel
+    from mabe_nb.view.panels.measure.compare import ComparePanel
     from mabe_nb.view.panels.gpu import GPUPanel
     from mabe_nb.view.panels.runs import RunsPanel
-    from mabe_nb.view.panels.sweep import SweepPanel
+    from mabe_nb.view.panels.measure.sweep import SweepPanel
     from mabe_nb.view.panels.train import TrainPanel
     from mabe_nb.view.panels.text import panel_text
     for kind in (GPUPanel, JobPanel, TrainPanel, SweepPanel, ComparePanel, RunsPanel):

@@ -12,8 +12,8 @@ from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltec
                                       scored_window, with_bouts)
 from mabe_nb.data.checks import KINDS
 from mabe_nb.data.formats.frame_tables import read_frame_table
-from mabe_nb.data.calms21 import PARTS, read_calms21
-from mabe_nb.data.mabe22 import read_mabe22
+from mabe_nb.data.formats.calms21 import PARTS, read_calms21
+from mabe_nb.data.formats.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.data.formats.npy import read_npy, read_npz

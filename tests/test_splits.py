@@ -242,7 +242,8 @@ def test_actions_of_the_real_data_are_on_both_sides(both):
 
 @pytest.mark.parametrize("kind", ["kaggle", "trackers"])
 def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
-    from mabe_nb.data import kaggle, tracker_folder
+    from mabe_nb.data import kaggle
+    from mabe_nb.data.folder import tracker_folder
     from mabe_nb.train.config import TrainConfig
     from mabe_nb.train.training_set import choose_videos
     if kind == "kaggle":

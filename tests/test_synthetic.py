@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.colony.acts import SOCIAL, simulate
-from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import frame_labels

@@ -27,8 +27,8 @@ def synth(args, say) -> dict:
 def open_folder(args, say) -> dict:
     "Show what lies in a folder of tracker files, and write its dataset.yaml to fill in."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.data.folder_settings import write_settings
-    from mabe_nb.data.match_files import match_files
+    from mabe_nb.data.folder.settings import write_settings
+    from mabe_nb.data.folder.match_files import match_files
     data, answers = open_dataset(args.data), args.set
     if not hasattr(data, "settings_file"):
         if answers or args.overwrite:
@@ -51,7 +51,7 @@ def open_folder(args, say) -> dict:
 def _answer(data, answers, keep):
     "Put KEY=VALUE into the settings of a folder."
     import yaml
-    from mabe_nb.data.folder_settings import make_settings
+    from mabe_nb.data.folder.settings import make_settings
     if keep: raise DataError("already exists; edit it, or change it with --overwrite",
                              data.settings_file)
     said = data.settings.model_dump()

@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from . import ( # each adds itself to `READERS`
-    kaggle, calms21, mabe22, tracker_folder)
+from . import kaggle # each of these adds itself to `READERS`
+from .folder import tracker_folder
+from .formats import calms21, mabe22
 from .formats.kaggle_tables import json_list
 from .formats.readers import READERS, reader, reader_of
 from .recording import Recording, check_parts

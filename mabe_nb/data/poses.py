@@ -20,7 +20,7 @@ from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf
 from .formats.hdf_poses import dlc_table, jabs_poses
 from .formats.simba import simba_head, simba_poses
-from .mabe22 import PARTS as JABS_PARTS
+from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
 
 # %% ../../nbs/data/16_poses.ipynb #c521ceb0

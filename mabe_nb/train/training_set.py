@@ -19,7 +19,7 @@ from ..data.cache.prepare import prepare
 from ..data.splits import check_no_leak, holdout, labelled_groups
 from ..errors import DataError
 from ..files import atomic
-from .augment import GEOMETRY, make_steps
+from .fit.augment import GEOMETRY, make_steps
 from .classifier import Classifier
 from .config import TrainConfig
 from .fit.frames import Augment, Frames, OnDisk
@@ -28,7 +28,7 @@ from .fit.machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs
 from .losses import class_counts, class_weights
 from .models import make_model
-from .rescale import make_rescale
+from .fit.rescale import make_rescale
 
 # %% ../../nbs/train/62_training_set.ipynb #7bf38663
 def choose_videos(
