@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'temporary', 'clear_temporaries', 'atomic', 'write_json', 'write_tensors', 'regular_file', 'read_text',
-           'parse_json', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv', 'check_header',
-           'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
+           'parse_json', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv', 'read_tensors',
+           'safe_id', 'file_hash', 'npy_header', 'home']
 
 # %% ../nbs/01_files.ipynb #beeea86a
 import csv, errno, hashlib, json, math, os, re, shutil, stat, uuid
@@ -226,20 +226,6 @@ def write_csv(
     odd = any(isinstance(v, str) and "\r" in v for c in texts for v in table[c].unique())
     with atomic(path) as tmp:
         table.to_csv(tmp, index=False, quoting=2 if odd else 0) # 2: quote all text
-
-# %% ../nbs/01_files.ipynb #bccd85bf
-def check_header(
-    path, # CSV file
-    most: int = 1000, # Columns
-):
-    "Raises `DataError` for a table whose first row is wider than any that is meant."
-    try:
-        with open(regular_file(path), encoding="utf-8", errors="replace", newline="") as f:
-            line = f.readline(2**17)
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
-    if len(line) == 2**17: raise DataError("has a first line without an end", path)
-    if len(next(csv.reader([line]), [])) > most:
-        raise DataError(f"has more than {most:,} columns", path)
 
 # %% ../nbs/01_files.ipynb #1eba9b64
 def read_tensors(

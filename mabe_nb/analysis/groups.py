@@ -16,7 +16,8 @@ from scipy import stats
 from .measures import MEASURES
 from .sequences import false_discovery
 from ..errors import ConfigError, DataError
-from ..files import check_header, read_text
+from ..data.formats.text_tables import check_header
+from ..files import read_text
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
 def read_groups(

@@ -10,8 +10,9 @@ import csv, warnings
 
 import pandas as pd
 
+from ..data.formats.text_tables import check_header
 from ..errors import DataError, ScoreError
-from ..files import check_header, plain_cell
+from ..files import plain_cell
 from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..recording import bout_table, run_lengths
 from ...errors import DataError
-from ...files import check_header
+from .text_tables import check_header
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 def _frame_rows(lines):

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from .text_tables import check_header, check_lines
 from ..recording import Finding
 from ...errors import DataError
-from ...files import check_header, parse_json, parse_number, regular_file, safe_id
+from ...files import parse_json, parse_number, regular_file, safe_id
 
 # %% ../../../nbs/data/formats/20_kaggle_tables.ipynb #890d8bee
 def read_columns(
@@ -145,14 +146,6 @@ def as_words(
     return column if coded else column.dictionary_encode()
 
 # %% ../../../nbs/data/formats/20_kaggle_tables.ipynb #34b242a2
-def _check_lines(path, most=10**6):
-    "Raises `DataError` for more lines than there are videos anywhere; each takes memory."
-    with open(path, "rb") as f:
-        for block in iter(lambda: f.read(2**20), b""):
-            if (most := most - max(block.count(b"\n"), block.count(b"\r"))) < 0:
-                raise DataError("has more than a million lines, expected one a video", path)
-
-
 REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
             "behaviors_labeled"]
 
@@ -162,7 +155,7 @@ def _csv(path):
            "behaviors_labeled": str}
     check_header(path)
     try:
-        _check_lines(path)
+        check_lines(path, 10**6, "one a video")
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
             table = pd.read_csv(path, dtype=ids, low_memory=False, index_col=False,

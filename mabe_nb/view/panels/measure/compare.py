@@ -18,7 +18,7 @@ from ....patch import patch
 from ....remote.places.base import rents
 from ....train.config import TrainConfig
 from ...cost_plots import plot_compare
-from ..gpu import PLACES, cards_of, gpu_name
+from ..cards import PLACES, cards_of, gpu_name
 from ..panel import control
 from ..plan import most_usd_of, rate_at
 from ..source import call_of
