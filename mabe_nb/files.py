@@ -8,7 +8,7 @@ __all__ = ['TEMPORARY', 'temporary', 'clear_temporaries', 'atomic', 'write_json'
            'safe_id', 'file_hash', 'npy_header', 'home']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import csv, errno, hashlib, json, math, os, re, shutil, stat, uuid
+import errno, hashlib, json, math, os, re, shutil, stat, uuid
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
