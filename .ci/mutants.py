@@ -63,7 +63,7 @@ MUTANTS = [Mutant(*m) for m in (
     ("counts: a bout inside another counts again",
      "np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])",
      "np.maximum(begin[1:], end[:-1])", SCORE),
-    ("counts: hits are wrong too", '"wrong": U - L', '"wrong": P', SCORE),
+    ("counts: hits are wrong too", '"wrong": U - self.L', '"wrong": self.P', SCORE),
     ("counts: the whitelist is not asked",
      "good = np.isin(entry * len(texts) + triple[row], listed)",
      "good = np.ones(len(row), bool)", SCORE),

@@ -41,7 +41,9 @@ def place(tmp_path, monkeypatch):
 def begun(words, sign, place):
     "A command that has come as far as a file that is there; what it says goes into `said`."
     with open(place/"said", "w") as log:
-        p = subprocess.Popen([*MABE, *words], stdout=log, stderr=log, start_new_session=True)
+        p = subprocess.Popen( # In the background of a script, Ctrl-C would be ignored
+            [*MABE, *words], stdout=log, stderr=log, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     while not list(place.glob(sign)) and p.poll() is None: time.sleep(0.02)
     assert p.poll() is None or p.poll() == 0, (place/"said").read_text()
     time.sleep(0.2)

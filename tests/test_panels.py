@@ -409,9 +409,10 @@ def test_a_slip_is_told_at_once_and_cannot_be_started():
     panel.fields["conv_channels"].value = "32,many"
     assert "conv_channels" in panel.error or "many" in panel.error
     panel.go()
-    assert panel.status == "error" and free(panel) and jobs() == []
+    assert panel.status == "error" and panel.start_button.disabled and jobs() == []
     panel.fields["conv_channels"].value = ""
     assert panel.error is None and panel.cfg.conv_channels == [64, 128, 256]
+    assert free(panel)
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
 from .spec import make_spec
 from .results import run_probes, where
-from .step import bottleneck, roofline
 from .workload import Workload
 from ..train.config import make_config
 
@@ -197,6 +196,7 @@ def held_up_by(
     result: dict, # Of a probe
 ) -> str: # None where the limits of the device are not known
     "What holds a step up, in a sentence."
+    from mabe_nb.measure.step import bottleneck, roofline # draws in torch
     try: return bottleneck(roofline(result, card(result["card"])))
     except (ConfigError, KeyError): return None # No card, none that we know
 

@@ -22,6 +22,10 @@ def _f(counts, beta):
     hit = (1 + beta**2) * counts["hit"]
     return (hit / (hit + beta**2 * counts["missed"] + counts["wrong"])).fillna(0.0)
 
+
+def _of_labs(f): # Mean over labs of the mean over a lab's actions
+    return float(f.groupby(level="lab").mean().mean())
+
 # %% ../../nbs/train/50_metrics.ipynb #d3c8a5a1
 def kaggle_score(
     solution: pd.DataFrame, # video_id, agent_id, target_id, action, start_frame,
@@ -34,8 +38,7 @@ def kaggle_score(
     Raises `ScoreError` where the competition's code raises.
     Source: the metric of the Kaggle MABe challenge 2025.
     """
-    f = _f(count_frames(solution, submission), beta)
-    return float(f.groupby(level="lab").mean().mean())
+    return _of_labs(_f(count_frames(solution, submission), beta))
 
 # %% ../../nbs/train/50_metrics.ipynb #2d4d58e8
 def kaggle_report(
@@ -89,8 +92,8 @@ def chance_score(
     count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []
     for _ in range(rounds):
         by = (rng.random(len(names))[video] * n).astype(np.int64)
-        f = _f(count(*_shifted(start, stop, low, n, by)), 1.0)
-        scores.append(float(f.groupby(level="lab").mean().mean()))
+        moved = _shifted(start, stop, low, n, by)
+        scores.append(_of_labs(_f(count(*moved), 1.0)))
     return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)),
             "scores": scores}
 
