@@ -133,7 +133,7 @@ def test_a_submission_and_a_table_of_videos_may_not_be_endlessly_wide(tmp_path):
 def test_table_of_videos_with_a_tail_of_empty_lines(tmp_path):
     path = write_small(tmp_path/"data", ("1",))/"train.csv"
     with open(path, "ab") as f: f.write(b"\n" * 2**24)
-    with bounded(5), pytest.raises(DataError, match="train.csv: has more than a million lines"):
+    with bounded(5), pytest.raises(DataError, match="train.csv: has more than 1,000,000 lines"):
         open_dataset(tmp_path/"data")
 
 
