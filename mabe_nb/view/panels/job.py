@@ -73,8 +73,9 @@ def watch(self: JobFollower, job) -> dict: # Name -> value
     if state["status"] not in ("done", "cancelled"):
         self.result = job.result(partial=True) or None
         raise JobError(job, state)
+    self.result = job.result() if state["status"] == "done" else None
     self.set_status("done", f"job {job.id}: {state['status']}")
-    return job.result() if state["status"] == "done" else None
+    return self.result
 
 # %% ../../../nbs/view/panels/30_job.ipynb #5eec8d39
 @patch
