@@ -94,8 +94,8 @@ def _controls(self: GPUPanel):
     self.take = button("Take the advice", self.take_advice)
     self.facts, self.advice, self.states = W.HTML(), W.HTML(), W.HTML()
     self.found, self.connecting = {}, threading.Lock()
-    self.check_button = button("Check again", lambda: self.run_beside(self.connect),
-                               "Ask each place whether a job can be sent there")
+    self.check_button = self.side_button(
+        "Check again", self.connect, "Ask each place whether a job can be sent there")
     self.here_button = button("Run here instead", self.run_here, "No account is needed")
     self.box = self.lay_out(self.states, row(self.check_button, self.here_button),
                             self.place, self.card, self.count, self.batch, self.facts,

@@ -43,7 +43,7 @@ class JobFollower(Panel):
         self.detach_button = button("Detach", self.detach, "Look away; the job goes on")
         self.follow_button = button("Follow", self.reattach,
                                     "Watch the job chosen above")
-        self.list_button = button("Refresh list", lambda: self.run_beside(self.refresh))
+        self.list_button = self.side_button("Refresh list", self.refresh)
         self._watching(False)
         self.locked += [self.known, self.follow_button]
 
@@ -94,12 +94,16 @@ def show_goes(self: JobFollower, words: str):
 @patch
 def cancel(self: JobFollower):
     "End the job, without waiting for its end here."
-    if self.job is not None: self.run_beside(self.job.cancel)
+    if self.job is None: return
+    self.acknowledge(f"ending job {self.job.id}")
+    self.run_beside(self.job.cancel)
 
 @patch
 def detach(self: JobFollower):
     "Look away at the next event, a second at most; the job goes on."
-    if self.display is not None: self.display.left = True
+    if self.display is None: return
+    self.acknowledge(f"leaving job {self.job.id}, which goes on")
+    self.display.left = True
 
 # %% ../../../nbs/view/panels/30_job.ipynb #61d3ffec
 @patch

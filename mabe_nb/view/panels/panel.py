@@ -184,6 +184,12 @@ def set_status(self: Panel, status: str, words: str = ""):
     self.status_line.value = status_html(status, words)
 
 @patch
+@one_at_a_time
+def acknowledge(self: Panel, words: str):
+    "Answer a click during the work, whose own words follow; nothing once it has ended."
+    if self.status == "running": self.set_status("running", words)
+
+@patch
 def set_error(self: Panel, error: Exception):
     "An error as the status, in its own words."
     kind = "" if isinstance(error, MabeError) else f"{type(error).__name__}: "
@@ -260,3 +266,19 @@ def run_beside(self: Panel, work, daemon: bool = True) -> threading.Thread:
     thread = threading.Thread(target=guarded, name="mabe-panel", daemon=daemon)
     thread.start()
     return thread
+
+@patch
+def side_button(self: Panel,
+    description: str, # Its name
+    work, # Called without arguments, beside the panel's own work
+    tooltip: str = "",
+) -> W.Button:
+    "A button with a sign that turns until its work is done; it keeps the focus."
+    def pressed():
+        widget.icon = "spinner spin"
+        self.run_beside(turning)
+    def turning():
+        try: work()
+        finally: widget.icon = ""
+    widget = button(description, pressed, tooltip)
+    return widget

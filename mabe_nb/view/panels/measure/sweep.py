@@ -143,6 +143,7 @@ def tell_adopted(self: MeasuringPanel, found: list):
 def cancel(self: MeasuringPanel):
     "End it within a second or two; what was measured is kept."
     self.cancelled = True
+    self.acknowledge("ending; what was measured is kept")
 
 @patch
 def beat(self: MeasuringPanel):
