@@ -52,7 +52,8 @@ def click(page, panel, role, name):
     page.evaluate(WATCH, panel)
     control.click()
     try: page.wait_for_function("window.clickTook !== null", timeout=10_000)
-    except TimeoutError: raise SystemExit(f"{name} of {panel}: a click changed nothing")
+    except TimeoutError:
+        raise SystemExit(f"{name} of {panel}: a click changed nothing") from None
     return page.evaluate("window.clickTook")
 
 

@@ -66,12 +66,13 @@ def _cards(table, say):
 
 
 def _cost(done, cfg, say):
-    from mabe_nb.hardware.speed_guide import beside_targets
+    from mabe_nb.hardware.speed_guide import beside_targets, time_words
     known = done.about["windows"]
     seconds, usd = done.cost(known or 1e6)
     what = f"an epoch of {known:,} windows" if known else "a million windows"
-    say(f"knee: batch {done.knee}; {what} takes {seconds:.3g} s and ${usd:.2g}")
-    if known: say(f"{cfg.epochs} epochs: {seconds * cfg.epochs / 60:.3g} min and "
+    say(f"knee: batch {done.knee}; {what} takes {time_words(seconds)} and "
+        f"${usd:.2g}")
+    if known: say(f"{cfg.epochs} epochs: {time_words(seconds * cfg.epochs)} and "
                   f"${usd * cfg.epochs:.2g}")
     if known: say(beside_targets(seconds))
     return {"windows": known or 10**6, "seconds": seconds, "usd": usd,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from ..hardware.speed_guide import time_words
 from .plots import COLORS, _axes, _empty, _ink, styled
 
 # %% ../../nbs/view/12_cost_plots.ipynb #dd7308fb
@@ -120,7 +121,7 @@ def plot_compare(
         if len(rows): _points(ax, rows, least, measured)
     _logarithmic(ax, least if (good.usd <= 0).any() else None)
     figure.set_label("Time and price: " + "; ".join(
-        f"{w} {s:.3g} s {u:.3g} USD ({b}{', on the front' if f else ''})"
+        f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' if f else ''})"
         for w, s, u, b, f in
         good[["where", "seconds", "usd", "basis", "front"]].values))
     return figure, ax

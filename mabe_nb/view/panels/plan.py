@@ -11,6 +11,7 @@ import math
 
 from ...hardware.advise import SCENARIOS, by_scenario, by_speed
 from ...hardware.catalog import check_gpu, gpus, prices
+from ...hardware.speed_guide import time_words
 from ...measure.results import where
 from ...remote.places.base import get, rents
 
@@ -117,9 +118,8 @@ def plan_words(
         needs = f", the training needs {need}" if need else ""
         parts.append(f"{memory:g} GB on the card{needs}")
     if before is not None:
-        parts.append(f"expected {before['seconds']:.3g} s and {before['usd']:.2g} "
-                     "dollars, as the last time" if on != "local" else
-                     f"expected {before['seconds']:.3g} s, as the last time")
+        paid = f" and {before['usd']:.2g} dollars" if on != "local" else ""
+        parts.append(f"expected {time_words(before['seconds'])}{paid}, as the last time")
     else: parts.append("never done there, so how long it takes is not known")
     return "; ".join([*parts, WAITS.get(on, WAIT)])
 

@@ -16,7 +16,7 @@ from .memory import recall
 from .panel import LOCK, Panel, button, control, row
 from ..report import table_html
 from ..runs import checked_day, find_runs, plot_runs, runs_table
-from ..video.inline import inline_svg
+from ..video.inline import scrolling_svg
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #27254fcb
 class RunsPanel(Panel):
@@ -93,8 +93,7 @@ def go(self: RunsPanel):
         shown = table.round({"F1": 4, "minutes": 2, "USD": 4})
         shown.index += 1
         self.table.value = table_html(shown.rename_axis("no."), "runs")
-        with LOCK: svg = inline_svg(plot_runs(table)[0])
-        self.picture.value = f'<div style="max-width:40em">{svg}</div>'
+        with LOCK: self.picture.value = scrolling_svg(plot_runs(table)[0], 28, 40)
         none = "no run there is as asked for" if self.filters() else \
             "no run there; 'mabe train' makes one"
         self.set_status("done", f"{len(table)} run{'s' * (len(table) != 1)}" if len(table)

@@ -10,6 +10,7 @@ import ipywidgets as W
 import pandas as pd
 
 from ....errors import ConfigError
+from ....hardware.speed_guide import time_words
 from ....measure.compare import compare
 from ....measure.spec import make_spec
 from ....measure.results import where
@@ -75,7 +76,7 @@ def choices_of(
     good = table[table.seconds.notna() & table.usd.notna()]
     good = good.sort_values("front", ascending=False, kind="stable")
     rows = good.rename(columns={"where": "place"}).itertuples()
-    return [(f"{r.place} · {r.basis} · {r.seconds:.3g} s · {r.usd:.2g} USD", r.place)
+    return [(f"{r.place} · {r.basis} · {time_words(r.seconds)} · {r.usd:.2g} USD", r.place)
             for r in rows]
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #e75293f1

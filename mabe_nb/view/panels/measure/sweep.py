@@ -9,6 +9,7 @@ __all__ = ['SWEEP_COLUMNS', 'MeasuringPanel', 'sizes_of', 'work_of', 'sweep_fact
 import ipywidgets as W
 
 from ....errors import ConfigError
+from ....hardware.speed_guide import time_words
 from ....measure.spec import PRECISIONS, make_spec
 from ....measure.workload import Workload
 from ....measure.sweep import (FIRST, LAST, Sweep, checked_sizes, other_cards,
@@ -27,7 +28,7 @@ from ..source import call_of, split_names
 from ..panel import (LOCK, Panel, button, control, facts_html,
                                        one_at_a_time, row)
 from ...report import table_html
-from ...video.inline import inline_svg
+from ...video.inline import scrolling_svg
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #827b17dd
 class MeasuringPanel(Panel):
@@ -162,8 +163,8 @@ def take(self: MeasuringPanel):
 def draw(self: MeasuringPanel, tables: str, plot, data):
     "Tables, and a figure no wider than its words can be read."
     self.table.value = tables
-    with LOCK: svg = inline_svg(plot(data)[0]) # settings of matplotlib are changed
-    self.picture.value = f'<div style="max-width:54em">{svg}</div>'
+    with LOCK: # settings of matplotlib are changed
+        self.picture.value = scrolling_svg(plot(data)[0])
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #82f7121d
 def sizes_of(
@@ -192,7 +193,7 @@ def sweep_facts(done: Sweep) -> dict: # Name -> words
     seconds, usd = done.cost(about["windows"] or 1e6)
     price = f"{usd:.2g} USD" if usd else "nothing"
     facts["Knee"] = (f"batch {done.knee}: {work_of(about['windows'])} in "
-                     f"{seconds:.3g} s for {price}")
+                     f"{time_words(seconds)} for {price}")
     if done.memory and done.memory.b > 0:
         others = other_cards(done)
         facts["Elsewhere"] = f"largest batch by {others.basis[0]}: " + ", ".join(
