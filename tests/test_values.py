@@ -6,14 +6,15 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mabe_nb.errors import DataError
-from mabe_nb.remote.values import (JSON_LIMIT, check_sizes, read_index, read_values,
-                                   write_values)
+from mabe_nb.remote.values import (JSON_LIMIT, KINDS, check_sizes, read_index,
+                                   read_values, write_values)
 
 NAMES = st.from_regex(r"v[A-Za-z0-9_]{0,20}", fullmatch=True)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(
@@ -48,6 +49,43 @@ def test_state_dict_comes_back_as_tensors(tmp_path):
     assert np.array_equal(back["t"], np.ones(2))
 
 
+NUMBERS = st.sampled_from(["f4", "f8", "i8", "u1", "?", "c8"]).flatmap(
+    lambda d: hnp.arrays(np.dtype(d), hnp.array_shapes(min_dims=1, min_side=0, max_side=3)))
+NESTED = st.recursive(LEAVES | NUMBERS, lambda v: st.lists(v, max_size=3) | st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5), v, max_size=3), max_leaves=8)
+
+
+def same(a, b):
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+    if isinstance(a, list): return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict): return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return type(a) is type(b) and a == b
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(NESTED, max_size=3))
+def test_arrays_within_lists_and_dicts(tmp_path_factory, value):
+    folder = tmp_path_factory.mktemp("v")/"in"
+    write_values(folder, {"value": value})
+    assert same(read_values(folder)["value"], value)
+
+
+TABLES = {"mixed": pd.DataFrame({
+    "action": pd.Categorical(["sniff", "rear", "sniff"], ["rear", "sniff"], ordered=True),
+    "who": ["mouse1", None, "é"], "start": [1, 2, 3], "sure": [0.5, np.nan, np.inf],
+    "day": pd.to_datetime(["2026-01-02", None, "2026-01-04"])}, index=["a", "b", "c"]),
+    "empty": pd.DataFrame({"x": np.zeros(0)}), "no columns": pd.DataFrame(index=[0, 1]),
+    "levels": pd.DataFrame({"x": [1, 2]}, index=pd.MultiIndex.from_tuples(
+        [("v", 1), ("w", 2)], names=["video", "frame"]))}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_come_back_as_they_were(tmp_path, kind):
+    write_values(tmp_path/"out", {"table": TABLES[kind]})
+    pd.testing.assert_frame_equal(read_values(tmp_path/"out")["table"], TABLES[kind])
+
+
 def test_fortran_order_and_numpy_numbers(tmp_path):
     values = {"a": np.asfortranarray(np.arange(6).reshape(2, 3)), "n": np.int8(3),
               "z": np.array(2.5), "nested": [np.float32(0.5), torch.tensor(2)]}
@@ -58,7 +96,9 @@ def test_fortran_order_and_numpy_numbers(tmp_path):
 
 
 REFUSED = {"a function": len, "an object array": np.array([{}]), "a set": {1},
-           "number keys": {1: 2}, "an array in a list": [np.ones(2)], "bytes": b"x",
+           "number keys": {1: 2}, "words in a list": [np.array(["a"])], "bytes": b"x",
+           "a table of anything": pd.DataFrame({"x": [object()]}),
+           "a table in a list": [pd.DataFrame({"x": [1]})],
            "fields": np.zeros(2, [("a", int)]), "a module": json,
            "a lone surrogate": "\ud800", "bfloat16": torch.ones(2, dtype=torch.bfloat16)}
 
@@ -105,7 +145,7 @@ def test_hostile_index(data):
 def test_any_index_is_read_or_refused(data):
     try: index = read_index(data)
     except DataError: return
-    assert all(kind in ("json", "npy", "safetensors") for kind in index.values())
+    assert all(kind in KINDS for kind in index.values())
 
 
 def put(folder, index, **files):

@@ -92,7 +92,7 @@ def submit(
     source, # Code, a function, or a command as a list of words
     on: str = "local", # A place, such as "local" or "modal"; `place_names` lists them
     gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free
-    inputs: dict = {}, # Name -> JSON value, array, tensor, or dict of arrays or tensors
+    inputs: dict = {}, # Name -> JSON value, array, tensor, table or nested arrays
     outputs=(), # Names of what should come back
     timeout: float = 3600, # Seconds for each attempt
     retries: int = 0, # Further attempts if the job dies

@@ -115,7 +115,7 @@ def _left_by_command(out, spec, faults):
         if not files:
             faults.append(DataError(
                 f"the command left no output {name!r}; it should write "
-                f"$MABE_JOB/out/{name}.json, .npy or .safetensors"))
+                f"$MABE_JOB/out/{name}.json, .npy, .safetensors or .parquet"))
             continue
         kind, file = next(iter(files.items()))
         sizes = {file.name: file.stat().st_size}

@@ -13,7 +13,7 @@ from ...files import write_json
 from .. import values
 
 # %% ../../../nbs/remote/inside/24_records.ipynb #c75d7109
-DONE = re.compile(r"(0|[1-9]\d{0,6})\.(json|npy|safetensors)", re.ASCII)
+DONE = re.compile(rf"(0|[1-9]\d{{0,6}})\.({'|'.join(values.KINDS)})", re.ASCII)
 FAILED = re.compile(r"(0|[1-9]\d{0,6})-([1-9]\d{0,2})\.json", re.ASCII)
 
 
