@@ -110,7 +110,10 @@ def stacked(
 ): # (frames, channels) float32
     "Channels side by side."
     xp = array_namespace(values[0])
-    return xp.stack([xp.astype(v, xp.float32) for v in values], axis=1)
+    rows = xp.stack([xp.astype(v, xp.float32) for v in values])
+    out = xp.empty(rows.shape[::-1], dtype=xp.float32, device=rows.device)
+    out[...] = xp.permute_dims(rows, (1, 0))
+    return out
 
 # %% ../../nbs/data/30_features.ipynb #59fbd667
 def by_stretch(

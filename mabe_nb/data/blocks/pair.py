@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
-from .geometry import (derive, fill_gaps, half_frames, in_frame,
-                                          motion, norm, rolling_max, rolling_mean_std,
-                                          rolling_min, shift, unit)
+from .geometry import (along_time, derive, fill_gaps, half_frames,
+                                          in_frame, motion, norm, rolling_max,
+                                          rolling_mean, rolling_mean_std, rolling_min,
+                                          shift, unit)
 from .registry import Channel, block, named, one_each
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
@@ -44,8 +45,8 @@ def animals(
     "The first two mice of `xy`, short gaps bridged; the others when they are asked for."
     xp = array_namespace(xy)
     def bridged(x): return derive(fill_gaps(x, round(GAP_MS * fps / 1000)), points)
-    def others(): return bridged(xp.astype(xy[:, 2:], xp.float64) * factor)[:, :, :3]
-    two = xp.astype(xy[:, :2], xp.float64) * factor
+    def others(): return bridged(along_time(xy[:, 2:]) * factor)[:, :, :3]
+    two = along_time(xy[:, :2]) * factor
     if two.shape[1] < 2: two = xp.concat([two, xp.full_like(two, math.nan)], axis=1)
     whole = bridged(two)
     lost, still = (xp.astype(xp.isnan(x[..., 0]), xp.float64)
@@ -61,7 +62,7 @@ def smooth_velocity(
     fps: float, # Frames per second
 ): # Like `x`, per second
     "Mean velocity of the known steps within `STEP_MS`."
-    return rolling_mean_std(motion(x, fps)[0], half_frames(STEP_MS, fps))[0]
+    return rolling_mean(motion(x, fps)[0], half_frames(STEP_MS, fps))
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #2736fb99
 def headings(
