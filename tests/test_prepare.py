@@ -326,7 +326,7 @@ def test_ctrl_c_can_be_resumed(folder, tmp_path, monkeypatch):
 
 def test_full_disk(folder, tmp_path, monkeypatch):
     def full(path, *args, **kwargs): raise OSError(28, "No space left on device")
-    monkeypatch.setattr(np, "save", full)
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
     with pytest.raises(DataError, match="no space is left"): run(folder, tmp_path/"out")
     assert not list((tmp_path/"out").glob("*/*"))
 
@@ -428,9 +428,9 @@ def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, featu
 def test_channels_that_differ(folder, tmp_path, monkeypatch):
     "Features that do not come out alike are named, not joined."
     with_three_mice(monkeypatch)
-    real = prepare_module.compute
-    monkeypatch.setattr(prepare_module, "compute",
-                        lambda rec, name, pair, parts: real(rec, name, pair, None))
+    real = prepare_module.compute_pairs
+    monkeypatch.setattr(prepare_module, "compute_pairs",
+                        lambda rec, name, pairs, parts: real(rec, name, pairs, None))
     with pytest.raises(DataError, match="video v4: has other channels than video v0"):
         run(folder, tmp_path/"out", features="coords")
 

@@ -77,7 +77,7 @@ def spread(
                  box_across=box[:, 0], box_down=box[:, 1])
 
 # %% ../../../nbs/data/blocks/60_arena.ipynb #a6c6b8e6
-@block()
+@block(exchange="nothing")
 def arena(a):
     "Where the pair is between the walls, over a moment."
     both = {f"both.{name}": c for name, c in spread(a).items()}

@@ -9,7 +9,7 @@ __all__ = ['PAIRWISE', 'DIRECTED_OF', 'apart', 'directed_smoothed', 'directed_mu
 from array_api_compat import array_namespace
 
 from .geometry import norm, unit
-from .pair import headings, known_mean, smooth_velocity
+from .pair import known_mean, smooth_velocity
 from .registry import Channel, block, named, one_each
 from .unordered import over_moment, over_scales
 
@@ -24,7 +24,7 @@ def apart(
     return one_each(own | toward | parts | missing) | one_each(between, "pair.")
 
 
-@block(needs=PAIRWISE)
+@block(needs=PAIRWISE, exchange="names")
 def directed_smoothed(a, *blocks):
     "Mean and deviation of every channel of agent, target and pair over a moment."
     return over_moment(apart(*blocks), a.fps)
@@ -62,14 +62,14 @@ def nearest_other(
     return xp.where(none[..., None], xp.nan, picked), gap
 
 # %% ../../../nbs/data/blocks/52_directed.ipynb #7d0f445b
-@block()
+@block(exchange="animals")
 def others(a):
     "The nearest of the other animals as agent and target see it, and the rest."
     xp, found = array_namespace(a.points), a.others() if a.others else None
     if found is None or not found.shape[1]:
         found = xp.full_like(a.points[:, :1], xp.nan)
     at, gap = nearest_other(a.points[:, :, 1], found[:, :, 1])
-    way, heading = at - a.points[:, :, 1], headings(a.points)
+    way, heading = at - a.points[:, :, 1], a.heading
     near, toward = norm(way), unit(way)
     every = xp.reshape(gap, (len(gap) * 2, gap.shape[2]))
     lost = xp.astype(xp.isnan(near), xp.float64)

@@ -103,6 +103,7 @@ def edges(
 def pieces(
     xy, # (frames, mice, parts, 2) float32 pixels
     points, # (mouse, part) indices
+    frames=slice(None), # Which are wanted
 ): # Rows of the piece; x and y, (rows + 2, points) float64: one more on either side
     "The wanted points, a few frames at a time."
     xp, (n, mice, parts, _) = array_namespace(xy), xy.shape
@@ -110,14 +111,15 @@ def pieces(
     index = [m*parts + p for m, p in points]
     if index == list(range(mice*parts)): index = slice(None)
     first, last = edges(flat)
-    for a in range(0, n, CHUNK):
-        both = []
+    start, stop, _ = frames.indices(n)
+    for a in range(start, stop, CHUNK):
+        b, both = min(a + CHUNK, stop), []
         for i in (0, 1):
-            x = xp.astype(flat[max(a - 1, 0):a + CHUNK + 1, index, i], xp.float64)
+            x = xp.astype(flat[max(a - 1, 0):b + 1, index, i], xp.float64)
             if a == 0: x = xp.concat([first[:, index, i], x], axis=0)
-            if a + CHUNK >= n: x = xp.concat([x, last[:, index, i]], axis=0)
+            if b == n: x = xp.concat([x, last[:, index, i]], axis=0)
             both.append(x)
-        yield slice(a, min(a + CHUNK, n)), *both
+        yield slice(a - start, b - start), *both
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #bdf1138d
 class Piece:
@@ -184,13 +186,14 @@ def write_motion(
     names, # Of blocks of points, in the order of `out`
     fps: float, # Frames per second
     factor: float, # Pixels to the wanted length
+    frames=slice(None), # Which `out` holds
 ):
     "The numbers of the taken slots."
     xp, start, at = array_namespace(xy), 0, []
     for size in (len(BLOCKS[name].channels) for name in names):
         at.append([columns(start + i, layout.slots, size) for i in range(size)])
         start += size * len(layout.names)
-    for rows, x, y in pieces(xy, layout.points):
+    for rows, x, y in pieces(xy, layout.points, frames):
         piece = Piece(x, y, fps, factor)
         for name, wanted in zip(names, at):
             for column, values in zip(wanted, BLOCKS[name].make(piece)):
@@ -203,14 +206,16 @@ def motion_block(
     names, # Of blocks of points, in the order wanted
     fps: float, # Frames per second
     factor: float = 1., # Pixels to the wanted length
+    frames=slice(None), # Which are wanted
 ): # (frames, channels) float32
     "The channels that `motion_channels` names."
     xp, slots = array_namespace(xy), len(layout.names)
-    shape = xy.shape[0], slots * sum(len(BLOCKS[name].channels) for name in names)
+    wanted = len(range(*frames.indices(xy.shape[0])))
+    shape = wanted, slots * sum(len(BLOCKS[name].channels) for name in names)
     full = len(layout.slots) == slots
     out = (xp.empty(shape, dtype=xp.float32, device=xy.device) if full else
            xp.full(shape, math.nan, dtype=xp.float32, device=xy.device))
-    if layout.slots and shape[0]: write_motion(out, xy, layout, names, fps, factor)
+    if layout.slots and wanted: write_motion(out, xy, layout, names, fps, factor, frames)
     return out
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #639c9143

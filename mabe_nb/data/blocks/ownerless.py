@@ -111,7 +111,7 @@ def without_owner(
     return out
 
 # %% ../../../nbs/data/blocks/55_ownerless.ipynb #d3e96b5a
-@block()
+@block(exchange="nothing")
 def ownerless(a):
     "Distances and movements of points, whoever they belong to, over a moment."
     return over_moment(without_owner(a), a.fps)

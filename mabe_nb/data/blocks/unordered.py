@@ -18,7 +18,7 @@ from .registry import block
 SIZE_OF = ("closing", "closing_nearest")
 
 
-@block(needs=("own", "toward", "parts", "between", "missing"))
+@block(needs=("own", "toward", "parts", "between", "missing"), exchange="nothing")
 def unordered(a, own, toward, parts, between, missing):
     "Everything that is known of a pair, without regard to who is who."
     xp = array_namespace(a.points)
@@ -73,7 +73,7 @@ def over_scales(
     return out
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #32c3d7f1
-@block(needs=("unordered",))
+@block(needs=("unordered",), exchange="nothing")
 def multiscale(a, unordered):
     "Some unordered channels over 0.3 to 10 s: means, deviations, extremes, before, after."
     return over_scales({name: unordered[name] for name in MULTISCALE_OF}, a.fps)
@@ -89,10 +89,11 @@ def over_moment(
     "Mean and deviation of every channel over a moment."
     mean, std = rolling_mean_std(as_columns(channels), half_frames(MOMENT_MS, fps))
     return (derived(channels, f"mean{MOMENT_MS}", mean)
-            | derived(channels, f"std{MOMENT_MS}", std))
+            | derived({k: c._replace(sided=False) for k, c in channels.items()},
+                      f"std{MOMENT_MS}", std))
 
 
-@block(needs=("unordered",))
+@block(needs=("unordered",), exchange="nothing")
 def smoothed(a, unordered):
     "Mean and deviation of every unordered channel over a moment."
     return over_moment(unordered, a.fps)
@@ -119,7 +120,7 @@ def against_video(
     return out
 
 
-@block(needs=("smoothed",), whole_video=True)
+@block(needs=("smoothed",), whole_video=True, exchange="nothing")
 def zscored(_, smoothed):
     "Every smoothed channel in deviations from its mean over the video."
     return against_video(smoothed)

@@ -7,7 +7,7 @@ __all__ = ['CHANNELS', 'Plan', 'video_key', 'prepare_video', 'forget_videos', 'p
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
 import errno, hashlib, json, os, re, shutil, warnings, zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..blocks.registry import users_blocks
+from ..blocks.registry import order_free, users_blocks
 from .reader import (DamagedFile, default_folder, FORMAT,
                                        open_prepared, pair_file, Prepared, read_video)
 from ..dataset import as_dataset, Dataset, dataset_parts, tracks_hash
-from ..features import blocks_of, code_version, compute
+from ..features import blocks_of, code_version, compute_pairs
 from ..recording import BOUT_COLUMNS, pairs
 from ...errors import ConfigError, DataError
 from ...files import atomic, clear_temporaries, safe_id, temporary, write_json
@@ -92,6 +92,21 @@ def _up_to_date(plan, video_id, key, damaged): # Files that are damaged go into 
         alone = not plan.selves or any(a == t for a, t in info["pairs"])
         if ours and (plan.unlabelled and alone or info["labelled"] is not None): return info
 
+# %% ../../../nbs/data/cache/20_prepare.ipynb #d97345ac
+def _write_pairs(plan, rec, pairs, folder): # Pair -> checksum, `Features` of a stretch
+    checks, files, got = {}, {}, None
+    with ExitStack() as stack:
+        for pair, got in compute_pairs(rec, plan.features, pairs, plan.parts):
+            values = np.ascontiguousarray(got.values, np.float32)
+            if pair not in files:
+                files[pair] = stack.enter_context(open(folder/pair_file(*pair), "wb"))
+                np.lib.format.write_array_header_1_0(files[pair], {
+                    "descr": "<f4", "fortran_order": False,
+                    "shape": (len(rec), values.shape[1])})
+            files[pair].write(values.data)
+            checks[pair] = zlib.crc32(values.data, checks.get(pair, 0))
+    return checks, got
+
 # %% ../../../nbs/data/cache/20_prepare.ipynb #94b6920a
 def prepare_video(
     plan: Plan,
@@ -103,18 +118,17 @@ def prepare_video(
     if old := _up_to_date(plan, video_id, key, damaged): return _entry(old)
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
+    free = order_free(blocks_of(plan.features))
     info = _describe(rec, key, plan.selves) | {name: [] for name in CHANNELS}
-    info |= {"channels": 0, "checks": []}
+    info |= {"channels": 0, "checks": [], "order_free": free}
+    pairs = [tuple(sorted(p) if free else p) for p in info["pairs"]]
     with atomic(plan.out/info["folder"]) as tmp:
         tmp.mkdir()
-        for pair in map(tuple, info["pairs"]):
-            got = compute(rec, plan.features, pair, plan.parts)
-            values = np.ascontiguousarray(got.values, np.float32)
-            np.save(tmp/pair_file(*pair), values, allow_pickle=False)
-            info["checks"].append(zlib.crc32(values.data))
-            info.update({name: list(getattr(got, name)) for name in CHANNELS},
-                        channels=values.shape[1])
-            info["findings"].update({f.kind: f.count for f in got.findings})
+        checks, got = _write_pairs(plan, rec, [*dict.fromkeys(pairs)], tmp)
+        if got:
+            info |= {name: list(getattr(got, name)) for name in CHANNELS}
+            info |= {"channels": len(got.names), "checks": [checks[p] for p in pairs]}
+            info["findings"] |= {f.kind: f.count for f in got.findings}
         write_json(tmp/"video.json", info)
         _drop(plan.out/info["folder"])
     return _entry(info) | {"damaged": damaged}

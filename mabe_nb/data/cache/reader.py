@@ -31,21 +31,23 @@ def default_folder(
     return home()/"prepared"/short
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #637cd094
-FORMAT = "mabe_nb prepared 4"
+FORMAT = "mabe_nb prepared 5"
 CURE = "delete that folder, or prepare again with resume=False (--no-resume)"
 
 
 def pair_file(
     agent: str,
     target: str, # Equal to `agent` for self behaviour
+    order_free: bool = False, # Are the features the same whoever is the agent?
 ) -> str:
     "Name of the file with the features of a pair. Raises `DataError` for odd names."
-    return f"{safe_id(agent, 'agent')}-{safe_id(target, 'target')}.npy"
+    pair = safe_id(agent, "agent"), safe_id(target, "target")
+    return "-".join(sorted(pair) if order_free else pair) + ".npy"
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #585c97a6
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
           "channels": int, "pairs": list, "bouts": list, "labelled": (list, type(None)),
-          "tracks": str, "checks": list} # See `tracks_hash`; `crc32` of each pair's file
+          "order_free": bool, "tracks": str, "checks": list} # See `tracks_hash`; `crc32` of each pair's file
 
 
 class DamagedFile(DataError):
@@ -110,7 +112,7 @@ def read_video(
         raise DataError(f"is not what prepare writes; {CURE}", path)
     shape = info["frames"], info["channels"]
     for pair, check in zip(info["pairs"], info["checks"]):
-        file = Path(folder)/pair_file(*pair)
+        file = Path(folder)/pair_file(*pair, info["order_free"])
         check_values(file, shape, check) if contents else read_values(file, shape)
     return info
 
@@ -157,7 +159,7 @@ class Prepared(KnownVideos):
         folders = {v["video_id"]: root/v["folder"] for v in manifest["videos"]}
         self.sequences = pd.DataFrame(
             [(i, v["lab_id"], agent, target, v["frames"], v["fps"],
-              str(folders[i]/pair_file(agent, target)))
+              str(folders[i]/pair_file(agent, target, v["order_free"])))
              for i, v in videos.items() for agent, target in v["pairs"]],
             columns=["video_id", "lab_id", "agent", "target", "frames", "fps", "path"])
 
