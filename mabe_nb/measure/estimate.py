@@ -92,7 +92,7 @@ def as_on_card(
     "Let a model keep on a processor what it would keep on a card."
     units = 0
     for part in model.modules():
-        if type(part) is nn.LSTM:
+        if isinstance(part, nn.LSTM):
             part.__class__ = _StandIn
             units += part.hidden_size * (1 + part.bidirectional) * part.num_layers
         if isinstance(part, nn.MultiheadAttention): part.dropout = 0.0

@@ -13,6 +13,7 @@ import torch
 
 from ..data.recording import run_lengths
 from ..errors import ConfigError
+from .products import onednn_products
 
 # %% ../../nbs/train/40_predict.ipynb #accd30a1
 def window_starts(
@@ -105,7 +106,7 @@ def over_windows(
     length: int = 100, # Frames in a window
     gap: int = 1, # Every how many frames one is taken
     stride: int = None, # Frames between windows; None: half a window
-    batch: int = 128, # Windows at a time
+    batch: int = 64, # Windows at a time
     change=lambda scores: scores, # Applied to the scores of windows before they are averaged
     inputs=None, # From some frames of `x` to what the model sees; None: they are that
 ) -> np.ndarray: # (frames, classes) float32
@@ -115,8 +116,9 @@ def over_windows(
     windows = windows_of_inputs(x, inputs, starts, length, gap) if inputs else \
         lambda at: gather(x, starts[at], length, gap)
     count = max(-(-len(starts) // batch), 1)
-    out = [change(model(windows(at).to(device)).float()).cpu().numpy()
-           for at in np.array_split(np.arange(len(starts)), count)]
+    with onednn_products(device):
+        out = [change(model(windows(at).to(device)).float()).cpu().numpy()
+               for at in np.array_split(np.arange(len(starts)), count)]
     return overlap_average(np.concatenate(out), starts, gap, len(x)).astype(np.float32)
 
 # %% ../../nbs/train/40_predict.ipynb #fcbe026c

@@ -19,6 +19,7 @@ from .optim import (Average, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from ..losses import make_loss, objective
+from ..products import onednn_products
 from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import masked_f1
 
@@ -101,10 +102,11 @@ def take_step(self: Trainer,
     size, gap, total = self.cfg.sequence_length, self.cfg.frame_gap, 0
     alone = len(parts) == 1 and self.team.size == 1
     whole = None if alone else self.loss.weight(gather(self.answers, starts, size, gap))
-    for _ in parts:
-        loss = self.part_loss(windows, whole)
-        self.precision.scaler.scale(loss).backward()
-        total = loss.detach() if alone else total + loss.detach()
+    with onednn_products(self.device):
+        for _ in parts:
+            loss = self.part_loss(windows, whole)
+            self.precision.scaler.scale(loss).backward()
+            total = loss.detach() if alone else total + loss.detach()
     if self.team.size > 1: total = self.add_gradients(total)
     self.precision.scaler.unscale_(self.optimizer)
     if self.cfg.grad_clip:
