@@ -92,15 +92,27 @@ def collect(self: Group):
         if over: (job.folder/"collected").touch()
 
 # %% ../../nbs/remote/80_group.ipynb #4d206fe5
+def _status(counts, ends):
+    "queued, running, done; error if items failed for good; else how the tasks ended."
+    if counts["done"] == counts["items"]: return "done"
+    if set(ends) - set(ENDED): return "running" if "running" in ends else "queued"
+    if not counts["left"]: return "error"
+    worst = [end for end in ("cancelled", "timeout", "error") if end in ends]
+    return worst[0] if worst else "died"
+
+
+@patch
+def about(self: Group) -> dict:
+    "Its counts and its status, from one look."
+    ends = [task.status() for task in self.last_tasks()] # before the items are counted
+    counts = self.counts()
+    return counts | {"status": _status(counts, ends)}
+
+
 @patch
 def status(self: Group) -> str:
     "queued, running, done; error if items failed for good; else how its tasks ended."
-    if self.counts()["done"] == self.items: return "done"
-    ends = [task.status() for task in self.last_tasks()]
-    if set(ends) - set(ENDED): return "running" if "running" in ends else "queued"
-    if not self.counts()["left"]: return "error"
-    worst = [end for end in ("cancelled", "timeout", "error") if end in ends]
-    return worst[0] if worst else "died"
+    return self.about()["status"]
 
 
 @patch
@@ -270,7 +282,7 @@ def groups() -> list:
 # %% ../../nbs/remote/80_group.ipynb #40aa2dd7
 def group_row(group) -> dict:
     "A group as one row of a table."
-    try: about = group.counts() | {"status": group.status(), "usd": round(group.cost(), 4)}
+    try: about = group.about() | {"usd": round(group.cost(), 4)}
     except MabeError as e: # no network: the others can still be listed
         about = {"items": group.items, "done": None, "failed": None, "left": None,
                  "status": "unknown", "usd": 0, "error": str(e)}
