@@ -7,9 +7,11 @@ __all__ = ['JOIN', 'prepare_item', 'predict_item', 'map_prepare', 'move_prepared
            'predicted_table', 'join_predicted']
 
 # %% ../nbs/06_videos.ipynb #de8bcbb8
-import hashlib, json, os, shutil, tempfile
+import hashlib, json, os, shutil, tempfile, time
 from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from .data.cache.prepare import (_plan_for, _up_to_date, _wanted, prepare,
                                         prepare_video, video_key)
@@ -21,6 +23,7 @@ from .locks import locked
 from .remote.group import Group, _groups_folder, groups
 from .remote.inside.items import Pack
 from .remote.map import map as map_items
+from .remote.plan import MapPlan, plan_map
 
 # %% ../nbs/06_videos.ipynb #1ddaf4a6
 _open = cache(open_dataset)
@@ -102,9 +105,40 @@ def _go_on(tag, say):
         if status not in ("queued", "running", "done"): group.resume(failed=True)
         return group
 
+# %% ../nbs/06_videos.ipynb #86426d41
+MEASURED = 3 # Videos
+
+
+def _size(path):
+    "Files and bytes of a file or folder."
+    files = [p for p in Path(path).rglob("*") if p.is_file()] or [Path(path)]
+    return len(files), sum(p.stat().st_size for p in files)
+
+
+def _plan_of(function, ids, given, folders, how):
+    "The `MapPlan` of a group that is not started."
+    seconds, before = [], os.environ.get("MABE_JOB")
+    some = [ids[int(i)] for i in np.linspace(0, len(ids) - 1, min(MEASURED, len(ids)))]
+    with tempfile.TemporaryDirectory(prefix="mabe-") as tmp:
+        os.environ["MABE_JOB"] = tmp
+        try:
+            for video in [some[0], *some]:
+                shutil.rmtree(Path(tmp)/"ckpt", ignore_errors=True)
+                begun = time.perf_counter()
+                function(video, **given, **{n: str(p) for n, p in folders.items()})
+                seconds.append(time.perf_counter() - begun)
+            made = _size(tmp)[1] * len(ids)
+        finally:
+            if before is None: del os.environ["MABE_JOB"]
+            else: os.environ["MABE_JOB"] = before
+    files, sent = np.sum([_size(p) for p in folders.values()], axis=0)
+    return plan_map(seconds[1:], len(ids), gib=float(sent + made) / 2**30, files=int(files),
+                    **{"on": "local", **how})
+
 # %% ../nbs/06_videos.ipynb #d50819c9
 def _start(function, ids, tag, given, folders, say, how):
     "Start a group, or go on with the one that was started for the same."
+    if how.pop("plan", False): return _plan_of(function, ids, given, folders, how)
     top = _groups_folder()
     top.mkdir(parents=True, exist_ok=True)
     with locked(top/f".{tag['digest']}.lock", top):
@@ -120,8 +154,9 @@ def map_prepare(
     videos: str = None, # Ids and ranges of ids; None: all
     skip_broken: bool = False, # Leave out videos that cannot be read, in the end
     say=print, # Called with each line meant for a person
-    **how, # See `map`: on, at_once, tasks, gpu, timeout, retries and options of the place
-) -> Group: # Or None: all is prepared
+    **how, # See `map`: on, at_once, tasks, gpu, timeout, retries and options of the
+           # place; plan=True: start nothing, see `plan_map`
+) -> Group | MapPlan | None: # None: all is prepared
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
@@ -191,8 +226,8 @@ def map_predict(
     overwrite: bool = False, # Replace `out`
     options: dict = {}, # Of the model's `predict`
     say=print, # Called with each line meant for a person
-    **how, # See `map`: on, at_once, tasks, gpu, timeout, retries and options of the place
-) -> Group:
+    **how, # As for `map_prepare`
+) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
     from mabe_nb.train.classifier import read_thresholds
     model, dataset = _model(str(run), checkpoint), open_dataset(data, split)

@@ -152,3 +152,15 @@ def test_flags_that_would_be_ignored_are_refused(lab, tmp_path, capsys):
         assert main("predict", lab/"run", lab/"data", "--out", tmp_path/"no.csv", *words) == 2
         assert main("prepare", lab/"data", "--out", tmp_path/"no", *words) == 2
     assert "--workers is for this process" in capsys.readouterr().err and not groups()
+
+
+def test_a_plan_starts_nothing(lab, tmp_path, capsys):
+    line = ["predict", lab/"run", lab/"data", "--out", tmp_path/"no.csv", "--plan"]
+    assert main(*line, "--on", "local", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["items"] == VIDEOS and plan["usd"] == 0 and plan["hours"] > 0
+    assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"no", "--plan",
+                "--on", "local") == 0
+    assert f"{VIDEOS} items in 1 tasks, 4 at once: about" in capsys.readouterr().out
+    assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
+    assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()
