@@ -28,10 +28,10 @@ VERBS = { # Name -> module, or module and the name that it has there
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.group", "map": "remote.map",
-    "groups": "remote.group", "plots": "view.plots:",
-    "analyse": "analysis.analyse", "write_clips": "analysis.clips",
+    "groups": "remote.group", "map_prepare": "videos", "map_predict": "videos",
+    "plots": "view.plots:", "analyse": "analysis.analyse", "write_clips": "analysis.clips",
     "plot_predicted": "view.demo", "MabeError": "errors"}
-__all__ = list(VERBS)
+__all__ = [name for name in VERBS if name != "map"] # `import *` leaves Python's own
 
 
 def __getattr__(name):

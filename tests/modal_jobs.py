@@ -2,11 +2,11 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from localcloud import start_thread
 from localcloud.pytest_fixture import forget_client
+from waiting import until
 
 from mabe_nb.remote.job import jobs, submit
 
@@ -46,16 +46,6 @@ def elsewhere(code):
                          capture_output=True, text=True, timeout=60, env=dict(os.environ))
     assert out.returncode == 0, out.stderr
     return out.stdout
-
-
-def until(test, seconds=120, must=True):
-    end = time.monotonic() + seconds
-    while not (found := test()):
-        if time.monotonic() > end:
-            assert not must, "waited in vain"
-            return None
-        time.sleep(0.05)
-    return found
 
 
 def send(source, gpu="T4", **options): return submit(source, on="modal", gpu=gpu, **options)

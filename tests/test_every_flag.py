@@ -16,6 +16,7 @@ import torch
 from mabe_nb import cli
 from mabe_nb.commands.parser import setting_words
 from mabe_nb.data.dataset import open_dataset
+from mabe_nb.remote.group import groups
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble.presets import MemberSpec
@@ -47,11 +48,13 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "audit": ("audit DATA", f"--split test|{ID}"),
     "prepare": ("prepare DATA --features coords --out OUT",
                 f"--split test|{ID}|--features social|--workers 2|--out OUT|--on local|"
-                "--on moon|--shards 2|--shard 1/2"),
+                "--on moon|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|"
+                "--option x=1|--option nothing|--shard 1/2"),
     "cache": ("cache", "NAME|--limit 5"),
     "predict": ("predict RUN DATA --out OUT.csv",
                 f"--checkpoint last|--checkpoint 9|--split test|{ID}|--out OUT.csv|"
-                "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2"),
+                "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|--on local|"
+                "--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|--option x=1"),
     "score": ("score DATA SUB", f"--fix OUT.csv|--split test|{ID}"),
     "demo": ("demo --out OUT --videos 6 --minutes 0.05 --epochs 1",
              "--out OUT|--videos 6|--minutes 0.05|--epochs 1|--seed 5"),
@@ -191,6 +194,7 @@ def world(tmp_path_factory):
         (root/"YAML").write_text("dropout: 0.2\n")
         (root/"GROUPS").write_text("video,dose\n1,low\n2,high\n3,low\n4,high\n")
         yield root
+        for group in groups(): group.cancel()
     torch.set_num_threads(threads)
 
 

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from waiting import until
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.cli import main
@@ -37,13 +37,6 @@ def elsewhere(code):
                          capture_output=True, text=True, timeout=30)
     assert out.returncode == 0, out.stderr
     return out.stdout
-
-
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def printed(job): return [e["text"] for e in job.events() if e["k"] == "print"]

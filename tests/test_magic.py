@@ -15,6 +15,7 @@ import pytest
 from jupyter_client import KernelManager
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
+from waiting import until
 
 from mabe_nb.remote.job import attach, jobs
 
@@ -65,14 +66,6 @@ class Book(NotebookClient):
     def close(self):
         if self.km.is_alive(): self.km.shutdown_kernel(now=True)
         self.kc.stop_channels()
-
-
-def until(ready, seconds=120):
-    end = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-    return found
 
 
 def size(cell): return len(json.dumps(cell.outputs).encode())

@@ -3,11 +3,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import numpy as np
 import pytest
+from waiting import processes_of, until
 
 from mabe_nb import cli
 from mabe_nb.errors import ConfigError, DataError
@@ -47,13 +47,6 @@ def top(tmp_path):
     return tmp_path/"ran"
 
 
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-
-
 def kill_task(group):
     "The runner of the task, and so all that it started."
     (task,) = [task for task in group.tasks() if task.status() == "running"]
@@ -86,7 +79,7 @@ def test_killed_attached_and_resumed(top):
     assert group.status() == "running" and len(group.results()) >= 100
     with pytest.raises(ConfigError, match="is still running"): group.resume()
     kill_task(group)
-    until(lambda: not processes_of(group))
+    until(lambda: not processes_of(group.id))
     before = set(done_items(group.folder))
     assert group.status() == "died" and group.counts()["left"] > 40
     (top/"go").touch()
@@ -96,13 +89,6 @@ def test_killed_attached_and_resumed(top):
     group.resume()
     assert ran(top) == executed and len(group.tasks()) == 2
     assert [g.id for g in groups()] == [group.id]
-
-
-def processes_of(group):
-    import psutil
-    found = psutil.process_iter(["cmdline", "environ"])
-    return [p for p in found if group.id in " ".join(p.info["cmdline"] or ())
-            or group.id in (p.info["environ"] or {}).get("MABE_JOB", "")]
 
 
 def test_cancelled_what_is_done_stays(top):

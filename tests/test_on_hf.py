@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from localhf import LocalHub
+from waiting import until
 
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.remote.places.hf_inside import LogWriter, read_log_line
@@ -31,13 +32,6 @@ def hub(tmp_path, monkeypatch):
     with LocalHub(tmp_path/"hub") as hub:
         for name, value in hub.env.items(): monkeypatch.setenv(name, value)
         yield hub
-
-
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def lines(job): return "".join(e["text"] for e in job.events() if e["k"] == "print").split("\n")

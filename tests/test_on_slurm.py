@@ -9,11 +9,11 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import until
 from hypothesis import given, settings, strategies as st
 from submitit.slurm.slurm import _make_sbatch_string
 
@@ -34,13 +34,6 @@ def mabe_home(tmp_path, monkeypatch):
     monkeypatch.setattr(Backend, "pause", 0.0)
     yield tmp_path/"home"
     for job in jobs() if (tmp_path/"home"/"jobs").exists() else (): job.cancel()
-
-
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def local(source, **more): return submit(source, on="slurm", cluster="local", **more)

@@ -2,11 +2,11 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 import real_slurm
 from real_slurm import processes
+from waiting import until
 
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.job import attach, submit
@@ -43,13 +43,6 @@ def mabe_home(slurm, tmp_path, monkeypatch):
     yield tmp_path/"home"
     slurm("scancel", "--user", str(os.getuid()))
     slurm.until(lambda: not slurm("squeue", "-h"))
-
-
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
 
 
 def number(job): return job.spec["handle"]["job"]

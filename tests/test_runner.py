@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from waiting import lives, until
 
 from mabe_nb.files import write_json
 from mabe_nb.remote.inside import log, runner
@@ -41,20 +42,6 @@ def kinds(folder): return [e["k"] for e in events([(folder/"log").read_bytes()])
 def start(folder):
     return subprocess.Popen([sys.executable, "-m", "mabe_nb.remote.inside.runner", str(folder)],
                             stdout=subprocess.PIPE)
-
-
-def until(test, seconds=120):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
-def lives(pid):
-    try: os.kill(pid, 0)
-    except ProcessLookupError: return False
-    state = open(f"/proc/{pid}/stat").read() if os.path.exists(f"/proc/{pid}/stat") else ""
-    return ") Z" not in state
 
 
 def test_the_whole_tree_is_heard_in_order(tmp_path):

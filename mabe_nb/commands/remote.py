@@ -84,7 +84,8 @@ def submit(args, say) -> dict:
 
 # %% ../../nbs/commands/60_remote.ipynb #ec060c49
 def _list(args, say):
-    from mabe_nb.remote.group import group_line, group_row, groups
+    from mabe_nb.commands.groups import group_line, group_row
+    from mabe_nb.remote.group import groups
     from mabe_nb.remote.job import jobs as known
     together = [group_row(group) for group in groups()]
     rows = [row(job) for job in known()]

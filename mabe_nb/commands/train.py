@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'figure', 'report_metrics', 'train_with_recipe', 'train',
-           'predict', 'score', 'ignored_rows', 'judged_submission', 'demo', 'add_run_commands']
+           'predict', 'predict_elsewhere', 'score', 'ignored_rows', 'judged_submission', 'demo', 'add_run_commands']
 
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
+from .groups import (GROUP_FLAGS, add_group_flags, group_options,
+                                     see_group)
 from .parser import (COUNT, NATURAL, OVERWRITE, PRESETS, add_data,
                                      add_selection, add_settings, check_out,
                                      config_from, epoch_event, number, offer, pick,
@@ -127,11 +129,13 @@ def predict(args, say) -> dict:
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
     check_out(args.out, overwrite=args.overwrite)
+    options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
+               if (v := getattr(args, k)) is not None and v is not False}
+    if args.on: return predict_elsewhere(args, options, say)
+    refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     model = load_model(args.run, args.checkpoint)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
-    options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
-               if (v := getattr(args, k)) is not None and v is not False}
     with locked_beside(args.out):
         check_out(args.out, overwrite=args.overwrite) # nobody wrote it meanwhile
         table = model.predict(data, ids, workers=args.workers, progress=say.progress,
@@ -147,6 +151,22 @@ def predict(args, say) -> dict:
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos,
             "learned_from": known, "doubts": found}
+
+# %% ../../nbs/commands/30_train.ipynb #f7b91e1f
+def predict_elsewhere(
+    args, # Parsed arguments of `predict`
+    options: dict, # Of the model's `predict`
+    say, # Called with each line
+) -> dict:
+    "Have each video predicted as an item of a group."
+    from mabe_nb.videos import map_predict
+    if args.workers != 1:
+        raise ConfigError("--workers is for this process: leave it out, or --on; --at-once "
+                          "is for --on")
+    group = map_predict(args.run, args.data, args.out, args.split, args.videos,
+                        args.checkpoint, args.doubts, args.overwrite, options, say,
+                        **group_options(args))
+    return see_group(group, args, say)
 
 # %% ../../nbs/commands/30_train.ipynb #0ae96a61
 def score(args, say) -> dict:
@@ -258,6 +278,7 @@ def _predict_flags(p):
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
                    "what the video is unlike the training; not for the competition")
     p.add_argument("--workers", type=COUNT, default=1)
+    add_group_flags(p)
     p.add_argument("--overwrite", **OVERWRITE)
 
 # %% ../../nbs/commands/30_train.ipynb #0d3afc20

@@ -6,17 +6,19 @@
 __all__ = ['PLACES', 'MOST_ITEMS', 'map']
 
 # %% ../../nbs/remote/82_map.ipynb #3d5cbece
-import inspect, shutil, time
+import inspect, os, shutil, time
+from pathlib import Path
 
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from ..files import atomic, write_json
 from .group import Group, _groups_folder
 from .inside.items import ATTEMPTS, write_pack
 from .job import _names, _variable, new_id, quote
+from .places.base import data_files, get
 from .travel import cell_code
 
 # %% ../../nbs/remote/82_map.ipynb #23aca12c
-def _code(function, with_):
+def _code(function, with_, given):
     "Name and `JobCode` of a function. Raises `ConfigError` if it cannot be sent."
     if not inspect.isfunction(function):
         raise ConfigError(f"cannot send a {type(function).__name__}; expected a function "
@@ -24,18 +26,35 @@ def _code(function, with_):
     name = function.__name__
     if name == "<lambda>":
         raise ConfigError("a lambda has no source of its own; write it with 'def'")
-    try: inspect.signature(function).bind(None)
+    try: inspect.signature(function).bind(None, **given)
     except TypeError as e:
-        raise ConfigError(f"{name!r} must take one argument, the item: {e}") from None
-    given = {**function.__globals__, name: function}
-    return name, cell_code(f"{name};", (), (), [function, *with_], given)
+        raise ConfigError(f"{name!r} must take one argument, the item"
+                          f"{', and those given' * bool(given)}: {e}") from None
+    known = {**function.__globals__, name: function}
+    return name, cell_code(f"{name};", (), (), [function, *with_], known)
 
 
-def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, options):
+def _put_folders(pack, folders, on_disk):
+    "Folders and files that go along: argument -> path there. Elsewhere links are sent."
+    if on_disk: return {name: os.path.abspath(path) for name, path in folders.items()}
+    found = {}
+    for name, path in folders.items():
+        path = Path(path).resolve()
+        alone = path.is_file()
+        found[name] = f"folders/{name}" + f"/{path.name}" * alone
+        for file in [""] if alone else data_files(path):
+            link = pack/found[name]/file
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path/file)
+    return found
+
+
+def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
+          tag):
     "What is asked of a group, as JSON. Raises `ConfigError`."
     if on not in PLACES: raise ConfigError.unknown("place of a map", on, PLACES)
-    if "data" in options: raise ConfigError("a map has no option data; make the path of "
-                                            "each file an item")
+    if "data" in options: raise ConfigError("a map has no option data; give the folder as "
+                                            "folders={'data': PATH}")
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
     at_once = ConfigError.bounded("at_once", at_once, 1, 1000, True)
@@ -45,14 +64,14 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
             "tasks": ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True),
             "timeout": timeout or (30 * 86400 if on == "local" else 3600),
             "retries": retries, "secrets": _names("a secret", secrets, _variable),
-            "options": options, "created": time.time()}
+            "options": options, "created": time.time(), "tag": tag}
 
 # %% ../../nbs/remote/82_map.ipynb #8d6c4855
 PLACES = "local", "slurm", "modal"
 MOST_ITEMS = 1_000_000
 
 def map(
-    function, # Of one argument, written with 'def'
+    function, # Of one argument and those given, written with 'def'
     items, # What it is called with: JSON values, or arrays
     on: str = "local", # "local", "slurm" or "modal"
     at_once: int = 4, # Processes, tasks or containers side by side
@@ -62,6 +81,9 @@ def map(
     retries: int = 0, # Of a task that dies
     with_=(), # Functions that go along by source in any case
     secrets=(), # Names of secrets
+    given: dict = {}, # Further arguments, the same for all items: JSON values
+    folders: dict = {}, # Argument -> folder or file that goes along: its path there
+    tag: dict = {}, # Kept in `spec`, for those who look for this group
     say=print, # Told what was started, and the price
     **options, # Of the place, such as partition="gpu"
 ) -> Group:
@@ -69,15 +91,21 @@ def map(
 
     Raises `MabeError`, and leaves nothing behind, if it cannot start.
     """
-    items, (name, code) = list(items), _code(function, with_)
-    spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options)
+    items, (name, code) = list(items), _code(function, with_, given | folders)
+    spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
+                 tag)
+    for path in folders.values():
+        if not os.path.exists(path): raise DataError("does not exist; folders= goes along",
+                                                     path)
     number = 1 if on == "local" else min(spec["tasks"], len(items))
     usd = number * quote(on, gpu, spec["timeout"], retries, **spec["options"])["most_usd"]
     group = Group(_groups_folder()/spec["id"], spec)
     with atomic(group.folder) as tmp:
         tmp.mkdir(mode=0o700)
         (tmp/"pack").mkdir()
-        write_pack(tmp/"pack", code.source, code.before, name, code.modules, items)
+        there = _put_folders(tmp/"pack", folders, get(on).on_disk)
+        write_pack(tmp/"pack", code.source, code.before, name, code.modules, items, given,
+                   there)
         write_json(tmp/"group.json", spec)
     say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once"
         + (f", at most about {usd:.2f} USD" if usd else ""))

@@ -9,6 +9,7 @@ __all__ = ['MOST_FILES', 'Unreachable', 'FileMissing', 'UnknownToModal', 'as_mab
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #08736002
 import queue, re, threading, time
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, MabeError
@@ -128,6 +129,7 @@ def file_sizes(
     volume, # `modal.Volume`
     path: str, # Folder on it, without '/' at its ends
     recursive: bool = False,
+    most: int = MOST_FILES, # Entries
 ) -> dict: # Name relative to the folder -> bytes
     "Plain files under a folder; none if there is no such folder."
     found, top = {}, path + "/"
@@ -135,8 +137,7 @@ def file_sizes(
         with client_errors():
             entries = in_thread(lambda over: volume.iterdir(path, recursive=recursive))
             for number, entry in enumerate(entries):
-                if number >= MOST_FILES:
-                    raise DataError(f"holds more than {MOST_FILES:,} files", path)
+                if number >= most: raise DataError(f"holds more than {most:,} files", path)
                 name = entry.path.lstrip("/").removeprefix(top)
                 if int(entry.type) == 1 and good_file(name): found[name] = entry.size
     except (FileNotFoundError, UnknownToModal): return {}
@@ -163,11 +164,19 @@ def read_small(volume, path, limit=2**20) -> bytes:
     return b"".join(read_file(volume, path, limit))
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #b99049fe
+@lru_cache(2**20)
+def _hash(path, size, mtime): # Read once, though every task of a group sends it
+    return file_hash(path)
+
+
 def manifest(
     folder, # On this disk
 ) -> dict: # Name relative to it -> hash
     "The files of a dataset. Raises `DataError` if there are none."
-    return {name: file_hash(Path(folder)/name) for name in data_files(folder)}
+    def digest(path):
+        about = path.stat()
+        return _hash(path, about.st_size, about.st_mtime_ns)
+    return {name: digest(Path(folder)/name) for name in data_files(folder)}
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #72593961
 def send_data(
@@ -176,7 +185,7 @@ def send_data(
     files: dict, # As `manifest` gives it
 ) -> int: # Bytes sent
     "Send the files that are not there yet."
-    there, sent = file_sizes(volume, "blobs"), 0
+    there, sent = file_sizes(volume, "blobs", most=2**24), 0 # only we write there
     missing = {h: Path(folder)/name for name, h in files.items()
                if there.get(h) != (Path(folder)/name).stat().st_size}
     if not missing: return 0

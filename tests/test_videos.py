@@ -1,0 +1,166 @@
+"Videos as items: prepared and predicted in a group, equal to one process byte for byte."
+import json
+import os
+import signal
+
+import pandas as pd
+import pytest
+from waiting import until
+
+from mabe_nb import cli
+from mabe_nb.data.synthetic import write_colony
+from mabe_nb.errors import DataError
+from mabe_nb.files import write_json
+from mabe_nb.remote.group import groups
+from mabe_nb.videos import map_predict, map_prepare, predicted_table
+
+TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",
+        "--device", "cpu", "--features", "coords"]
+VIDEOS = 5
+
+
+def main(*words):
+    try: return cli.main([str(w) for w in words])
+    except SystemExit as e: return e.code
+
+
+def contents(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*")
+            if p.is_file() and not p.name.startswith(".")}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    "A colony, a run of it, and what one process makes of both."
+    root = tmp_path_factory.mktemp("lab")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MABE_HOME", str(root/"home"))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        write_colony(root/"data", "kaggle", VIDEOS, 0.2, 0)
+        assert main("train", root/"data", "--out", root/"run", *TINY) == 0
+        assert main("prepare", root/"data", "--features", "coords", "--out", root/"one") == 0
+        assert main("predict", root/"run", root/"data", "--out", root/"one.csv") == 0
+    assert len(pd.read_csv(root/"one.csv"))
+    return root
+
+
+@pytest.fixture(autouse=True)
+def mabe_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    for group in groups(): group.cancel()
+
+
+def check_both(lab, tmp_path, *words):
+    "Both commands elsewhere equal those of one process."
+    assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"many",
+                *words) == 0
+    assert contents(tmp_path/"many") == contents(lab/"one") and groups() == []
+    line = ["predict", lab/"run", lab/"data", "--out", tmp_path/"many.csv", *words]
+    assert main(*line) == 0
+    assert (tmp_path/"many.csv").read_bytes() == (lab/"one.csv").read_bytes()
+    (group,) = groups()
+    assert main(*line, "--overwrite") == 0 and len(group.tasks()) == len(group.last_tasks())
+
+
+def test_here(lab, tmp_path, capsys):
+    check_both(lab, tmp_path, "--on", "local", "--at-once", "2")
+    assert "was started for this before and is done" in capsys.readouterr().out
+
+
+@pytest.fixture
+def damaged(lab, tmp_path):
+    "The same colony, of which one video cannot be read; its file and what it should be."
+    write_colony(tmp_path/"data", "kaggle", VIDEOS, 0.2, 0)
+    file = sorted((tmp_path/"data"/"train_tracking").rglob("3.parquet"))[0]
+    good = file.read_bytes()
+    file.write_bytes(b"no parquet")
+    return tmp_path/"data", file, good
+
+
+def test_a_broken_video_is_named_and_the_others_go_on(lab, damaged, tmp_path, capsys):
+    data, file, good = damaged
+    line = ["predict", lab/"run", data, "--out", tmp_path/"sub.csv", "--on", "local"]
+    assert main(*line) != 0
+    said = capsys.readouterr()
+    assert "without 1 of 5 videos: 3" in said.out and "item 2 (3): failed" in said.out
+    assert "1 of 5 items have no result" in said.err
+    one = pd.read_csv(lab/"one.csv")
+    assert set(pd.read_csv(tmp_path/"sub.csv").video_id) == set(one.video_id) - {3}
+    line = ["prepare", data, "--features", "coords", "--out", tmp_path/"many", "--on", "local"]
+    assert main(*line) != 0
+    made = {p: p.stat().st_mtime_ns for p in (tmp_path/"many").rglob("video.json")}
+    assert len(made) == VIDEOS - 1
+    file.write_bytes(good)
+    capsys.readouterr()
+    assert main(*line, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["frames"] == 7140 and found["channels"] == 40 and found["skipped"] == []
+    assert contents(tmp_path/"many") == contents(lab/"one")
+    assert {p: p.stat().st_mtime_ns for p in made} == made # none of them again
+
+
+def test_killed_and_told_again_it_goes_on(lab, tmp_path, capsys):
+    "The terminal is gone, then its task is killed; the same line computes what is left."
+    line = ["predict", lab/"run", lab/"data", "--out", tmp_path/"sub.csv", "--on", "local",
+            "--at-once", "1"]
+    assert main(*line, "--detach") == 0
+    (group,) = groups()
+    until(lambda: group.done())
+    (task,) = group.tasks()
+    os.kill(task.spec["handle"]["pid"], signal.SIGKILL)
+    until(lambda: task.status() in ("died", "done"))
+    before = {n: f.stat().st_mtime_ns for n, f in group.done().items()}
+    assert main(*line) == 0
+    assert {n: group.done()[n].stat().st_mtime_ns for n in before} == before
+    assert (tmp_path/"sub.csv").read_bytes() == (lab/"one.csv").read_bytes()
+    (tmp_path/"sub.csv").unlink()
+    assert main("jobs", "attach", group.id) == 0 # who attaches later gets it too
+    assert (tmp_path/"sub.csv").read_bytes() == (lab/"one.csv").read_bytes()
+    (tmp_path/"sub.csv").write_text("mine")
+    assert main("jobs", "attach", group.id) == 0
+    assert (tmp_path/"sub.csv").read_text() == "mine"
+
+
+def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
+    "What changes any of them starts another group; nothing of a record is believed."
+    quiet = {"say": lambda text: None, "at_once": 1}
+    first = map_predict(lab/"run", lab/"data", tmp_path/"a.csv", videos="1", **quiet)
+    assert map_predict(lab/"run", lab/"data", tmp_path/"b.csv", videos="1", **quiet).id == first.id
+    others = [map_predict(lab/"run", lab/"data", videos="2", **quiet),
+              map_predict(lab/"run", lab/"data", videos="1", options={"smooth_ms": 70.0}, **quiet)]
+    assert len({first.id, *(g.id for g in others)}) == 3
+    assert first.wait(120, progress=False) == "done"
+    (file,) = first.done().values()
+    for bad in ([1], {"rows": [["a", "b", "c", 1, "2"]], "doubts": [], "said": []}):
+        write_json(file, bad)
+        with pytest.raises(DataError, match="holds no bouts"): predicted_table(first)
+
+
+def test_only_what_is_not_prepared_becomes_an_item(lab, tmp_path):
+    assert map_prepare(lab/"data", "coords", lab/"one") is None
+    assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"some",
+                "--videos", "1-3") == 0
+    group = map_prepare(lab/"data", "coords", tmp_path/"some", say=lambda text: None)
+    assert group.items == VIDEOS - 3
+
+
+def test_flags_that_would_be_ignored_are_refused(lab, tmp_path, capsys):
+    for words in (["--at-once", "2"], ["--detach"], ["--on", "local", "--workers", "2"],
+                  ["--on", "moon"], ["--on", "local", "--option", "x=1"]):
+        assert main("predict", lab/"run", lab/"data", "--out", tmp_path/"no.csv", *words) == 2
+        assert main("prepare", lab/"data", "--out", tmp_path/"no", *words) == 2
+    assert "--workers is for this process" in capsys.readouterr().err and not groups()
+
+
+def test_a_plan_starts_nothing(lab, tmp_path, capsys):
+    line = ["predict", lab/"run", lab/"data", "--out", tmp_path/"no.csv", "--plan"]
+    assert main(*line, "--on", "local", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["items"] == VIDEOS and plan["usd"] == 0 and plan["hours"] > 0
+    assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"no", "--plan",
+                "--on", "local") == 0
+    assert f"{VIDEOS} items in 1 tasks, 4 at once: about" in capsys.readouterr().out
+    assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
+    assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()
