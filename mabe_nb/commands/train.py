@@ -43,6 +43,7 @@ def refuse_settings(args):
     given = ["--config"] * bool(args.config) + ["--preset"] * bool(args.preset) + given
     if args.resume:
         raise ConfigError("--resume is for a single run; a recipe goes on by the same line")
+    if args.init: raise ConfigError("--init is for a single run: leave out --recipe")
     if given:
         raise ConfigError(f"--recipe comes with its own settings; leave out {given[0]}")
 
@@ -98,6 +99,7 @@ def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
     from mabe_nb.data.cache.room import list_caches, room_line
     from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.train.folder.fine_tuning import open_start
     from mabe_nb.train.runs import train as run
     refuse_without_recipe(args)
     if args.recipe:
@@ -105,12 +107,12 @@ def train(args, say) -> dict:
         data = open_dataset(args.data, "train")
         return train_with_recipe(args, data, pick(data, args.train_videos),
                                  pick(data, args.valid_videos), say)
-    cfg = config_from(args)
+    cfg = config_from(args, open_start(args.init).settings() if args.init else {})
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
     metrics = run(data, args.out, cfg, pick(data, args.train_videos),
                   pick(data, args.valid_videos), resume=args.resume,
-                  say=say, progress=say.progress, each=epoch_event(cfg))
+                  init=args.init, say=say, progress=say.progress, each=epoch_event(cfg))
     if not metrics: return {} # the first process of the team reports
     valid = metrics["valid"]
     for action, f1 in valid["f1"].items():
@@ -238,6 +240,8 @@ def _train_flags(p):
                          "of that dataset)"), *PRESETS)
     add_recipe(p)
     p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
+    p.add_argument("--init", metavar="OLD", help="begin with the weights of the run OLD, "
+                   "its network and features")
     for part in ("train", "valid"):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")
     add_settings(p)
