@@ -83,10 +83,11 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "train": ("train DATA --out OUT --features coords --epochs 1 --hidden-size 8 "
               "--num-layers 1 --batch-size 8 --device cpu",
               "--out OUT|--config YAML|--preset fastest|--train-videos 1,2|"
-              "--valid-videos 3"),
+              "--valid-videos 3|--init RUN|--init nothing"),
     "recipe": ("train DATA --out OUT --recipe small --folds 2 --num-workers 1",
                "--out OUT|--config YAML|--preset fastest|--folds labs|--num-workers 1|"
-               "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing"),
+               "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
+               "--init RUN"),
     "sweep": ("sweep --sizes 2,4 --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),

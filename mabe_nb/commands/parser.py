@@ -65,6 +65,7 @@ def add_settings(
 # %% ../../nbs/commands/10_parser.ipynb #b2af59c5
 def config_from(
     args, # Parsed arguments: `preset`, `config`, `resume`, `out` and the `set_` flags
+    usual: dict = {}, # Settings that all of these count more than
 ): # `TrainConfig`
     "The settings that a command line asks for. Raises `ConfigError`."
     from mabe_nb.train.config import make_config, yaml_settings
@@ -72,7 +73,7 @@ def config_from(
     own = Path(args.out)/"config.yaml" if args.resume else None
     file = args.config or (own if own and own.exists() else None)
     settings, lines = yaml_settings(file) if file else ({}, {})
-    if args.preset: settings = preset(args.preset) | settings
+    settings = usual | (preset(args.preset) if args.preset else {}) | settings
     for name, text in vars(args).items():
         key = name.removeprefix("set_")
         if key == name or text is None: continue

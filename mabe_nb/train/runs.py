@@ -21,6 +21,7 @@ from .fit.loop import best_row
 from .fit.machine import join_team, pick_device
 from .fit.memory import enough_memory
 from .folder.card import write_run_card
+from .folder.fine_tuning import keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            clear_run, load_checkpoint)
 from .folder.sources import keep_sources, learned_from
@@ -155,6 +156,7 @@ def train(
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Draw progress bars
     each=lambda row: None, # Called with each epoch's row of the history
+    init=None, # Run whose weights to start from, see `open_start`; None: fresh ones
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
     out, dataset, begun = Path(out), as_dataset(dataset), _is_begun(Path(out), resume)
@@ -164,13 +166,16 @@ def train(
     team.wait() # until everybody has looked into the folder
     ids = begun_with(out, cfg, [train_ids, valid_ids]) if begun else \
         list(choose_videos(dataset, cfg, train_ids, valid_ids))
+    if start := start_of(out, init, begun): start.check(cfg)
     spill = out/f".mabe-process{team.rank}-"
     try:
         with enough_memory(cfg, device):
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,
-                                     progress)
+                                     progress, start and start.clf.inputs)
             if team.leads: _keep_sources(out, data, ids, cfg, begun, say)
+            if team.leads and not begun: keep_start(out, start)
             clf = new_classifier(data, cfg, team)
+            if start: say(start.apply(data, clf, ids[1]))
             _announce(data, clf, ids, say)
             trainer = new_trainer(data, clf, team)
             frames = len(data.learn.labels)

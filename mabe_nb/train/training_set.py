@@ -8,6 +8,7 @@ __all__ = ['choose_videos', 'memory_budget', 'load_frames', 'unmet', 'TrainingSe
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from .inputs import Inputs, features_of, fit_inputs
 from .losses import class_counts, class_weights
 from .models import make_model
 from .fit.rescale import make_rescale
+from .unlike import check_body
 
 # %% ../../nbs/train/62_training_set.ipynb #7bf38663
 def choose_videos(
@@ -146,12 +148,14 @@ def training_set(
     device=torch.device("cpu"),
     spill=(None, None), # A file for each part, if there is no room; None: memory it is
     budget: float = float("inf"), # Bytes that each may take up on the device
+    inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
     actions, self_actions = tuple(prepared.actions), prepared.self_actions
     fps = tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
-    inputs = fit_inputs(prepared, rows, cfg)
+    if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
+    else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
     least = (cfg.sequence_length - 1) * cfg.frame_gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
@@ -173,13 +177,17 @@ def load_training_set(
     spill=None, # Beginning of names for files, should memory not do; None: it must
     share: int = 1, # Processes that share the memory
     progress: bool = False,
+    inputs: Inputs = None, # See `training_set`
 ) -> TrainingSet:
     "Prepare, fit on the training videos alone, and load."
-    prepared = prepare(dataset, features_of(cfg), out=cache, ids=[*ids[0], *ids[1]],
+    parts, ids = inputs.parts if inputs else None, list(map(list, ids))
+    if inputs: check_body(parts, dataset, sum(ids, []))
+    prepared = prepare(dataset, features_of(cfg), out=cache, ids=sum(ids, []), parts=parts,
                        workers=max(cfg.num_workers, 1), progress=progress)
+    if inputs: inputs.check(prepared)
     budget = memory_budget(device, cfg.resident_gb) / share
     files = [spill and Path(f"{spill}{name}.f32") for name in ("learn", "valid")]
-    return training_set(prepared, *ids, cfg, device, files, budget)
+    return training_set(prepared, *ids, cfg, device, files, budget, inputs)
 
 # %% ../../nbs/train/62_training_set.ipynb #b3dae624
 def new_classifier(

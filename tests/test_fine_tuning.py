@@ -1,0 +1,115 @@
+"""A run that starts from another run's weights."""
+import shutil
+
+import pytest
+import torch
+
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.errors import ConfigError
+from mabe_nb.files import read_tensors
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.folder.fine_tuning import copy_weights, open_start
+from mabe_nb.train.models import make_model
+from mabe_nb.train.runs import train
+
+SMALL = {"epochs": 3, "hidden_size": 8, "num_layers": 2, "features": "coords",
+         "num_workers": 1, "device": "cpu"}
+VIDEOS = [colony_video(k, minutes=0.3) for k in range(0, 21, 3)]
+DATA = RecordingList(VIDEOS)
+OLD, NEW = (["1", "4", "7"], ["10"]), (["13", "16"], ["19"])
+
+
+def renamed(rec, names):
+    "A video whose actions have other names."
+    new = lambda a: names.get(a, a)
+    return rec.replace(bouts=rec.bouts.assign(action=rec.bouts.action.map(new)),
+                       labelled=frozenset((m, t, new(a)) for m, t, a in rec.labelled))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    out = tmp_path_factory.mktemp("fine")
+    train(DATA, out/"old", TrainConfig(**SMALL), *OLD, cache=out/"cache")
+    return out
+
+
+def tuned(folder, out, data=None, ids=NEW, **how):
+    "A run that starts from the one in `folder`."
+    cfg = TrainConfig(**open_start(folder/"old").settings() | {
+        "epochs": 3, "num_workers": 1, "device": "cpu"})
+    return train(data or DATA, out, cfg, *ids, cache=folder/"cache",
+                 **{"init": folder/"old"} | how)
+
+
+def same_weights(a, b):
+    a, b = (read_tensors(folder/"best.safetensors", "mabe")[0] for folder in (a, b))
+    return all(torch.equal(a[k], b[k]) for k in a | b)
+
+
+@pytest.mark.parametrize("model", ["tcn", "conv_bilstm", "lstm", "transformer",
+                                   "calms21_conv1d"])
+def test_classes_are_found_by_name_in_every_network(root, model):
+    old = load_classifier(root/"old"/"best.safetensors")
+    cfg = TrainConfig(model_type=model, conv_channels=[8], hidden_size=8, num_layers=2)
+    make = lambda n: make_model(cfg, old.inputs.dim, 1 + n)
+    of = lambda *actions: type(old)(make(len(actions)), old.inputs, actions, (), None, cfg)
+    before, after = of("a", "b", "c"), of("c", "new", "a")
+    fresh = after.model.head.bias.detach().clone()
+    assert copy_weights(before, after) == ["c", "a"]
+    for key, value in before.model.state_dict().items():
+        got = after.model.state_dict()[key]
+        if not key.startswith("head."): assert torch.equal(got, value), key
+        else: assert torch.equal(got[[0, 1, 3]], value[[0, 3, 1]]), key
+    assert after.model.head.bias[2] == fresh[2]
+
+
+def test_the_first_step_is_taken_from_the_old_weights(root, tmp_path):
+    still = TrainConfig(**open_start(root/"old").settings() | {
+        "epochs": 1, "learning_rate": 1e-30, "scheduler": "none", "weight_decay": 0.0,
+        "num_workers": 1, "device": "cpu"})
+    train(DATA, tmp_path/"run", still, *NEW, cache=root/"cache", init=root/"old")
+    assert same_weights(tmp_path/"run", root/"old") # and the old run's scaling
+
+
+def test_it_is_resumed_though_the_old_run_is_gone(root, tmp_path):
+    whole = tuned(root, tmp_path/"a")
+    shutil.copytree(root/"old", tmp_path/"old")
+    def stop(row):
+        if row["epoch"] == 2: raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        tuned(root, tmp_path/"b", init=tmp_path/"old", each=stop)
+    shutil.rmtree(tmp_path/"old")
+    assert tuned(root, tmp_path/"b", init=tmp_path/"old", resume=True) == whole
+    assert same_weights(tmp_path/"a", tmp_path/"b")
+
+
+def test_videos_that_it_learned_from_before_are_told_by_their_tracks(root, tmp_path):
+    assert not [w for w in tuned(root, tmp_path/"a")["warnings"] if "flatter" in w]
+    other = [rec.replace(video_id=str(100 + i)) for i, rec in enumerate(VIDEOS)]
+    ids = (["104", "105"], ["100", "103"]) # 1 taught the old run, 10 judged it
+    said = tuned(root, tmp_path/"b", RecordingList(other), ids)["warnings"]
+    assert "learned from 1 of the 2 videos to judge by" in said[-1]
+    assert said[-1] in (tmp_path/"b"/"card.md").read_text().replace("\n", " ")
+
+
+def test_what_cannot_be_started_from_is_one_sentence(root, tmp_path):
+    with pytest.raises(ConfigError, match="hidden_size 8, not 16: leave"):
+        train(DATA, tmp_path/"a", TrainConfig(**SMALL | {"hidden_size": 16}), *NEW,
+              cache=root/"cache", init=root/"old")
+    (tmp_path/"recipe").mkdir()
+    (tmp_path/"recipe"/"recipe.json").write_text("{}")
+    with pytest.raises(ConfigError, match="is a recipe, and only a single run"):
+        tuned(root, tmp_path/"a", init=tmp_path/"recipe")
+    shutil.copytree(root/"old", tmp_path/"fresh")
+    with pytest.raises(ConfigError, match="began with fresh weights"):
+        train(DATA, tmp_path/"fresh", TrainConfig(**SMALL), *OLD, cache=root/"cache",
+              resume=True, init=root/"old")
+
+
+def test_an_action_that_was_renamed_begins_anew(root, tmp_path):
+    names, said = {"sniff": "nose contact"}, []
+    data = RecordingList([renamed(rec, names) for rec in VIDEOS])
+    tuned(root, tmp_path/"a", data, say=said.append)
+    assert [line for line in said if "new to it: nose contact" in line]
