@@ -1,7 +1,8 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, shutil
+import json, os, shutil, struct
 from xml.dom import minidom
 
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -20,6 +21,10 @@ from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.formats.dlcanalyzer import label_rows
+from mabe_nb.data.formats.hdf import check_hdf
+from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
@@ -244,3 +249,101 @@ def _group_legend(root, table):
     from mabe_nb.analysis.figures import plot_budgets
     rows = with_groups(measure(observe(open_dataset(root))), read_groups(table), "kind")
     return plot_budgets(per_unit(rows))[1].get_legend().get_texts()
+
+
+def texts(path, change):
+    "An HDF5 file with texts, of which one is said to be elsewhere or of another length."
+    with h5py.File(path, "w") as f:
+        f["tracks"], f["node_names"] = np.ones((1, 2, 1, 3)), [b"nose"]
+        f["track_names"], f.attrs["about"] = "white", "a text"
+    whole = bytearray(path.read_bytes())
+    heap = whole.index(b"GCOL")
+    change(whole, heap, whole.index(struct.pack("<Q", heap)) - 4)
+    path.write_bytes(whole)
+    return path
+
+
+def too_long(whole, heap, at): whole[at:at + 4] = struct.pack("<I", 1_800_000_000)
+def elsewhere(whole, heap, at): whole[at + 4:at + 12] = struct.pack("<Q", 8)
+
+
+@pytest.mark.parametrize("change", [too_long, elsewhere])
+@pytest.mark.parametrize("name", ["t.h5", "t.slp", "t.nwb"])
+def test_text_that_is_not_as_long_as_it_says(name, change, tmp_path):
+    with bounded(60), pytest.raises(DataError, match=f"{name}: is damaged: its texts"):
+        read_poses(texts(tmp_path/name, change), 30)
+    check_hdf(texts(tmp_path/name, lambda *_: None))
+
+
+def test_two_mice_of_one_number_in_a_frame(tmp_path):
+    with h5py.File(tmp_path/"j.h5", "w") as f:
+        f["poseest/points"], f["poseest/confidence"] = np.ones((3, 2, 12, 2)), np.ones((3, 2, 12))
+        f["poseest"].attrs["version"] = [3, 0]
+        f["poseest/instance_count"] = [1, 2, 2]
+        f["poseest/instance_track_id"] = [[0, 1], [0, 1], [5, 5]]
+    with pytest.raises(DataError, match="two mice of frame 2 the same number"):
+        read_poses(tmp_path/"j.h5", 30)
+
+
+@pytest.mark.parametrize("lines", [
+    "videos:\n  v1:\n    a0: &a0 [x, x, x]\n" + "".join(
+        f"    a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
+    "a0: &a0 {k: v}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n"
+                                for i in range(1, 40)),
+    "videos: {v1: &v {g: *v}}\n"], ids=["lists", "merges", "itself"])
+@pytest.mark.parametrize("read", [read_settings, yaml_settings])
+def test_yaml_that_stands_for_far_more(lines, read, tmp_path):
+    (tmp_path/"d.yaml").write_text(lines)
+    with bounded(30), pytest.raises(DataError, match="stand for far too much"):
+        read(tmp_path/"d.yaml")
+
+
+def test_a_video_that_stands_twice_in_dataset_yaml(tmp_path):
+    (tmp_path/"d.yaml").write_text("videos:\n  v1: {fps: 25}\n  v2: {}\n  v1: {dose: low}\n")
+    with pytest.raises(DataError, match="v1 stands there twice"): read_settings(tmp_path/"d.yaml")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="no such file here")
+@pytest.mark.parametrize("name", ["a.npy", "a.csv", "a.h5", "a.json", "a.slp"])
+def test_file_that_cannot_be_read_at_all(name, tmp_path):
+    (tmp_path/name).symlink_to("/proc/self/mem") # a plain file by its kind
+    with pytest.raises(DataError): list(open_dataset(tmp_path/name))
+
+
+def test_names_of_files_that_are_no_text(tmp_path, capsys):
+    root = write_small(tmp_path/"data", ("1",))
+    (root/"train_tracking/Ours"/os.fsdecode(b"\xff.parquet")).write_text("x")
+    table = pd.DataFrame(np.ones((3, 6)), columns=pd.MultiIndex.from_product(
+        [["net"], ["nose", "tail"], ["x", "y", "likelihood"]],
+        names=["scorer", "bodyparts", "coords"]))
+    for name in ("v1.csv", os.fsdecode(b"\xff.csv")): table.to_csv(tmp_path/name)
+    assert cli.main(["audit", str(root), "--json"]) == 0
+    assert cli.main(["open", str(tmp_path), "--json"]) == 0
+    assert capsys.readouterr().out.count("\\udcff") >= 2 # a sentence each
+    assert open_dataset(tmp_path).ids == ("v1",)
+
+
+@pytest.mark.parametrize("line", ["fps: .inf", "px_per_cm: .inf", "videos: {v1: {fps: .inf}}"])
+def test_endless_settings(line, tmp_path):
+    (tmp_path/"d.yaml").write_text(line)
+    with pytest.raises(DataError, match="finite"): read_settings(tmp_path/"d.yaml")
+
+
+def test_labels_of_a_gigabyte(tmp_path):
+    (tmp_path/"all.csv").write_text("from;to;type;ID\n")
+    os.truncate(tmp_path/"all.csv", 2**30)
+    with bounded(10), pytest.raises(DataError, match="expected a table of at most"):
+        label_rows(tmp_path/"all.csv")
+
+
+def test_poses_of_unknown_rate_are_read_once(tmp_path, monkeypatch):
+    from mabe_nb.data import poses
+    table = pd.DataFrame(np.ones((3, 6)), columns=pd.MultiIndex.from_product(
+        [["net"], ["nose", "tail"], ["x", "y", "likelihood"]],
+        names=["scorer", "bodyparts", "coords"]))
+    table.to_csv(tmp_path/"v1.csv")
+    of, read = poses.TRACKERS["DeepLabCut"], []
+    monkeypatch.setitem(poses.TRACKERS, "DeepLabCut",
+                        of._replace(read=lambda path: read.append(path) or of.read(path)))
+    found = match_files(open_dataset(tmp_path))
+    assert len(read) == 1 and found.table.fps.isna().all() and found.table.frames[0] == 3

@@ -21,7 +21,7 @@ from .formats.readers import reader
 from .recording import Finding, Recording, bout_table, check_parts
 from .video_ids import unknown_video
 from ..errors import DataError
-from ..files import file_hash
+from ..files import file_hash, printable
 
 # %% ../../nbs/data/10_kaggle.ipynb #ff7954f0
 class KaggleTables:
@@ -189,7 +189,8 @@ def folder_findings(
     rows = set(zip(labs, tables.ids))
     for kind in ("tracking", "annotation"):
         folder = tables.root/f"{tables.split}_{kind}"
-        files = {(f.parent.name, f.stem) for f in folder.glob("*/*.parquet")}
+        files = {(printable(f.parent.name), printable(f.stem))
+                 for f in folder.glob("*/*.parquet")}
         found += [Finding(video, f"{kind}_without_row", 1, f"{lab}/{video}.parquet in "
                           f"{folder.name} has no row in {tables.path.name}, not read")
                   for lab, video in files - rows]

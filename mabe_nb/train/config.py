@@ -9,6 +9,7 @@ __all__ = ['Count', 'Many', 'Share', 'Chance', 'Positive', 'NotNegative', 'Width
 
 # %% ../../nbs/train/10_config.ipynb #3f39ffd8
 import reprlib, sys, types, typing
+from collections import deque
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
     model_validator
 
 from ..errors import ConfigError, DataError
-from ..files import atomic, read_text
+from ..files import atomic, read_text, yaml_nodes
 from ..patch import patch
 
 # %% ../../nbs/train/10_config.ipynb #d8da1ea5
@@ -250,7 +251,10 @@ def yaml_settings(
 ) -> tuple: # Settings, and key -> "file line N"
     "The settings in a YAML file, unchecked. Raises `DataError` if it holds no mapping."
     text = read_text(path, "YAML", most=2**20)
-    try: tree, settings = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
+    try:
+        tree = yaml.compose(text, yaml.SafeLoader)
+        deque(yaml_nodes(tree), 0)
+        settings = yaml.safe_load(text)
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
         where = f"line {mark.line + 1}" if mark else None

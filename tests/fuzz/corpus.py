@@ -15,8 +15,11 @@ JOB = "261122-144352-a1d2b9"
 VOCAB = {"attack": 0, "mount": 1, "other": 2}
 
 
+def RNG(seed=0): return np.random.default_rng(seed)
+
+
 def calms21(frames=12):
-    rng = np.random.default_rng(0)
+    rng = RNG()
     sequence = {"keypoints": rng.uniform(0, 1000, (frames, 2, 2, 7)),
                 "scores": np.full((frames, 2, 7), 0.5), "annotations": np.arange(frames) % 3,
                 "metadata": {"annotator-id": 0, "vocab": VOCAB}}
@@ -31,7 +34,7 @@ def plain(value):
 def dlc(path, layout):
     columns = pd.MultiIndex.from_product([["net"], ["a", "b"], ["nose", "tail"], [
         "x", "y", "likelihood"]], names=["scorer", "individuals", "bodyparts", "coords"])
-    table = pd.DataFrame(np.random.default_rng(0).random((8, 12)), columns=columns)
+    table = pd.DataFrame(RNG().random((8, 12)), columns=columns)
     if layout == "csv": table.to_csv(path)
     else: table.to_hdf(path, key="tracks", format=layout)
 
@@ -40,7 +43,7 @@ def jabs(path):
     with h5py.File(path, "w") as f:
         of = f.create_group("poseest")
         of.attrs.update(version=[3, 0], cm_per_pixel=0.05)
-        of["points"] = np.ones((8, 2, 12, 2), "u2")
+        of["points"] = RNG().integers(1, 999, (8, 2, 12, 2)).astype("u2")
         of["confidence"] = np.ones((8, 2, 12), "f4")
         of["instance_count"] = np.full(8, 2, "u1")
         of["instance_track_id"] = np.tile([0, 1], (8, 1)).astype("u4")
@@ -48,7 +51,7 @@ def jabs(path):
 
 def sleap(path):
     with h5py.File(path, "w") as f:
-        f["tracks"] = np.ones((2, 2, 3, 8))
+        f["tracks"] = RNG().random((2, 2, 3, 8))
         f["track_names"], f["node_names"] = [b"a", b"b"], [b"nose", b"neck", b"tail"]
         f["point_scores"] = np.ones((2, 3, 8))
 
@@ -58,7 +61,7 @@ def slp(path):
     skeleton, track = sio.Skeleton(["nose", "tail"]), sio.Track("white")
     video = sio.Video("v.mp4", open_backend=False)
     sio.save_file(sio.Labels([sio.LabeledFrame(video=video, frame_idx=i, instances=[
-        sio.PredictedInstance.from_numpy(np.ones((2, 2)), skeleton=skeleton, score=1.,
+        sio.PredictedInstance.from_numpy(RNG(i).random((2, 2)), skeleton=skeleton, score=1.,
                                          point_scores=np.ones(2), track=track)])
                               for i in (0, 1, 3)]), str(path))
 
@@ -66,7 +69,7 @@ def slp(path):
 def nwb(path):
     import pynwb
     from movement.io import load_poses, save_poses
-    data = load_poses.from_numpy(np.random.default_rng(0).random((6, 2, 3, 1)), fps=25.,
+    data = load_poses.from_numpy(RNG().random((6, 2, 3, 1)), fps=25.,
                                  individual_names=["white"], keypoint_names=list("abc"))
     with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(save_poses.to_nwb_file(data))
 
@@ -137,9 +140,9 @@ def make(folder):
     write_small(folder/"kaggle", ("1", "2", "3"))
     np.save(folder/"calms21.npy", calms21(), allow_pickle=True)
     (folder/"calms21.json").write_text(json.dumps(plain(calms21(3))))
-    np.save(folder/"mabe22.npy", {"sequences": {"A": {"keypoints": np.ones(
-        (5, 3, 12, 2), "u2")}}}, allow_pickle=True)
-    np.savez_compressed(folder/"clips.npz", keypoints=np.ones((2, 5, 2, 2, 7)),
+    np.save(folder/"mabe22.npy", {"sequences": {"A": {"keypoints": RNG().integers(
+        1, 800, (5, 3, 12, 2)).astype("u2")}}}, allow_pickle=True)
+    np.savez_compressed(folder/"clips.npz", keypoints=RNG().random((2, 5, 2, 2, 7)),
                         attack=np.array([0, 1]))
     for name, layout in (("dlc.csv", "csv"), ("dlc_table.h5", "table"), ("dlc.h5", "fixed")):
         dlc(folder/name, layout)

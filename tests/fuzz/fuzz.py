@@ -3,8 +3,10 @@
     python tests/fuzz/fuzz.py --cases 2000 --seed 1 --out FILE
 
 Each case runs in a process of its own with a limit on time and memory, and ends as `ok`,
-`sentence` (one line, what is expected of damage), `traceback`, `hang`, `memory` (a bomb:
-more than 512 MB over what the process had) or `crash`. All but the first two fail.
+`sentence` (one line, what is expected of damage), `traceback`, `hang` (30 s of a core, or
+five minutes of anything), `memory` (a bomb: more than 512 MB over what the process had),
+`crash` or `wrong` (a result that is not what the file says to its format's plain library,
+see `plain.py`). `unread` is a result where that library reads nothing to compare with.
 """
 import argparse
 import json
@@ -22,9 +24,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import corpus
+import plain
 import structured
 
-SECONDS, BOMB = 30, 512 * 2**20
+SECONDS, LATE, BOMB = 30, 300, 512 * 2**20 # Of a core, of a clock; bytes
+GOOD = "ok", "sentence", "unread"
+CODES = {0: "ok", 2: "sentence", 4: "unread", 7: "wrong"}
 WORDS = [b"\xff" * 8, b"\x00" * 8, b"\x7f\xff\xff\xff", b"1e308", b"-1", b"nan", b"NaN", b"None",
          b"=1+1", b"\x1b[2J", b"\r", b"\n", b'"', b",", b"[" * 500, b"{" * 500, b"9" * 5000,
          b"\\ud800", "٣".encode(), b"&a [*a]", b"../../x", b"\xed\xa0\x80", b"e9", b"!!python/x"]
@@ -88,11 +93,6 @@ def replace_by_other(path, rng):
     else: path.write_bytes(rng.randbytes(rng.choice((0, 10, 4000))))
 
 
-def read_poses(path):
-    from mabe_nb.data.poses import read_poses
-    read_poses(path, 30)
-
-
 def by_command(*words):
     def act(path):
         from mabe_nb.cli import main
@@ -105,6 +105,14 @@ def read_bouts(path):
     from mabe_nb.data.annotations import annotation_source, read_boris, read_caltech
     annotation_source(path)
     (read_boris if path.suffix == ".csv" else read_caltech)(path, fps=30)
+
+
+def compared(name):
+    def act(path):
+        if said := plain.compare(name, path/name if path.is_dir() else path):
+            print(said)
+            raise SystemExit(7)
+    return act
 
 
 def frames(path):
@@ -144,9 +152,8 @@ KAGGLE = ["train.csv", *(f"train_{k}/Ours/{v}.parquet" for k in ("tracking", "an
                          for v in "12")]
 SUBJECTS = [ # Name in the corpus, the file that is damaged, what is done, is a folder needed
     *((n, n, AUDIT) for n in ("calms21.npy", "calms21.json", "mabe22.npy", "clips.npz")),
-    *((n, n, read_poses) for n in ("dlc.csv", "dlc_table.h5", "dlc.h5", "jabs.h5", "sleap.h5",
-                                   "labels.slp", "poses.nwb")),
-    *((n, n, read_bouts) for n in ("boris.csv", "caltech.txt", "bento.annot")),
+    *(("kaggle" if "/" in n else n, n, compared(n)) for n in plain.PLAIN),
+    ("bento.annot", "bento.annot", read_bouts),
     *(("kaggle", f"kaggle/{n}", by_command("audit", "{}/kaggle", "--json")) for n in KAGGLE),
     *(("*", f"run/{n}", predict) for n in ("best.safetensors", "config.yaml", "videos.json")),
     ("*", "run/best.safetensors", by_command("runs", "{}/run")),
@@ -182,12 +189,14 @@ def child(act, path, log):
     sys.stdout, sys.stderr = (os.fdopen(n, "w", errors="backslashreplace") for n in (1, 2))
     held = int(Path("/proc/self/statm").read_text().split()[0]) * 4096
     resource.setrlimit(resource.RLIMIT_AS, (held + 8 * BOMB,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS,) * 2)
     from mabe_nb.errors import MabeError
     try:
         act(path)
         return 0
     except MabeError as e: print(f"{e}"[:2000])
-    except SystemExit as e: return 2 if e.code else 0
+    except plain.NoOpinion: return 4
+    except SystemExit as e: return e.code if e.code == 7 else 2 if e.code else 0
     except BaseException:
         import traceback
         traceback.print_exc()
@@ -204,16 +213,16 @@ def one(act, path, log, damaged):
     begun, pid = time.monotonic(), os.fork()
     if pid == 0: os._exit(child(act, path, log))
     while not (done := os.wait4(pid, os.WNOHANG))[0]:
-        if time.monotonic() - begun > SECONDS:
+        if time.monotonic() - begun > LATE:
             os.killpg(pid, signal.SIGKILL)
             os.wait4(pid, 0)
-            return "hang", SECONDS, 0
+            return "hang", LATE, 0
         time.sleep(0.005)
     code, grown = os.waitstatus_to_exitcode(done[1]), done[2].ru_maxrss * 1024 - ONE.get("base", 0)
     text = Path(log).read_text(errors="replace")
     if damaged.is_file(): grown -= damaged.stat().st_size # what a file takes itself is no bomb
-    kind = "crash" if code < 0 else "traceback" if code == 9 or "Traceback" in text else \
-        "memory" if grown > BOMB else {0: "ok", 2: "sentence"}.get(code, "traceback")
+    kind = "hang" if -code in (signal.SIGXCPU, signal.SIGKILL) else "crash" if code < 0 else "traceback" if code == 9 or "Traceback" in text else \
+        "memory" if grown > BOMB else CODES.get(code, "traceback")
     return kind, time.monotonic() - begun, grown
 
 
@@ -269,7 +278,7 @@ def fuzz(cases, seed, minutes=None, say=print):
             name, act, path, damaged = case(good, top/"work", rng)
             kind, seconds, grown = one(act, path, top/"log", damaged)
             counts.setdefault(name, Counter())[kind] += 1
-            if kind in ("ok", "sentence"): continue
+            if kind in GOOD: continue
             last = (Path(top/"log").read_text(errors="replace").strip() or "-").splitlines()
             faults.append({"case": f"{seed}/{number}", "file": name, "kind": kind,
                            "seconds": round(seconds, 1), "mb": grown >> 20,
@@ -289,7 +298,7 @@ def main():
     total = sum(counts.values(), Counter())
     print(f"{sum(total.values())} cases: " + ", ".join(f"{k} {n}" for k, n in total.items()))
     about = {"seed": args.seed, "cases": sum(total.values()), "total": dict(total),
-             "seconds_each": SECONDS, "bomb_mb": BOMB >> 20,
+             "core_seconds_each": SECONDS, "bomb_mb": BOMB >> 20,
              "files": {k: dict(v) for k, v in sorted(counts.items())},
              "faults": [{k: v for k, v in f.items() if k != "trace"} for f in faults]}
     if args.out: Path(args.out).write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")

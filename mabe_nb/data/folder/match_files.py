@@ -14,7 +14,7 @@ import pandas as pd
 from ..annotations import annotated_rate, annotation_source
 from ..body_parts import usual_names
 from .settings import OF_ONE_VIDEO, settings_text
-from ..poses import pose_source, read_poses
+from ..poses import pose_source, read_poses, tracked_points
 from .scored_tables import named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
@@ -40,12 +40,9 @@ def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=
 
 def _poses(path, video, s, rate):
     "Poses and frames per second, None if nobody says."
-    settings = None, s.min_confidence, video, s.px_per_cm
-    try: rec = read_poses(path, s.fps or rate, *settings)
-    except DataError:
-        if s.fps or rate: raise
-        return read_poses(path, 30.0, *settings), None
-    return rec, rec.fps
+    points = tracked_points(path)
+    fps = s.fps or rate or points[1].fps
+    return read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points), fps
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af1a33b2
 def look_at(
@@ -135,9 +132,12 @@ def _verb(verb, names): return verb + "s" * (len(names) == 1)
 
 def match_files(
     data, # `TrackerFolder`, see `open_dataset`
+    progress: bool = False, # Show a progress bar
 ) -> Matches:
     "Which file belongs to which video, what does not fit, and what must be asked."
-    looks = [look_at(data, video) for video in data.ids]
+    from tqdm.auto import tqdm
+    ids = tqdm(data.ids, unit="video", disable=not progress)
+    looks = [look_at(data, video) for video in ids]
     table = pd.DataFrame([k.row for k in looks], columns=[*_row("")])
     table["frames"] = table.frames.astype("Int64")
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}

@@ -23,7 +23,7 @@ from .scored_tables import (looked_for, read_scored, scored_agents,
                                         scored_columns, video_name)
 from ..video_ids import unknown_video
 from ...errors import DataError
-from ...files import file_hash, safe_id
+from ...files import file_hash, printable, safe_id
 from ...patch import patch
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #9a011518
@@ -91,6 +91,9 @@ def _sorted_files(folder):
     "Pose files and annotations by video, and a `Finding` for each that is neither."
     poses, scored, many, odd = {}, {}, [], []
     for path in sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] != "."):
+        if (name := printable(path.name)) != path.name: # bytes that are no text
+            odd.append(Path(name))
+            continue
         tracked, source = is_poses(path), annotation_source(path)
         if tracked: poses.setdefault(video_name(path), []).append(path)
         if source == "DLCAnalyzer": many.append(path)

@@ -29,7 +29,7 @@ def label_rows(
     path, # CSV with semicolons or commas
 ) -> list: # (number of the row, its cells by name)
     "Rows of a table of labels. Raises `DataError` if it is none."
-    lines = read_text(path, "a table", "utf-8-sig").splitlines()
+    lines = read_text(path, "a table", "utf-8-sig", most=2**25).splitlines()
     if not is_label_table(lines):
         raise DataError("has no columns from, to, type and ID", path, "row 1")
     comma = "," if ";" not in lines[0] else ";"

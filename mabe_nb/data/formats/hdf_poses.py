@@ -101,6 +101,8 @@ def jabs_poses(
         valid, place = _jabs_places(poses, version, points.shape[:2])
         scale = poses.attrs.get("cm_per_pixel")
     frame, seen = np.nonzero(valid)
+    if len(twice := frame[pd.DataFrame([frame, place[valid]]).T.duplicated()]):
+        raise DataError(f"gives two mice of frame {twice[0]} the same number", path, "poseest")
     mice = place[valid].max(initial=0) + 1
     if mice > 100 or len(points) * mice * 96 > max(2**26, 16 * points.nbytes):
         raise DataError(f"numbers its mice up to {mice}", path, "poseest")

@@ -80,9 +80,11 @@ def mentions(
     path, # A file
     word: bytes, # What to look for in its first 64 KB
 ) -> bool: # None if there is no such file
-    "Whether a word stands at the beginning of a file."
+    "Whether a word stands at the beginning of a file. Raises `DataError`."
     if not Path(path).is_file(): return None
-    with open(path, "rb") as f: return word in f.read(2**16)
+    try:
+        with open(path, "rb") as f: return word in f.read(2**16)
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../../nbs/data/formats/40_npy.ipynb #ef4cadfb
 def read_npz(

@@ -31,9 +31,11 @@ def _points_of(names):
 def simba_head(
     path, # A CSV
 ) -> tuple: # Names of the points, of all columns behind the first; lines of the head
-    "The head of a table of SimBA; no points if it is none."
-    with open(regular_file(path), encoding="utf-8-sig", errors="replace", newline="") as f:
-        lines = [line[:1_000_000] for line in islice(f, 3)]
+    "The head of a table of SimBA; no points if it is none. Raises `DataError`."
+    try:
+        with open(regular_file(path), encoding="utf-8-sig", errors="replace", newline="") as f:
+            lines = [f.readline(1_000_000) for _ in range(3)]
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
     for n, line in ((0, lines[:1]), (2, lines[2:])):
         try: names = next(csv.reader(line), [])[1:]
         except csv.Error: continue
