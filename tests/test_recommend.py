@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.measure.past import past_results
 from mabe_nb.measure.recommend import answer, batch_for, candidates, choose, known_step
 from mabe_nb.measure.workload import Workload
 from mabe_nb.hardware.catalog import card
@@ -112,6 +113,71 @@ def test_what_was_measured_on_a_card_counts_before_what_is_foretold():
     assert other["high"] / other["low"] == pytest.approx(2.25)
     wide = known_step([probe()], card("A100"), 0.0)
     assert wide["high"] / wide["low"] == pytest.approx(10) and wide["date"] == "2026-09-21"
+
+
+def test_a_sweep_on_a_card_tells_the_batch_that_was_asked_for(tmp_path):
+    from test_estimate import keep
+    for batch, ms in ((8, 4.0), (64, 18.0)):
+        keep(CFG, batch, int(1e9), seconds=dict.fromkeys(("p10", "p50", "p90", "low", "high"),
+                                                         ms / 1e3))
+    results = [*past_results(CFG, Workload()), probe()]
+    l4 = next(r for r in candidates(CFG, Workload(windows=5000), results, 100)
+              if r["name"] == "modal:L4")
+    assert l4["basis"] == "measured on L4" and "sweep of 2 sizes" in l4["source"]
+    assert l4["epoch_s"] == pytest.approx(6e-3 * 5000 / CFG.batch_size)
+    assert l4["low_epoch_s"] < 0.89 * l4["epoch_s"] and l4["date"] == "2026-09-21"
+    assert not past_results(CFG.model_copy(update={"batch_size": 512}), Workload())
+    assert not past_results(CFG.model_copy(update={"amp": True}), Workload())
+
+
+def test_a_training_that_was_paid_for_is_measured_on_that_card(colony, tmp_path, capsys,
+                                                              monkeypatch):
+    "A real run folder in a job's folder, its receipt, and what the command says of it."
+    from test_costs import end
+    from mabe_nb.remote import costs
+    from mabe_nb.remote.job import submit
+    from mabe_nb.remote.places import base
+    class Rented(base.DiskPlace):
+        def start(self, folder, spec): return {"n": 1}
+        def alive(self, folder, spec): return True
+        def usd_per_hour(self, spec): return 1.0
+    base.place("rented", provider="modal")(Rented)
+    try:
+        job = submit("1", on="rented", timeout=10)
+        model = ["--model-type", "tcn", "--hidden-size", "8", "--num-layers", "1",
+                 "--features", "coords"]
+        assert cli.main(["train", colony, "--epochs", "2", "--device", "cpu", *model,
+                         "--out", str(job.folder/"ckpt/run")]) == 0
+        end(job)
+        assert job.status() == "done"
+    finally: del base.PLACES["rented"]
+    receipt, = costs.receipts()
+    assert receipt["training"]["epochs"] == 2
+    costs.record(receipt | {"on": "modal", "gpu": "L4", "created": 1.79e9})
+    capsys.readouterr()
+    for words, basis in ((model, "measured on L4"), ([*model, "--amp"], "predicted")):
+        assert cli.main(["advise", colony, *words, "--epochs", "9", "--seconds", "0.2",
+                         "--json"]) == 0
+        rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
+        assert rows["modal:L4"]["basis"] == basis
+    assert cli.main(["advise", colony, *model, "--seconds", "0.2"]) == 0
+    said = capsys.readouterr().out
+    assert "measured on L4 2026-09-21" in " ".join(said.split())
+    assert cli.main(["advise", colony, *model, "--seconds", "0.2", "--json"]) == 0
+    rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["modal:L4"]["source"] == f"job {receipt['id']}, 2 epochs"
+    assert "from L4" in rows["modal:A10"]["source"]
+
+
+@pytest.mark.parametrize("training", [
+    None, 3, {}, {"settings": 1, "parameters": 1, "windows_s": []},
+    {"settings": {"model_type": "nonsense"}, "parameters": 0, "windows_s": [1, 1, 1]}])
+def test_a_receipt_that_was_damaged_is_passed_over(training):
+    from mabe_nb.remote.costs import ledger_locked, record
+    with ledger_locked():
+        record({"id": "a", "on": "modal", "gpu": "L4", "created": 1.79e9, "foretold": 1.0,
+                "usd": 1.0, "seconds": 9.0, "status": "done", "training": training})
+    assert past_results(CFG, Workload()) == []
 
 
 def test_every_row_has_its_basis_and_dates():

@@ -19,7 +19,8 @@ from ..hardware.tables import STALE_DAYS
 from .choice import (choose, contenders, feasible, how_to_settle,
                                     reasons_for, what_would_change)
 from .compare import predict_step, recurrent_floor
-from .estimate import estimate, kept_results
+from .estimate import estimate
+from .past import past_results
 from .spec import make_spec
 from .results import run_probes
 from .workload import Workload
@@ -38,7 +39,8 @@ def known_step(
         if r.get("device") != "cuda" or _name(r["card"]) != there["name"]: continue
         s, at = r["seconds"], "here" if r["on"] == "local" else f"on {there['name']}"
         return {"seconds": s["p50"], "low": s["low"], "high": s["high"],
-                "basis": f"measured {at}", "source": f"probe of {r['card']}",
+                "basis": f"measured {at}",
+                "source": r.get("source", f"probe of {r['card']}"),
                 "date": _day(r)}
     base = next((r for r in results if r.get("device") == "cuda"), results[-1])
     seconds, (low, high), why = predict_step(base, there, floor)
@@ -180,8 +182,8 @@ def recommend(
     here, = run_probes([(make_spec(cfg, shape, seconds=seconds), "local", None)], fresh)
     if here["status"] != "ok": raise ConfigError(f"no step could be measured here: "
                                                  f"{here['say'] or here['status']}")
-    past = [r for r in kept_results(cfg, shape) if r["batch"] == cfg.batch_size]
-    rows = candidates(cfg, shape, [*past, here], epochs, provider, retries)
+    rows = candidates(cfg, shape, [*past_results(cfg, shape), here], epochs, provider,
+                      retries)
     asked = {"epochs": epochs, "budget": budget, "by": by, "windows": shape.windows,
              "batch": cfg.batch_size, "frames": cfg.sequence_length,
              "here": _here(here, epochs * (shape.windows or 10**6))}
