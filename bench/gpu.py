@@ -3,15 +3,20 @@
     python bench/gpu.py --minutes 8 --json F
 
 Runs on any CUDA machine with nothing but the package, and on a processor where there is
-none. Correctness comes first, then speed, then forecasts against what was measured. Each
-part is written to F as soon as it is done, so that a run that is cut off has left what it
-found; parts that the time did not allow for are named. The table at the end is F.md.
+none. Correctness comes first, then speed, then forecasts against what was measured, then
+the peers of `loop.py` as far as they are installed. A part takes at most half of the time
+that is left, the last one all of it. Each row is written to F as soon as it is there, so
+that a run that is cut off has left what it found; parts that the time did not allow for are
+named. F.md is the page: a table of the parts, and one for each.
 """
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from datetime import date
@@ -24,9 +29,11 @@ from mabe_nb.hardware.catalog import card
 from mabe_nb.measure.compare import by_count, recurrent_floor
 from mabe_nb.measure.estimate import estimate
 from mabe_nb.measure.probe import Steps, machine, make_spec, make_trainer, measure
-from mabe_nb.measure.step import bottleneck, roofline
+from mabe_nb.measure.step import Clock, bottleneck, roofline, time_steps
+from mabe_nb.measure.sweep import sweep as sweep_sizes
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.machine import pick_device
+from mabe_nb.train.fit.monitor import Monitor, card_reader
 from mabe_nb.train.models import NETWORKS
 
 
@@ -54,6 +61,12 @@ class Bench:
         if not self.cuda: return "fp32", "bf16"
         major = torch.cuda.get_device_capability(self.device)[0]
         return ("fp32", "fp16", "bf16") if major >= 8 else ("fp32", "fp16")
+
+    @property
+    def left(self): return max(self.end - time.monotonic(), 1.0) # Seconds
+
+    def time(self, step): # Seconds of a step, its median
+        return time_steps(step, Clock(self.device), 2.0 if self.cuda else 0.3)["p50"]
 
     def probe(self, cfg, precision="fp32", seconds=None):
         "A measured step. On a card all in one process: memory counts anew for each."
@@ -139,24 +152,166 @@ def speed(bench):
             yield row
 
 
-def plain(bench):
-    "The same step as anybody would write it, on one fixed batch: the floor of a loop."
-    for size in bench.sizes[:2]:
+TEAM = """import json, sys
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.runs import train
+videos = RecordingList([colony_video(k, minutes=0.3) for k in (0, 3, 6, 9)])
+train(videos, sys.argv[1], TrainConfig(**json.loads(sys.argv[2])), ["1", "4", "7"], ["10"])
+"""
+
+
+def team(bench):
+    "One training by one process and by two: on two cards with SyncBatchNorm, here by gloo."
+    if bench.cuda and torch.cuda.device_count() < 2:
+        return [{"right": None, "say": "one card: two processes need two"}]
+    import pandas as pd
+    kind = dict(model_type="conv_bilstm", conv_channels=[16], lstm_hidden=16, dropout=0.0) \
+        if bench.cuda else dict(model_type="tcn", hidden_size=8, num_layers=1, dropout=0.0)
+    settings = kind | dict(device=bench.device.type, epochs=1, batch_size=8, stride=40,
+                           sequence_length=40, use_augmentation=False)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (1, 2):
+            out = str(Path(folder)/str(n))
+            subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                            "--nproc-per-node", str(n), "--no-python", sys.executable,
+                            "-c", TEAM, out, json.dumps(settings)], check=True,
+                           capture_output=True, timeout=bench.left)
+            found.append(pd.read_csv(Path(out)/"history.csv").iloc[-1])
+    off = max(abs(found[0][k] - found[1][k]) for k in ("train_loss", "valid_loss"))
+    return [{"processes": 2, "backend": "nccl" if bench.cuda else "gloo", "difference": off,
+             "right": off < (1e-3 if bench.cuda else 1e-5)}]
+
+
+def sweep(bench):
+    "Batch by batch, the knee, and the two lines; kept for 'mabe advise' as measured here."
+    sizes = (32, 64, 128, 256, 512, 1024) if bench.cuda else bench.sizes
+    done = sweep_sizes(bench.design, sizes=sizes, seconds=3.0 if bench.cuda else 0.3)
+    for row in done.rows.to_dict("records"):
+        yield {k: row[k] for k in ("batch", "status", "ms", "windows_s", "gb")}
+    yield {"batch": done.knee, "status": "knee", "say": done.about["held_up_by"],
+           **{f"{name}_r2": line.r2 for name, line in (("time", done.time),
+                                                       ("memory", done.memory)) if line}}
+
+
+def fixed_step(bench, cfg, **optimizer):
+    "A model, and the step on one fixed batch as anybody would write it."
+    trainer = make_trainer(make_spec(cfg), bench.device)
+    x, y = next(Steps(trainer).windows())
+    adam = torch.optim.AdamW(trainer.model.parameters(), 1e-3, fused=True, **optimizer)
+    forward = [trainer.model]
+    def step():
+        adam.zero_grad(set_to_none=True)
+        scores = forward[0](x).flatten(0, 1)
+        torch.nn.functional.cross_entropy(scores, y.flatten().long()).backward()
+        adam.step()
+    return trainer.model, step, forward
+
+
+def captured(step):
+    "The step as a CUDA graph."
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3): step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): step()
+    return graph.replay
+
+
+def graphs(bench):
+    "A step captured once as a CUDA graph, against the same step launched by Python."
+    for name in ("tcn", "conv_bilstm") if bench.cuda else ():
+        cfg = TrainConfig(model_type=name, batch_size=64, device=str(bench.device))
+        _, step, _ = fixed_step(bench, cfg, capturable=True)
+        plain = bench.time(step)
+        try: graph = bench.time(captured(step))
+        except RuntimeError as e:
+            yield {"network": name, "plain_ms": plain * 1e3, "say": str(e)[:200]}
+            continue
+        yield {"network": name, "plain_ms": plain * 1e3, "graph_ms": graph * 1e3,
+               "gain": plain / graph}
+    if not bench.cuda: yield {"say": "no card here: CUDA graphs are a card's"}
+
+
+def compiled(bench):
+    "Convolutions by torch.compile; here without a compiler, for the path alone."
+    for name in ("tcn", "calms21_conv1d") if bench.cuda else ("tcn",):
+        sizes = {} if bench.cuda else {"hidden_size": 8, "num_layers": 1}
+        cfg = TrainConfig(model_type=name, batch_size=bench.sizes[0], **sizes,
+                          device=str(bench.device))
+        model, step, forward = fixed_step(bench, cfg)
+        plain, begun = bench.time(step), time.monotonic()
+        backend = "inductor" if bench.cuda else "eager"
+        forward[0] = torch.compile(model, backend=backend)
+        step()
+        waited, fast = time.monotonic() - begun, bench.time(step)
+        yield {"network": name, "backend": backend, "plain_ms": plain * 1e3,
+               "compiled_ms": fast * 1e3, "gain": plain / fast, "compile_s": waited}
+
+
+def utilisation(bench):
+    "What the driver sees of a card that trains, by batch."
+    if (read := card_reader(bench.device)) is None:
+        yield {"say": "no card here that NVML knows"}
+        return
+    for size in bench.sizes:
         cfg = bench.design.model_copy(update={"batch_size": size})
-        trainer = make_trainer(make_spec(cfg), bench.device)
-        x, y = next(Steps(trainer).windows())
-        y = y.flatten().long()
-        def step(x=x, y=y, trainer=trainer):
-            trainer.optimizer.zero_grad(set_to_none=True)
-            scores = trainer.model(x).flatten(0, 1)
-            torch.nn.functional.cross_entropy(scores, y).backward()
-            trainer.optimizer.step()
-        from mabe_nb.measure.step import Clock, time_steps
-        took = time_steps(step, Clock(bench.device), 2.0 if bench.cuda else 0.3)
-        ours = bench.probe(cfg)
-        yield {"batch": size, "plain_windows_s": size / took["p50"],
-               "ours_windows_s": ours["windows_s"],
-               "ratio": ours["windows_s"] * took["p50"] / size}
+        step = Steps(make_trainer(make_spec(cfg), bench.device))
+        with Monitor(read) as watch:
+            bench.time(step)
+            yield {"batch": size, **watch.readings()}
+
+
+def side_by_side(bench):
+    "Members of a recipe on one card at once: windows a second of all of them."
+    alone, seconds = None, 5.0 if bench.cuda else 0.3
+    for n in (1, 2, 4) if bench.cuda else (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            spec = Path(folder)/"spec.json"
+            spec.write_text(json.dumps(make_spec(bench.design, seconds=seconds)))
+            jobs = [subprocess.Popen([sys.executable, "-m", "mabe_nb.measure.probe", spec],
+                                     stdout=subprocess.PIPE, text=True) for _ in range(n)]
+            try: said = [job.communicate(timeout=bench.left)[0] for job in jobs]
+            finally:
+                for job in jobs: job.kill()
+        rows = [json.loads(text.splitlines()[-1]) for text in said]
+        total = sum(r.get("windows_s", 0.0) for r in rows)
+        alone = alone or total
+        yield {"members": n, "windows_s": total, "gain": total / alone,
+               "out_of_memory": sum(r["status"] == "oom" for r in rows)}
+
+
+PEERS = ("floor", "ours", "plain", "lightning", "accelerate")
+
+
+def peers(bench):
+    "Our loop, a plain one, Lightning and accelerate, against one fixed batch."
+    there = [v for v in PEERS if v in PEERS[:3] or importlib.util.find_spec(v)]
+    for name in set(PEERS) - set(there): yield {"variant": name, "say": "not installed"}
+    script, model = Path(__file__).with_name("loop.py"), "full" if bench.cuda else "tiny"
+    steps = ("--steps", "40", "--warm", "10") if bench.cuda else ("--steps", "4")
+    sizes = (256, 64, 1024) if bench.cuda else bench.sizes[:1]
+    for size in sizes:
+        for precision in bench.precisions if bench.cuda else ("fp32",):
+            floor = None
+            for variant in there:
+                done = subprocess.run([
+                    sys.executable, script, "--model", model, "--batch", str(size),
+                    "--precision", precision, "--device", bench.device.type, *steps,
+                    "--variant", variant], capture_output=True, text=True, timeout=bench.left)
+                row = {"variant": variant, "batch": size, "precision": precision}
+                found = [t for t in done.stdout.splitlines() if t.startswith("RATES ")]
+                if not found:
+                    yield row | {"say": done.stderr.strip()[-200:]}
+                    continue
+                speed = json.loads(found[0][6:])["samples_s"]
+                floor = speed if variant == "floor" else floor
+                yield row | {"windows_s": speed, **({"of_floor": speed / floor} if floor
+                                                    else {})}
 
 
 def memory(bench):
@@ -169,8 +324,9 @@ def memory(bench):
         r = bench.probe(cfg, seconds=0.2)
         gb = r["memory"]["peak"] / 1e9
         yield {"network": name, "counted_gb": found.likely, "low_gb": found.low,
-               "high_gb": found.high, "took_gb": gb, "within": found.low <= gb <= found.high,
-               "kind": r["memory"]["kind"]}
+               "high_gb": found.high, "took_gb": gb, "kind": r["memory"]["kind"],
+               # a process keeps what earlier parts took: memory.py starts one for each case
+               "within": found.low <= gb <= found.high if bench.cuda else None}
 
 
 def forecast(bench):
@@ -189,21 +345,31 @@ def forecast(bench):
     return rows
 
 
-PARTS = {f.__name__: f for f in (parity, resume, monitor, too_large, speed, plain, memory,
-                                 forecast)}
+PARTS = {f.__name__: f for f in (parity, resume, monitor, too_large, team, speed, sweep,
+                                 memory, forecast, utilisation, side_by_side, graphs,
+                                 compiled, peers)}
+
+
+def table(rows):
+    "Rows as a table in Markdown, with every column that one of them has."
+    names = list(dict.fromkeys(k for row in rows for k in row))
+    cell = lambda v: f"{v:.4g}" if isinstance(v, float) else str("" if v is None else v)
+    lines = [names, ["---"] * len(names), *([cell(r.get(k)) for k in names] for r in rows)]
+    return ["| " + " | ".join(c.replace("|", "/").replace("\n", " ") for c in line) + " |"
+            for line in lines]
 
 
 def page(found):
-    "All parts as one page of tables."
-    lines = [f"# {found['machine']['card']}, {found['date']}", ""]
-    for name, part in found["parts"].items():
-        lines += [f"## {name} ({part['status']}, {part['seconds']:.1f} s)",
-                  part.get("say", ""), ""]
-        for row in part["rows"]:
-            lines.append("- " + ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else
-                                          f"{k} {v}" for k, v in row.items()))
-        lines.append("")
-    return "\n".join(lines)
+    "All parts as one page: which were done, and a table each."
+    parts = found["parts"]
+    lines = [f"# {found['machine']['card']}, {found['date']}", "", *table([
+        {"part": n, "status": p["status"], "rows": len(p["rows"]), "seconds": p["seconds"],
+         "wrong": sum(r.get("right") is False for r in p["rows"])}
+        for n, p in parts.items()] or [{"part": ""}])]
+    for name, part in parts.items():
+        lines += ["", f"## {name}", PARTS[name].__doc__, part.get("say", ""), ""]
+        if part["rows"]: lines += table(part["rows"])
+    return "\n".join(lines) + "\n"
 
 
 def write(found, path):
@@ -219,9 +385,12 @@ def run(bench, names, path):
     "Every part in turn; one that fails costs itself alone."
     found = {"machine": machine(bench.device), "date": str(date.today()), "parts": {}}
     write(found, path)
+    whole = bench.end
     for name in names:
-        begun, part = time.monotonic(), {"status": "ok", "rows": []}
-        if begun > bench.end: part |= {"status": "no time", "seconds": 0.0}
+        begun = time.monotonic()
+        part = {"status": "ok", "rows": [], "seconds": 0.0}
+        if begun > whole: part["status"] = "no time"
+        bench.end = whole if name == names[-1] else begun + (whole - begun) / 2
         found["parts"][name] = part
         try:
             if part["status"] == "ok":
@@ -230,6 +399,7 @@ def run(bench, names, path):
                     part["seconds"] = time.monotonic() - begun
                     write(found, path)
                     if time.monotonic() > bench.end: part["status"] = "cut short"; break
+        except subprocess.TimeoutExpired: part["status"] = "cut short"
         except Exception as e: # any part may fail on a machine we have not seen
             part |= {"status": "failed", "say": f"{type(e).__name__}: {str(e)[:300]}"}
             traceback.print_exc()
@@ -251,7 +421,9 @@ def main():
     p.add_argument("--only", default=",".join(PARTS), help="parts, joined by commas")
     args = p.parse_args()
     bench = Bench(pick_device(args.device), time.monotonic() + 60 * args.minutes)
-    return run(bench, args.only.split(","), args.json)
+    names = args.only.split(",")
+    if unknown := set(names) - set(PARTS): p.error(f"no parts: {', '.join(unknown)}")
+    return run(bench, names, args.json)
 
 
 if __name__ == "__main__": sys.exit(main())

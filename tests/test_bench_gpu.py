@@ -17,19 +17,30 @@ def start(out, *words):
 
 
 def test_all_parts_run_on_a_processor(tmp_path):
-    done = start(out := tmp_path/"gpu.json", "--minutes", "5")
-    said, _ = done.communicate(timeout=400)
+    done = start(out := tmp_path/"gpu.json", "--minutes", "60")
+    said, _ = done.communicate(timeout=1500)
     found = json.loads(out.read_text())
     assert done.returncode == 0, said
     assert {n: p["status"] for n, p in found["parts"].items()} == dict.fromkeys(
-        ("parity", "resume", "monitor", "too_large", "speed", "plain", "memory",
-         "forecast"), "ok"), said
+        ("parity", "resume", "monitor", "too_large", "team", "speed", "sweep", "memory",
+         "forecast", "utilisation", "side_by_side", "graphs", "compiled", "peers"),
+        "ok"), said
     rows = {n: p["rows"] for n, p in found["parts"].items()}
     assert rows["resume"][0]["right"] and rows["too_large"][0]["right"]
     assert len(rows["speed"]) == 4 and len(rows["memory"]) == 5
-    assert all(r["right"] for r in rows["parity"])
+    assert all(r["right"] for r in rows["parity"] + rows["team"])
+    assert [r["status"] for r in rows["sweep"]] == ["ok", "ok", "knee"]
+    assert [r["members"] for r in rows["side_by_side"]] == [1, 2]
+    assert all(r["windows_s"] > 0 for r in rows["side_by_side"])
+    assert rows["compiled"][0]["compiled_ms"] > 0
+    peers = {r["variant"]: r for r in rows["peers"]}
+    assert set(peers) == {"floor", "ours", "plain", "lightning", "accelerate"}
+    assert all(r.get("windows_s") or r["say"] for r in peers.values())
+    for name in ("forecast", "utilisation", "graphs"): # a card's figures are not made up
+        assert [list(r) for r in rows[name]] == [["say"]]
     text = out.with_suffix(".md").read_text()
     assert found["machine"]["card"] in text and found["date"] in text
+    assert all(f"## {name}" in text for name in rows) and "| ours |" in text
 
 
 def test_a_run_that_is_killed_has_left_what_it_found(tmp_path):

@@ -269,6 +269,34 @@ def test_refresh_of_flavors():
     assert usd_per_hour("H200:8", "hf") == pytest.approx(40, rel=1e-5)
 
 
+def test_refresh_says_what_changed(capsys, monkeypatch):
+    from mabe_nb import cli
+    answer = {"T4": 0.60, "L4": 0.80, "H900": 3.0, "A10": 1.00}
+    monkeypatch.setitem(live.ASK, "modal", lambda: answer)
+    assert cli.main(["gpus", "--refresh", "--provider", "modal"]) == 0
+    said = capsys.readouterr().out
+    assert "modal: T4: 0.59 -> 0.6 USD an hour" in said and "A10: 1.1 -> 1 USD" in said
+    assert "as before: L4" in said and "could not be read: H900" in said
+    assert "no price in the answer, kept as they were: L40S, A100-40GB" in said
+    done = live.refresh("hf", lambda: [SimpleNamespace(name="h200x8", unit_cost_usd=40,
+                                                       unit_label="hour")], TODAY)
+    assert "h200x8: 40 USD an hour, not known before" in done.lines
+
+
+def test_a_price_without_a_date_is_undated_and_stale(capsys):
+    import json
+
+    from mabe_nb import cli
+    own("prices", "provider,flavor,usd_per_hour\nmodal,T4,0.10\n")
+    for words, flavor in ((["gpus"], "T4"), (["gpus", "--guide"], "T4")):
+        assert cli.main([*words, "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)["prices"]
+        row = next(r for r in rows if r["flavor"] == flavor)
+        assert row["as_of"] is None and row["stale"] and row["source"]
+        assert cli.main(words) == 0
+        assert " undated " in capsys.readouterr().out
+
+
 def test_refresh_that_fails_says_no_secret_and_keeps_nothing():
     def ask(): raise RuntimeError("Authorization: hf_secret")
     with pytest.raises(ConfigError) as e: live.refresh("hf", ask)

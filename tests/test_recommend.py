@@ -3,14 +3,16 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.measure.past import past_results
 from mabe_nb.measure.recommend import answer, batch_for, candidates, choose, known_step
 from mabe_nb.measure.workload import Workload
 from mabe_nb.hardware.catalog import card
 from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.models import NETWORKS
 
 CFG = TrainConfig(conv_channels=[16], lstm_hidden=16, sequence_length=20)
 few = settings(max_examples=40, deadline=None)
@@ -114,6 +116,69 @@ def test_what_was_measured_on_a_card_counts_before_what_is_foretold():
     assert wide["high"] / wide["low"] == pytest.approx(10) and wide["date"] == "2026-09-21"
 
 
+def test_a_sweep_on_a_card_tells_the_batch_that_was_asked_for(tmp_path):
+    from test_estimate import keep
+    for batch, ms in ((8, 4.0), (64, 18.0)):
+        keep(CFG, batch, int(1e9), seconds=dict.fromkeys(("p10", "p50", "p90", "low", "high"),
+                                                         ms / 1e3))
+    results = [*past_results(CFG, Workload()), probe()]
+    l4 = next(r for r in candidates(CFG, Workload(windows=5000), results, 100)
+              if r["name"] == "modal:L4")
+    assert l4["basis"] == "measured on L4" and "sweep of 2 sizes" in l4["source"]
+    assert l4["epoch_s"] == pytest.approx(6e-3 * 5000 / CFG.batch_size)
+    assert l4["low_epoch_s"] < 0.89 * l4["epoch_s"] and l4["date"] == "2026-09-21"
+    assert not past_results(CFG.model_copy(update={"batch_size": 512}), Workload())
+    assert not past_results(CFG.model_copy(update={"amp": True}), Workload())
+
+
+def test_a_training_that_was_paid_for_is_measured_on_that_card(colony, tmp_path, capsys,
+                                                              monkeypatch):
+    "A real run folder in a job's folder, its receipt, and what the command says of it."
+    from test_costs import end
+    from mabe_nb.remote import costs
+    from mabe_nb.remote.job import submit
+    from mabe_nb.remote.places import base
+    class Rented(base.DiskPlace):
+        def start(self, folder, spec): return {"n": 1}
+        def alive(self, folder, spec): return True
+        def usd_per_hour(self, spec): return 1.0
+    base.place("rented", provider="modal")(Rented)
+    try:
+        job = submit("1", on="rented", timeout=10)
+        model = ["--model-type", "tcn", "--hidden-size", "8", "--num-layers", "1",
+                 "--features", "coords"]
+        assert cli.main(["train", colony, "--epochs", "2", "--device", "cpu", *model,
+                         "--out", str(job.folder/"ckpt/run")]) == 0
+        end(job)
+        assert job.status() == "done"
+    finally: del base.PLACES["rented"]
+    receipt, = costs.receipts()
+    assert receipt["training"]["epochs"] == 2
+    costs.record(receipt | {"on": "modal", "gpu": "L4", "created": 1.79e9})
+    capsys.readouterr()
+    ask = ["advise", colony, *model, "--epochs", "9", "--seconds", "0.2"]
+    assert cli.main(ask) == 0
+    assert "measured on L4 2026-09-21" in " ".join(capsys.readouterr().out.split())
+    assert cli.main([*ask, "--json"]) == 0
+    rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["modal:L4"]["source"] == f"job {receipt['id']}, 2 epochs"
+    assert rows["modal:A10"]["basis"] == "predicted"
+    assert "from L4" in rows["modal:A10"]["source"]
+    other = TrainConfig(**receipt["training"]["settings"]).model_copy(update={"amp": True})
+    assert past_results(other, Workload(42)) == []
+
+
+@pytest.mark.parametrize("training", [
+    None, 3, {}, {"settings": 1, "parameters": 1, "windows_s": []},
+    {"settings": {"model_type": "nonsense"}, "parameters": 0, "windows_s": [1, 1, 1]}])
+def test_a_receipt_that_was_damaged_is_passed_over(training):
+    from mabe_nb.remote.costs import ledger_locked, record
+    with ledger_locked():
+        record({"id": "a", "on": "modal", "gpu": "L4", "created": 1.79e9, "foretold": 1.0,
+                "usd": 1.0, "seconds": 9.0, "status": "done", "training": training})
+    assert past_results(CFG, Workload()) == []
+
+
 def test_every_row_has_its_basis_and_dates():
     rows = candidates(CFG, Workload(windows=5000), [probe()], 100)
     assert {r["provider"] for r in rows} == {"modal", "hf-jobs"}
@@ -192,26 +257,91 @@ def command(**given):
     return hardware.advise(Namespace(**words | given), lambda text: None)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.sampled_from(["modal", "hf"]), st.sampled_from(["debug", "train", "large",
-                                                          "very-large"]),
-       st.lists(st.floats(1, 1e5), min_size=5, max_size=5), st.booleans())
-def test_panel_command_and_python_name_the_same_card(on, purpose, seconds, measured):
-    import pandas as pd
-    from mabe_nb.hardware.advise import SCENARIOS, by_scenario, by_speed
+NAMES = {"modal": ["T4", "L4", "A10", "A100-80GB", "H200"],
+         "hf": ["t4-small", "l4x1", "a10g-small", "a100-large", "h200"]}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    from mabe_nb.measure.estimate import estimate
+    return estimate(CFG)
+
+
+@settings(max_examples=50, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["modal", "hf"]),
+       st.lists(st.floats(1e-4, 1), min_size=5, max_size=5, unique=True),
+       st.integers(500, 10**6))
+def test_panel_advice_comparison_and_python_name_the_same_card(monkeypatch, counted, on,
+                                                              seconds, windows):
+    "Each answers by its own code, from the same measured steps of the same run."
+    from mabe_nb.hardware.advise import by_speed
+    from mabe_nb.measure import compare as comparing, recommend
+    from mabe_nb.measure.choice import run_hours
     from mabe_nb.view.panels.plan import advice_for
-    names = ["T4", "L4", "A10", "A100-80GB", "H200"] if on == "modal" else \
-        ["t4-small", "l4x1", "a10g-small", "a100-large", "h200"]
-    table = pd.DataFrame({"where": [f"{on}:{n}" for n in names], "seconds": seconds})
-    panel = advice_for(on, purpose, table if measured else None)[1]["Advice"]
-    if not measured or SCENARIOS[purpose].look_at not in ("usd", "hours"):
-        assert panel == by_scenario(purpose, on).pick
-        assert panel == command(scenario=purpose, provider=on)["pick"]
-        return
-    hours = {n: s * SCENARIOS[purpose].epochs / 3600 for n, s in zip(names, seconds)}
-    if purpose == "large": # the fastest
-        assert hours[panel] == min(hours.values())
-        return
-    assert panel == by_speed(hours, on).pick
+    shape, epochs = Workload(windows=windows), 100
+    results = [probe(card(n)["name"], "cuda", s) | {"gpu": n, "say": "", "usd": 0.0,
+               "reused": False, "memory": {"peak": 1e9}}
+               for n, s in zip(NAMES[on], seconds, strict=True)]
+    monkeypatch.setattr(comparing, "run_probes", lambda *a, **k: iter(results))
+    monkeypatch.setattr(comparing, "_rate", lambda on, gpu, o: 1.0)
+    monkeypatch.setattr(recommend, "estimate", lambda *a: counted)
+    table = comparing.compare(CFG, shape, [f"{on}:{n}" for n in NAMES[on]], None)
+    rows = [r for r in candidates(CFG, shape, results, epochs, on)
+            if r["flavor"] in NAMES[on]]
+    hours = {n: run_hours(windows / CFG.batch_size * s, epochs)
+             for n, s in zip(NAMES[on], seconds, strict=True)}
     words = ",".join(f"{n}={h!r}" for n, h in hours.items())
-    assert panel == command(hours=words, provider=on)["pick"]
+    names = {"advise DATA": choose(rows)["flavor"],
+             "advise --hours": command(hours=words, provider=on)["pick"],
+             "panel": advice_for(on, "train", table)[1]["Advice"],
+             "compare": comparing.cheapest(table, epochs)["where"].partition(":")[2],
+             "by_speed": by_speed(hours, on).pick}
+    assert len(set(names.values())) == 1, names
+    fastest = advice_for(on, "large", table)[1]["Advice"]
+    assert hours[fastest] == min(hours.values())
+
+
+@pytest.mark.parametrize("on", NAMES)
+@pytest.mark.parametrize("purpose", ["debug", "train", "large", "very-large"])
+def test_without_a_measurement_panel_and_command_say_the_same(on, purpose):
+    from mabe_nb.hardware.advise import by_scenario
+    from mabe_nb.view.panels.plan import advice_for
+    panel = advice_for(on, purpose, None)[1]["Advice"]
+    assert panel == by_scenario(purpose, on).pick
+    assert panel == command(scenario=purpose, provider=on)["pick"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(sorted(NETWORKS)), st.integers(10, 400), st.integers(1, 512),
+       st.integers(1, 10**7), st.integers(1, 200), st.floats(1e-3, 1e3), st.floats(1, 100))
+def test_models_data_and_budgets_at_random(name, frames, batch, windows, epochs, usd, more):
+    "More money and more time never give less; what is chosen keeps what was asked."
+    cfg = TrainConfig(model_type=name, sequence_length=frames, batch_size=batch,
+                      hidden_size=16, conv_channels=[8], lstm_hidden=8)
+    work = probe(flops=1e6 * frames * batch, bytes=1e4 * frames * batch)
+    rows = candidates(cfg, Workload(windows=windows), [work], epochs)
+    one, two = (choose(rows, budget) for budget in (usd, usd * more))
+    if one: assert two["hours"] <= one["hours"] and one["most_usd"] <= usd
+    for r in rows:
+        if r["hours"] is None: continue
+        assert r["low_hours"] <= r["hours"] <= r["high_hours"] == r["timeout_hours"]
+        assert r["batch"] * r["accumulation"] >= batch and r["batch"] <= r["largest_batch"]
+        assert all(r[k] for k in ("basis", "date", "source", "price_as_of", "price_source"))
+
+
+def test_advice_of_the_guides_has_date_and_source_in_each_row(capsys):
+    for words in (["--scenario", "train"], ["--hours", "T4=5,A10=1.7"], ["--params", "7e9"],
+                  ["--budget", "60"], ["--training-type", "production"]):
+        for guide in ([], ["--guide"]):
+            assert cli.main(["advise", *words, *guide]) == 0
+            said = capsys.readouterr().out
+            assert cli.main(["advise", *words, *guide, "--json"]) == 0
+            data = json.loads(capsys.readouterr().out)
+            for row in data["table"]:
+                assert row["price_as_of"] and row["price_source"] and row["hours_basis"]
+                if guide: assert row["price_as_of"] == "undated" and row["price_stale"]
+            known = set(numbers(data["table"]))
+            for text in NUMBER.findall(said.partition("because")[0]):
+                assert any(abs(float(text) - k) <= 0.0051 for k in known), (text, said)
+            assert all(r in said for r in data["reasons"] + data["changes"])

@@ -31,11 +31,11 @@ def gpus(args, say) -> dict:
     shown = table[["provider", "flavor", "gpu", "count", "memory_gb", "usd_per_hour",
                    "available", "as_of", "age_days", "suits"]].rename(columns={
                        "memory_gb": "GB a card", "usd_per_hour": "USD/h",
-                       "age_days": "days old"})
+                       "age_days": "days old"}).fillna({"as_of": "undated"})
     say(_shown(shown))
     if args.guide: say("the guides are undated: prices to compare with, not to pay")
     elif table.stale.any(): say(
-        f"{int(table.stale.sum())} prices are over 60 days old (the oldest "
+        f"{int(table.stale.sum())} prices are undated or over 60 days old (the oldest "
         f"{table.age_days.max():.0f}); 'mabe gpus --refresh' asks the providers")
     return answer | {"prices": to_records(table)}
 
@@ -44,10 +44,9 @@ def _refreshed(provider, say):
     from mabe_nb.hardware.refresh import refresh
     done = refresh(provider)
     say(f"{provider}: {len(done.table)} prices read")
-    for name in done.unread: say(f"{provider}: {name!r} could not be read")
-    if done.new: say(f"{provider}: not in our catalogue: {', '.join(done.new)}")
+    for line in done.lines: say(f"{provider}: {line}")
     return {"provider": provider, "read": to_records(done.table), "unread": done.unread,
-            "new": done.new}
+            "new": done.new, "missing": done.missing}
 
 # %% ../../nbs/commands/40_hardware.ipynb #d9be740e
 def _questions(args):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..errors import ConfigError
-from .advise import Advice
+from .advise import Advice, with_sources
 from .catalog import cost, gpus, guide_prices, prices
 from .cluster import plan
 from .memory import fits, language_need
@@ -97,8 +97,10 @@ def by_size(
     rows["upper_usd"] = [c.upper_usd for c in bills]
     row = _pick(rows, method, "relative_speed" in table)
     reasons = _size_reasons(params, method, need, size, rows, row)
-    return Advice(None if row is None else row.flavor, rows.drop(columns="count"),
-                  reasons, _size_changes(params, method, size, rows, row))
+    told = with_sources(rows.drop(columns="count"), "hf-jobs", table,
+                        "guide, undated, scaled by bandwidth")
+    return Advice(None if row is None else row.flavor, told, reasons,
+                  _size_changes(params, method, size, rows, row))
 
 # %% ../../nbs/hardware/32_llm_guide.ipynb #79ed7bb1
 TIMEOUT = "Hugging Face ends a job after 30 minutes if it is given no timeout"
@@ -106,6 +108,8 @@ TIMEOUT = "Hugging Face ends a job after 30 minutes if it is given no timeout"
 def _size_reasons(params, method, need, size, rows, row):
     out = [f"{params/1e9:g}B parameters, {method}, need {need}; of the size class "
            f"{size.name} the guide says {' or '.join(size.flavors)}, batch {size.batch}"]
+    out.append("the guide takes an a10g below 13B where money counts, an a100 from there on or "
+               "where time counts, several cards from 13B or 50,000 examples on")
     if method == "full" and size.lora_only:
         out.append("the guide trains models of this size with LoRA only")
     not_fit = [f for f in size.flavors if f in set(rows[rows.fits == "no"].flavor)]
@@ -245,7 +249,9 @@ def by_budget(
     changes = [f"${enough[at + 1]:.2f} can be spent: then {bands.flavors[at + 1]}"
                ] if at + 1 < len(bands) else []
     if usd > GUIDE_BUDGET_END: reasons.append(f"the guide ends at ${GUIDE_BUDGET_END}")
-    return Advice(bands.flavors[at], rows, reasons, changes)
+    return Advice(bands.flavors[at],
+                  with_sources(rows, "hf-jobs", table, "budget over price"), reasons,
+                  changes)
 
 # %% ../../nbs/hardware/32_llm_guide.ipynb #492f157d
 class Training(NamedTuple):
@@ -283,6 +289,7 @@ def by_training(
     best = rows.iloc[rows.usd_per_hour.argmin()]
     changes = [f"{r.flavor} does the same in under {best.usd_to / r.usd_per_hour:.2g} h"
                for r in rows.itertuples() if r.flavor != best.flavor]
-    return Advice(" or ".join(row.flavors), rows, [
+    return Advice(" or ".join(row.flavors),
+                  with_sources(rows, "hf-jobs", table, "guide, undated"), [
         f"{kind}: {row.amount}", f"{best.flavor} costs least, ${best.usd_from:.2f} to "
         f"${best.usd_to:.2f}", TIMEOUT], changes)

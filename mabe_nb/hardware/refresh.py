@@ -84,6 +84,20 @@ class Refreshed(NamedTuple):
     table: pd.DataFrame # provider, flavor, before, now: USD per hour
     unread: list # Names in the answer that mean nothing to us
     new: list # Flavors with a price that the catalogue does not have: left out
+    missing: list # Flavors of the catalogue that the answer has no price for
+
+    @property
+    def lines(self) -> list:
+        "What changed, a sentence each."
+        rows = self.table.fillna({"before": 0.0})
+        out = [f"{r.flavor}: {r.before:g} -> {r.now:g} USD an hour" if r.before else
+               f"{r.flavor}: {r.now:g} USD an hour, not known before"
+               for r in rows.itertuples() if abs(r.now - r.before) > 0.005 * r.now]
+        words = {"as before": rows.flavor[abs(rows.now - rows.before) <= 0.005 * rows.now],
+                 "no price in the answer, kept as they were": self.missing,
+                 "could not be read": self.unread, "not in our catalogue": self.new}
+        return out + [f"{what}: {', '.join(names)}" for what, names in words.items()
+                      if len(names)]
 
 # %% ../../nbs/hardware/15_refresh.ipynb #e5b32430
 def _keep(provider, new, today):
@@ -117,4 +131,5 @@ def refresh(
     if new: _keep(provider, new, today or date.today())
     table = pd.DataFrame([(provider, f, before[f], usd) for f, usd in new.items()],
                          columns=["provider", "flavor", "before", "now"])
-    return Refreshed(table, read[1], sorted(set(read[0]) - set(new)))
+    return Refreshed(table, read[1], sorted(set(read[0]) - set(new)),
+                     [f for f in before if f not in new])

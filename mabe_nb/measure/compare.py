@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'LAUNCH', 'COLUMNS', 'by_bandwidth', 'by_count', 'recurrent_floor',
-           'others', 'rate_of_card', 'predict_step', 'pareto', 'compare']
+           'others', 'rate_of_card', 'predict_step', 'pareto', 'compare', 'cheapest']
 
 # %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
+from datetime import date
 
 import numpy as np
 import pandas as pd
 
-from ..errors import ConfigError
-from ..hardware.catalog import card, gpus, prices
+from ..errors import ConfigError, MabeError
+from ..hardware.catalog import card, check_gpu, cost, gpus, prices
+from .choice import run_hours
 from .spec import make_spec
 from .results import run_probes, where
 from .workload import Workload
@@ -68,7 +70,8 @@ def _row(target, result, windows, rate):
     row = {"where": target, "basis": "measured" if result["status"] == "ok" else
            result["status"], "usd_per_hour": rate, "say": result["say"],
            "reused": result["reused"], "paid": result["usd"],
-           "card": result.get("card")}
+           "card": result.get("card"),
+           "date": str(date.fromtimestamp(result.get("created") or 0))}
     if result["status"] != "ok": return row
     s = result["seconds"]
     steps = windows / result["windows_s"] / s["p50"]
@@ -149,7 +152,8 @@ def pareto(
 
 # %% ../../nbs/measure/40_compare.ipynb #0b99fd43
 COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
-           "usd_per_hour", "usd", "front", "card", "reused", "paid", "say"]
+           "usd_per_hour", "usd", "front", "card", "date", "price_as_of", "price_stale",
+           "reused", "paid", "say"]
 
 # %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(
@@ -180,7 +184,6 @@ def compare(
 
 # %% ../../nbs/measure/40_compare.ipynb #2734dcca
 def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row says why
-    from mabe_nb.errors import MabeError
     try: return rate_of(on, gpu, **(options if on != "local" else {}))
     except MabeError: return math.nan
 
@@ -195,4 +198,29 @@ def _ranked(rows): # A table, the fastest first
     table = pd.DataFrame(rows).reindex(columns=COLUMNS)
     table["usd"] = table.seconds / 3600 * table.usd_per_hour
     table["front"] = pareto(table.seconds, table.usd)
+    offers = [_offer(place) for place in table["where"]]
+    for name in ("as_of", "stale"): table[f"price_{name}"] = [o.get(name) for o in offers]
     return table.sort_values("seconds", kind="stable", ignore_index=True)
+
+# %% ../../nbs/measure/40_compare.ipynb #5269eaf2
+def _offer(place): # Row of the price list; {}: there is none
+    on, gpu = where(place)
+    try:
+        table = prices(on)
+        return table[table.flavor == check_gpu(gpu, on)].iloc[0].to_dict()
+    except (MabeError, IndexError): return {}
+
+
+def cheapest(
+    table: pd.DataFrame, # From `compare`
+    epochs: int,
+) -> dict: # where, hours, usd, basis, price_as_of; None: nothing is rented there
+    "The rented card on which a run of so many epochs costs least."
+    rows = []
+    for r in table[table.seconds.notna()].to_dict("records"):
+        if not (offer := _offer(r["where"])): continue
+        hours = run_hours(r["seconds"], epochs)
+        usd = cost(hours, offer["flavor"], offer["provider"]).usd
+        rows.append({"where": r["where"], "hours": hours, "usd": usd, "basis": r["basis"],
+                     "price_as_of": offer["as_of"]})
+    return min(rows, key=lambda r: (r["usd"], r["hours"], r["where"]), default=None)

@@ -103,6 +103,7 @@ def _bill(self: Job, state):
                "created": self.spec.get("started", self.spec["created"]), "usd": usd,
                "difference": most - usd, "seconds": state["seconds"],
                "status": state["status"]}
+    if state["status"] == "done": receipt |= costs.trained(self)
     with costs.ledger_locked():
         if path.exists(): return
         costs.record(receipt)
