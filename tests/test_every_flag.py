@@ -75,6 +75,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                "--minutes 0|--corrections SAID|--corrections nowhere"),
     "retrain": ("retrain RUN DATA --out OUT", "--out OUT|--corrections SAID|"
                 "--corrections nowhere"),
+    "agree": ("agree DATA DATA", f"--split test|{ID}|--out OUT.csv"),
     "cluster": ("cluster", "--effective 64|--effective 0|--per-gpu 2|--slurm 2|"
                 "--slurm flexible|--run true|--kind a100|--partition p|--limit 2"),
     "jobs": ("jobs", "attach JOB|logs JOB|cancel JOB|resume JOB|fetch JOB|fetch JOB log|list JOB|"
