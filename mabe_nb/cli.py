@@ -37,8 +37,8 @@ def make_parser() -> Parser:
     add_run_commands(command)
     add_runs(command)
     add_bundle(command)
-    from mabe_nb.commands import analysis, hardware, measure, remote
-    for family in (analysis, hardware, remote, measure): family.add_commands(command)
+    from mabe_nb.commands import analysis, hardware, measure, remote, review
+    for family in (analysis, review, hardware, remote, measure): family.add_commands(command)
     return parser
 
 # %% ../nbs/cli.ipynb #b90c9bbb

@@ -79,9 +79,13 @@ def fit(
         left = [v for v in (ids or data.ids) if v not in set(judge or ())]
         train_recipe(data, out, recipe, left, folds, say=say, progress=progress)
     else:
+        from mabe_nb.data.corrections import CorrectedDataset
+        from mabe_nb.train.retrain import reviewed_split
         from mabe_nb.train.runs import train
-        train(data, out, _config(config, settings), ids, judge, resume=resume, say=say,
-              progress=progress)
+        cfg = _config(config, settings)
+        if isinstance(data, CorrectedDataset): # what a review chose does not judge
+            ids, judge = reviewed_split(data, ids, judge, cfg)
+        train(data, out, cfg, ids, judge, resume=resume, say=say, progress=progress)
     return load_model(out)
 
 # %% ../nbs/04_verbs.ipynb #c75fcada

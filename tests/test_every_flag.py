@@ -15,6 +15,7 @@ import torch
 
 from mabe_nb import cli
 from mabe_nb.commands.parser import setting_words
+from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.remote.group import groups
 from mabe_nb.train.config import TrainConfig
@@ -73,6 +74,11 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 "--value bouts|--unit video|--to boris"),
     "clips": ("clips annotations DATA --out OUT --most 1",
               f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep"),
+    "review": ("review RUN DATA --minutes 1", f"--split test|{ID}|--out OUT.csv|--minutes 2|"
+               "--minutes 0|--corrections SAID|--corrections nowhere"),
+    "retrain": ("retrain RUN DATA --out OUT", "--out OUT|--corrections SAID|"
+                "--corrections nowhere"),
+    "agree": ("agree DATA DATA", f"--split test|{ID}|--out OUT.csv"),
     "cluster": ("cluster", "--effective 64|--effective 0|--per-gpu 2|--slurm 2|"
                 "--slurm flexible|--run true|--kind a100|--partition p|--limit 2"),
     "jobs": ("jobs", "attach JOB|logs JOB|cancel JOB|resume JOB|fetch JOB|fetch JOB log|list JOB|"
@@ -83,11 +89,11 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "train": ("train DATA --out OUT --features coords --epochs 1 --hidden-size 8 "
               "--num-layers 1 --batch-size 8 --device cpu",
               "--out OUT|--config YAML|--preset fastest|--train-videos 1,2|"
-              "--valid-videos 3|--init RUN|--init nothing"),
+              "--valid-videos 3|--init RUN|--init nothing|--corrections SAID"),
     "recipe": ("train DATA --out OUT --recipe small --folds 2 --num-workers 1",
                "--out OUT|--config YAML|--preset fastest|--folds labs|--num-workers 1|"
                "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
-               "--init RUN"),
+               "--init RUN|--corrections SAID"),
     "sweep": ("sweep --sizes 2,4 --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),
@@ -192,6 +198,8 @@ def world(tmp_path_factory):
         (root/"LAB"/"v1.csv").write_text("scorer,n,n,n\nbodyparts,nose,nose,nose\n"
                                          "coords,x,y,likelihood\n0,1,2,1\n1,2,2,1\n")
         (root/"BARS").write_text(json.dumps({"*": {"sniff": 0.1}}))
+        add_correction(root/"SAID", Correction(
+            "1", "mouse1", "mouse2", "nothing", "", 0, 20, ("chase", "sniff")), "Ann")
         (root/"YAML").write_text("dropout: 0.2\n")
         (root/"GROUPS").write_text("video,dose\n1,low\n2,high\n3,low\n4,high\n")
         yield root

@@ -40,7 +40,7 @@ def open_folder(args, say) -> dict:
     path = data.settings_file
     keep = path.exists() and not args.overwrite
     if answers: _answer(data, answers, keep)
-    found = match_files(data)
+    found = match_files(data, say.progress)
     say(found)
     if not keep: write_settings(path, found.settings)
     say(f"{path} " + ("stays as it is; --overwrite adds what is new" if keep else
@@ -60,7 +60,8 @@ def _answer(data, answers, keep):
     for key, equals, text in (a.partition("=") for a in answers):
         if not equals: raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
         try: said[key.strip()] = yaml.safe_load(text)
-        except yaml.YAMLError: raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
+        except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
+                AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
     data.settings = make_settings(said)
 
 # %% ../../nbs/commands/20_data.ipynb #3f5cda9b

@@ -86,7 +86,7 @@ def content_hash(
     known = None if rec.labelled is None else sorted(rec.labelled)
     scale = rec.px_per_cm and float(rec.px_per_cm)
     words = repr((rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps), scale,
-                  known, rec.scored, rec.bouts.values.tolist()))
+                  known, rec.scored, rec.reviewed, rec.bouts.values.tolist()))
     return _words_and_poses(words, rec)
 
 

@@ -63,6 +63,7 @@ class Recording:
     meta: dict = field(default_factory=dict) # What else the source says (strain, ...)
     findings: tuple = () # `Finding`s of the reader
     scored: tuple = None # First frame that was looked at, frame to end before; None = all
+    reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
         want = (len(self.mice), len(self.parts), 2)
@@ -125,7 +126,12 @@ def frame_labels(
     for *_, action, start, stop in of_pair(rec.bouts, agent, target).values:
         if action in column: out[max(start, 0):max(stop, 0), column[action]] = 1
     if rec.scored: out[:rec.scored[0]], out[rec.scored[1]:] = -1, -1
-    return out
+    if rec.reviewed is None: return out
+    looked = np.zeros(out.shape, bool)
+    for a, t, action, start, stop in rec.reviewed:
+        if (a, t) == (agent, target) and action in column:
+            looked[start:stop, column[action]] = True
+    return np.where(looked, out, np.int8(-1))
 
 # %% ../../nbs/data/00_recording.ipynb #a8edcb26
 def run_lengths(

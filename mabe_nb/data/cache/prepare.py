@@ -73,7 +73,8 @@ def _describe(rec, key, selves): # Content of video.json, but for `CHANNELS`
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
         frames=len(rec), tracks=tracks_hash(rec), pairs=[list(p) for p in pairs(rec, selves)], findings=count,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
-        scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts])
+        scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts],
+        reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
 
 
 def _wanted(plan, video_id): # False for what is known to be unlabelled before reading

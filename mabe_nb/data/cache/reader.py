@@ -141,7 +141,8 @@ class KnownVideos:
         v = self.videos[video_id]
         return Recording(np.empty((v["frames"], 0, 0, 2), np.float32), (), (), v["fps"],
                          bouts=self.bouts(video_id), labelled=self.labelled(video_id),
-                         scored=v.get("scored"), video_id=video_id, lab_id=v["lab_id"])
+                         scored=v.get("scored"), reviewed=v.get("reviewed"),
+                         video_id=video_id, lab_id=v["lab_id"])
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #84ec0098
 class Prepared(KnownVideos):

@@ -12,6 +12,7 @@ import math
 from ...hardware.advise import SCENARIOS, by_scenario, by_speed
 from ...hardware.catalog import check_gpu, gpus, prices
 from ...hardware.speed_guide import time_words
+from ...measure.choice import run_hours
 from ...measure.results import where
 from ...remote.places.base import get, rents
 
@@ -79,7 +80,7 @@ def hours_of(
     "How long the model at hand takes on the cards of a place."
     if measured is None or SCENARIOS[purpose].look_at not in ("usd", "hours"): return {}
     epochs = SCENARIOS[purpose].epochs
-    asked = [(*where(place), seconds * epochs / 3600)
+    asked = [(*where(place), run_hours(seconds, epochs))
              for place, seconds in zip(measured["where"], measured.seconds)]
     return {check_gpu(gpu, on): hours for there, gpu, hours in asked
             if there == on and gpu and math.isfinite(hours)}

@@ -163,7 +163,8 @@ function render({ model, el }) {
   const [names, namesBox] = check("Part names", on.names, v => set("names", v));
   const [bones, bonesBox] = check("Skeleton", on.skeleton, v => set("skeleton", v));
   const boxes = { trails: trailsBox, names: namesBox, skeleton: bonesBox };
-  const keys = h("details", {}, h("summary", {}, "Keys"), h("dl", {}, ...KEYS.flatMap(
+  const keys = h("details", {}, h("summary", {}, "Keys"), h("dl", {}, ...[...KEYS,
+    ...Object.entries(about.keys ?? {}).map(([k, v]) => [k.toUpperCase(), v])].flatMap(
     ([k, v]) => [h("dt", {}, k), h("dd", {}, v)])));
   const root = h("div", { class: "mabe-stage", on: { keydown: press } }, stage, legend, strips, words,
   row(play, button("Back one frame", () => step(-1), "←"),
@@ -426,6 +427,12 @@ function render({ model, el }) {
     const own = e.target.closest("input, select, textarea");
     if (own && own.type !== "checkbox" || e.ctrlKey || e.metaKey || e.altKey) return;
     if (e.key === " " && e.target.closest("button, summary, input")) return;
+    if ((about.keys ?? {})[e.key.toLowerCase()]) { // what the kernel answers
+      e.preventDefault();
+      e.stopPropagation();
+      if (!e.repeat) model.send({ key: e.key.toLowerCase(), frame });
+      return;
+    }
     const way = e.shiftKey ? -1 : 1, side = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
     const done = side ? () => step(side * (e.shiftKey ? Math.round(fps) : 1)) : {
       " ": () => setPlaying(!playing), b: () => jump(starts, way),
@@ -478,6 +485,7 @@ function render({ model, el }) {
   const themed = new MutationObserver(paint);
   themed.observe(document.body, { attributes: true });
   if (model.get("playing")) setPlaying(true);
+  if (about.focus) requestAnimationFrame(() => stage.focus({ preventScroll: true }));
   return () => {
     for (const [name, f] of Object.entries(listens)) model.off(name, f);
     clearTimeout(later);

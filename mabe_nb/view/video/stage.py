@@ -76,10 +76,12 @@ class Stage(anywidget.AnyWidget):
 # %% ../../../nbs/view/video/35_stage.ipynb #5364db02
 @patch
 def answer(self: Stage,
-    message: dict, # "want" or "video": number of a piece; "strips": what was drawn
+    message: dict, # "want" or "video": number of a piece; "strips": what was drawn;
+    # "key", at a "frame": one that `add_keys` gave a meaning
 ):
     "Send what the browser asks for."
     if message.get("strips"): return self.send({"strips": self.strips})
+    if message.get("key") in self.about.get("keys", ()): return self.pressed(message)
     k = message.get("want", message.get("video"))
     if not isinstance(k, int) or k < 0: return
     if "want" in message and k * PIECE < len(self.xy):
@@ -97,6 +99,16 @@ def draw(self: Stage,
     "Show other strips."
     self.strips = strips
     self.send({"strips": strips})
+
+@patch
+def add_keys(self: Stage,
+    keys: dict, # Key -> what it does, in words
+    pressed, # Called with the key and the frame that was shown
+    focus: bool = False, # Take the keyboard as soon as it is shown
+):
+    "More keys; those of `KEYS` in the browser keep their meaning unless named here."
+    self.about = {**self.about, "keys": dict(keys), "focus": focus}
+    self.pressed = lambda message: pressed(message["key"], int(message["frame"]))
 
 @patch
 def go(self: Stage, frame: int):
