@@ -105,7 +105,11 @@ def compare(args, say) -> dict:
         "predicted rows were never run: 'low' and 'high' say how far off they may be")
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
         say(f"{row['where']}: {row['say']}")
-    return {"rows": to_records(table), "windows": shape.windows or 10**6}
+    best = on.cheapest(table, cfg.epochs) if shape.windows else None
+    if best: say(f"{cfg.epochs} epochs and a start cost least on {best['where']}: "
+                 f"${best['usd']:.2f} in {best['hours']:.2g} h ({best['basis']})")
+    return {"rows": to_records(table), "windows": shape.windows or 10**6,
+            "epochs": cfg.epochs, "cheapest": best}
 
 # %% ../../nbs/commands/50_measure.ipynb #8f52992d
 def estimate(args, say) -> dict:
