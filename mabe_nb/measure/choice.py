@@ -62,7 +62,7 @@ def reasons_for(
     with_it = asked["included"]
     return out + [f"a rented hour includes {with_it['cores']} cores and "
                   f"{with_it['memory_gib']} GiB where those are billed; machines with "
-                  "several cards are left out: a job uses one"]
+                  "several cards are left out: what those gain is not foretold"]
 
 # %% ../../nbs/measure/45_choice.ipynb #b0781009
 def _nearest(rows, asked): # Nothing will do: what is closest, and what it lacks

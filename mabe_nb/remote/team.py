@@ -5,13 +5,17 @@
 # %% auto #0
 __all__ = ['cards', 'team_command']
 
+# %% ../../nbs/remote/36_team.ipynb #64239fbc
+import re
+
 # %% ../../nbs/remote/36_team.ipynb #f1ec0988
 def cards(
-    gpu, # "L4", "H100:2", a list of such, or None
+    gpu, # "L4", "H100:2", "a10g-largex2", a list of such, or None
 ) -> int: # 0: a list of machines that differ
     "Cards of the machine that is asked for."
-    counts = {int(name.rpartition(":")[2]) if name.rpartition(":")[2].isdigit() else 1
-              for name in ([gpu] if isinstance(gpu, str) else gpu or [""])}
+    ends = [re.search(r"[:x](\d+)$", name)
+            for name in ([gpu] if isinstance(gpu, str) else gpu or [""])]
+    counts = {int(end[1]) if end else 1 for end in ends}
     return counts.pop() if len(counts) == 1 else 0
 
 

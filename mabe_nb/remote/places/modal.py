@@ -55,7 +55,9 @@ def ready():
                           f"{'.'.join(map(str, OLDEST))}; 'pip install -U modal'")
     if not (config.get("token_id") and config.get("token_secret")):
         raise ConfigError("there is no Modal token; 'modal token new' makes one, or set"
-                          " MODAL_TOKEN_ID and MODAL_TOKEN_SECRET")
+                          " MODAL_TOKEN_ID and MODAL_TOKEN_SECRET; 'modal profile "
+                          "activate NAME' chooses a workspace, MODAL_ENVIRONMENT an "
+                          "environment")
     with client_errors():
         answers = in_thread(lambda over: [modal.Client.from_env()], beat=10)
         if next(answers) == b"": raise TimeoutError # the client would try for a minute
