@@ -1,6 +1,7 @@
 """A map over many items: what it adds to the work itself, and what a kill loses.
 
     python bench/map.py [--items 2000] [--at-once 2] [--on local|slurm|modal] [--json F]
+    python bench/map.py --plan [--items 100000] [--at-once 50] [--tasks 1000] [--json F]
 
 Each item leaves a file under its own name each time it runs, so that executions are
 counted and not believed. 5 % fail the first time, one fails always. When a third is done
@@ -9,6 +10,9 @@ process attaches and resumes. Printed are the counts, the executions of items th
 done before the kill, and items a second. `--on slurm` starts a Slurm of one node
 (`tests/real_slurm.py`), `--on modal` the stand-in of `tests/localcloud`, where the tasks
 are cancelled rather than killed.
+
+`--plan` starts nothing: it measures features and bouts of three synthetic videos here and
+simulates so many of them on this machine, on Slurm and at Modal (`mabe_nb.remote.plan`).
 """
 import argparse
 import contextlib
@@ -95,18 +99,52 @@ def measure(args, top, slurm):
         "rest": group.rest().drop(columns="input").to_dict("records")}
 
 
+def plan(args, top):
+    "Plans for many videos, from three that are measured here."
+    from mabe_nb.data.synthetic import write_colony
+    from mabe_nb.train.config import make_config
+    from mabe_nb.train.runs import train
+    from mabe_nb.videos import map_predict, map_prepare
+    from mabe_nb.remote.plan import plan_map
+    measured, data = {}, top/"colony"
+    write_colony(data, "kaggle", 4, args.minutes, 0)
+    train(data, top/"run", make_config({"epochs": 1, "device": "cpu"}), say=lambda text: None,
+          progress=False)
+    plans = {}
+    measured["prepare"] = map_prepare(data, "social", top/"cache", plan=True)
+    measured["predict"] = map_predict(top/"run", data, plan=True)
+    for verb, few in measured.items():
+        for on, gpu in (("local", None), ("slurm", None), ("modal", None), ("modal", "T4")):
+            tasks = {"tasks": args.tasks, "at_once": args.at_once} if on != "local" else {}
+            made = plan_map(few.seconds, args.items, on, gpu=gpu, files=2 * args.items,
+                            gib=few.gib / few.items * args.items,
+                            timeout=None if on == "local" else 1800, **tasks)
+            plans[f"{verb} {on} {gpu or 'cpu'}"] = {
+                k: round(v, 3) if isinstance(v, float) else v
+                for k, v in made._asdict().items() if k != "seconds"}
+    return {"minutes": args.minutes, "seconds": {k: [round(s, 3) for s in v.seconds]
+                                                 for k, v in measured.items()}, "plans": plans}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--items", type=int, default=2000)
-    parser.add_argument("--at-once", type=int, default=2)
-    parser.add_argument("--tasks", type=int, default=8)
+    parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of a planned video")
+    parser.add_argument("--items", type=int)
+    parser.add_argument("--at-once", type=int)
+    parser.add_argument("--tasks", type=int)
     parser.add_argument("--on", default="local", choices=("local", "slurm", "modal"))
     parser.add_argument("--json", metavar="F")
     args = parser.parse_args()
+    for name, many, few in (("items", 100_000, 2000), ("at_once", 50, 2), ("tasks", 1000, 8)):
+        if getattr(args, name) is None: setattr(args, name, many if args.plan else few)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         top, slurm = Path(folder)/"ran", None
         top.mkdir()
         os.environ["MABE_HOME"] = f"{folder}/home"
+        if args.plan:
+            found = plan(args, Path(folder))
+            args.on = "plan"
         if args.on == "slurm":
             import real_slurm
             (Path(folder)/"slurm").mkdir()
@@ -117,7 +155,7 @@ def main():
             cloud = start_thread(Path(folder)/"cloud")
             os.environ.update(cloud.env)
             stack.callback(cloud.stop)
-        found = measure(args, top, slurm)
+        found = found if args.plan else measure(args, top, slurm)
     print(json.dumps(found, indent=1))
     if args.json:
         path = Path(args.json)

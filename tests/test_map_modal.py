@@ -17,7 +17,9 @@ def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):
     top, said = tmp_path/"ran", []
     top.mkdir()
     items = [{"top": str(top), "n": n} for n in ITEMS]
+    sent = cloud.cloud.calls_seen["VolumePutFiles2"]
     group = map_items(work, items, on="modal", at_once=2, tasks=3, say=said.append)
+    assert cloud.cloud.calls_seen["VolumePutFiles2"] <= sent + 4 # data, and all tasks, at once
     most = group.most_usd()
     assert f"at most 2 at once, at most about {most:.2f} USD" in said[0] and most > 0.3
     assert [t.spec["options"]["max_containers"] for t in group.tasks()] == [2] * 3

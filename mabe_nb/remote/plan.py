@@ -33,6 +33,8 @@ class MapPlan(NamedTuple):
     ceiling_usd: float # What is said before it starts, and is never passed
     storage_usd: float # A month, for inputs and results
     requests: int # Calls, listings and files that are sent and fetched
+    gib: float # Of inputs and results together
+    seconds: tuple # Of the items that were measured
     notes: tuple # Sentences on what would go wrong
 
 # %% ../../nbs/remote/84_plan.ipynb #3c562cfe
@@ -111,7 +113,7 @@ def plan_map(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,
         longest.max() / 3600, np.median(work) * rate, number * start_up * rate,
         about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * rented,
-        _requests(items, number, files) * rented,
+        _requests(items, number, files) * rented, gib, tuple(seconds),
         _notes(on, timeout, longest.max(), number))
 
 # %% ../../nbs/remote/84_plan.ipynb #e07c7b52
@@ -120,7 +122,8 @@ def plan_text(plan: MapPlan) -> list: # Lines
     usd = [f"about {plan.usd:.2f} USD, of that {plan.start_usd:.2f} for starts; never more than "
            f"{plan.ceiling_usd:.2f}", f"storage: {plan.storage_usd:.2f} USD a month; about "
            f"{plan.requests:,} requests, for which nothing is billed"]
+    each = ", ".join(f"{s:.3g}" for s in plan.seconds)
     return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: about "
             f"{plan.hours:.1f} h, in 19 of 20 cases less than {plan.hours_slow:.1f} h; the "
-            f"longest task {plan.task_hours:.1f} h", *(usd if plan.requests else ()),
+            f"longest task {plan.task_hours:.1f} h; items took {each} s here", *(usd if plan.requests else ()),
             *plan.notes]
