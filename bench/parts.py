@@ -26,10 +26,11 @@ from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
 from mabe_nb.train.predict import completed, decide
-from mabe_nb.train.ensemble.presets import CONV, RECURRENT
+from mabe_nb.train.ensemble.presets import CONV, RECURRENT, SLOW, VARIED
 from recipe import JUDGED
 
 PACE = {"every_ms": 133}
+LONG = SLOW | {"epochs": 16, "least_steps": 560}
 BLIND = ("rats", "rat_fights") # Nobody says there who does it to whom
 
 
@@ -47,6 +48,11 @@ def parts_of(base): # Name -> kind, features, settings
         "pace: 67 ms": ("net", base, CONV | {"every_ms": 67}),
         "pace: 200 ms": ("net", base, CONV | {"every_ms": 200}),
         "model: convolutions and an LSTM": ("net", base, RECURRENT | PACE),
+        "model: the same, 200 ms": ("net", base, SLOW),
+        "model: the same, 200 ms, twice the training": ("net", base, LONG),
+        "model: the same, 200 ms, wider": ("net", base, SLOW | {
+            "conv_channels": [96, 96], "lstm_hidden": 96}),
+        "model: the same, 200 ms, varied windows": ("net", base, VARIED),
         "model: boosted trees over seconds": ("boost", wide, {"sample": 12}),
         "augmentation: no noise": ("net", base, CONV | PACE | {"noise_std": 0.0}),
         "augmentation: mirrored": ("net", base, CONV | PACE | {"flip": 0.5}),

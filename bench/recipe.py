@@ -22,7 +22,7 @@ from mabe_nb.data.recording import frame_labels
 from mabe_nb.files import read_json
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
 from mabe_nb.train.ensemble.queue import default_workers
-from mabe_nb.train.predict import decide, fair_shares
+from mabe_nb.train.predict import decide
 from mabe_nb.train.ensemble.recipe import train_recipe
 
 JUDGED = {"rats": ("aggression", "nonsocial", "social"),
@@ -63,7 +63,7 @@ def main():
         which = {m["name"]: m["which"] for m in read_json(run/"recipe.json")["members"]}
         some, n = [m for m in which if not which[m]], len(which)
         plain = {k: most_probable(data, run, JUDGED[args.data], *how) for k, how in {
-            "all members": (which, fair_shares(list(which.values()))),
+            "all members": (which, [metrics["shares"][m] for m in which]),
             "all members, equal shares": (which, (1 / n,) * n),
             "without those that tell which": (some, (1 / len(some),) * len(some))}.items()}
     counts = np.array([[c[a] for a in JUDGED[args.data]] for c in metrics["counts"].values()])

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FRAME_STEP', 'MIN_SLOPE', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
            'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'log_odds', 'best_threshold', 'best_thresholds',
-           'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'choose', 'nested',
-           'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
+           'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'best_shares', 'choose',
+           'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -180,13 +180,22 @@ def shortest_bouts(
         out.append(float(np.quantile(ms, SHORT_SHARE)) if ms else 0.0)
     return tuple(out)
 
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #4798e407
+def best_shares(
+    sequences: list, # Of `OutOfFold`
+    options: list, # Of shares, the usual ones first
+) -> tuple: # One of them
+    "The blend of the highest mean F1, the first of equals."
+    return max(options, key=lambda shares: choice_of(sequences, shares, 0.0).f1)
+
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #be4f97ce
 def choose(
     sequences: list, # Of `OutOfFold`
-    shares: tuple = None, # (members,) of the blend; None: equal ones
+    shares=None, # (members,) of the blend, or a list of such; None: equal ones
 ) -> Decision:
     "Smoothing, thresholds, shortest bouts: each taken for what it gains."
     shares = shares or (1 / len(sequences[0].p),) * len(sequences[0].p)
+    if isinstance(shares, list): shares = best_shares(sequences, shares)
     best = reduce(lambda kept, new: new if new.f1 >= kept.f1 + MIN_GAIN else kept,
                   (choice_of(sequences, shares, ms) for ms in SMOOTH_MS)) # simplest first
     decision = Decision(best.thresholds, best.smooth_ms, best.shares, lab_thresholds(best))
@@ -198,7 +207,7 @@ def choose(
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #7c599977
 def nested(
     sequences: list, # Of `OutOfFold`
-    shares: tuple = None, # See `choose`
+    shares=None, # See `choose`
 ) -> tuple: # Decisions about each sequence, and what was chosen without each fold
     "Decide about each fold as the others would have it."
     of = {fold: choose([s for s in sequences if s.fold != fold] or sequences, shares)
@@ -241,7 +250,7 @@ def oof_scores(
     sequences: list, # Of `OutOfFold`
     decision: Decision, # That is kept
     actions: tuple,
-    shares: tuple = None, # See `choose`
+    shares=None, # See `choose`
 ) -> dict: # Scores of the recipe, of each of its parts, and in each lab
     "Scores of out-of-fold predictions, with an interval over videos."
     codes, chosen = nested(sequences, shares)

@@ -68,6 +68,14 @@ def roles_section(
     text = [f"- {named(of)}: {what}." for of, what in lines if named(of)]
     if named(True): text.append("- Who does what to whom is told by " + ", ".join(
         map(clean, metrics["ordered"])) + ", which read agent and target apart.")
+    shares = {k: v for k, v in metrics.get("shares", {}).items()
+              if k not in metrics.get("which", ())}
+    apart, rest = ([v for k, v in shares.items() if (k in metrics["ordered"]) == o]
+                   for o in (True, False))
+    if apart and rest and any(apart) != any(rest):
+        text.append("- By the out-of-fold predictions it " + ("matters who is who: members "
+                    "that do not read" if any(apart) else "does not matter who is who: "
+                    "members that read") + " agent and target apart have no share.")
     return "\n\n".join(["## Who does it to whom", "\n".join(text), ""])
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #857ad5bf

@@ -22,7 +22,7 @@ from ..folder.sources import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
 from .decide import OutOfFold, choose, oof_scores
 from .directed import (crowded, directed_actions, for_crowds,
-                                             members_for)
+                                             members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
 from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          lab_section, missing_action_notes,
@@ -31,7 +31,7 @@ from .members import ActionFrames, load_member
 from .presets import RECIPES
 from .queue import (MemberTask, progress_reporter, thread_pool,
                                           train_members)
-from ..predict import completed, fair_shares
+from ..predict import completed
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
 def prepare_members(
@@ -212,9 +212,11 @@ def finish_recipe(
 ) -> dict: # What `metrics.json` holds
     "Settle the blend, score it, and write everything down."
     prepared = next(tasks[s.name][0].prepared for s in specs if not s.which)
-    shares, actions = fair_shares([spec.which for spec in specs]), tuple(prepared.actions)
+    actions = tuple(prepared.actions)
     oof = {name: predict_out_of_fold(some, splits) for name, some in tasks.items()}
     directed = directed_actions(prepared)
+    shares = shares_to_try(specs, {a: d for a, d in directed.items()
+                                   if a not in prepared.self_actions})
     sequences = stack_out_of_fold(oof, prepared, splits, specs, directed)
     decision = choose(sequences, shares)
     save_out_of_fold(out/"oof", list(tasks), prepared.sequences, sequences)
