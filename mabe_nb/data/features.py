@@ -113,7 +113,9 @@ def stacked(
 ): # (frames, channels) float32
     "Channels side by side."
     xp = array_namespace(values[0])
-    rows = xp.stack([xp.astype(v, xp.float32) for v in values])
+    rows = xp.empty((len(values), len(values[0])), dtype=xp.float32,
+                    device=values[0].device)
+    for row, v in zip(rows, values): row[...] = v
     out = xp.empty(rows.shape[::-1], dtype=xp.float32, device=rows.device)
     out[...] = xp.permute_dims(rows, (1, 0))
     return out
