@@ -5,7 +5,8 @@
     python bench/loop.py --model full --device cuda --batch 256 --precision bf16 --steps 100
 
 Variants, each in a process of its own, in alternating order:
-`floor` one fixed batch, fused AdamW, nothing read back: no loop can be faster;
+`floor` one fixed batch, fused AdamW, our loss, our allocator and products, nothing read
+back: no loop can be faster;
 `ours` the `Trainer` of this package; `plain` a DataLoader over NumPy windows and
 `loss.item()` at each step; `lightning` its Trainer as it comes; `accelerate` the plain
 loop prepared by it. `--fetch` times the batches alone.
@@ -89,7 +90,8 @@ def windows_of(x, y, batch):
     return torch.utils.data.DataLoader(Windows(), batch, shuffle=True, drop_last=True)
 
 
-def plain_loop(model, optimizer, loss_of, batches, clock, args, backward=None, item=True):
+def plain_loop(model, optimizer, loss_of, batches, clock, args, backward=None, item=True,
+               whole=False):
     "What one writes first, with mixed precision as PyTorch's documentation shows it."
     import torch
     model.train()
@@ -99,7 +101,8 @@ def plain_loop(model, optimizer, loss_of, batches, clock, args, backward=None, i
     for step, (x, y) in enumerate(batches):
         x, y = x.to(args.device), y.to(args.device)
         optimizer.zero_grad(set_to_none=True)
-        with cast: loss = loss_of(model(x).flatten(0, 1), y.flatten())
+        with cast: scores = model(x)
+        loss = loss_of(scores, y) if whole else loss_of(scores.flatten(0, 1), y.flatten())
         if scaler and not backward:
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -176,9 +179,13 @@ def run(variant, args):
     adam = lambda **how: torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
     torch.manual_seed(1)
     if variant == "floor":
-        batch = [part.to(args.device) for part in next(iter(loader()))]
-        plain_loop(model, adam(fused=True), loss_of, [batch] * clock.steps, clock, args,
-                   item=False)
+        from mabe_nb.train.fit.machine import memory_kept
+        from mabe_nb.train.losses import PlainLoss
+        from mabe_nb.train.products import onednn_products
+        batch, device = [part.to(args.device) for part in next(iter(loader()))], weights.device
+        with memory_kept(device), onednn_products(device):
+            plain_loop(model, adam(fused=True), PlainLoss(weights), [batch] * clock.steps,
+                       clock, args, item=False, whole=True)
     elif variant == "ours": run_ours(model, x, y, clock, args)
     elif variant == "plain": plain_loop(model, adam(), loss_of, loader(), clock, args)
     elif variant == "lightning": run_lightning(model, x, y, loss_of, clock, args)

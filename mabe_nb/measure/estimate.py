@@ -23,6 +23,7 @@ from .probe import Steps, make_trainer
 from .spec import make_spec
 from .workload import Workload, checked_workload
 from ..train.config import make_config
+from ..train.products import exact_in_onednn
 
 # %% ../../nbs/measure/20_estimate.ipynb #69a83d0f
 THERE, BACK = 0.40, 0.50 # Parts of a recurrent workspace that are taken
@@ -104,7 +105,7 @@ class Count(NamedTuple):
     state: int # Weights, gradients, tables of the optimizer, mean of the weights
     peak: int # What a step holds besides, at most
     units: int # Of recurrent layers that a stand-in was counted for
-    compiled: bool # Are there convolutions or recurrent layers?
+    compiled: bool # Is oneDNN asked: for convolutions, recurrent layers or products?
 
 
 def count_step(
@@ -125,8 +126,8 @@ def count_step(
         with Live(p.shape for p in trainer.model.parameters()) as live, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trainer.part_loss(windows, None).backward()
-        compiled = any(isinstance(m, (nn.LSTM, nn.Conv1d)) for m in
-                       trainer.model.modules())
+        compiled = exact_in_onednn() or any(isinstance(m, (nn.LSTM, nn.Conv1d)) for m in
+                                            trainer.model.modules())
         return Count(_state(trainer), live.peak, units, compiled)
     finally: torch.set_rng_state(before)
 

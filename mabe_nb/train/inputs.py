@@ -49,8 +49,8 @@ class Standardize:
         "Scaled features."
         out = np.subtract(x, self.mean, dtype=np.float32)
         out /= self.std
-        np.clip(out, -self.clip, self.clip, out=out)
-        return np.nan_to_num(out, copy=False)
+        torch.from_numpy(out).clamp_(-self.clip, self.clip).nan_to_num_(0.0)
+        return out
 
 # %% ../../nbs/train/35_inputs.ipynb #4751f22f
 def fit_standardize(
@@ -143,6 +143,7 @@ class Inputs:
     ) -> torch.Tensor: # (frames, dim) float32, nothing missing
         "Scaled channels, masks and components."
         scaled = self.scaler(values)
+        if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
         out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
         if self.pca: out.append(self.pca(scaled[:, self.base]))
         return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
