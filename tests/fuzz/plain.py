@@ -129,6 +129,7 @@ def boris(path, fps=30):
             if row["Status"] == "STOP":
                 first = np.floor(running.pop(key) + 0.5)
                 out.append((key[1], first, max(first + 1, np.floor(time + 0.5))))
+    if not out: raise NoOpinion # one long line to the csv module, say
     return bouts(out)
 
 
