@@ -101,8 +101,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 "DATA|--config YAML|--preset fastest|--seconds 0.02|--gpus local|"
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}
 OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh"}
-ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep": 2,
-        "compare": 1, "prepare": 30, "predict": 30, "advise": 20, "estimate": 6, "analyse": 12,
+ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep": 9,
+        "compare": 9, "prepare": 30, "predict": 30, "advise": 20, "estimate": 6, "analyse": 12,
         "clips": 6} # Others: every pair for itself
 SLOW = {"train", "demo", "bundle", "sweep", "compare"} # In their rows only
 

@@ -277,7 +277,7 @@ def tracked_points(
     try: return source, Points(*TRACKERS[source].read(path))
     except DataError: raise
     except Exception as e: # Whatever a foreign loader raises, the file is the cause
-        why = str(e).strip()[:200] or type(e).__name__
+        why = ' '.join(str(e).split())[:200] or type(e).__name__
         raise DataError(f"cannot be read as {source}: {why}", path) from e
 
 

@@ -141,11 +141,19 @@ def match_files(
     table = pd.DataFrame([k.row for k in looks], columns=[*_row("")])
     table["frames"] = table.frames.astype("Int64")
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    said = [*(s for k in looks for s in k.odd), *(f.message for f in data.findings()),
+    said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
     if gone := [v for v in data.settings.videos if v not in data.ids]:
         said.append(f"dataset.yaml tells of {_some(gone)}, which no pose file belongs to")
     return Matches(table, said, _proposal(data, looks, table, rates))
+
+# %% ../../../nbs/data/folder/40_match_files.ipynb #159de32a
+def _about_strays(findings, most=20):
+    "Sentences on files that belong to no video, the first `most` of them."
+    yield from (f.message for f in findings[:most])
+    if len(findings) > most:
+        yield f"{len(findings) - most:,} more files belong to no video; mabe audit lists them"
+
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #045cafc5
 def _about_scores(looks, table):

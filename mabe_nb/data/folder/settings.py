@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import (BaseModel, ConfigDict, Field, ValidationError, field_validator)
 
+from ..recording import check_parts
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_text, safe_id, yaml_nodes
 
@@ -40,6 +41,12 @@ class FolderSettings(BaseModel):
     scorer: str | None = None # Whose rows to read, of a table by several
     parts: dict[str, str] = {} # The tracker's name of a body part to the one to use
     videos: dict[str, dict[str, Any]] = {} # Groups, and what is otherwise in a video
+
+    @field_validator("fps", "px_per_cm", "min_confidence", mode="before")
+    @classmethod
+    def _a_number(cls, value): # pydantic takes yes for 1
+        if isinstance(value, bool): raise ValueError("expected a number")
+        return value
 
     @field_validator("animals", "subjects", "parts", "videos", mode="before")
     @classmethod
@@ -81,11 +88,12 @@ def read_settings(
             if not isinstance(node, yaml.MappingNode): continue
             keys = Counter(k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode))
             if len(keys) and (most := keys.most_common(1)[0])[1] > 1:
-                raise ValueError(f"{most[0]} stands there twice")
+                raise DataError(f"{most[0]} stands there twice", path)
         said = yaml.safe_load(text) or {}
+    except DataError: raise
     except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError,
             TypeError, ValueError) as e: # a wrong date, say, is a ValueError
-        raise DataError(f"is no YAML ({str(e).strip()[:160]})", path) from None
+        raise DataError(f"is no YAML ({' '.join(str(e).split())[:160]})", path) from None
     if not isinstance(said, dict): raise DataError("expected lines such as 'fps: 30'", path)
     return make_settings(said, path)
 
@@ -102,6 +110,7 @@ def make_settings(
     out = _checked(said, path)
     for names in (out.animals, out.subjects):
         for name in names.values(): safe_id(name, "animal", path)
+    check_parts([*out.parts.values()], path, "parts")
     for video in out.videos: of_video(out, video, path)
     return out
 

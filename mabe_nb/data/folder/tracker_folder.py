@@ -115,10 +115,15 @@ def _sorted_files(folder):
 def _labelled_videos(path, poses):
     "Videos that a table of DLCAnalyzer has rows of; the first name of those without poses."
     out = {}
-    for _, row in label_rows(path):
-        names = [video_name(row[c]) for c in OF_VIDEO if row.get(c)]
-        out[next((n for n in names if n in poses), names[0] if names else "")] = None
-    return [n for n in out if n]
+    for i, row in label_rows(path):
+        if not any(row.values()): continue
+        if not (cells := [row[c] for c in OF_VIDEO if row.get(c)]):
+            raise DataError("names no video", path, f"row {i}")
+        try: names = [video_name(c) for c in cells]
+        except DataError:
+            raise DataError(f"{cells[0][:40]!r} is no name of a video", path, f"row {i}") from None
+        out[next((n for n in names if n in poses), names[0])] = None
+    return out
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f9ae0e32
 @patch

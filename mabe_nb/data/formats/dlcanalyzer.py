@@ -34,7 +34,7 @@ def label_rows(
         raise DataError("has no columns from, to, type and ID", path, "row 1")
     comma = "," if ";" not in lines[0] else ";"
     rows = csv.DictReader(lines, delimiter=comma, skipinitialspace=True)
-    try: return [(rows.line_num, {k: (v or "").strip() for k, v in row.items() if k})
+    try: return [(rows.line_num, {k.strip(' "'): (v or "").strip() for k, v in row.items() if k})
                  for row in rows]
     except (csv.Error, AttributeError) as e:
         raise DataError(f"is no table ({e})", path) from None

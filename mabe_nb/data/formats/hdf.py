@@ -98,10 +98,11 @@ def _read_texts(path):
 def _texts_fault(path, size, changed):
     "What is wrong with the texts of a file; size and time of change tell it from others."
     code = f"from {__name__} import _read_texts; _read_texts({str(path)!r})"
-    places = os.pathsep.join(os.path.abspath(p) for p in sys.path)
+    places = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": places})
-    if done.returncode: return "is damaged: its texts are not where it says, or not as long"
+                          capture_output=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(places)})
+    if done.returncode and b"ModuleNotFoundError" not in done.stderr:
+        return "is damaged: its texts are not where it says, or not as long"
 
 
 # %% ../../../nbs/data/formats/45_hdf.ipynb #c924c49e
