@@ -1,0 +1,139 @@
+"Corrections that outlive whoever wrote them, and what a training makes of them."
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mabe_nb as mb
+from mabe_nb import cli
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.corrections import (Correction, add_correction, corrected, read_corrections,
+                                      undo_correction, with_corrections)
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import bout_table, frame_labels
+from mabe_nb.data.cache.prepare import prepare
+from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.retrain import reviewed_split
+
+PAIR, ACTIONS = ("mouse1", "mouse2"), ("chase", "sniff")
+SMALL = dict(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1,
+             progress=False, say=lambda line: None)
+
+
+def video(i, known=True):
+    rec = make_recording(seed=i, frames=600, video_id=str(i))
+    return rec if known else rec.replace(labelled=None, bouts=bout_table())
+
+
+def correction(video, verdict="accept", action="chase", start=100, stop=200, was=None):
+    return Correction(str(video), *PAIR, verdict, action, start, stop, ACTIONS, was)
+
+
+@pytest.fixture
+def lab(tmp_path): return RecordingList([video(1), video(2), video(3, False)], tmp_path, "lab")
+
+
+WRITER = """import sys
+from mabe_nb.data.corrections import Correction, add_correction
+for i in range(10**6):
+    row = Correction("3", "mouse1", "mouse2", "accept", "chase", i, i + 1, ("chase",))
+    add_correction(sys.argv[1], row, "Ann")
+    print(i, flush=True)"""
+
+
+def test_what_was_told_as_saved_is_there_after_a_kill(tmp_path):
+    file = tmp_path/"corrections.jsonl"
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(file)], text=True,
+                          stdout=subprocess.PIPE) as writer:
+        told = [int(next(writer.stdout)) for _ in range(25)]
+        writer.kill()
+        told += [int(x) for x in writer.stdout.read().split()]
+    rows = read_corrections(file)
+    assert [r.start for r in rows][:len(told)] == told and len(rows) <= len(told) + 1
+    add_correction(file, correction(3), "Bo") # whatever the end of the file looks like
+    assert read_corrections(file)[-1].author == "Bo"
+
+
+def test_undo_takes_back_what_the_same_person_said(tmp_path):
+    file = tmp_path/"c.jsonl"
+    add_correction(file, correction(3), "Ann")
+    add_correction(file, correction(3, "reject"), "Bo")
+    assert undo_correction(file, "Ann").verdict == "accept"
+    assert [r.author for r in read_corrections(file)] == ["Bo"]
+    assert undo_correction(file, "Ann") is None
+    lines = [json.loads(x) for x in file.read_text().splitlines()]
+    assert len(lines) == 3 and all(x["time"] and x["author"] for x in lines)
+
+
+@pytest.mark.parametrize("line", ['{"undo": "none"}', "[1]", '{"video": "3"}', "{", "\x00",
+                                  '{"undo": ["a"]}', "9" * 400])
+def test_a_damaged_line_is_named(line, tmp_path):
+    file = tmp_path/"c.jsonl"
+    add_correction(file, correction(3), "Ann")
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(DataError, match="line 2"): read_corrections(file)
+
+
+def test_only_what_was_looked_at_is_known(lab, tmp_path):
+    "Also after it went through the cache of features."
+    file = tmp_path/"c.jsonl"
+    for row in (correction(3), correction(3, "start", start=120, was=("chase", 100, 200)),
+                correction(3, "nothing", "", 300, 350), correction(3, "reject", "sniff", 400, 450),
+                correction(1, "relabel", "sniff", 0, 50)):
+        add_correction(file, row, "Ann")
+    data = with_corrections(lab, file)
+    want = np.full((600, 2), -1)
+    want[100:200], want[300:350], want[400:450, 1] = 0, 0, 0
+    want[120:200, 0] = 1
+    want[100:120, 1] = 0
+    assert np.array_equal(frame_labels(data["3"], *PAIR, ACTIONS), want)
+    first = frame_labels(lab["1"], *PAIR, ACTIONS)
+    first[:50] = 0, 1
+    assert np.array_equal(frame_labels(data["1"], *PAIR, ACTIONS), first)
+    ready = prepare(data, "coords", out=tmp_path/"cache", progress=False)
+    at = {(r.video_id, r.agent, r.target): r.Index for r in ready.sequences.itertuples()}
+    for i, labels in (("3", want), ("1", first)):
+        assert np.array_equal(ready.labels(at[i, *PAIR], ACTIONS), labels)
+    assert {k[1:] for k in at if k[0] == "3"} == {PAIR}
+    plain = prepare(lab, "coords", out=tmp_path/"cache", ids=["1"], progress=False)
+    assert (plain.labels(0, ACTIONS) == frame_labels(lab["1"], *plain.sequences.iloc[0][
+        ["agent", "target"]], ACTIONS)).all()
+
+
+def test_what_a_review_chose_never_judges(lab):
+    add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
+    data = mb.with_corrections(lab)
+    for seed in range(8):
+        learn, judge = reviewed_split(data, cfg=TrainConfig(seed=seed))
+        assert "3" in learn and len(learn) == 2 and len(judge) == 1
+    split = mb.fit(data, lab.root/"run", **SMALL).run_videos()
+    assert "3" in split["train"] and len(split["valid"]) == 1
+
+
+def test_the_loop_from_the_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--epochs", "1", "--features", "coords", "--hidden-size", "8", "--num-layers", "1"]
+    def mabe(*words):
+        code = cli.main([*map(str, words)])
+        return code, *capsys.readouterr()
+    assert mabe("synth", "lab", "--videos", 3, "--minutes", 0.2)[0] == 0
+    assert mabe("train", "lab", "--out", "run", "--valid-videos", 3, *flags)[0] == 0
+    code, out, err = mabe("review", "run", "lab", "--minutes", 1, "--out", "look.csv")
+    assert code == 0 and "corrections so far" in out, err
+    code, out, err = mabe("train", "lab", "--out", "x", "--corrections", "nowhere", *flags)
+    assert code == 2 and "no corrections" in err and err.count("\n") == 1
+    add_correction("lab/corrections.jsonl", correction(1), "Ann")
+    code, out, err = mabe("train", "lab", "--out", "y", "--valid-videos", 3, *flags)
+    assert code == 0 and "is not learned from" in out + err
+    code, out, err = mabe("retrain", "run", "lab", "--out", "again", "--json")
+    assert code == 0 and {"before", "after"} <= set(json.loads(out)), err
+    code, out, err = mabe("review", "run", "lab", "--videos", 1, "--minutes", 99, "--json")
+    assert code == 0 and json.loads(out)["corrections"] == 1
+
+
+def test_corrections_of_other_animals_are_refused():
+    with pytest.raises(DataError, match="mouse7"):
+        corrected(video(3), [correction(3)._replace(agent="mouse7")])
