@@ -111,11 +111,15 @@ def unmet(
     dim: int, # Channels the data gives
     classes: int, # Classes the data has, `other` among them
     fps: tuple = (), # Frame rates of the data
+    masks: int = 0, # Of the channels, those that say which points are missing
 ) -> list: # Of sentences
     "What a config expects and this data does not meet."
     notes = [f"{key} is {want} in the config, this data gives {have}" for key, want, have in
              (("input_dim", cfg.input_dim, dim), ("num_classes", cfg.num_classes, classes))
-             if want and want != have]
+             if want and want not in (have, have - masks * (key == "input_dim"))]
+    if masks and cfg.input_dim == dim - masks: notes.append(
+        f"input_dim {dim - masks} is met; {masks} more channels say which points are "
+        f"missing, so the model sees {dim}")
     if cfg.fps and any(abs(rate - cfg.fps) > 0.02 * cfg.fps for rate in fps):
         notes.append(f"fps is {cfg.fps:g} in the config, this data has "
                      + ", ".join(f"{rate:g}" for rate in fps))
@@ -165,7 +169,8 @@ def training_set(
     rescale, cannot = make_rescale(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), Augment(cfg, steps, rescale),
-                       unmet(cfg, inputs.dim, len(counts), fps) + refused + cannot)
+                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
+                       + refused + cannot)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

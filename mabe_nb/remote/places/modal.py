@@ -113,17 +113,16 @@ def _volume(name):
 def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 
 
-def _upload(volume, folder, spec, files):
-    "The folder of the job, without its handle, with its share of time."
+def _put_job(batch, folder, spec, files):
+    "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
     sent = spec | {"handle": {}, "cwd": "", "starts": most_starts(spec, leg),
                    "total": spec["timeout"] * (1 + spec["retries"])}
-    with client_errors(), volume.batch_upload(force=True) as batch:
-        batch.put_file(_bytes(sent), f"{top}/job.json")
-        if files: batch.put_file(_bytes(files), f"{top}/data.json")
-        if (folder/"source.py").exists():
-            batch.put_file(folder/"source.py", f"{top}/source.py")
-        if (folder/"in").exists(): batch.put_directory(folder/"in", f"{top}/in")
+    batch.put_file(_bytes(sent), f"{top}/job.json")
+    if files: batch.put_file(_bytes(files), f"{top}/data.json")
+    if (folder/"source.py").exists():
+        batch.put_file(folder/"source.py", f"{top}/source.py")
+    if (folder/"in").exists(): batch.put_directory(folder/"in", f"{top}/in")
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #b5c2bffc
 def _deployed(name, setup, resources):
@@ -163,19 +162,28 @@ def call(self: Backend, spec):
 
 @patch
 def start(self: Backend, folder, spec):
-    o, volume = settings(spec), self.volume(spec)
-    top, files = f"jobs/{spec['id']}", manifest(o["data"]) if o["data"] else None
-    app, function = _function(spec, o)
     old = ("status.json", ".status.json", "running", "clock.json") if spec["handle"] else ()
-    remove(volume, *(f"{top}/{name}" for name in old))
+    remove(self.volume(spec), *(f"jobs/{spec['id']}/{name}" for name in old))
+    return next(self.start_many([(folder, spec)], 1))
+
+
+@patch
+def start_many(self: Backend, jobs, at_once):
+    "Start jobs that ask for the same: one look at the data, one upload, a call for each."
+    spec = jobs[0][1]
+    o, volume, left = settings(spec), self.volume(spec), dict.fromkeys(s["id"] for _, s in jobs)
+    files, (app, function) = manifest(o["data"]) if o["data"] else None, _function(spec, o)
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
-        _upload(volume, folder, spec, files)
-        with client_errors(): call = function.spawn(spec["id"], o["volume"], o["leg"])
+        with client_errors(), volume.batch_upload(force=True) as batch:
+            for folder, one in jobs: _put_job(batch, folder, one, files)
+        for id in list(left):
+            with client_errors(): call = function.spawn(id, o["volume"], o["leg"])
+            del left[id]
+            yield {"call": call.object_id, "app": app}
     except BaseException:
-        if not spec["handle"]: remove(volume, top)
+        if not spec["handle"]: remove(volume, *(f"jobs/{id}" for id in left))
         raise
-    return {"call": call.object_id, "app": app}
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #2a0f3da4
 LONGEST = 2**27 # Bytes of a log; the runner stops at 80 MiB
