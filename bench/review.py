@@ -20,7 +20,7 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.corrections import Correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.train.ensemble.members import train_net
-from mabe_nb.train.review import _of_classifier, rank_moments, within
+from mabe_nb.train.review.moments import _of_classifier, rank_moments, within
 from mabe_nb.train.runs import assess
 
 WAYS = "ours", "random", "doubt"

@@ -80,7 +80,7 @@ def fit(
         train_recipe(data, out, recipe, left, folds, say=say, progress=progress)
     else:
         from mabe_nb.data.corrections import CorrectedDataset
-        from mabe_nb.train.retrain import reviewed_split
+        from mabe_nb.train.review.retrain import reviewed_split
         from mabe_nb.train.runs import train
         cfg = _config(config, settings)
         if isinstance(data, CorrectedDataset): # what a review chose does not judge

@@ -20,7 +20,7 @@ from pathlib import Path
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table, frame_labels
-from mabe_nb.train.review import PairPrediction, rank_moments
+from mabe_nb.train.review.moments import PairPrediction, rank_moments
 from mabe_nb.view.video.review import ReviewPanel
 recs = [make_recording(seed=s, frames=1800, video_id=str(s)) for s in (1, 2)]
 data = RecordingList([r.replace(labelled=None, bouts=bout_table()) for r in recs], ".")

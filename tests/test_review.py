@@ -16,7 +16,7 @@ from mabe_nb.data.recording import bout_table, frame_labels
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.errors import DataError
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.retrain import reviewed_split
+from mabe_nb.train.review.retrain import reviewed_split
 
 PAIR, ACTIONS = ("mouse1", "mouse2"), ("chase", "sniff")
 SMALL = dict(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1,

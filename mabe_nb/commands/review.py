@@ -16,7 +16,7 @@ def review(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
-    from mabe_nb.train.review import predict_for_review, rank_moments
+    from mabe_nb.train.review.moments import predict_for_review, rank_moments
     if args.out: check_out(args.out, overwrite=args.overwrite)
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
@@ -36,7 +36,7 @@ def review(args, say) -> dict:
 def retrain(args, say) -> dict:
     "Train a run again with the corrections of its data, and show what changed."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.retrain import retrain as run
+    from mabe_nb.train.review.retrain import retrain as run
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
     table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress)

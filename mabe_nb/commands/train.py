@@ -101,7 +101,7 @@ def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
 def corrected_data(args, data, say):
     "The dataset with the corrections that `--corrections` names, if it does."
     from mabe_nb.data.corrections import with_corrections
-    from mabe_nb.train.retrain import noted_corrections
+    from mabe_nb.train.review.retrain import noted_corrections
     if not args.corrections:
         for line in noted_corrections(data): say(line)
         return data
@@ -117,7 +117,7 @@ def train(args, say) -> dict:
     from mabe_nb.data.cache.room import list_caches, room_line
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.folder.fine_tuning import open_start
-    from mabe_nb.train.retrain import reviewed_split
+    from mabe_nb.train.review.retrain import reviewed_split
     from mabe_nb.train.runs import train as run
     refuse_without_recipe(args)
     old = open_start(args.init).settings() if args.init and not args.recipe else {}

@@ -20,7 +20,7 @@ from ...data.video_ids import select_videos
 from ...errors import ConfigError
 from ...patch import patch
 from ...train.model import load_model
-from ...train.review import CONTEXT, predict_for_review, rank_moments
+from ...train.review.moments import CONTEXT, predict_for_review, rank_moments
 from ..panels.panel import FULL, Panel, button, control, row
 from .player import Player
 from .prediction_errors import predicted_bouts, ribbon_strip
