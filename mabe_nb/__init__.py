@@ -30,6 +30,8 @@ VERBS = { # Name -> module, or module and the name that it has there
     "jobs": "remote.job", "attach": "remote.group", "map": "remote.map",
     "groups": "remote.group", "map_prepare": "videos", "map_predict": "videos",
     "plots": "view.plots:", "analyse": "analysis.analyse", "write_clips": "analysis.clips",
+    "review": "view.video.review", "retrain": "train.review.retrain",
+    "with_corrections": "data.corrections",
     "plot_predicted": "view.demo", "MabeError": "errors"}
 __all__ = [name for name in VERBS if name != "map"] # `import *` leaves Python's own
 

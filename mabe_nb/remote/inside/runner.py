@@ -17,7 +17,7 @@ from .secrets import secret_values
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
 EVENTS = "start", "progress", "figure", "result"
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
-    "__init__", "errors", "files", "remote/__init__", "remote/values",
+    "__init__", "errors", "files", "remote/__init__", "remote/values", "remote/compound",
     "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
     "remote/inside/cell", "remote/inside/runner", "remote/inside/secrets",
     "remote/inside/log")) # What a bare machine needs
