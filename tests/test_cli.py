@@ -359,7 +359,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
 
 
 COMMANDS = next(a.choices for a in cli.make_parser()._actions if a.choices)
-SLOW = "demo", "bundle", "compare" # Have tests of their own
+SLOW = "demo", "bundle", "compare", "retrain" # Have tests of their own
 
 
 @pytest.mark.parametrize("name", COMMANDS)

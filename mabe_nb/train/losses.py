@@ -192,9 +192,9 @@ class PlainLoss:
     weights: torch.Tensor # (classes,)
 
     def __call__(self, scores, classes, total=None):
+        if total is None: total = self.weight(classes) # 0 where no frame is known
         scores = classes_first(scores.float())
         if scores.dim() == 2: classes = classes.flatten()
-        if total is None: return F.cross_entropy(scores, classes, self.weights)
         return (F.cross_entropy(scores, classes, self.weights, reduction="sum")
                 / total.clamp_min(1e-8))
 
