@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'temporary', 'clear_temporaries', 'atomic', 'write_json', 'write_tensors', 'regular_file', 'read_text',
-           'parse_json', 'printable', 'read_json', 'yaml_nodes', 'parse_number', 'spreadsheet_cell', 'plain_cell',
-           'write_csv', 'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
+           'parse_json', 'printable', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv',
+           'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
 
 # %% ../nbs/01_files.ipynb #beeea86a
 import errno, hashlib, json, math, os, re, shutil, stat, uuid
@@ -192,20 +192,6 @@ def read_json(
 ):
     "The JSON in `path`. Raises `DataError` with file and line if it is none."
     return parse_json(read_text(path, "JSON"), path)
-
-# %% ../nbs/01_files.ipynb #040e8171
-def yaml_nodes(
-    tree, # From `yaml.compose`
-    most: int = 2**18, # Nodes, each as often as aliases tell of it
-): # Yields nodes, with whole mappings before what they hold
-    "Every node of a YAML document. Raises `ValueError` for far more than anybody writes."
-    todo = [tree]
-    while todo:
-        if (most := most - 1) < 0: raise ValueError("aliases (*name) stand for far too much")
-        yield (node := todo.pop())
-        for one in node.value if isinstance(getattr(node, "value", ""), list) else ():
-            todo += one if isinstance(one, tuple) else [one]
-
 
 # %% ../nbs/01_files.ipynb #bf0b94a9
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)

@@ -4,17 +4,16 @@
 
 # %% auto #0
 __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'figure', 'report_metrics', 'train_with_recipe',
-           'corrected_data', 'train', 'predict', 'predict_elsewhere', 'score', 'ignored_rows', 'judged_submission',
-           'demo', 'add_run_commands']
+           'corrected_data', 'train', 'predict', 'predict_elsewhere', 'demo', 'add_run_commands']
 
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
 from .parser import (COUNT, NATURAL, OVERWRITE, PRESETS, add_data,
-                                     add_selection, add_settings, check_out,
-                                     config_from, epoch_event, number, offer, pick,
-                                     refuse_without)
-from ..errors import ConfigError, DataError
+                                     add_settings, check_out, config_from, epoch_event,
+                                     number, offer, pick, refuse_without)
+from .score import add_score_command
+from ..errors import ConfigError
 from ..locks import locked_beside
 
 # %% ../../nbs/commands/30_train.ipynb #54d5578e
@@ -184,76 +183,6 @@ def predict_elsewhere(
                         **group_options(args))
     return see_group(group, args, say)
 
-# %% ../../nbs/commands/30_train.ipynb #0ae96a61
-def score(args, say) -> dict:
-    "The official F-score of a submission, per lab and action, beside chance."
-    from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.metrics import chance_score, kaggle_report, solution_table
-    if not args.fix: refuse_without(args, "--fix FILE", "--overwrite")
-    data = open_dataset(args.data, args.split)
-    solution = solution_table(data, pick(data, args.videos))
-    if not len(solution):
-        raise DataError(f"no annotated bouts in the {args.split} split to score against",
-                        args.data)
-    submission = judged_submission(args, solution, say)
-    report = kaggle_report(solution, submission)
-    report["chance"] = chance_score(solution, submission)["mean"]
-    if ignored := ignored_rows(solution, submission):
-        report["ignored"] = ignored
-        counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
-        say(f"rows that the metric ignores: {counts}")
-    for lab, part in report["labs"].items():
-        say(f"{lab}: {part['score']:.4f}")
-        for action, f1 in part["actions"].items(): say(f"  {action:20s} {f1:.4f}")
-    say(f"score {report['score']:.4f}, chance {report['chance']:.4f}")
-    return report
-
-# %% ../../nbs/commands/30_train.ipynb #1134f4bc
-def ignored_rows(
-    solution, # The official table
-    submission, # What is scored
-) -> dict: # Kind of fault -> rows
-    "How many rows the metric ignores, and why."
-    from mabe_nb.kaggle.doctor import diagnose
-    found = diagnose(submission, solution)
-    found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
-    return {kind: int(n) for kind, n in found.kind.value_counts().items()}
-
-# %% ../../nbs/commands/30_train.ipynb #e9c329d2
-def _mended(table, solution, path, say):
-    "A submission that passes, written to a file; what was changed is said."
-    from mabe_nb.files import write_csv
-    from mabe_nb.kaggle.doctor import fix_submission
-    table, done = fix_submission(table, solution)
-    write_csv(path, table)
-    for row in done.head(20).itertuples(): say(f"{row.message} ({row.done})")
-    say(f"{len(done)} changes, mended submission in {path}")
-    return table
-
-# %% ../../nbs/commands/30_train.ipynb #36199e0c
-def judged_submission(
-    args, # Parsed arguments of `score`
-    solution, # The official table
-    say,
-): # DataFrame, as it is or mended
-    "The submission to score; mended and written to a file if `--fix` asks for it."
-    from mabe_nb.errors import ScoreError
-    from mabe_nb.kaggle.doctor import fix_submission, read_submission
-    from mabe_nb.train.metrics import kaggle_score
-    table = read_submission(args.submission)
-    if not len(table): raise DataError("holds no bouts to score", args.submission)
-    left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
-    if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
-    if args.fix:
-        check_out(args.fix, overwrite=args.overwrite)
-        return _mended(table, solution, args.fix, say)
-    try: kaggle_score(solution, table)
-    except ScoreError as e:
-        try: fix_submission(table, solution)
-        except ScoreError: raise e from None
-        raise ScoreError(f"{e}; '--fix FILE' writes a submission that passes") from None
-    return table
-
 # %% ../../nbs/commands/30_train.ipynb #e057a214
 def demo(args, say) -> dict:
     "Colony, audit, features, training, prediction, score and a report."
@@ -305,13 +234,7 @@ def add_run_commands(command):
     "`train`, `predict`, `score` and `demo`."
     _train_flags(command("train", train))
     _predict_flags(command("predict", predict))
-    p = command("score", score)
-    p.example = "mabe score colony sub.csv"
-    p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout")
-    p.add_argument("submission", metavar="SUBMISSION", help="CSV to score")
-    p.add_argument("--fix", metavar="FILE", help="mend it first, into this file")
-    p.add_argument("--overwrite", **OVERWRITE)
-    add_selection(p)
+    add_score_command(command)
     p = command("demo", demo)
     p.example = "mabe demo --videos 6 --epochs 5"
     p.add_argument("--out", default="demo", help="folder to write")

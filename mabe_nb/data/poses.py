@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ..errors import ConfigError, DataError
 from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf
 from .formats.hdf_poses import dlc_table, jabs_poses
 from .formats.simba import simba_head, simba_poses
+from .formats.text_tables import csv_frames
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
 
@@ -105,14 +105,6 @@ def _quiet():
         try: yield
         finally: logger.enable("movement")
 
-# %% ../../nbs/data/16_poses.ipynb #4eaf3281
-def _csv_frames(path, source):
-    "The frame number of each row of a csv."
-    if source == "Anipose": return pd.read_csv(path, usecols=["fnum"])["fnum"].values
-    first = pd.read_csv(path, usecols=[0], header=None, dtype=str)[0].values
-    begin = list(first[:4]).index("coords") + 1
-    return pd.to_numeric(first[begin:])
-
 # %% ../../nbs/data/16_poses.ipynb #8e5066ef
 def _load(path, source):
     "movement's dataset and the frame number of each of its rows (None = 0, 1, 2, ...)."
@@ -121,7 +113,7 @@ def _load(path, source):
         if path.suffix in HDF and source in ("DeepLabCut", "LightningPose"):
             table = dlc_table(path)
             return load_poses.from_dlc_style_df(table), np.asarray(table.index)
-        frames = _csv_frames(path, source) if path.suffix == ".csv" else None
+        frames = csv_frames(path, source) if path.suffix == ".csv" else None
         return load_dataset(path, source_software=source), frames
 
 # %% ../../nbs/data/16_poses.ipynb #c067eaf6

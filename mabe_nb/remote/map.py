@@ -48,7 +48,7 @@ def _put_folders(pack, folders, on_disk):
             link.symlink_to(path/file)
     return found
 
-
+# %% ../../nbs/remote/82_map.ipynb #57233d27
 def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
           tag):
     "What is asked of a group, as JSON. Raises `ConfigError`."
@@ -66,10 +66,23 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
             "retries": retries, "secrets": _names("a secret", secrets, _variable),
             "options": options, "created": time.time(), "tag": tag}
 
-# %% ../../nbs/remote/82_map.ipynb #8d6c4855
+# %% ../../nbs/remote/82_map.ipynb #276895ee
 PLACES = "local", "slurm", "modal"
 MOST_ITEMS = 1_000_000
 
+# %% ../../nbs/remote/82_map.ipynb #b2628ce2
+def _write_group(group, code, items, given, folders):
+    "The folder of a group, whole or not at all."
+    spec = group.spec
+    with atomic(group.folder) as tmp:
+        tmp.mkdir(mode=0o700)
+        (tmp/"pack").mkdir()
+        there = _put_folders(tmp/"pack", folders, get(spec["on"]).on_disk)
+        write_pack(tmp/"pack", code.source, code.before, spec["function"], code.modules,
+                   items, given, there)
+        write_json(tmp/"group.json", spec)
+
+# %% ../../nbs/remote/82_map.ipynb #8d6c4855
 def map(
     function, # Of one argument and those given, written with 'def'
     items, # What it is called with: JSON values, or arrays
@@ -100,13 +113,7 @@ def map(
     number = 1 if on == "local" else min(spec["tasks"], len(items))
     usd = number * quote(on, gpu, spec["timeout"], retries, **spec["options"])["most_usd"]
     group = Group(_groups_folder()/spec["id"], spec)
-    with atomic(group.folder) as tmp:
-        tmp.mkdir(mode=0o700)
-        (tmp/"pack").mkdir()
-        there = _put_folders(tmp/"pack", folders, get(on).on_disk)
-        write_pack(tmp/"pack", code.source, code.before, name, code.modules, items, given,
-                   there)
-        write_json(tmp/"group.json", spec)
+    _write_group(group, code, items, given, folders)
     say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once"
         + (f", at most about {usd:.2f} USD" if usd else ""))
     try: group.start(range(len(items)), code)

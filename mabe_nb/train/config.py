@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
     model_validator
 
 from ..errors import ConfigError, DataError
-from ..files import atomic, read_text, yaml_nodes
+from ..data.folder.settings import yaml_nodes
+from ..files import atomic, read_text
 from ..patch import patch
 
 # %% ../../nbs/train/10_config.ipynb #d8da1ea5

@@ -17,7 +17,7 @@ from ..files import read_tensors, write_json
 from ..locks import fills_its_folder
 from .classifier import Classifier, predict_sequences
 from .config import TrainConfig
-from .fit.loop import best_row
+from .scores.frames import best_row
 from .fit.machine import join_team, pick_device
 from .fit.memory import enough_memory
 from .folder.card import write_run_card

@@ -10,7 +10,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from .geometry import unit
-from .pair import Animals, known_mean, ranked
+from .pair import Animals, ranked
+from .geometry import known_mean
 from .registry import Channel, block, named
 from .unordered import over_moment
 from ..recording import Recording

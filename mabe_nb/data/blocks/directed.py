@@ -9,7 +9,8 @@ __all__ = ['PAIRWISE', 'DIRECTED_OF', 'apart', 'directed_smoothed', 'directed_mu
 from array_api_compat import array_namespace
 
 from .geometry import norm, unit
-from .pair import known_mean, smooth_velocity
+from .pair import smooth_velocity
+from .geometry import known_mean
 from .registry import Channel, block, named, one_each
 from .unordered import over_moment, over_scales
 

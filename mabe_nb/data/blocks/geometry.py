@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['ALTERNATIVES', 'PRIORITY', 'along_time', 'by_column', 'by_frame', 'shift', 'extend', 'motion', 'fill_gaps', 'norm',
-           'unit', 'in_frame', 'half_frames', 'window_sum', 'typical', 'less_typical', 'rolling_mean',
-           'rolling_mean_std', 'rolling_max', 'rolling_min', 'body_points', 'derive', 'other_parts', 'body_length',
-           'scale', 'mouse_order']
+           'unit', 'in_frame', 'nearest', 'known_mean', 'body_points', 'derive', 'other_parts', 'body_length', 'scale',
+           'mouse_order']
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ad0f1657
 import math
@@ -129,101 +128,24 @@ def in_frame(
     sideways = v[..., 1]*heading[..., 0] - v[..., 0]*heading[..., 1]
     return xp.stack([forward, sideways], axis=-1)
 
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #1ccafadf
-def half_frames(
-    ms: float, # Length of the whole window, milliseconds
-    fps: float, # Frames per second
-) -> int: # At least 1
-    "Frames on either side of the middle one."
-    return max(1, round(ms * fps / 2000))
+# %% ../../../nbs/data/blocks/10_geometry.ipynb #b016a5bc
+def nearest(
+    gap, # (frames, n)
+): # (frames,), NaN where nothing is known
+    "The smallest known value."
+    xp = array_namespace(gap)
+    least = xp.min(xp.where(xp.isnan(gap), math.inf, gap), axis=-1)
+    return xp.where(xp.isinf(least), math.nan, least)
 
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #dfcebe7c
-def window_sum(
-    x, # (columns, frames) no NaN
-    half: int, # Frames to either side
-): # Like `x`
-    "Sum over each window."
-    xp, (columns, n) = array_namespace(x), x.shape
-    half = min(half, n)
-    edge = xp.zeros((columns, half), dtype=x.dtype, device=x.device)
-    x, total = xp.concat([edge, x, edge], axis=1), xp.zeros_like(x)
-    begin, size, width = 0, 1, 2*half + 1
-    while size <= width:
-        if width & size:
-            total += x[:, begin:begin + n]
-            begin += size
-        if 2*size <= width: x = x[:, :-size] + x[:, size:]
-        size *= 2
-    return total
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #7ae5f654
-def typical(
-    x, # (columns, frames) floats, NaN = missing
-): # (columns, 1), 0 where nothing is known
-    "Median of the known values of a hundred frames."
-    xp = array_namespace(x)
-    x = x[:, ::x.shape[1]//100 + 1]
-    count = xp.sum(xp.astype(~xp.isnan(x), xp.int64), axis=1, keepdims=True)
-    x = xp.sort(xp.where(xp.isnan(x), math.inf, x), axis=1)
-    middle = (xp.arange(x.shape[1], device=x.device) == count//2) & (count > 0)
-    return xp.sum(xp.where(middle, x, 0.), axis=1, keepdims=True)
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #bf793e15
-def less_typical(
-    x, # (frames, ...) float64, NaN = missing
-    half: int, # Frames to either side
-): # Of (columns, frames): the typical value, `x` less that, known values in each window
-    "What sums over windows are made of; missing values are 0."
-    xp, rows = array_namespace(x), by_column(x)
-    known, centre = ~xp.isnan(rows), typical(rows)
-    rows = xp.where(known, rows - centre, 0.)
-    if xp.all(known): known = known[:1] # They are the same for all columns
-    count = window_sum(xp.astype(known, x.dtype), half)
-    return centre, rows, xp.where(count > 0, count, math.nan)
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #8cd8bab5
-def rolling_mean(
-    x, # (frames, ...) float64, NaN = missing
-    half: int, # Frames to either side
-): # Like `x`
-    "Mean of the known values in each window."
-    centre, rows, count = less_typical(x, half)
-    return by_frame(window_sum(rows, half) / count + centre, x.shape)
-
-
-def rolling_mean_std(
-    x, # (frames, ...) float64, NaN = missing
-    half: int, # Frames to either side
-): # Mean and population standard deviation, each like `x`
-    "Mean and spread of the known values in each window."
-    xp, (centre, rows, count) = array_namespace(x), less_typical(x, half)
-    mean = window_sum(rows, half) / count
-    spread = window_sum(rows*rows, half) / count - mean**2
-    return (by_frame(mean + centre, x.shape),
-            by_frame(xp.clip(spread, 0, None)**0.5, x.shape))
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #ff7aa4d2
-def rolling_max(
-    x, # (frames, ...) floats, NaN = missing
-    half: int, # Frames to either side
-): # Like `x`
-    "Largest known value in each window."
-    xp, n, shape, x = array_namespace(x), x.shape[0], x.shape, by_column(x)
-    half = min(half, n)
-    edge = xp.full((x.shape[0], half), -math.inf, dtype=x.dtype, device=x.device)
-    x = xp.concat([edge, xp.where(xp.isnan(x), -math.inf, x), edge], axis=1)
-    size, width = 1, 2*half + 1
-    while 2*size <= width: x, size = xp.maximum(x[:, :-size], x[:, size:]), 2*size
-    x = xp.maximum(x[:, :n], x[:, width - size:width - size + n])
-    return by_frame(xp.where(x == -math.inf, math.nan, x), shape)
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #60bc0abe
-def rolling_min(
-    x, # (frames, ...) floats, NaN = missing
-    half: int, # Frames to either side
-): # Like `x`
-    "Smallest known value in each window."
-    return -rolling_max(-x, half)
+# %% ../../../nbs/data/blocks/10_geometry.ipynb #8c7599e8
+def known_mean(
+    gap, # (frames, n)
+): # (frames,), NaN where nothing is known
+    "Mean of the known values."
+    xp = array_namespace(gap)
+    count = xp.sum(xp.astype(~xp.isnan(gap), gap.dtype), axis=-1)
+    total = xp.sum(xp.where(xp.isnan(gap), 0., gap), axis=-1)
+    return total / xp.where(count > 0, count, math.nan)
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #610c9aa6
 ALTERNATIVES = {

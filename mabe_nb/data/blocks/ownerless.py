@@ -9,7 +9,8 @@ __all__ = ['POINTS', 'STEPS_MS', 'seen_points', 'in_order', 'gaps', 'cloud', 'st
 from array_api_compat import array_namespace
 
 from .geometry import norm, shift
-from .pair import Animals, known_mean, nearest
+from .pair import Animals
+from .geometry import known_mean, nearest
 from .registry import Channel, block, named
 from .unordered import over_moment
 

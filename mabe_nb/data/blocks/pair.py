@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['GAP_MS', 'STEP_MS', 'SYMMETRIC', 'CONTEXT_OF', 'WINDOWS_MS', 'RANGE_OF', 'RANGE_MS', 'SOCIAL', 'Animals', 'cage',
-           'two_of', 'animals', 'smooth_velocity', 'headings', 'own', 'toward', 'nearest', 'known_mean',
-           'point_distances', 'between', 'ranked', 'symmetric', 'as_columns', 'derived', 'context', 'parts', 'missing']
+           'two_of', 'animals', 'smooth_velocity', 'headings', 'own', 'toward', 'point_distances', 'between', 'ranked',
+           'symmetric', 'as_columns', 'derived', 'context', 'parts', 'missing']
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #4a768aea
 import math
@@ -14,10 +14,11 @@ from functools import cached_property
 
 from array_api_compat import array_namespace
 
-from .geometry import (along_time, derive, fill_gaps, half_frames,
-                                          in_frame, motion, norm, rolling_max,
-                                          rolling_mean, rolling_mean_std, rolling_min,
-                                          shift, unit)
+from .geometry import (along_time, derive, fill_gaps, in_frame,
+                                          known_mean, motion, nearest, norm, shift,
+                                          unit)
+from .windows import (half_frames, rolling_max, rolling_mean,
+                                         rolling_mean_std, rolling_min)
 from .registry import Channel, block, named, one_each
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
@@ -84,7 +85,7 @@ def two_of(
                    missing=a.missing[:, at], cage=(a, at),
                    others=(lambda: a.points[:, rest]) if j < mice else None)
 
-
+# %% ../../../nbs/data/blocks/40_pair.ipynb #ff07e46f
 def animals(
     xy, # (frames, mice, parts, 2) pixels, mice in order: agent, target
     *settings, # Of `cage`
@@ -158,25 +159,6 @@ def toward(
         out[f"other_{point}_ahead"] = Channel(a.length, seen[:, :, i, 0])
         out[f"other_{point}_aside"] = Channel(a.length, seen[:, :, i, 1], sided=True)
     return out
-
-# %% ../../../nbs/data/blocks/40_pair.ipynb #b016a5bc
-def nearest(
-    gap, # (frames, n)
-): # (frames,), NaN where nothing is known
-    "The smallest known value."
-    xp = array_namespace(gap)
-    least = xp.min(xp.where(xp.isnan(gap), math.inf, gap), axis=-1)
-    return xp.where(xp.isinf(least), math.nan, least)
-
-# %% ../../../nbs/data/blocks/40_pair.ipynb #8c7599e8
-def known_mean(
-    gap, # (frames, n)
-): # (frames,), NaN where nothing is known
-    "Mean of the known values."
-    xp = array_namespace(gap)
-    count = xp.sum(xp.astype(~xp.isnan(gap), gap.dtype), axis=-1)
-    total = xp.sum(xp.where(xp.isnan(gap), 0., gap), axis=-1)
-    return total / xp.where(count > 0, count, math.nan)
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #23f1a036
 def point_distances(

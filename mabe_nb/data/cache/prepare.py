@@ -6,8 +6,8 @@
 __all__ = ['CHANNELS', 'Plan', 'video_key', 'prepare_video', 'forget_videos', 'prepare', 'prepare_shard']
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
-import errno, hashlib, json, os, re, shutil, warnings, zlib
-from contextlib import contextmanager, ExitStack
+import hashlib, json, os, re, shutil, warnings, zlib
+from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -19,9 +19,10 @@ from ..blocks.registry import order_free, users_blocks
 from .reader import (DamagedFile, default_folder, FORMAT,
                                        open_prepared, pair_file, Prepared, read_video)
 from ..dataset import as_dataset, Dataset, dataset_parts, tracks_hash
-from ..features import blocks_of, code_version, compute_pairs
+from ..features import blocks_of, compute_pairs
+from .code_version import code_version
 from ..recording import BOUT_COLUMNS, pairs
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, disk_errors
 from ...files import atomic, clear_temporaries, safe_id, temporary, write_json
 from ...locks import LOCK, locked
 from ...workers import check_main, side_by_side
@@ -235,18 +236,6 @@ def _alone(out):
     return locked(out/LOCK, out, lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
 
-
-@contextmanager
-def _disk_errors(out):
-    "Tells what to do about a disk that is full or refuses."
-    try: yield
-    except OSError as e:
-        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = f"cannot be written: {e.strerror or e}" if not full else (
-            "no space is left on the disk; free some and run this again, it goes on "
-            "where it stopped")
-        raise DataError(what, out if full else e.filename or out) from e
-
 # %% ../../../nbs/data/cache/20_prepare.ipynb #d837a85d
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
@@ -271,7 +260,7 @@ def prepare(
     if parts is None: parts = dataset_parts(dataset, skip_broken=skip_broken)
     out = default_folder(dataset, features, parts) if out is None else out
     plan = _plan_for(dataset, out, features, parts, unlabelled, selves)
-    with _disk_errors(plan.out):
+    with disk_errors(plan.out):
         plan.out.mkdir(parents=True, exist_ok=True)
         with _alone(plan.out):
             _fill(plan, ids, workers, resume, skip_broken, progress)

@@ -200,6 +200,12 @@ def train_recipe(
     say("each now speaks about the videos that it did not see")
     return finish_recipe(out, recipe, specs, tasks, table, splits, parts)
 
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #3adabd8e
+def _member(spec, tasks):
+    "What `recipe.json` has of a member."
+    return {"name": spec.name, "kind": spec.kind, "which": spec.which,
+            "ordered": spec.ordered, "files": [task.path.name for task in tasks]}
+
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #85a272c6
 def finish_recipe(
     out: Path, # Run folder
@@ -238,7 +244,5 @@ def finish_recipe(
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
         "labs": labs, "directed": [a for a in actions if directed[a]],
-        "members": [{"name": spec.name, "kind": spec.kind, "which": spec.which,
-                     "ordered": spec.ordered, "files": [task.path.name for task in tasks[spec.name]]}
-                    for spec in specs]})
+        "members": [_member(spec, tasks[spec.name]) for spec in specs]})
     return metrics

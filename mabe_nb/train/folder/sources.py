@@ -9,7 +9,7 @@ __all__ = ['SOURCES', 'labels_digest', 'learned_from', 'source_changes', 'keep_s
 import hashlib, json
 from pathlib import Path
 
-from ...data.features import code_version
+from ...data.cache.code_version import code_version
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 

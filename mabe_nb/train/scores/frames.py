@@ -6,7 +6,7 @@
 __all__ = ['TOLERANCES_MS', 'SCORES', 'frame_counts', 'f1_of', 'masked_f1', 'masked_average_precision', 'confusion',
            'frame_scores', 'seen_counts', 'video_counts', 'drawn_f1', 'bootstrap', 'by_video', 'f1_intervals',
            'bin_counts', 'calibration', 'near_borders', 'borders', 'frame_score', 'sequence_scores',
-           'validation_scores']
+           'validation_scores', 'best_row']
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #18da5c5d
 import numpy as np
@@ -289,3 +289,8 @@ def validation_scores(
     return {"valid": frame_scores(valid.labels, valid.p, valid.codes, actions),
             "judged": seen_counts((s.labels for s in sequences), actions),
             **sequence_scores(sequences, actions)}
+
+# %% ../../../nbs/train/scores/10_frames.ipynb #638f1950
+def best_row(history) -> dict: # None before the first epoch
+    "The epoch with the highest validation F1, the first of equals."
+    return max(history, key=lambda row: row["valid_f1"], default=None)

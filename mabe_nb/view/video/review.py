@@ -231,6 +231,7 @@ def nothing(self: ReviewPanel) -> str:
     action, start, stop = self.bout()
     return self.save("nothing", "", start, stop, action and (action, start, stop) or None)
 
+# %% ../../../nbs/view/video/70_review.ipynb #522cf711
 @patch
 def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "stop"
     "The bout begins at a frame, or ends after it. Raises `ConfigError`."
