@@ -37,8 +37,7 @@ def moment_words(
     moment, # Row of `rank_moments`
 ) -> str:
     "A moment in one line."
-    alone = moment.agent == moment.target
-    who = moment.agent if alone else f"{moment.agent} → {moment.target}"
+    who = " → ".join(dict.fromkeys((moment.agent, moment.target)))
     what = moment.action or f"nothing (or {moment.about})"
     return (f"{what}, sure to {moment.confidence:.0%} · {moment.seconds:.1f} s · video "
             f"{moment.video_id} · {who}" + (f" · {moment.why}" if moment.why else ""))
