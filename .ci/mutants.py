@@ -31,6 +31,7 @@ MODULES = { # Where what is mutated stands
     "frames": "mabe_nb/train/scores/frames.py", "loop": "mabe_nb/train/fit/loop.py",
     "checkpoint": "mabe_nb/train/folder/recorder.py", "optimizer": "mabe_nb/train/fit/optim.py", "average": "mabe_nb/train/fit/optim.py",
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
+    "best": "mabe_nb/train/scores/frames.py",
     "key": "mabe_nb/data/cache/prepare.py", "prepared": "mabe_nb/data/cache/reader.py",
     "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
     "checks": "mabe_nb/data/checks.py"}
@@ -83,7 +84,7 @@ MUTANTS = [Mutant(*m) for m in (
      "counts[..., 1]", JUDGE),
     ("loop: early stopping one epoch late", ">= cfg.early_stopping_patience",
      "> cfg.early_stopping_patience", STOP),
-    ("loop: the last of equals is the best", 'key=lambda row: row["valid_f1"]',
+    ("best: the last of equals is the best", 'key=lambda row: row["valid_f1"]',
      'key=lambda row: (row["valid_f1"], row["epoch"])', STOP),
     ("loop: the loss of an epoch holds those before", "self.total.zero_()", "pass",
      TRAIN),
