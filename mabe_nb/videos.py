@@ -117,6 +117,7 @@ def _size(path):
 
 def _plan_of(function, ids, given, folders, how):
     "The `MapPlan` of a group that is not started."
+    for kept in (_open, _plan, _model): kept.cache_clear() # they may be others by now
     seconds, before = [], os.environ.get("MABE_JOB")
     some = [ids[int(i)] for i in np.linspace(0, len(ids) - 1, min(MEASURED, len(ids)))]
     with tempfile.TemporaryDirectory(prefix="mabe-") as tmp:
@@ -230,7 +231,8 @@ def map_predict(
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
     from mabe_nb.train.classifier import read_thresholds
-    model, dataset = _model(str(run), checkpoint), open_dataset(data, split)
+    from mabe_nb.train.model import load_model
+    model, dataset = load_model(run, checkpoint), open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
     if "thresholds" in options:
         options = options | {"thresholds": read_thresholds(options["thresholds"])}
