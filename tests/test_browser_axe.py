@@ -38,9 +38,29 @@ errors = ErrorPanel(worst_errors(made), {"1": rec}, made)
 errors.go()
 errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(rec, "social", ("mouse1", "mouse2"))
-explorer"""]
+explorer""", """from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import bout_table
+from mabe_nb.train.review.moments import PairPrediction, rank_moments
+from mabe_nb.view.video.review import ReviewPanel
+sure = np.where(codes < 0, 0.0, 0.9)
+told = [PairPrediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes,
+                       np.full(p.shape, -1, np.int8), sure, sure)]
+unlabelled = RecordingList([rec.replace(labelled=None, bouts=bout_table())], ".")
+review = ReviewPanel(rank_moments(told, 5), unlabelled, told, "corrections.jsonl", "Ann")
+review""", """from mabe_nb.train.config import TrainConfig
+from mabe_nb.view.panels.runs import RunsPanel
+import json
+import os
+os.makedirs("records/one")
+TrainConfig(epochs=2).to_yaml("records/one/config.yaml")
+with open("records/one/log.jsonl", "w") as log:
+    for n in (1, 2): print(json.dumps(
+        {"event": "epoch", "epoch": n, "valid_f1": n / 4, "seconds": 1}), file=log)
+runs = RunsPanel("records")
+runs.go()
+runs"""]
 NAMES = ("GPUPanel", "JobPanel", "TrainPanel", "SweepPanel", "ComparePanel", "ErrorPanel",
-         "Explorer")
+         "Explorer", "ReviewPanel", "RunsPanel")
 FIND = """selector => axe.run(selector, {resultTypes: ['violations']}).then(found =>
     found.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v =>
         `${v.impact} ${v.id}: ${v.help}; ` + v.nodes.slice(0, 3).map(
@@ -130,6 +150,25 @@ def has_ring(page):
         return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 1 }""")
 
 
+def ask(page, code):
+    "What the kernel prints."
+    return page.evaluate("""async code => {
+        const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+        const future = kernel.requestExecute({code});
+        let text = '';
+        future.onIOPub = m => { text += m.content.text ?? '' };
+        await future.done;
+        return text.trim() }""", code)
+
+
+def until(page, code, said):
+    "The kernel comes to print that."
+    for _ in range(240):
+        if (last := ask(page, code)) == said: return
+        page.wait_for_timeout(250)
+    raise AssertionError(f"{code} is {last}, not {said}")
+
+
 def test_the_whole_path_by_keyboard(lab):
     "Choose a card, send, watch and fetch, without a mouse."
     page, keys = lab.page, lab.page.keyboard
@@ -150,20 +189,14 @@ def test_the_whole_path_by_keyboard(lab):
     keys.type("total = 6 * 7\nprint('the total is', total)")
     tab_to(page, "Variables to get back")
     keys.type("total")
+    until(page, "print(job.outputs.value, job.start_button.disabled)", "total False")
     tab_to(page, "Send")
     expect(job.get_by_role("button", name="Send", exact=True)).to_be_enabled()
     assert has_ring(page)
     keys.press("Enter")
     expect(job.get_by_text("the total is 42").first).to_be_visible()
     expect(line(job)).to_contain_text("done")
-    said = page.evaluate("""async () => {
-        const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-        const future = kernel.requestExecute({code: "print(job.result['total'])"});
-        let text = '';
-        future.onIOPub = m => { text += m.content.text ?? '' };
-        await future.done;
-        return text.trim() }""")
-    assert said == "42"
+    assert ask(page, "print(job.result['total'])") == "42"
 
 
 def test_nothing_went_wrong_on_the_way(lab):
