@@ -8,7 +8,9 @@ __all__ = ['INK', 'GRID', 'STYLE', 'SEVERITY', 'Picture', 'styled', 'plot_audit'
 
 # %% ../../nbs/view/10_plots.ipynb #86aaf98c
 import io
+from base64 import b64encode
 from functools import wraps
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -38,6 +40,11 @@ class Picture(Figure):
         out = io.BytesIO()
         self.savefig(out, format="png", dpi=100, transparent=True)
         return out.getvalue()
+
+    def _repr_mimebundle_(self, **how):
+        png, words = b64encode(self._repr_png_()).decode(), escape(self.get_label())
+        image = f'<img alt="{words or "figure"}" src="data:image/png;base64,{png}">'
+        return {"image/png": png, "text/html": image}
 
 # %% ../../nbs/view/10_plots.ipynb #69a99f4a
 def styled(draw):

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['SHOWN_LINES', 'SHOWN_WIDTH', 'MOST_FIGURES', 'FIGURE_BYTES', 'FIGURE_PIXELS', 'LastLines', 'highest_price', 'JobView',
-           'as_text', 'as_html', 'checked_png', 'NotebookDisplay', 'TerminalDisplay', 'make_display', 'follow', 'watch']
+           'as_text', 'as_html', 'checked_png', 'picture_html', 'NotebookDisplay', 'TerminalDisplay', 'make_display',
+           'follow', 'watch']
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #85668ab8
 import struct, sys, time
+from base64 import b64encode
 from collections import deque
 from html import escape
 
@@ -174,6 +176,16 @@ def checked_png(
     raise DataError(f"is too large to be shown here ({len(data):,} bytes, {width} x "
                     f"{height} pixels); job.figures() has it", name)
 
+# %% ../../../nbs/remote/notebook/10_display.ipynb #5801bda0
+def picture_html(
+    name: str, # Of the figure, such as "fig/001.png"
+    png: bytes, # From `checked_png`
+) -> str:
+    "A picture with a name for screen readers, as wide as the page at most."
+    data = b64encode(png).decode()
+    return (f'<img alt="figure {escape(name)} of the job" style="max-width:100%" '
+            f'src="data:image/png;base64,{data}">')
+
 # %% ../../../nbs/remote/notebook/10_display.ipynb #d9fd00d4
 class NotebookDisplay:
     "An output of a notebook that is painted over, at most every `EVERY` seconds."
@@ -200,8 +212,8 @@ class NotebookDisplay:
             if self.figures > MOST_FIGURES:
                 raise DataError(f"is not shown; the first {MOST_FIGURES} are, job.figures() "
                                 "has all", path)
-            _display({"image/png": checked_png(job.figure(path), path),
-                      "text/plain": path})
+            html = picture_html(path, checked_png(job.figure(path), path))
+            _display({"text/html": html, "text/plain": path})
         except MabeError as e: view.add({"k": "print", "text": f"[{e}]\n"})
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #d6338ba9
