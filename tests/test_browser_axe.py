@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import nbformat
 import pytest
 from browsing import cancel_all, expect, line, panel, press, told  # noqa: F401
 from lab_page import opened
@@ -61,8 +62,9 @@ runs.go()
 runs"""]
 NAMES = ("GPUPanel", "JobPanel", "TrainPanel", "SweepPanel", "ComparePanel", "ErrorPanel",
          "Explorer", "ReviewPanel", "RunsPanel")
-FIND = """selector => axe.run(selector, {resultTypes: ['violations']}).then(found =>
-    found.violations.filter(v => ['serious', 'critical'].includes(v.impact)).map(v =>
+FIND = """selector => axe.run({include: [...document.querySelectorAll(selector)]},
+    {resultTypes: ['violations']}).then(found => found.violations.filter(
+    v => ['serious', 'critical'].includes(v.impact)).map(v =>
         `${v.impact} ${v.id}: ${v.help}; ` + v.nodes.slice(0, 3).map(
             n => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')).join(' | ')))"""
 
@@ -201,3 +203,30 @@ def test_the_whole_path_by_keyboard(lab):
 
 def test_nothing_went_wrong_on_the_way(lab):
     assert lab.errors == []
+
+
+TUTORIALS = sorted((Path(__file__).parents[1]/"nbs"/"tutorials").glob("*.ipynb"))
+OPEN = """path => { window.jupyterapp.commands.execute('docmanager:open', {path,
+    factory: 'Notebook', kernelPreference: {shouldStart: false, autoStartDefault: false}}) }"""
+WRITTEN = """() => { for (const e of document.querySelectorAll('.mabe-read'))
+        e.classList.remove('mabe-read');
+    const page = window.jupyterapp.shell.currentWidget.node;
+    const parts = page.querySelectorAll('.jp-RenderedMarkdown, .jp-OutputArea-output');
+    for (const e of parts) if (e.offsetParent) e.classList.add('mabe-read') }"""
+
+
+def test_no_serious_finding_in_what_tutorials_say_and_show(lab, axe):
+    "As they lie, without a kernel, which is how a page of the site shows them."
+    found, page = {}, lab.page
+    page.evaluate(axe)
+    for file in TUTORIALS:
+        (lab.file.parent/file.name).write_bytes(file.read_bytes())
+        page.evaluate(OPEN, file.name)
+        cells = len(nbformat.read(file, 4).cells)
+        page.wait_for_function(f"""() => {{
+            const shown = window.jupyterapp.shell.currentWidget;
+            return shown.title.label === '{file.name}'
+                && shown.node.querySelectorAll('.jp-Cell').length === {cells} }}""")
+        page.evaluate(WRITTEN)
+        found[file.name] = page.evaluate(FIND, ".mabe-read")
+    assert {name: words for name, words in found.items() if words} == {}
