@@ -50,7 +50,7 @@ def _batches(table, texts, limit):
 # %% ../../nbs/remote/12_compound.ipynb #5363bd6e
 def read_frame(
     file, # Path, or bytes as a file
-    least: int = LEAST, # Bytes of memory that any file may take
+    least: int = None, # Bytes of memory that any file may take; None: `LEAST`
 ): # DataFrame
     "A parquet file as a DataFrame, of a size in keeping with it. Raises `DataError`."
     path = file if isinstance(file, (str, Path)) else None
@@ -63,7 +63,7 @@ def read_frame(
                  or pa.types.is_large_string(f.type) or pa.types.is_binary(f.type)
                  or pa.types.is_large_binary(f.type)}
         with pq.ParquetFile(file, pre_buffer=False, read_dictionary=[*texts]) as table:
-            found = _batches(table, texts, least + PER_BYTE * size)
+            found = _batches(table, texts, (least or LEAST) + PER_BYTE * size)
             whole = pa.Table.from_batches(found, table.schema_arrow)
         return whole.cast(kinds).to_pandas(use_threads=False)
     except Exception as e: # Arrow's and pandas' readers raise what Python has
