@@ -254,7 +254,7 @@ def _checked(found, file):
     good = isinstance(found, dict) and all(isinstance(found.get(k), list)
                                            for k in ("rows", "doubts", "said"))
     if good and all(isinstance(row, list) and list(map(type, row)) == _ROW
-                    for row in found["rows"]): return found
+                    and 0 <= row[3] < row[4] < 2**31 for row in found["rows"]): return found
     raise DataError("holds no bouts; 'mabe jobs rm' deletes the group", file)
 
 # %% ../nbs/06_videos.ipynb #a56445e3

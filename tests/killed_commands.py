@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 from mabe_nb.cli import main
+from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble.presets import MemberSpec
@@ -38,6 +39,8 @@ COMMANDS = {
     "recipe2": ["train", "{DATA}", "--out", "{OUT}/run", "--recipe", "small", "--folds", "2",
                 "--num-workers", "2"],
     "predict": ["predict", "{RUN}", "{DATA}", "--out", "{OUT}/s.csv", "--overwrite"],
+    "review": ["review", "{RUN}", "{DATA}", "--out", "{OUT}/m.csv", "--overwrite"],
+    "retrain": ["retrain", "{RUN}", "{DATA}", "--out", "{OUT}/again"],
     "bundle": ["bundle", "{RUN}", "--out", "{OUT}/kit"],
     "job": ["submit", "--", sys.executable, "-c",
             "import sys; from mabe_nb.cli import main; sys.exit(main())", "predict", "{RUN}",
@@ -135,7 +138,9 @@ def run_all(folder, kills, seed, names):
     rng, run, home = random.Random(seed), folder/"run", folder/"home"
     folder.mkdir(parents=True, exist_ok=True)
     assert main(["synth", str(folder/"data"), "--videos", "4", "--minutes", "0.3"]) == 0
-    if {"predict", "bundle", "job"} & {*names}:
+    add_correction(folder/"data"/"corrections.jsonl", Correction(
+        "1", "mouse1", "mouse2", "accept", "chase", 10, 90, ("chase",)), "Ann")
+    if {"predict", "review", "retrain", "bundle", "job"} & {*names}:
         words = [w.format(DATA=folder/"data", OUT=folder) for w in COMMANDS["train"]]
         home.mkdir()
         if ended(child(words, home)): raise SystemExit((folder/"said").read_text()[-2000:])

@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from kaggle_files import write_small
 from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
 from mabe_nb import cli
+from mabe_nb.analysis.clips import frame_drawer
 from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
@@ -30,7 +32,8 @@ from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import read_tensors
 from mabe_nb.kaggle.doctor import read_submission
-from mabe_nb.remote import costs, job
+from mabe_nb.remote import compound, costs, job
+from mabe_nb.remote.values import read_value, write_value
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
@@ -347,3 +350,50 @@ def test_poses_of_unknown_rate_are_read_once(tmp_path, monkeypatch):
                         of._replace(read=lambda path: read.append(path) or of.read(path)))
     found = match_files(open_dataset(tmp_path))
     assert len(read) == 1 and found.table.fps.isna().all() and found.table.frames[0] == 3
+
+
+def zeros(path, column, times):
+    table = pa.table({"a": column})
+    with pq.ParquetWriter(path, table.schema) as to:
+        for _ in range(times): to.write_table(table)
+
+
+TABLES = { # Small files that pandas would make gigabytes of
+    "a long text, often": lambda path: pq.write_table(pa.table({"a": pa.DictionaryArray.from_arrays(
+        np.zeros(2**16, "i4"), ["x" * 10**6])}), path, store_schema=False),
+    "zeros": lambda path: zeros(path, np.zeros(10**6, "i8"), 40),
+    "nothing": lambda path: zeros(path, pa.nulls(10**6), 60),
+    "lists": lambda path: zeros(path, [["x"]], 1)}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_far_larger_than_its_file(name, tmp_path):
+    TABLES[name](tmp_path/"t.parquet")
+    assert (tmp_path/"t.parquet").stat().st_size < 10**6
+    with bounded(30), pytest.raises(DataError, match="t.parquet: refused as parquet"):
+        read_value(tmp_path/"t.parquet")
+
+
+def test_a_table_of_ours_that_compresses_well_is_read(tmp_path, monkeypatch):
+    "It is sent as large as it is."
+    table = pd.DataFrame({"a": np.zeros(10**6), "b": 1})
+    monkeypatch.setattr(compound, "LEAST", 2**20)
+    file = write_value(tmp_path/"t", table)
+    assert read_value(file).equals(table) and file.stat().st_size > 10**6
+    file = write_value(tmp_path/"u", table.head(1000))
+    assert read_value(file).equals(table.head(1000)) and file.stat().st_size < 10**4
+
+
+@pytest.mark.parametrize("structure", [
+    '{"array": Infinity}', '{"array": NaN}', '{"array": -1}', '{"array": true}', '{"array": "0"}',
+    '{"array": 1}', "null", '{"dict": [1]}', '{"list":' * 10**5, '{"array": ' + "9" * 5000 + "}"])
+def test_nested_arrays_with_an_odd_structure(structure, tmp_path):
+    save_arrays({"0": np.zeros(3)}, tmp_path/"v.safetensors",
+                {"mabe": "nested", "structure": structure})
+    with pytest.raises(DataError, match="v.safetensors: refused as safetensors"):
+        read_value(tmp_path/"v.safetensors")
+
+
+def test_a_long_name_on_a_film_takes_no_time(tmp_path):
+    data = open_dataset(write_small(tmp_path/"data", ("1",)))
+    with bounded(10): frame_drawer(data["1"])(0, "x" * 10**6)

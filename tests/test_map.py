@@ -147,7 +147,25 @@ def test_nothing_of_a_record_is_believed(top):
     (done/"0.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': "
                                b"False, 'shape': (1,), }" + b" " * 60 + b"\n" + b"x" * 8)
     with pytest.raises(DataError): group.results()
-    write_json(group.folder/"group.json", {"id": "other"})
-    with pytest.raises(DataError, match="is no group"): attach(group.id)
+    index = group.folder/"pack"/"in"/"index.json"
+    whole = index.read_bytes()
+    index.unlink()
+    with pytest.raises(DataError, match="index.json: file not found"): group.rest()
+    os.mkfifo(index)
+    with pytest.raises(DataError, match="is a pipe"): group.rest()
+    index.unlink()
+    index.write_bytes(whole)
+    (index.parent/"items.json").write_text("{}")
+    (group.folder/"done"/"1.json").unlink()
+    (group.folder/"done"/"0.npy").unlink()
+    with pytest.raises(DataError, match="holds no item 0"): group.rest()
+    about = group.spec
+    for odd in ({"id": "other"}, about | {"items": 10**18}, about | {"items": -1},
+                about | {"tag": []}):
+        write_json(group.folder/"group.json", odd)
+        with pytest.raises(DataError, match="is no group"): attach(group.id)
+    with pytest.warns(UserWarning, match="left out"): assert groups() == []
+    write_json(group.folder/"group.json", about | {"tag": {"verb": []}})
+    assert cli.main(["jobs", "attach", group.id]) == 2 # an item without a result, no more
     for bad in ("../x", "a/b", ".", "-x", ""):
         with pytest.raises(DataError, match="cannot name a file"): attach(bad)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mabe_nb as mb
@@ -14,9 +15,12 @@ from mabe_nb.data.corrections import (Correction, add_correction, corrected, rea
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table, frame_labels
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.errors import DataError
+from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.review.retrain import reviewed_split
+from mabe_nb.train.fit.loop import Trainer
+from mabe_nb.train.review.moments import _not_reviewed
+from mabe_nb.train.review.retrain import retrain, reviewed_split
+from mabe_nb.train.runs import train
 
 PAIR, ACTIONS = ("mouse1", "mouse2"), ("chase", "sniff")
 SMALL = dict(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1,
@@ -132,6 +136,64 @@ def test_the_loop_from_the_terminal(tmp_path, capsys, monkeypatch):
     assert code == 0 and {"before", "after"} <= set(json.loads(out)), err
     code, out, err = mabe("review", "run", "lab", "--videos", 1, "--minutes", 99, "--json")
     assert code == 0 and json.loads(out)["corrections"] == 1
+
+
+WHOLE = correction(3)._replace(author="x", time="t", id="a")._asdict()
+
+
+@pytest.mark.parametrize("change", [
+    {"was": [[], 3, 9]}, {"was": [None, 3, 9]}, {"was": [{}, 3, 9], "verdict": "start"},
+    {"actions": ["", "chase"]}, {"author": "\ud800"}, {"actions": [["chase"]]}])
+def test_a_line_of_another_form_is_named(change, tmp_path):
+    (tmp_path/"c.jsonl").write_text(json.dumps(WHOLE | change) + "\n")
+    with pytest.raises(DataError, match="c.jsonl, line 1: "): read_corrections(tmp_path/"c.jsonl")
+
+
+def test_any_name_of_an_action_comes_back(tmp_path):
+    name = "a\u2028b\x85\x1c\r=1"
+    row = correction(3)._replace(action=name, actions=(name,))
+    add_correction(tmp_path/"c.jsonl", row, "Ann")
+    assert [r.action for r in read_corrections(tmp_path/"c.jsonl")] == [name]
+    with pytest.raises(DataError, match="no text"):
+        add_correction(tmp_path/"c.jsonl", row._replace(video="\ud800"), "Ann")
+    assert len(read_corrections(tmp_path/"c.jsonl")) == 1
+    (tmp_path/"zero").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="is a device"): add_correction(tmp_path/"zero", row)
+
+
+def test_moments_without_those_that_a_correction_tells_of():
+    "As one would by hand, of any number of corrections and with any frame."
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 990, 300)
+    table = pd.DataFrame({"video_id": rng.choice(["1", "2"], 300), "agent": "mouse1",
+                          "target": "mouse2", "start": start, "stop": start + 10})
+    rows = [correction(v, start=int(a), stop=int(a + n)) for v, a, n in zip(
+        rng.integers(1, 4, 20), rng.integers(0, 990, 20), rng.integers(1, 30, 20))]
+    rows.append(correction("2", start=980, stop=10**99))
+    want = [not any(r.video == m.video_id and m.start < r.stop and m.stop > r.start
+                    for r in rows) for m in table.itertuples()]
+    assert 50 < sum(want) < 250
+    for some, kept in ((rows, table[want]), ([], table), (rows * 5000, table[want])):
+        assert _not_reviewed(table, some).equals(kept)
+
+
+def test_a_retraining_that_was_stopped_goes_on_by_the_same_line(lab, tmp_path, monkeypatch):
+    add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
+    cfg = TrainConfig(epochs=2, device="cpu", features="coords", hidden_size=8, num_layers=1)
+    train(lab, tmp_path/"run", cfg, ["1"], ["2"], say=lambda line: None)
+    with pytest.raises(ConfigError, match="is the run to compare with"):
+        retrain(tmp_path/"run", lab, tmp_path/"run")
+    again = lambda: retrain(tmp_path/"run", lab, tmp_path/"new", say=said.append)
+    said, fit = [], Trainer.run_epoch
+    def stopped(self, *args):
+        if self.epoch == 1: raise KeyboardInterrupt
+        return fit(self, *args)
+    monkeypatch.setattr(Trainer, "run_epoch", stopped)
+    with pytest.raises(KeyboardInterrupt): again()
+    monkeypatch.setattr(Trainer, "run_epoch", fit)
+    assert list(again().columns) and any("going on from epoch 1" in line for line in said)
+    add_correction(lab.root/"corrections.jsonl", correction(3, "reject"), "Ann")
+    with pytest.raises(ConfigError, match="3"): again() # learns from something else now
 
 
 def test_corrections_of_other_animals_are_refused():

@@ -44,7 +44,7 @@ def frame_drawer(
                 if seen[i] and seen[j]:
                     pen.line([*points[i].tolist(), *points[j].tolist()], color, 3)
             for x, y in points[seen].tolist(): pen.ellipse((x-3, y-3, x+3, y+3), color)
-        pen.text((8, 6), text, "white", font_size=18)
+        pen.text((8, 6), text[:200], "white", font_size=18)
         return np.asarray(image)
 
     return draw

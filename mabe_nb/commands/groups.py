@@ -69,7 +69,8 @@ def _join(group, say):
     "What comes of the videos of `mabe prepare --on` and `mabe predict --on`; {}: neither."
     from mabe_nb.videos import JOIN
     verb = (group.spec.get("tag") or {}).get("verb")
-    return JOIN[verb](group, say, sys.stderr.isatty()) if verb in JOIN else {}
+    known = isinstance(verb, str) and verb in JOIN
+    return JOIN[verb](group, say, sys.stderr.isatty()) if known else {}
 
 # %% ../../nbs/commands/62_groups.ipynb #3996ff67
 def act_on_group(

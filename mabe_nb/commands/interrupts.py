@@ -14,6 +14,7 @@ KEPT = {"train": "what was learned is kept: --resume goes on",
         "recipe": "members that are trained are kept: the same line goes on",
         "prepare": "videos that are done are kept: the same line goes on",
         "predict": "no file was changed", "bundle": "no file was changed",
+        "retrain": "what was learned is kept: the same line goes on",
         "submit": "no file was changed"}
 
 

@@ -7,7 +7,7 @@ __all__ = ['VERDICTS', 'Correction', 'check_correction', 'corrections_file', 'ad
            'read_corrections', 'corrected_labels', 'corrected', 'CorrectedDataset', 'with_corrections']
 
 # %% ../../nbs/data/26_corrections.ipynb #9450e481
-import getpass, json, os, secrets
+import getpass, json, os, re, secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 
 from .recording import Recording, bout_table, frame_labels, run_lengths
 from ..errors import ConfigError, DataError
-from ..files import parse_json, read_text
+from ..files import parse_json, read_text, regular_file
 from ..locks import locked
 from ..patch import patch
 
@@ -47,19 +47,23 @@ def check_correction(
     where: str = None, # Line of it
 ) -> Correction: # The same
     "Raises `DataError` for what is no correction."
-    texts = (*row[:5], *row.actions, row.author, row.time, row.id)
+    texts = (*row[:5], *row.actions, *(row.was or ())[:1], row.author, row.time, row.id)
     was = row.was is None or len(row.was) == 3 and _frames(*row.was[1:])
     wrong = None
-    if not all(isinstance(x, str) for x in texts): wrong = "has a name that is no text"
+    if not all(map(_is_text, texts)): wrong = "has a name that is no text"
     elif row.verdict not in VERDICTS:
         wrong = f"has the verdict {row.verdict[:40]!r}, expected {', '.join(VERDICTS)}"
     elif not (_frames(row.start, row.stop) and was):
         wrong = f"has the frames {row.start!r} to {row.stop!r}, expected a first and a later one"
-    elif (row.verdict == "nothing") == bool(row.action) or not row.actions or (
-            row.action and row.action not in row.actions):
+    elif (row.verdict == "nothing") == bool(row.action) or not row.actions or \
+            "" in row.actions or (row.action and row.action not in row.actions):
         wrong = f"has the action {row.action[:40]!r}, expected one of its actions"
     if wrong: raise DataError(wrong, path, where)
     return row
+
+
+def _is_text(value):
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def _frames(start, stop):
@@ -83,6 +87,7 @@ def _author():
 def _append(path, row):
     "One line more, on the disk; the beginning of a line that was torn off goes."
     lock = path.with_name(f"{path.name}.lock")
+    if path.exists(): regular_file(path)
     try:
         with locked(lock, path, lambda owner: None), open(path, "ab+") as f:
             f.seek(0)
@@ -137,7 +142,7 @@ def read_corrections(
     if not os.path.lexists(path): return []
     standing = {}
     text = read_text(path, "corrections")
-    for i, line in enumerate(text[:text.rfind("\n") + 1].splitlines(), 1):
+    for i, line in enumerate(text[:text.rfind("\n") + 1].split("\n"), 1):
         where = f"line {i}"
         if not line.strip(): continue
         said = parse_json(line, path, where)

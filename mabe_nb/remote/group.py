@@ -6,7 +6,7 @@
 __all__ = ['Group', 'attach', 'groups']
 
 # %% ../../nbs/remote/80_group.ipynb #8ab13825
-import shutil, time
+import shutil, time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -255,7 +255,9 @@ def remove(self: Group):
 
 # %% ../../nbs/remote/80_group.ipynb #10dd8861
 _KEYS = {"id": str, "on": str, "items": int, "at_once": int, "tasks": int, "round": int,
-         "attempts": int, "created": (int, float), "options": dict, "secrets": list}
+         "attempts": int, "created": (int, float), "options": dict, "secrets": list,
+         "tag": (dict, type(None))}
+MOST_ITEMS = 1_000_000
 
 
 def _read_group(folder):
@@ -263,7 +265,8 @@ def _read_group(folder):
     spec = read_json(folder/"group.json")
     fits = isinstance(spec, dict) and all(isinstance(spec.get(key), kind)
                                           for key, kind in _KEYS.items())
-    if fits and spec["id"] == folder.name: return Group(folder, spec)
+    if fits and spec["id"] == folder.name and 0 < spec["items"] <= MOST_ITEMS:
+        return Group(folder, spec)
     raise DataError("is no group; remove the folder if it is of no use any more",
                     folder/"group.json")
 
@@ -277,6 +280,9 @@ def attach(
 
 
 def groups() -> list:
-    "All groups of this user, newest first."
-    found = [_read_group(f.parent) for f in _groups_folder().glob("[!.]*/group.json")]
+    "All groups of this user, newest first; warns of a folder that holds none."
+    found = []
+    for file in _groups_folder().glob("[!.]*/group.json"):
+        try: found.append(_read_group(file.parent))
+        except MabeError as e: warnings.warn(f"left out: {e}", stacklevel=2)
     return sorted(found, key=lambda group: group.spec["created"], reverse=True)

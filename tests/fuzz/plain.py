@@ -135,7 +135,8 @@ def boris(path, fps=30):
 
 def caltech(path):
     lines = path.read_text("utf-8-sig").splitlines()
-    cells = [x.split() for x in lines[4:] if len(x.split()) == 3]
+    first = next(i for i, x in enumerate(lines) if x.startswith("S1:")) + 1
+    cells = [x.split() for x in lines[first:] if len(x.split()) == 3]
     return bouts((c, int(a) - 1, b) for a, b, c in cells if c not in ("other", "base"))
 
 

@@ -11,8 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
-from ...errors import MabeError
-from ...files import read_json, write_json
+from ...errors import DataError, MabeError
+from ...files import read_json, regular_file, write_json
 from .. import values
 from .cell import MODULES_NAME, bring_modules, error_of, run_source
 from .channel import progress
@@ -52,16 +52,21 @@ class Pack:
     "The items of a pack, and its function."
     def __init__(self, folder):
         self.folder, top = Path(folder), Path(folder)/"in" # at Modal they are links
-        index = values.read_index((top/"index.json").read_bytes())
-        self.values = {n: json.loads((top/f"{n}.json").read_bytes()) for n in index
-                       if n != ARRAYS}
+        index = values.read_index(regular_file(top/"index.json").read_bytes(), top)
+        self.values = {n: values.READ["json"](regular_file(top/f"{n}.json"))
+                       for n in index if n != ARRAYS}
         self.arrays = top/f"{ARRAYS}.safetensors" if ARRAYS in index else None
 
     def item(self, number: int):
         "One item, as the function gets it."
-        if self.arrays is None: return self.values[ITEMS][number]
-        from safetensors import safe_open
-        with safe_open(self.arrays, "np") as f: return f.get_tensor(str(number))
+        try:
+            if self.arrays is None: return self.values[ITEMS][number]
+            from safetensors import safe_open
+            with safe_open(regular_file(self.arrays), "np") as f:
+                return f.get_tensor(str(number))
+        except Exception as e: # that of safetensors is one, too
+            raise DataError(f"holds no item {number} ({type(e).__name__})",
+                            self.folder) from None
 
     def function(self, modules): # Folder for modules that came along
         "What the items are given to."

@@ -173,15 +173,24 @@ def rank_moments(
     if not minutes > 0: raise ConfigError(f"minutes is {minutes}, expected above 0")
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
-    table = worth(pd.concat(tables, ignore_index=True))
-    for r in reviewed:
-        table = table[~((table.video_id == r.video) & (table.agent == r.agent)
-                        & (table.target == r.target) & (table.start < r.stop)
-                        & (table.stop > r.start))]
+    table = _not_reviewed(worth(pd.concat(tables, ignore_index=True)), reviewed)
     table = table.sort_values("worth", ascending=False, kind="stable")
     table["worth"] *= SPREAD_OUT ** table.groupby("video_id").cumcount()
     table = table.sort_values("worth", ascending=False, kind="stable")
     return within(table, minutes).reset_index(drop=True)
+
+
+def _not_reviewed(table, reviewed):
+    "Without the moments of which a correction tells."
+    told, end = {}, 2**62
+    for r in reviewed: told.setdefault((r.video, r.agent, r.target), []).append(
+        (min(r.start, end), min(r.stop, end)))
+    keep = np.ones(len(table), bool)
+    for pair, rows in table.reset_index().groupby(["video_id", "agent", "target"]):
+        starts, stops = np.sort(np.array(told.get(pair, []), np.int64).reshape(-1, 2), 0).T
+        keep[rows.index] = (np.searchsorted(starts, rows.stop)
+                            == np.searchsorted(stops, rows.start, "right"))
+    return table[keep]
 
 
 def within(

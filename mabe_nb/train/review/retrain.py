@@ -40,7 +40,7 @@ def reviewed_split(
 def retrain(
     run, # Run folder of a single training
     data, # Dataset, path, or list of `Recording`s
-    out, # Run folder to write
+    out, # Run folder to write; one that was begun with the same goes on
     corrections=None, # File; None: `corrections.jsonl` beside the data
     cache=None, # Folder of prepared features; None: one under `home`
     say=print, # Called with each line meant for a person
@@ -48,13 +48,15 @@ def retrain(
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
     before = load_model(run)
+    if Path(run).resolve() == Path(out).resolve():
+        raise ConfigError(f"{out} is the run to compare with; choose another out")
     if not isinstance(before, Classifier):
         raise ConfigError("retrain is for a single run; a recipe learns from corrections "
                           "by mabe train DATA --recipe ... --corrections FILE")
     data = with_corrections(as_dataset(data), corrections)
     ids = before.run_videos()
     ids = reviewed_split(data, ids["train"], ids["valid"], before.cfg)
-    train(data, out, before.cfg, *ids, cache=cache, say=say, progress=progress)
+    train(data, out, before.cfg, *ids, resume=True, cache=cache, say=say, progress=progress)
     return compared(before, load_run(out), data, ids[1], cache)
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #fe2745ae

@@ -6,6 +6,7 @@
 __all__ = ['PIECE', 'MOST_VIDEO', 'VIDEO_PIECE', 'about_scene', 'video_pieces', 'Stage']
 
 # %% ../../../nbs/view/video/35_stage.ipynb #4c706456
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -44,7 +45,10 @@ def video_pieces(
     "A video that a browser can be sent. Raises `ConfigError`."
     path = Path(path)
     if not path.is_file(): raise ConfigError(f"there is no video {path.name!r}")
-    with open(path, "rb") as file: head = file.read(12)
+    try:
+        with open(path, "rb") as file: head = file.read(12)
+    except OSError as e: raise ConfigError(f"{path.name!r} cannot be read: {e.strerror}") \
+        from None
     if head[4:8] != b"ftyp":
         raise ConfigError(f"{path.name!r} is no mp4; 'ffmpeg -i {path.name} x.mp4' "
                           "makes one")
@@ -88,7 +92,7 @@ def answer(self: Stage,
         part = np.ascontiguousarray(self.xy[k * PIECE:(k + 1) * PIECE], "<f4")
         self.send({"piece": k}, [part.tobytes()])
     elif "video" in message and self.video and k < self.about["video"]:
-        with open(self.video, "rb") as file:
+        with suppress(OSError), open(self.video, "rb") as file: # it may be gone by now
             file.seek(k * VIDEO_PIECE)
             self.send({"video": k}, [file.read(VIDEO_PIECE)])
 
