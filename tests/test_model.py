@@ -5,7 +5,6 @@ from pkgutil import resolve_name
 
 import pandas as pd
 import pytest
-from quick_recipe import quick_recipe  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording

@@ -4,7 +4,6 @@ import shutil
 
 import pandas as pd
 import pytest
-from quick_recipe import quick_recipe  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording
