@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,11 @@ LIMIT = 900 # Seconds for one tool; pytest, most of the work, has twice as long
 STOPPED = 124 # Exit code of a tool that took longer
 AGAIN = 5 # So many failed tests, at most, are run again, alone
 MOST = 5 # A machine counts as no busier than this
+ASIDE = "nice", "-n", "10" # Of tools that run beside the tests, which wait a lot
+FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
+    "kills", "on_modal", "trainer", "magic", "localcloud", "wheel", "recipe", "per_lab",
+    "every_flag", "sweep", "on_slurm", "real_slurm", "lessons", "prepare", "bundle", "model")
+RUNNING = set() # Processes of tools
 
 
 def busy():
@@ -41,22 +47,29 @@ def wait_for(process, limit):
     return False
 
 
-def tool(*command, limit=LIMIT):
+def kill(process):
+    "A tool, and whatever it started."
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def tool(*command, limit=LIMIT, **env):
     "Run a tool of the environment; whatever it started is stopped with it."
     start, words = time.monotonic(), [*map(str, command)]
+    name = next((w for w in words if w.endswith(".py")), words[0])
     with tempfile.TemporaryFile("w+", errors="replace") as log, subprocess.Popen(
             words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT,
-            start_new_session=True) as p:
-        done = False
+            start_new_session=True, env=os.environ | env) as p:
+        done = RUNNING.add(p)
         try: done = wait_for(p, limit)
         finally:
-            if not done: os.killpg(p.pid, signal.SIGKILL)
+            RUNNING.discard(p)
+            if not done: kill(p)
         code, seconds = p.wait() if done else STOPPED, time.monotonic() - start
         log.seek(0)
         out = log.read()
     if not done: out += (f"\nstopped after {seconds:.0f} s: the limit is {limit:g} s on "
                          "a machine that does nothing else\n")
-    print(f"{Path(command[0]).name}: exit {code}, {seconds:.1f} s", flush=True)
+    print(f"{Path(name).name}: exit {code}, {seconds:.1f} s", flush=True)
     return code, out
 
 
@@ -108,7 +121,7 @@ def rooms():
 
 def site():
     "The pages that nbdev makes, and where their links lead."
-    code, out = tool(sys.executable, TOP/".ci"/"docs.py")
+    code, out = tool(*ASIDE, sys.executable, TOP/".ci"/"docs.py")
     return say(out.strip().splitlines() * bool(code), "the pages of the site")
 
 
@@ -146,8 +159,9 @@ def counted(about, code, out, path):
 
 
 def run_notebooks(path, limit=LIMIT):
-    "Every notebook, but for marked cells."
-    code, out = tool(sys.executable, HERE/"each_notebook.py", path, limit=limit)
+    "Every notebook, but for marked cells; what they keep is not seen by the tests."
+    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, limit=limit,
+                     MABE_HOME=f"{path}-home")
     return counted("notebooks", code, out, path)
 
 
@@ -161,9 +175,16 @@ def browser():
     return not lacks
 
 
+def test_files():
+    "Files of tests, those that take longest first."
+    names = [f"tests/test_{name}.py" for name in FIRST]
+    there = sorted(f"tests/{p.name}" for p in (TOP/"tests").glob("test_*.py"))
+    return sorted(there, key=lambda f: names.index(f) if f in names else len(names))
+
+
 def run_pytest(path, *how, limit=2 * LIMIT):
     "Counts come from the journal, so that no wording of pytest's can mislead."
-    code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how, "tests",
+    code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how, *test_files(),
                      limit=limit)
     passed, failed, skipped = counted("pytest", code, out, path)
     names = journal.Journal(path).failed
@@ -182,6 +203,16 @@ def unsteady(names, path):
     return passed
 
 
+def side_by_side(one, other):
+    "What two functions return; if one is interrupted, the tools of both are stopped."
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(other)
+        try: return one(), later.result()
+        except BaseException:
+            for process in [*RUNNING]: kill(process)
+            raise
+
+
 def main():
     with tempfile.TemporaryDirectory() as spare:
         os.environ.update(
@@ -191,9 +222,12 @@ def main():
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(),
-                rooms(), *lint(), site(), run_notebooks(spare/"notebooks"),
-                run_pytest(spare/"pytest", "-m", "not browser", "-n3", # many wait
-                           "--dist=loadfile")]
+                rooms(), *lint()]
+        tests, pages = side_by_side(
+            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3",
+                               "--dist=loadfile", "--no-loadscope-reorder"),
+            lambda: [site(), run_notebooks(spare/"notebooks")])
+        rows += [tests, *pages]
         if browser(): # alone: they look at how soon something happens
             rows.append(run_pytest(spare/"browser", "-m", "browser"))
     passed, failed, skipped = map(sum, zip(*rows))

@@ -25,6 +25,7 @@ def tree(tmp_path, monkeypatch):
     shutil.copy(TOP/"settings.ini", tmp_path)
     monkeypatch.setattr(checks, "TOP", tmp_path)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1") # They take seconds to import
     return tmp_path
 
 
@@ -65,6 +66,18 @@ def test_load_that_comes_later_counts(tree, monkeypatch):
     assert code == 0
 
 
+def test_what_runs_beside_is_stopped_with_it(tree):
+    "As on Ctrl-C."
+    def interrupted():
+        while not checks.RUNNING: time.sleep(0.01)
+        raise KeyboardInterrupt
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        checks.side_by_side(interrupted, lambda: checks.tool(sys.executable, "-c", SLEEP))
+    assert time.monotonic() - begun < 30 and not checks.RUNNING
+    assert checks.side_by_side(lambda: 1, lambda: 2) == (1, 2)
+
+
 @pytest.fixture
 def at_last(monkeypatch):
     "Lets a tool run until its journal names something, and sets a tiny limit then."
@@ -79,6 +92,14 @@ def at_last(monkeypatch):
 
 
 # pytest
+
+def test_the_longest_begin_first(tree):
+    assert all((TOP/"tests"/f"test_{name}.py").exists() for name in checks.FIRST)
+    for name in ("a", checks.FIRST[1], "z", checks.FIRST[0]):
+        (tree/"tests"/f"test_{name}.py").touch()
+    assert checks.test_files() == [f"tests/test_{name}.py" for name in (
+        *checks.FIRST[:2], "a", "z")]
+
 
 def test_failing_suites_are_counted(tree):
     "Failures, errors, skips, what was expected to fail, and no test at all."
@@ -114,7 +135,7 @@ SUITE = {"test_a.py": "def test_good(): pass\ndef test_bad(): assert 6 == 7\n",
          "test_c.py": "def test_x(): pass\ndef test_y(): pass\n"}
 
 
-@pytest.mark.parametrize("how", [(), ("-n1", "--dist=loadfile")])
+@pytest.mark.parametrize("how", [(), ("-p", "xdist", "-n1", "--dist=loadfile")])
 def test_a_stopped_pytest_says_what_became_of_each_test(tree, capsys, at_last, how):
     at_last(tree/"journal", "tests/test_b.py::test_slow")
     for name, text in SUITE.items(): (tree/"tests"/name).write_text(text)

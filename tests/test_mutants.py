@@ -1,5 +1,6 @@
 "Mutants can be put in, are killed by a test that fails, and survive one that does not."
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,8 +53,8 @@ def run(top, *table):
     for words in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *words], cwd=top, check=True)
     (top/"run.py").write_text(RUN.format(ci=str(CI), top=str(top), table=list(table)))
-    return subprocess.run([sys.executable, top/"run.py"], capture_output=True,
-                          text=True)
+    return subprocess.run([sys.executable, top/"run.py"], capture_output=True, text=True,
+                          env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 def test_killed_and_survived_are_told_apart(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import team_run
 import torch
 
 from mabe_nb.data.dataset import RecordingList
@@ -124,36 +125,48 @@ def test_wrong_accumulation_would_be_seen():
     assert not np.allclose(a[:5], b[:5], atol=1e-5)
 
 
-def team(out, processes, settings, *words):
-    "A run under torchrun."
-    env = os.environ | {"OMP_NUM_THREADS": "1", "MABE_HOME": str(out/"home")}
-    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
-                    f"--nproc_per_node={processes}", str(HERE/"team_run.py"), str(out),
-                    json.dumps(settings), *words],
-                   check=True, env=env, capture_output=True, timeout=240)
-    return out/"run"
+ALIKE = dict(EVEN, epochs=6, batch_size=512, num_workers=1, hidden_size=8,
+             early_stopping_patience=99)
+# With dropout, noise and batch statistics: all that differs between the processes
+NOISY = dict(epochs=2, batch_size=8, num_workers=1, conv_channels=[8], lstm_hidden=8,
+             stride=20, device="cpu", dropout=0.4)
 
 
-def test_two_processes_are_one(tmp_path):
+def team(root, *runs):
+    "Runs of two processes under torchrun, one after the other."
+    env = os.environ | {"OMP_NUM_THREADS": "1", "MABE_HOME": str(root/"home")}
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2",
+         HERE/"team_run.py", json.dumps([[str(root/out), *how] for out, *how in runs])],
+        env=env, capture_output=True, text=True, timeout=240)
+    assert not done.returncode, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def teams(tmp_path_factory):
+    "Folders of runs: of two processes alike, undisturbed, and stopped after 7 steps."
+    root = tmp_path_factory.mktemp("teams")
+    team(root, ["two", ALIKE], ["whole", NOISY], ["again", NOISY, 7])
+    return root
+
+
+def test_two_processes_are_one(teams, tmp_path):
     "gloo, the same effective batch, no batch statistics and no dropout."
-    settings = dict(EVEN, epochs=20, batch_size=512, num_workers=1, hidden_size=8,
-                    early_stopping_patience=99)
-    runs = [team(tmp_path/str(n), n, settings) for n in (1, 2)]
+    team_run.run(tmp_path, ALIKE)
+    runs = tmp_path/"run", teams/"two"/"run"
     one, two = (pd.read_csv(run/"history.csv") for run in runs)
-    assert len(one) == 20 and np.allclose(one.train_loss, two.train_loss, atol=1e-5)
+    assert len(one) == 6 and np.allclose(one.train_loss, two.train_loss, atol=1e-5)
     assert np.allclose(one.valid_f1, two.valid_f1, atol=1e-5)
     a, b = (json.loads((run/"metrics.json").read_text()) for run in runs)
     assert a["valid"]["f1"] == pytest.approx(b["valid"]["f1"], abs=1e-4)
     assert not list(runs[1].glob(".process*"))
 
 
-def test_stopped_team_goes_on_as_if_never(tmp_path):
-    "With dropout, noise and batch statistics: all that differs between the processes."
-    settings = dict(epochs=2, batch_size=8, num_workers=1, conv_channels=[8], lstm_hidden=8,
-                    stride=20, device="cpu", dropout=0.4)
-    whole, again = team(tmp_path/"a", 2, settings), team(tmp_path/"b", 2, settings, "7")
+def test_stopped_team_goes_on_as_if_never(teams):
+    "In new processes."
+    whole, again = teams/"whole"/"run", teams/"again"/"run"
     assert not (again/"metrics.json").exists()
-    team(tmp_path/"b", 2, settings)
+    team(teams, ["again", NOISY])
     for name in ("best.safetensors", "history.csv"):
         assert (whole/name).read_bytes() == (again/name).read_bytes(), name
 
