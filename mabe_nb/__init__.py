@@ -29,6 +29,7 @@ VERBS = { # Name -> module, or module and the name that it has there
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.group", "map": "remote.map",
     "groups": "remote.group", "map_prepare": "videos", "map_predict": "videos",
+    "map_train": "recipe_items",
     "plots": "view.plots:", "analyse": "analysis.analyse", "write_clips": "analysis.clips",
     "review": "view.video.review", "retrain": "train.review.retrain",
     "with_corrections": "data.corrections",

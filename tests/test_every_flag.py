@@ -93,14 +93,16 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "recipe": ("train DATA --out OUT --recipe small --folds 2 --num-workers 1",
                "--out OUT|--config YAML|--preset fastest|--folds labs|--num-workers 1|"
                "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
-               "--init RUN|--corrections SAID"),
+               "--init RUN|--corrections SAID|--on local|--at-once 2|--tasks 2|--gpu L4|"
+               "--timeout 60|--retries 1|--option x=1"),
     "sweep": ("sweep --sizes 2,4 --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),
     "compare": ("compare --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
                 "DATA|--config YAML|--preset fastest|--seconds 0.02|--gpus local|"
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}
-OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh"}
+OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh", "on", "at_once", "tasks", "gpu",
+              "timeout", "retries", "option", "detach", "plan"}
 ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep": 9,
         "compare": 9, "prepare": 30, "predict": 30, "advise": 20, "estimate": 6, "analyse": 12,
         "clips": 6} # Others: every pair for itself

@@ -1,10 +1,14 @@
 "A map at Modal, through the stand-in: cancelled, resumed, its records fetched and priced."
+import json
+
 import pytest
 
 modal = pytest.importorskip("modal")
-from modal_jobs import calm, cloud, until  # noqa: E402, F401
+from modal_jobs import calm, cloud, submit, until  # noqa: E402, F401
 from test_map import map_items, ran, work  # noqa: E402
 
+from mabe_nb import cli  # noqa: E402
+from mabe_nb.errors import ConfigError  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.remote.group import attach  # noqa: E402
 from mabe_nb.remote.inside.records import done_items  # noqa: E402
@@ -39,3 +43,25 @@ def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):
     assert len(paid) == len(group.tasks()) == 6
     group.remove()
     assert not group.folder.exists()
+
+
+def test_jobs_on_a_shared_volume_are_seen_and_left_alone(cloud, tmp_path, monkeypatch, capsys):
+    job = submit("1", on="modal", timeout=60)
+    until(lambda: job.status() == "done")
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"other"))
+    assert cli.main(["jobs", "list", "--all-users", "--json"]) == 0
+    rows = {r["id"]: r for r in json.loads(capsys.readouterr().out)}
+    assert rows[job.id]["status"] == "done" and rows[job.id]["on"] == "modal"
+    for action in ("cancel", "rm"):
+        assert cli.main(["jobs", action, job.id]) == 2
+    assert job.status() == "done" and job.files()
+
+
+def test_more_than_a_folder_there_holds_is_refused_before_it_is_paid(cloud, capsys):
+    calls = dict(cloud.cloud.calls_seen)
+    with pytest.raises(ConfigError, match=r"modal takes at most 10,000 items a task: give tasks=3"):
+        map_items(work, range(25_000), on="modal", at_once=2)
+    assert calls == dict(cloud.cloud.calls_seen)
+    with pytest.raises(ConfigError, match="a job waits at one place"):
+        map_items(work, [1], on="modal", gpu=["modal:L4", "hf-jobs:l4x1"])
+    assert calls == dict(cloud.cloud.calls_seen)

@@ -1,4 +1,5 @@
 "Jobs on a real Slurm of one node, on loopback: preempted, requeued, cancelled, killed."
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import real_slurm
 from real_slurm import processes
 from waiting import until
 
+from mabe_nb import cli
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
@@ -165,3 +167,25 @@ def test_a_controller_that_does_not_answer_is_no_end(slurm, monkeypatch, tmp_pat
     assert job.status() == "running"
     job.spec["created"] -= 30 * 86400
     assert job.status() == "died" and "it is lost" in job.state()["error"]["message"]
+
+
+def test_jobs_of_others_are_seen_and_left_alone(slurm, mabe_home, tmp_path, monkeypatch, capsys):
+    "A colleague on the same cluster is one whose jobs lie in another folder."
+    job = send()
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"other"))
+    slurm.until(lambda: "running" in [r["status"] for r in listed(capsys)])
+    (row,) = listed(capsys)
+    assert row["id"] == job.id and row["on"] == "slurm" and row["user"]
+    for action in ("cancel", "rm", "resume"):
+        assert cli.main(["jobs", action, job.id]) == 2
+        assert "there is no job" in capsys.readouterr().err
+    monkeypatch.setenv("MABE_HOME", str(mabe_home))
+    assert [r["id"] for r in listed(capsys)] == [job.id] # one's own stands there once
+    assert job.status() == "running"
+    job.cancel()
+
+
+def listed(capsys):
+    capsys.readouterr()
+    assert cli.main(["jobs", "list", "--all-users", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)

@@ -60,17 +60,26 @@ def follow_group(
             + (f", {row.error}" if row.error else ""))
     if len(rest) > SHOWN: say(f"  and {len(rest) - SHOWN} more")
     about |= (joined := _join(group, say))
-    if about["status"] == "done" or as_json or "root" in joined: return about
+    if about["status"] == "done" or as_json or {"root", "recipe"} & {*joined}: return about
     raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume "
                     f"{group.id}' computes those that are left")
 
 
 def _join(group, say):
-    "What comes of the videos of `mabe prepare --on` and `mabe predict --on`; {}: neither."
-    from mabe_nb.videos import JOIN
+    "What comes of the items of `mabe prepare|predict|train --on`; {}: nothing yet."
+    from mabe_nb.videos import join_predicted, join_prepared
     verb = (group.spec.get("tag") or {}).get("verb")
-    known = isinstance(verb, str) and verb in JOIN
-    return JOIN[verb](group, say, sys.stderr.isatty()) if known else {}
+    if verb == "prepare": return join_prepared(group, say, sys.stderr.isatty())
+    if verb == "train": return _join_recipe(group, say)
+    return join_predicted(group, say) if verb == "predict" else {}
+
+
+def _join_recipe(group, say):
+    from mabe_nb.commands.train import report_metrics
+    from mabe_nb.recipe_items import join_recipe
+    metrics = join_recipe(group, say, sys.stderr.isatty())
+    if metrics: report_metrics(metrics, say)
+    return metrics
 
 # %% ../../nbs/commands/62_groups.ipynb #3996ff67
 def act_on_group(
@@ -100,14 +109,17 @@ def act_on_group(
 GROUP_FLAGS = ("--at-once", "--tasks", "--gpu", "--timeout", "--retries", "--option",
                "--detach", "--plan")
 
-def add_group_flags(p): # Parser
+def add_group_flags(
+    p, # Parser
+    what: str = "each video by itself", # What is an item
+):
     "Adds where a map runs, and how."
-    offer(p.add_argument("--on", metavar="PLACE", help="each video by itself, there: "
+    offer(p.add_argument("--on", metavar="PLACE", help=f"{what}, there: "
                          + ", ".join(PLACES)), *PLACES)
     p.add_argument("--at-once", type=COUNT, metavar="N",
                    help="with --on: processes, tasks or containers side by side (4)")
     p.add_argument("--tasks", type=COUNT, metavar="N",
-                   help="with --on: shares of the videos (as many as at once)")
+                   help="with --on: shares of them (as many as at once)")
     p.add_argument("--gpu", metavar="NAME", help="with --on: card of each task")
     p.add_argument("--timeout", type=number(float, above=0), metavar="S",
                    help="with --on: seconds for each task (3600; local: no end)")
@@ -116,8 +128,8 @@ def add_group_flags(p): # Parser
     p.add_argument("--option", action="append", metavar="NAME=VALUE",
                    help="with --on: of the place, such as partition=gpu")
     p.add_argument("--detach", action="store_true", help="with --on: do not wait for it")
-    p.add_argument("--plan", action="store_true", help="with --on: do three videos here, "
-                   "say time and price of all, and start nothing")
+    p.add_argument("--plan", action="store_true", help="with --on: do a few here, say "
+                   "time and price of all, and start nothing")
 
 # %% ../../nbs/commands/62_groups.ipynb #3129e681
 def group_options(

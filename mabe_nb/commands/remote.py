@@ -9,7 +9,7 @@ __all__ = ['follow', 'submit', 'jobs', 'add_commands']
 import sys
 
 from .parser import offer, refuse_without
-from ..errors import ConfigError
+from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
 from ..remote.handle import as_line, next_steps, row
 from ..remote.places.base import place_names
@@ -92,7 +92,24 @@ def _list(args, say):
     for r in together: say(group_line(r))
     for r in rows: say(as_line(r))
     if not rows + together: say("no jobs")
-    return together + rows
+    return together + rows + (_list_others(say) if args.all_users else [])
+
+
+def _list_others(say):
+    "Jobs of others, by what the places show; they can be seen and not be touched."
+    from mabe_nb.remote.job import all_jobs
+    from mabe_nb.remote.places.base import get
+    ours, rows = {job.id for job in all_jobs()}, []
+    for on in ("slurm", "modal"):
+        try: found = get(on).all_users()
+        except MabeError as e:
+            say(f"{on}: {e}")
+            continue
+        rows += [{"id": id, "on": on, "user": user, "status": status}
+                 for id, user, status in found if id not in ours]
+    for r in rows: say(f"{r['id']}  {r['on']:6s} {r['user'] or '-':12s} {r['status']}")
+    say(f"{len(rows)} jobs of others; only who sent them can stop or remove them")
+    return rows
 
 
 def _attach(job, args, say): return follow(job, args.json)
@@ -167,6 +184,7 @@ def jobs(args, say):
     if args.action != "fetch" or not args.name:
         refuse_without(args, "fetch ID NAME", "--to")
     if args.action != "logs": refuse_without(args, "logs ID", "--tail")
+    if args.action != "list": refuse_without(args, "list", "--all-users")
     if args.action != "prune": refuse_without(args, "prune", "--days")
     spare = [args.id] * (args.action in alone) + [args.name] * (args.action != "fetch")
     if any(spare): raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
@@ -193,6 +211,8 @@ def _add_jobs(command):
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")
     p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
+    p.add_argument("--all-users", action="store_true", help="list: also jobs of others on "
+                   "this cluster and on the Volume at Modal, which can only be seen")
     p.add_argument("--days", type=float, help="prune: what is older (30)")
 
 # %% ../../nbs/commands/60_remote.ipynb #c25d98ec

@@ -12,7 +12,7 @@ from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
 from .inside.cell import MODULES_NAME
-from .places.base import get
+from .places.base import get, place_names
 from .handle import Job, JobError, reserved
 from .team import team_command
 from .travel import cell_code, function_code, goes_words
@@ -71,6 +71,11 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
     gpu = list(gpu) if isinstance(gpu, tuple) else gpu
     if not all(isinstance(g, str) for g in (gpu if isinstance(gpu, list) else [gpu or ""])):
         raise ConfigError(f"gpu is {gpu!r}, expected a name such as 'L4' or a list of names")
+    for name in gpu if isinstance(gpu, list) else [gpu or ""]:
+        if name.partition(":")[0] in {*place_names(), "hf-jobs"}:
+            raise ConfigError(f"gpu is {gpu!r}: a job waits at one place, as two that start "
+                              "it would both be paid; name the place with on= (--on) and "
+                              "its cards alone, 'mabe advise' compares places")
     return {"id": new_id(), "on": on, "command": command, "handle": {}, "gpu": gpu or None,
             "outputs": _names("an output", outputs, values.good_name),
             "timeout": ConfigError.bounded("timeout", timeout, 1, 30 * 86400),

@@ -58,6 +58,10 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
     at_once = ConfigError.bounded("at_once", at_once, 1, 1000, True)
+    need = -(-len(items) // get(on).most_items)
+    if need > (tasks or at_once):
+        raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: give "
+                          f"tasks={need} or more (--tasks {need})")
     if on == "modal": options = {"max_containers": at_once} | options
     return {"id": new_id(), "on": on, "items": len(items), "function": function,
             "at_once": at_once, "attempts": ATTEMPTS, "round": 0, "gpu": gpu,

@@ -7,13 +7,14 @@ __all__ = ['DEFAULTS', 'BOUNDS', 'MOST_LEGS', 'OLDEST', 'settings', 'ready', 'Ba
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #46ed0728
 import io, json, math, time
+from importlib.util import find_spec
 
 from ...errors import ConfigError, DataError, MabeError
 from ...files import atomic, safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, Base, checked_state, data_files, died, good_file, place, unended)
+    ENDED, JOB_ID, Base, checked_state, data_files, died, good_file, place, unended)
 from .modal_clock import OVERRUN, most_seconds, most_starts
 from .modal_log import FollowedLog
 from .modal_volume import (
@@ -85,6 +86,7 @@ def _check_secrets(names):
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
     resumes, queue_limit = True, 86400.0
+    most_items = 10_000 # A folder of a Volume holds some 32,000 files, an item leaves two
 
     def check_options(self, spec):
         if (data := settings(spec)["data"]) is not None: data_files(data)
@@ -101,6 +103,11 @@ class Backend(Base):
         o = settings(spec)
         return usd_per_hour(spec["gpu"], "modal", cpu=o["cpu"], memory_gib=o["memory"])
 
+    def all_users(self):
+        if not find_spec("modal"): return []
+        ready()
+        return _jobs_on(_volume(DEFAULTS["volume"]))
+
     def remove(self, folder, spec): remove(self.volume(spec), f"jobs/{spec['id']}")
 
     def most_seconds(self, spec): return most_seconds(spec, settings(spec)["leg"])
@@ -109,6 +116,22 @@ class Backend(Base):
 def _volume(name):
     import modal
     return modal.Volume.from_name(name, create_if_missing=True, version=2)
+
+
+MOST_SHOWN = 50 # Jobs of a Volume, the newest
+
+
+def _jobs_on(volume):
+    "Id, no user, and status of jobs on a Volume, whoever sent them."
+    with client_errors():
+        try: names = [e.path.strip("/").rpartition("/")[2] for e in volume.iterdir("jobs", recursive=False)]
+        except FileNotFoundError: return []
+    found = []
+    for id in sorted((n for n in names if JOB_ID.fullmatch(n)), reverse=True)[:MOST_SHOWN]:
+        try: status = checked_state(read_small(volume, f"jobs/{id}/status.json"))["status"]
+        except FileMissing: status = "not ended"
+        found.append((id, "", status))
+    return found
 
 
 def _bytes(value): return io.BytesIO(json.dumps(value).encode())

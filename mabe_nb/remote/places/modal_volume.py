@@ -122,7 +122,7 @@ def in_thread(
     finally: over.set()
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #f94620e4
-MOST_FILES = 20_000 # Entries of a listing that are looked at
+MOST_FILES = 200_000 # Entries of a listing that are looked at
 
 
 def file_sizes(

@@ -16,7 +16,7 @@ from ...patch import patch
 from .base import DiskPlace, died, place
 from ..events import clean
 from .local import last_words
-from .slurm_queue import ask_slurm, beats, waits
+from .slurm_queue import all_jobs_in_queue, ask_slurm, beats, waits
 from .slurm_task import Task
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e5c205e6
@@ -135,6 +135,7 @@ class Backend(DiskPlace):
     "Jobs on a cluster."
     pause = 10.0 # Seconds for which an answer of Slurm is taken as it is
     def __init__(self): self.answers = {}
+    def all_users(self): return all_jobs_in_queue()
 
     def check_options(self, spec):
         super().check_options(spec)

@@ -52,8 +52,8 @@ def default_workers() -> int:
 def share_cores(
     workers: int, # Processes
 ):
-    "Let torch use this process' share of the cores."
-    torch.set_num_threads(max(default_workers() // workers, 1))
+    "Let torch use this process' share of the cores, and no more than it did."
+    torch.set_num_threads(max(min(torch.get_num_threads(), default_workers() // workers), 1))
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #b8bb25d9
 def train_members(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['prepare_members', 'member_tasks', 'predict_out_of_fold', 'stack_out_of_fold', 'begin_recipe', 'member_digests',
-           'stale_members', 'keep_members_sources', 'train_recipe', 'finish_recipe']
+           'stale_members', 'keep_members_sources', 'begin_training', 'train_recipe', 'finish_recipe']
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #70427cae
 import hashlib, json
@@ -163,6 +163,39 @@ def keep_members_sources(
     keep_sources(out, now, bool(members) and not fresh, say,
                  f"train again with --fresh what this concerns ({many}), ")
 
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #82f36e94
+def begin_training(
+    dataset, # See `open_dataset`
+    out: Path, # Run folder
+    recipe: str, # Of `RECIPES`
+    train_ids, # Video ids, None: all that are labelled
+    folds, # A number, or "labs": each lab left out once
+    seed: int = 0,
+    cache=None, # Folder of prepared features; None: one under `home`
+    workers: int = 1, # Processes that prepare features
+    say=lambda text: None, # Called with each line meant for a person
+    progress: bool = False, # Show a bar while features are prepared
+    fresh: bool = False, # See `train_recipe`
+) -> tuple: # specs, tasks (member -> `MemberTask`s), table, splits, parts: `finish_recipe`
+    "Prepare what a recipe reads, and write down what it learns from."
+    if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
+    specs, folds = RECIPES[recipe], read_folds(folds)
+    dataset = as_dataset(dataset)
+    table = labelled_groups(dataset, train_ids)
+    if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
+    splits, parts = make_folds(table, folds), tuple(dataset_parts(dataset))
+    if crowded(dataset, table): specs = for_crowds(specs)
+    begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
+                       "parts": parts, "seed": seed}, fresh)
+    for line in missing_action_notes(actions_by_lab(table)): say(line)
+    for line in fold_notes(fold_facts(table, splits)): say(line)
+    specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
+                                      workers, progress)
+    tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
+             for s in specs}
+    keep_members_sources(out, sum(tasks.values(), []), list(table.video_id), fresh, say)
+    return specs, tasks, table, splits, parts
+
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #dcd0eac8
 @fills_its_folder
 def train_recipe(
@@ -179,26 +212,13 @@ def train_recipe(
     fresh: bool = False, # Train those members again whose videos or settings have changed
 ) -> dict: # What `metrics.json` holds
     "Train a blend, or go on with it, and leave a run folder. Raises `ConfigError`."
-    if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
-    out, specs, folds = Path(out), RECIPES[recipe], read_folds(folds)
-    dataset = as_dataset(dataset)
-    table = labelled_groups(dataset, train_ids)
-    if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
-    splits, parts = make_folds(table, folds), tuple(dataset_parts(dataset))
-    if crowded(dataset, table): specs = for_crowds(specs)
-    begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
-                       "parts": parts, "seed": seed}, fresh)
-    for line in missing_action_notes(actions_by_lab(table)): say(line)
-    for line in fold_notes(fold_facts(table, splits)): say(line)
-    specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
-                                      workers, progress)
-    tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
-             for s in specs}
+    out = Path(out)
+    specs, tasks, *about = begin_training(dataset, out, recipe, train_ids, folds, seed,
+                                          cache, workers, say, progress, fresh)
     every = sum(tasks.values(), [])
-    keep_members_sources(out, every, list(table.video_id), fresh, say)
     train_members(every, workers, progress_reporter(every, say))
     say("each now speaks about the videos that it did not see")
-    return finish_recipe(out, recipe, specs, tasks, table, splits, parts)
+    return finish_recipe(out, recipe, specs, tasks, *about)
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #3adabd8e
 def _member(spec, tasks):
