@@ -47,9 +47,11 @@ def _table_rows(path, target_from):
     place = {k: row.index(n) for k, names in columns.items() for n in names if n in row}
     if target_from and "target" not in place:
         raise DataError(f"has no column {target_from!r} (target_from)", path)
-    return [(i + j, _on_video({k: r[c].strip() if c < len(r) else ""
-                               for k, c in place.items()}))
-            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
+    out = [(i + j, _on_video({k: r[c].strip() if c < len(r) else ""
+                              for k, c in place.items()}))
+           for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
+    if not out: raise DataError("has a header but no rows", path, f"row {i + 1}")
+    return out
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #089df29b
 def _observations(path):
@@ -110,6 +112,7 @@ def _project_rows(path, target_from):
     said, found = _observations(path)
     rows = [row for name, o in found.items()
             for row in _events(name, o, _states(said), path, target_from)]
+    if not rows: raise DataError("has observations but no events", path)
     return list(enumerate(rows, 1))
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #56d40d6e
@@ -119,9 +122,7 @@ def boris_rows(
 ) -> list: # (number of the row, its cells by our own names)
     "One row for each of the file, times in s of the video. Raises `DataError`."
     read = _project_rows if Path(path).suffix == ".boris" else _table_rows
-    if out := read(path, target_from): return out
-    raise DataError("has a header but no rows" if read is _table_rows else
-                    "has observations but no events", path)
+    return read(path, target_from)
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #26352302
 class Observation(NamedTuple):
