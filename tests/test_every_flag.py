@@ -71,7 +71,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                  "--preset fastest|--card T4|--card nothing"),
     "analyse": ("analyse annotations DATA --out OUT",
                 f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
-                "--value bouts|--unit video|--to boris"),
+                "--value bouts|--unit video|--to boris|--to elan simba"),
     "clips": ("clips annotations DATA --out OUT --most 1",
               f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep"),
     "review": ("review RUN DATA --minutes 1", f"--split test|{ID}|--out OUT.csv|--minutes 2|"

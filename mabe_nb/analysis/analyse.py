@@ -103,7 +103,9 @@ def analyse(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
         for name, (figure, _) in _figures(seen, tables, cases, value): _save(figure, out/name)
-    for name in to: FORMATS[name](seen, out)
+    how = {"simba": {"data": data},
+           "ethogram": {"method": "manual" if bouts is None else "automated"}}
+    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
     for line in notes: say(f"note: {line}")
     return tables
 

@@ -171,7 +171,7 @@ def batch_report(
     if animals is None: animals = usual_animals(good)
     odd = {f["video"]: s for f in found if (s := odd_lines(f, rates, animals))}
     seconds = sum(f["frames"] / f["fps"] for f in good)
-    sections = [("This batch", {
+    sections: list = [("This batch", {
         "videos": len(found), "to look at": len(odd), "minutes": round(seconds / 60, 1),
         "bouts": sum(len(f["rows"]) for f in good)})]
     lines = pd.DataFrame([("" if i else v, s) for v, some in odd.items()
