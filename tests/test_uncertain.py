@@ -5,11 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mabe_nb.analysis.analyse import analyse
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
                                         draw_seconds, drawn_measures, pieces_of)
-from mabe_nb.cli import main
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.review.moments import PairPrediction
+from mabe_nb.train.runs import train
 
 TENTHS = (np.arange(10) + 0.5) / 10
 
@@ -59,28 +62,29 @@ def test_little_validation_leaves_more_open():
     assert np.isnan(combined(np.ones((5, 1)), np.ones((5, 3)))).all()
 
 
-def test_a_run_carries_its_doubt_into_the_comparison(tmp_path, capsys):
-    colony, run, out = tmp_path/"colony", tmp_path/"run", tmp_path/"out"
-    assert main(["synth", str(colony), "--videos", "6", "--minutes", "0.3"]) == 0
-    assert main(["train", str(colony), "--out", str(run), "--epochs", "2", "--hidden-size", "8",
-                 "--num-layers", "1", "--class-weights", "balanced", "--learning-rate", "0.01", "--valid-videos", "5,6",
-                 "--device", "cpu"]) == 0
-    ids = pd.read_csv(colony/"train.csv").video_id
-    pd.DataFrame({"video": ids, "dose": [f"{i % 2}" for i in range(len(ids))]}).to_csv(
-        tmp_path/"g.csv", index=False)
-    assert calibration_of(run)
-    words = ["analyse", str(run), str(colony), "--groups", str(tmp_path/"g.csv"), "--by", "dose",
-             "--unit", "video", "--out", str(out)]
-    assert main(words) == 0, capsys.readouterr().err
-    groups, drawn = (pd.read_csv(out/f"{n}.csv") for n in ("groups", "drawn"))
-    known = groups[groups.drawn.notna()]
-    assert len(known) and (known.drawn_low <= known.drawn).all() and (
-        known.drawn <= known.drawn_high).all()
-    assert ((drawn.low <= drawn.share + 1e-9) & (drawn.share <= drawn.high + 1e-9)).all()
+def test_a_run_carries_its_doubt_into_the_comparison(tmp_path):
+    watched = {(a, t, "sniff") for a, t in (("mouse1", "mouse2"), ("mouse2", "mouse1"))
+               } | {(m, m, "rear") for m in ("mouse1", "mouse2")}
+    films = [make_recording(k, 500, video_id=f"v{k}", labelled=watched, parts=("nose", "neck",
+             "tail_base")) for k in range(1, 7)]
+    run, lines = tmp_path/"run", []
+    train(films, run, TrainConfig(epochs=2, hidden_size=8, num_layers=1, features="coords",
+                                  class_weights="balanced", learning_rate=0.01, device="cpu"),
+          valid_ids=["v5", "v6"], cache=tmp_path/"cache")
+    groups = pd.DataFrame({"video": [r.video_id for r in films], "dose": ["low", "high"] * 3})
+    how = dict(groups=groups, by="dose", shuffles=10, say=lines.append)
+    tables = analyse(films, tmp_path/"out", run, **how)
+    known, drawn = tables["groups"].dropna(subset="drawn"), tables["drawn"]
+    assert len(known) and (known.drawn_low < known.drawn).all() and (
+        known.drawn < known.drawn_high).all()
+    assert len(drawn) == len(tables["measures"]) and (drawn.low <= drawn.high).all()
+    assert (tmp_path/"out"/"drawn.csv").is_file()
+    analyse(films, tmp_path/"out", run, **how, value="bouts")
+    assert any("share and seconds alone" in line for line in lines)
     said = json.loads((run/"metrics.json").read_text())
-    del said["calibration"]["actions"][next(iter(said["calibration"]["actions"]))]["frames"]
+    del said["calibration"]["actions"]["rear"]["frames"]
     (run/"metrics.json").write_text(json.dumps(said))
     with pytest.raises(DataError, match="does not tell how often"): calibration_of(run)
     (run/"metrics.json").unlink()
-    assert main([*words, "--overwrite"]) == 0
-    assert "no interval holds its doubt" in capsys.readouterr().out
+    assert "drawn" not in analyse(films, tmp_path/"out", run, **how)
+    assert any("no interval holds its doubt" in line for line in lines)
