@@ -66,7 +66,8 @@ def main(
     if extra: args.parser.unknown(extra[0])
     name = args.parser.prog.split()[-1]
     try:
-        with answered(what_is_kept(name, bool(getattr(args, "recipe", None)))):
+        with answered(what_is_kept(name, bool(getattr(args, "recipe", None)),
+                                   getattr(args, "watch", None) is not None)):
             answer = args.function(args, Talk(args.json))
             if args.json:
                 text = json.dumps(answer, ensure_ascii=False)

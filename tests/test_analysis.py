@@ -12,7 +12,8 @@ from scipy import stats
 
 import mabe_nb as mb
 from mabe_nb.analysis.clips import frame_drawer, write_clips
-from mabe_nb.analysis.exports import export_boris, export_csv, export_nwb
+from mabe_nb.analysis.exports import (export_boris, export_csv, export_elan, export_ethogram,
+                                      export_nwb, export_simba, read_elan)
 from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
 from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import measure, observe, over_time
@@ -20,6 +21,8 @@ from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, trans
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.formats.simba import read_simba, simba_actions
+from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import ConfigError, DataError
 
@@ -214,14 +217,58 @@ def test_bouts_come_back_from_every_format(tmp_path, colony):
         got = zip(table.agent, table.target, table.action, (table.start_time * 30).round(),
                   (table.stop_time * 30).round())
         assert sorted(got) == sorted(map(tuple, rec.bouts.values.tolist()))
+    for rec, path in zip(colony, export_elan(seen, tmp_path)):
+        assert sorted(read_elan(path, 30.0).values.tolist()) == sorted(rec.bouts.values.tolist())
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_simba_gets_the_poses_and_the_frames_of_each_action(tmp_path, colony):
+    paths = export_simba(observe(colony), tmp_path, {r.video_id: r for r in colony})
+    for rec, path in zip(colony, paths):
+        poses = read_poses(path, 30)
+        assert poses.parts == rec.parts and np.allclose(poses.xy, rec.xy, 1e-5, equal_nan=True)
+        assert simba_actions(path) == tuple(sorted({a for _, _, a in rec.labelled}))
+        for action in simba_actions(path):
+            frames = lambda bouts: {f for b in bouts[bouts.action == action].itertuples()
+                                    for f in range(b.start, b.stop)}
+            assert frames(read_simba(path)) == frames(rec.bouts)
+    with pytest.raises(ConfigError, match="give data"): export_simba(observe(colony), tmp_path)
+
+
+def test_an_ethogram_of_nwb_says_who_found_it_and_what_was_looked_for(tmp_path, colony):
+    pytest.importorskip("ndx_ethogram", reason="an extra")
+    from pynwb import NWBHDF5IO
+    for rec, path in zip(colony, export_ethogram(observe(colony), tmp_path, method="manual")):
+        with NWBHDF5IO(str(path), "r") as io:
+            bouts = io.read().intervals["behavior_bouts"]
+            table, listed = bouts.to_dataframe(), bouts.ethogram.to_dataframe()
+            assert bouts.labeling_method == "manual" and bouts.neurodata_type == "EthogramBouts"
+        got = zip(table.agent, table.target, table.label, (table.start_time * 30).round(),
+                  (table.stop_time * 30).round())
+        assert sorted(got) == sorted(map(tuple, rec.bouts.values.tolist()))
+        assert listed.behavior.tolist() == sorted({a for _, _, a in rec.labelled})
+
+
+EAF = ('<ANNOTATION_DOCUMENT><TIME_ORDER><TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="0"/>'
+       '</TIME_ORDER><TIER TIER_ID="{}"><ANNOTATION><ALIGNABLE_ANNOTATION TIME_SLOT_REF1="t1" '
+       'TIME_SLOT_REF2="{}"/></ANNOTATION></TIER></ANNOTATION_DOCUMENT>')
+
+
+@pytest.mark.parametrize("text, words", [
+    ("<", "no XML"), (EAF.format("words", "t1"), "expected a tier"),
+    (EAF.format("a &gt; b: x", "t9"), "without two times"),
+    ('<!DOCTYPE x [<!ENTITY a "aa">]><x/>', "declares a DTD")])
+def test_elan_faults(tmp_path, text, words):
+    (tmp_path/"a.eaf").write_text(text)
+    with pytest.raises(DataError, match=words): read_elan(tmp_path/"a.eaf", 30)
 
 
 @pytest.mark.parametrize("video", ["../up", "a/b", "..", "c:\\d"])
 def test_a_video_cannot_lead_out_of_the_folder(tmp_path, video):
     rec = make_recording(0, 300).replace(video_id=video)
     seen = observe([rec])
-    for write in (export_boris, export_nwb, lambda s, out: write_clips([rec], s.bouts, out, most=1)):
+    for write in (export_boris, export_nwb, export_elan, lambda s, out: export_simba(
+            s, out, {video: rec}), lambda s, out: write_clips([rec], s.bouts, out, most=1)):
         with pytest.raises(DataError, match="cannot name a file"): write(seen, tmp_path/"out")
     assert [p.name for p in tmp_path.iterdir()] in ([], ["out"])
 

@@ -55,7 +55,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "predict": ("predict RUN DATA --out OUT.csv",
                 f"--checkpoint last|--checkpoint 9|--split test|{ID}|--out OUT.csv|"
                 "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|--on local|"
-                "--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|--option x=1"),
+                "--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|--option x=1"),
     "score": ("score DATA SUB", f"--fix OUT.csv|--split test|{ID}"),
     "demo": ("demo --out OUT --videos 6 --minutes 0.05 --epochs 1",
              "--out OUT|--videos 6|--minutes 0.05|--epochs 1|--seed 5"),
@@ -71,7 +71,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                  "--preset fastest|--card T4|--card nothing"),
     "analyse": ("analyse annotations DATA --out OUT",
                 f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
-                "--value bouts|--unit video|--to boris"),
+                "--value bouts|--unit video|--to boris|--to elan simba"),
     "clips": ("clips annotations DATA --out OUT --most 1",
               f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep"),
     "review": ("review RUN DATA --minutes 1", f"--split test|{ID}|--out OUT.csv|--minutes 2|"

@@ -15,12 +15,18 @@ from . import figures
 from .exports import FORMATS
 from .groups import compare_groups, per_unit, read_groups, with_groups
 from .measures import checked_submission, measure, observe, over_time
+from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
 from ..train.unlike import with_doubts
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
+def _is_run(bouts):
+    return isinstance(bouts, (str, Path)) and (Path(bouts).is_dir()
+                                               or Path(bouts).suffix == ".safetensors")
+
+
 def read_bouts(
     bouts, # A submission (DataFrame or CSV), a run folder to predict with, or None
     data, # Dataset
@@ -29,7 +35,7 @@ def read_bouts(
 ) -> pd.DataFrame: # A submission; None for the annotations
     "Bouts in whatever form they are given."
     if bouts is None or isinstance(bouts, pd.DataFrame): return bouts
-    if Path(bouts).is_dir() or Path(bouts).suffix == ".safetensors":
+    if _is_run(bouts):
         from mabe_nb.train.model import load_model
         return load_model(bouts).predict(data, videos, say=say)
     from mabe_nb.kaggle.doctor import read_submission
@@ -61,6 +67,20 @@ def _figures(seen, tables, cases, value):
     yield "dyads", figures.plot_dyads(tables["dyads"])
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
+# %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
+def _add_doubt(tables, rows, run, data, videos, value, unit):
+    "Add what a run is not sure of to the tables; yields sentences."
+    if (found := draws_of(run, data, videos)) is None:
+        return ["the run does not tell how often its probabilities come true: no interval "
+                "holds its doubt"]
+    pieces, drawn, expected = found
+    tables["drawn"] = drawn_measures(pieces, drawn, tables["measures"])
+    if rows is None: return []
+    if value not in ("share", "seconds"):
+        return ["what the classifier is not sure of is in intervals of share and seconds alone"]
+    tables["groups"] = drawn_groups(pieces, expected, rows, tables["groups"], value, unit)
+    return []
+
 # %% ../../nbs/analysis/70_analyse.ipynb #957e5958
 def _save(figure, path):
     for kind in ("png", "svg"):
@@ -81,29 +101,34 @@ def analyse(
     to=("csv",), # Formats for the bouts, of `FORMATS`
     shuffles: int = 1000, # For the chance of transitions
     say=print, # Called with each line meant for a person
-) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups
+) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     for name in to:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
     from mabe_nb.data.dataset import as_dataset
     data, cases, notes = as_dataset(data), None, []
+    run = bouts if _is_run(bouts) else None
     bouts = read_bouts(bouts, data, videos, say)
     seen = observe(data, bouts, videos)
     tables = _tables(seen, shuffles)
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
+    rows = None
     if by is not None:
-        groups = _groups(data, groups, by)
-        cases = per_unit(with_groups(tables["measures"], groups, by), value, unit)
+        rows = with_groups(tables["measures"], _groups(data, groups, by), by)
+        cases = per_unit(rows, value, unit)
         tables["groups"], notes = compare_groups(cases)
+    if run is not None: notes += _add_doubt(tables, rows, run, data, videos, value, unit)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
         for name, (figure, _) in _figures(seen, tables, cases, value): _save(figure, out/name)
-    for name in to: FORMATS[name](seen, out)
+    how = {"simba": {"data": data},
+           "ethogram": {"method": "manual" if bouts is None else "automated"}}
+    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
     for line in notes: say(f"note: {line}")
     return tables
 

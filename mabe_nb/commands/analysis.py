@@ -71,8 +71,9 @@ def add_commands(command):
                                        "latency_s"), help="what is compared (default: share)")
     p.add_argument("--unit", choices=("animal", "video"),
                    help="the case of a comparison (default: animal)")
-    p.add_argument("--to", nargs="+", choices=("csv", "boris", "nwb"), default=["csv"],
-                   help="formats for the bouts")
+    p.add_argument("--to", nargs="+", default=["csv"], choices=(
+                       "csv", "boris", "nwb", "ethogram", "elan", "simba"),
+                   help="formats for the bouts; ethogram is NWB with ndx-ethogram")
     p = command("clips", clips)
     p.example = "mabe clips annotations colony --action attack --out films"
     _common(p)

@@ -15,15 +15,17 @@ KEPT = {"train": "what was learned is kept: --resume goes on",
         "prepare": "videos that are done are kept: the same line goes on",
         "predict": "no file was changed", "bundle": "no file was changed",
         "retrain": "what was learned is kept: the same line goes on",
+        "watch": "videos that are done are kept: the same line goes on",
         "submit": "no file was changed"}
 
 
 def what_is_kept(
     name: str, # Of the command
     recipe: bool = False, # Is a recipe trained?
+    watch: bool = False, # Is a folder watched?
 ) -> str:
     "What a person who stops a command wants to know."
-    kept = KEPT.get("recipe" if recipe else name)
+    kept = KEPT.get("watch" if watch else "recipe" if recipe else name)
     return f"mabe {name}: interrupted" + (f"; {kept}" if kept else "")
 
 # %% ../../nbs/commands/12_interrupts.ipynb #ac10c9d8

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'figure', 'report_metrics', 'members_elsewhere',
-           'train_with_recipe', 'corrected_data', 'train', 'predict', 'predict_elsewhere', 'demo', 'add_run_commands']
+           'train_with_recipe', 'corrected_data', 'train', 'predict', 'predict_new', 'predict_elsewhere', 'demo',
+           'add_run_commands']
 
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
@@ -163,9 +164,12 @@ def predict(args, say) -> dict:
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
-    check_out(args.out, overwrite=args.overwrite)
+    if args.watch is None:
+        refuse_without(args, "--watch", "--every")
+        check_out(args.out, overwrite=args.overwrite)
     options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
                if (v := getattr(args, k)) is not None and v is not False}
+    if args.watch is not None: return predict_new(args, options, say)
     if args.on: return predict_elsewhere(args, options, say)
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     model = load_model(args.run, args.checkpoint)
@@ -186,6 +190,30 @@ def predict(args, say) -> dict:
     say(f"{len(table)} bouts in {videos} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": videos,
             "learned_from": known, "doubts": found}
+
+# %% ../../nbs/commands/30_train.ipynb #e9810a2a
+def predict_new(
+    args, # Parsed arguments of `predict`
+    options: dict, # Of the model's `predict`
+    say, # Called with each line
+) -> dict: # See `watch`
+    "Predict what is new in a folder, until Ctrl-C."
+    from mabe_nb.analysis.watch import watch
+    from mabe_nb.train.classifier import read_thresholds
+    for flag, given in (("--videos", args.videos), ("--on", args.on), ("--doubts", args.doubts),
+                        ("--overwrite", args.overwrite), ("--workers", args.workers != 1)):
+        if given: raise ConfigError(f"{flag} does not go with --watch")
+    refuse_without(args, "--on PLACE", *GROUP_FLAGS)
+    out = "predicted" if args.out == OUT else args.out
+    check_out(out, folder=True)
+    if "thresholds" in options:
+        options = options | {"thresholds": read_thresholds(options["thresholds"])}
+    if args.watch: say(f"looking into {args.data} every {args.every or 30:g} s, Ctrl-C ends")
+    done = watch(args.run, args.data, out, args.watch, args.every or 30, args.split,
+                 args.checkpoint, options, say)
+    say(f"{len(done['new'])} new videos, {done['videos']} in all, {done['bouts']:,} bouts: "
+        f"{out}/predicted.csv")
+    return done
 
 # %% ../../nbs/commands/30_train.ipynb #f7b91e1f
 def predict_elsewhere(
@@ -232,12 +260,21 @@ def _train_flags(p):
     add_settings(p)
 
 # %% ../../nbs/commands/30_train.ipynb #5a212cbf
+OUT = "submission.csv"
+
+
 def _predict_flags(p):
     p.example = "mabe predict run colony --out sub.csv"
     p.add_argument("run", metavar="RUN", help="run folder, bundle, or a .safetensors file")
     p.add_argument("--checkpoint", default="best", help="best, last or an epoch")
     add_data(p)
-    p.add_argument("--out", default="submission.csv", help="CSV to write")
+    p.add_argument("--out", default=OUT, help="CSV to write; with --watch a folder "
+                   "(default: predicted)")
+    p.add_argument("--watch", nargs="?", metavar="MINUTES", const=float("inf"),
+                   type=number(float, low=0), help="go on with what comes into DATA, a "
+                   "folder of tracker files: until Ctrl-C, for so long, or 0: once")
+    p.add_argument("--every", type=number(float, above=0), metavar="SECONDS",
+                   help="of --watch, from one look to the next (default: 30)")
     p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
     p.add_argument("--least-ms", type=number(float, low=0),

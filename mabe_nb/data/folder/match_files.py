@@ -34,7 +34,7 @@ class Look(NamedTuple):
 
 def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None, actions=()):
     return {"video": video, "poses": poses, "tracker": tracker, "frames": frames, "fps": fps,
-            "animals": ", ".join(animals), "annotation": scored.name if scored else "none",
+            "animals": ", ".join(animals), "annotation": scored or "none",
             "actions": ", ".join(actions)}
 
 
@@ -51,19 +51,26 @@ def look_at(
 ) -> Look:
     "One video's files. What cannot be read is a sentence in `odd`."
     try:
-        poses, scored = data.files(video)
-        row = _row(video, poses.name, pose_source(poses), scored=scored)
+        poses, scored, rows = data.files(video)
+        row = _row(video, data.shown(poses), pose_source(poses), scored=_shown(
+            data, scored, rows))
     except DataError as e:
-        several = ", ".join(p.name for p in data._poses.get(video, ()))
+        several = ", ".join(map(data.shown, data._poses.get(video, ())))
         return Look(_row(video, several), odd=(_plain(e, data),))
     try:
-        s, rate = data.settings_of(video), scored and annotated_rate(scored)
+        one = rows if isinstance(rows, str) else None
+        s, rate = data.settings_of(video), scored and annotated_rate(scored, one)
         raw, fps = _poses(poses, video, s, rate)
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(_mirrored(rec)))
-    return _look_at_scores(look, data, rec, scored, s) if scored else look
+    return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
+
+
+def _shown(data, scored, rows):
+    "An annotation, and which of its observations."
+    return scored and data.shown(scored) + (f": {rows}" if isinstance(rows, str) else "")
 
 
 def _plain(error, data):
@@ -72,13 +79,13 @@ def _plain(error, data):
     return str(error).replace(f"{here}/", "").replace(f"{here}: ", "")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
-def _look_at_scores(look, data, rec, scored, s):
+def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
     boris, alone = annotation_source(scored) == "BORIS", len(rec.mice) == 1
     nobody = None if boris or alone or s.agent else scored.name
     known = s.model_copy(update={"agent": rec.mice[0]}) if nobody else s
     try:
-        bouts = named_bouts(scored, rec, known)
+        bouts = named_bouts(scored, rec, known, rows)
         actions = sorted({*bouts.action, *scored_columns(scored, s)})
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))

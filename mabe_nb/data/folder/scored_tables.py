@@ -84,6 +84,7 @@ def named_bouts(
     path, # An annotation
     rec: Recording, # The poses of the same video
     settings: FolderSettings,
+    rows=None, # Observation or names by which rows are of this video; None: all
 ): # Table of bouts, see `bout_table`; targets mean nothing but for `target_from`
     "Bouts in a video's annotation, by the animal that acts."
     source = annotation_source(path)
@@ -91,12 +92,12 @@ def named_bouts(
         only = rec.mice[0] if len(rec.mice) == 1 else None
         unnamed = dict.fromkeys(("", "No focal subject"), settings.agent)
         return read_boris(path, rec.fps, only, subjects=unnamed | settings.subjects,
-                          target_from=settings.target_from)
+                          observation=rows, target_from=settings.target_from)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "SimBA": return read_simba(path, *who, actions=settings.actions)
     if source == "DLCAnalyzer":
-        mine = lambda cell: video_name(cell) == rec.video_id
+        mine = lambda cell: video_name(cell) in (rows or {rec.video_id})
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
     return read_caltech(path, *who, fps=rec.fps)
 
@@ -105,9 +106,10 @@ def read_scored(
     path, # An annotation
     rec: Recording, # The poses of the same video
     settings: FolderSettings,
+    rows=None, # As for `named_bouts`
 ): # Table of bouts, see `bout_table`
     "Bouts in a video's annotation, with the target that its file does not name."
-    bouts = named_bouts(path, rec, settings)
+    bouts = named_bouts(path, rec, settings, rows)
     if settings.target_from and annotation_source(path) == "BORIS": return bouts
     return bout_table((agent, _target(agent, action, rec.mice, settings, path), action,
                        start, stop) for agent, _, action, start, stop

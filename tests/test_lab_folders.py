@@ -1,0 +1,147 @@
+"Folders as labs keep them: files by day and by kind, one BORIS file for many videos."
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+from test_open_folder import recording, write_boris, write_dlc
+
+from mabe_nb.cli import main
+from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.poses import read_poses
+from mabe_nb.errors import DataError
+
+YAML = "fps: 30\nalone: [rear]\nsubjects: {B: black, W: white}\n"
+ROWS = [("B", "sniff", 30, 60), ("W", "rear", 90, 120)]
+BOUTS = [["black", "white", "sniff", 30, 60], ["white", "white", "rear", 90, 120]]
+
+
+@pytest.fixture
+def lab(tmp_path):
+    "Two days with a cage1 each, and a cage2 of the second day in a folder of its kind."
+    folder = tmp_path/"lab"
+    for k, (day, video) in enumerate((("day1", "cage1"), ("day2", "cage1"),
+                                      ("day2/poses", "cage2"))):
+        (folder/day).mkdir(parents=True, exist_ok=True)
+        write_dlc(folder/day, video, recording(k))
+    (folder/"dataset.yaml").write_text(YAML)
+    return folder
+
+
+def export(rows, comma=","):
+    "Events as BORIS exports those of several observations: (observation, film, start in s, offset)."
+    lines = ["Observation id,Source,Time offset (s),FPS (frame/s),Subject,Behavior,Behavior type,"
+             "Time".replace(",", comma)]
+    for name, film, offset, what in rows:
+        for who, action, *span in what:
+            for frame, status in zip(span, ("START", "STOP")):
+                lines.append(comma.join(map(str, (name, film, offset, 30, who, action, status,
+                                                  frame / 30 + offset))))
+    return "\n".join(lines) + "\n"
+
+
+def project(rows):
+    "The same as BORIS saves a project."
+    kinds = {a for *_, what in rows for _, a, *_ in what}
+    return json.dumps({
+        "project_name": "study", "behaviors_conf": {
+            str(i): {"code": a, "type": "State event"} for i, a in enumerate(sorted(kinds))},
+        "observations": {name: {
+            "file": {"1": [film]} if film else {}, "time offset": offset,
+            "media_info": {"fps": {film: 30.0}} if film else {},
+            "events": sorted([f / 30 + offset, who, action, "None", ""]
+                             for who, action, *span in what for f in span)}
+            for name, film, offset, what in rows}})
+
+
+MANY = [("cage2", "", 0, ROWS), ("monday", r"player #1:C:\films\day1\cage1.mp4", 100, ROWS),
+        ("day2_cage1", "", 0, ROWS[:1]), ("cage1", "", 0, ROWS), ("cage7", "", 0, ROWS),
+        ("cage2 again", "/films/day1/cage9.mp4", 0, ROWS)]
+
+
+@pytest.mark.parametrize("name, text", [
+    ("all.csv", export(MANY)), ("tables/all.tsv", None), ("boris/all.tsv", export(MANY, "\t")),
+    ("study.boris", project(MANY))])
+def test_each_observation_goes_to_the_video_that_it_names(lab, name, text):
+    if text is None: # a table tells of videos in its own folder or below
+        (lab/"tables").mkdir()
+        (lab/name).write_text(export(MANY, "\t"))
+        assert all(open_dataset(lab).labelled(v) is None for v in open_dataset(lab).ids)
+        return
+    (lab/name).parent.mkdir(exist_ok=True)
+    (lab/name).write_text(text)
+    data = open_dataset(lab)
+    assert data.ids == ("day1_cage1", "day2_cage1", "day2_cage2")
+    assert data["day2_cage2"].bouts.values.tolist() == BOUTS, "by the observation's name"
+    assert data["day1_cage1"].bouts.values.tolist() == BOUTS, "by the film, less the offset"
+    assert data["day2_cage1"].bouts.values.tolist() == BOUTS[:1]
+    found = match_files(data)
+    lost = [s for s in found.sentences if "observation" in s]
+    assert len(lost) == 3 and all(s.startswith(name) for s in lost)
+    for one, why in (("'cage1'", "can mean day1_cage1, day2_cage1"),
+                     ("'cage7'", "names no video"), ("'cage2 again'", "names no video")):
+        assert sum(one in s and why in s for s in lost) == 1, (one, lost)
+    assert found.table.annotation.tolist() == [f"{name}: monday", f"{name}: day2_cage1",
+                                               f"{name}: cage2"]
+    assert found.table.poses[2] == "day2/poses/cage2DLC_net.csv"
+
+
+def test_a_name_and_a_film_that_differ_are_told_and_two_observations_of_one_video(lab):
+    (lab/"study.boris").write_text(project([("day1_cage1", "/x/day2/cage1.mp4", 0, ROWS)]))
+    assert any("called as day1_cage1 and shows day2_cage1" in s
+               for s in match_files(open_dataset(lab)).sentences)
+    (lab/"study.boris").write_text(project(
+        [(rater, "/x/day1/cage1.mp4", 0, ROWS) for rater in ("Ada", "Jin")]))
+    with pytest.raises(DataError, match="2 such files .study.boris: Ada, study.boris: Jin"):
+        open_dataset(lab)["day1_cage1"]
+
+
+def test_files_of_each_kind_in_a_folder_of_their_own(tmp_path):
+    for day, kind in product(("day1", "day2"), ("poses", "boris")):
+        (tmp_path/day/kind).mkdir(parents=True)
+    for k, day in enumerate(("day1", "day2")): write_dlc(tmp_path/day/"poses", "m1", recording(k))
+    write_boris(tmp_path/"day2"/"boris", "m1", ROWS)
+    (tmp_path/"dataset.yaml").write_text(YAML)
+    data = open_dataset(tmp_path)
+    assert data.ids == ("day1_m1", "day2_m1") and data.labelled("day1_m1") is None
+    assert data["day2_m1"].bouts.values.tolist() == BOUTS
+    own = read_poses(tmp_path/"day1"/"poses"/"m1DLC_net.csv", 30)
+    assert np.array_equal(data["day1_m1"].xy, own.xy, True)
+    (tmp_path/"day2"/"poses"/"m1DLC_net.csv").unlink() # day 2 was not tracked yet
+    data = open_dataset(tmp_path)
+    assert data.ids == ("day1_m1",) and data.labelled("day1_m1") is None, "of another day"
+    assert "day2/boris/m1.boris.csv belongs to no pose file" in data.findings()[0].message
+
+
+def test_a_recording_that_comes_in_renames_nothing(lab):
+    before = {v: open_dataset(lab).fingerprint(v) for v in open_dataset(lab).ids}
+    (lab/"day3").mkdir()
+    write_dlc(lab/"day3", "cage2", recording(7))
+    after = open_dataset(lab)
+    assert {v: after.fingerprint(v) for v in before} == before and len(after) == 4
+
+
+def test_what_this_package_wrote_is_no_recording_and_no_annotation(lab, tmp_path, capsys):
+    write_boris(lab/"day1", "cage1", ROWS)
+    assert main(["analyse", "annotations", str(lab), "--out", str(lab/"results"), "--to",
+                 "boris", "nwb"]) == 0
+    assert main(["synth", str(lab/"colony"), "--videos", "2", "--minutes", "0.1"]) == 0
+    (lab/"labeled-data"/"cage1").mkdir(parents=True)
+    write_dlc(lab/"labeled-data"/"cage1", "CollectedData", recording(3))
+    data = open_dataset(lab)
+    assert len(data) == 3 and data.findings() == []
+    (lab/"own").mkdir()
+    write_dlc(lab/"own", "x", recording(3))
+    (lab/"own"/"dataset.yaml").write_text("fps: 25\n")
+    assert len(open_dataset(lab)) == 3 and len(open_dataset(lab/"own")) == 1
+
+
+@pytest.mark.parametrize("text, words", [
+    ("{}", "no observations"), ('{"observations": {"a": {"events": [[1]]}}}', "expected events"),
+    ('{"observations": {"a": {"events": []}}}', "no events"), ("{", "broken JSON"),
+    ('{"observations": {"a": {"events": [["x", "B", "rear", ""]]}}}', "row 1: Time is 'x'")])
+def test_projects_that_are_none(tmp_path, text, words):
+    (tmp_path/"p.boris").write_text(text)
+    with pytest.raises(DataError, match=words): read_boris(tmp_path/"p.boris", 30, "m1")

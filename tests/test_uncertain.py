@@ -1,0 +1,90 @@
+"What a classifier is not sure of, in time budgets and between groups."
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mabe_nb.analysis.analyse import analyse
+from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
+                                        draw_seconds, drawn_measures, pieces_of)
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.review.moments import PairPrediction
+from mabe_nb.train.runs import train
+
+TENTHS = (np.arange(10) + 0.5) / 10
+
+
+def pair(p, video="v", agent="a", fps=10.0):
+    "A pair with one action, found where its probability is above one half."
+    p = np.asarray(p, float)
+    nothing = np.zeros(len(p))
+    return PairPrediction(video, agent, agent, fps, ("rear",), p[:, None],
+                          np.where(p > 0.5, 0, -1), np.full((len(p), 1), -1), nothing, nothing)
+
+
+def test_pieces_hold_every_frame_and_every_probability():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        p = rng.random(rng.integers(1, 200)).repeat(3)
+        frames, sums = cut(p, p > 0.5, int(rng.integers(1, 40)))
+        assert frames.sum() == len(p) and np.isclose(sums.sum(), p.sum())
+        assert np.allclose(sums.sum(0), np.bincount((p * 10).astype(int), p, 10))
+    assert not len(cut(np.zeros(0), np.zeros(0, bool), 3)[0])
+
+
+def test_draws_have_the_mean_that_is_to_be_expected_and_calibration_moves_it():
+    rng = np.random.default_rng(1)
+    pairs = [pair(rng.random(300).repeat(10), v, a) for v in "vw" for a in "ab"]
+    pieces = pieces_of(pairs)
+    assert len(pieces.keys) == 4
+    drawn, expected = draw_seconds(pieces, {}, 300)
+    assert np.allclose(expected, [q.p.sum() / 10 for q in pairs])
+    assert np.allclose(drawn.mean(0), expected[0], rtol=0.03) and (drawn.std(0) > 1).all()
+    half = {"rear": (np.full(10, 1e6), TENTHS, TENTHS / 2)}
+    assert np.allclose(draw_seconds(pieces, half, 20)[1], expected[0] / 2, rtol=0.02)
+    seen = pieces.keys.assign(watched_s=300.0)
+    table = drawn_measures(pieces, drawn, seen)
+    assert ((table.low < table.share) & (table.share < table.high)).all()
+    assert np.allclose(table.share, drawn.mean(0) / 300)
+
+
+def test_little_validation_leaves_more_open():
+    rng = np.random.default_rng(2)
+    spread = [np.std([draw_factors((np.full(10, n), TENTHS, TENTHS), rng)[5]
+                      for _ in range(300)]) for n in (2.0, 20.0, 2000.0)]
+    assert spread[0] > 2 * spread[1] > 10 * spread[2]
+    a, b = rng.normal(0.2, 0.05, 8), rng.normal(0.3, 0.05, 8)
+    wide = lambda factor: np.diff(combined(a * factor, b * factor)[1:])[0]
+    assert wide(rng.normal(1, 0.3, (200, 1))) > 1.1 * wide(np.ones((200, 1)))
+    assert np.isnan(combined(np.ones((5, 1)), np.ones((5, 3)))).all()
+
+
+def test_a_run_carries_its_doubt_into_the_comparison(tmp_path):
+    watched = {(a, t, "sniff") for a, t in (("mouse1", "mouse2"), ("mouse2", "mouse1"))
+               } | {(m, m, "rear") for m in ("mouse1", "mouse2")}
+    films = [make_recording(k, 500, video_id=f"v{k}", labelled=watched, parts=("nose", "neck",
+             "tail_base")) for k in range(1, 7)]
+    run, lines = tmp_path/"run", []
+    train(films, run, TrainConfig(epochs=2, hidden_size=8, num_layers=1, features="coords",
+                                  class_weights="balanced", learning_rate=0.01, device="cpu"),
+          valid_ids=["v5", "v6"], cache=tmp_path/"cache")
+    groups = pd.DataFrame({"video": [r.video_id for r in films], "dose": ["low", "high"] * 3})
+    how = dict(groups=groups, by="dose", shuffles=10, say=lines.append)
+    tables = analyse(films, tmp_path/"out", run, **how)
+    known, drawn = tables["groups"].dropna(subset="drawn"), tables["drawn"]
+    assert len(known) and (known.drawn_low < known.drawn).all() and (
+        known.drawn < known.drawn_high).all()
+    assert len(drawn) == len(tables["measures"]) and (drawn.low <= drawn.high).all()
+    assert (tmp_path/"out"/"drawn.csv").is_file()
+    analyse(films, tmp_path/"out", run, **how, value="bouts")
+    assert any("share and seconds alone" in line for line in lines)
+    said = json.loads((run/"metrics.json").read_text())
+    del said["calibration"]["actions"]["rear"]["frames"]
+    (run/"metrics.json").write_text(json.dumps(said))
+    with pytest.raises(DataError, match="does not tell how often"): calibration_of(run)
+    (run/"metrics.json").unlink()
+    assert "drawn" not in analyse(films, tmp_path/"out", run, **how)
+    assert any("no interval holds its doubt" in line for line in lines)
