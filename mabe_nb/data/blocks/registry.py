@@ -8,6 +8,7 @@ __all__ = ['ROLES', 'BLOCKS', 'WHO', 'Channel', 'named', 'Block', 'block', 'one_
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #1fe9c2c3
 import re
+from functools import cache
 from typing import NamedTuple
 
 from array_api_compat import array_namespace
@@ -104,15 +105,15 @@ def compute_blocks(
 ) -> dict: # Block -> name -> `Channel` of (frames,)
     "The channels of blocks. Raises `ConfigError` for a role that does not exist."
     made = made or make_blocks(pair, wanted)
-    out = {name: one_each(made[name], BLOCKS[name].prefix) for name in wanted}
-    for c in (c for channels in out.values() for c in channels.values()):
-        if c.role not in ROLES: raise ConfigError.unknown("role", c.role, ROLES)
-    return out
+    for role in {c.role for name in wanted for c in made[name].values()} - {*ROLES}:
+        raise ConfigError.unknown("role", role, ROLES)
+    return {name: one_each(made[name], BLOCKS[name].prefix) for name in wanted}
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #5078e60a
 WHO = {"agent": "target", "target": "agent"}
 
 
+@cache
 def counterpart(
     name: str, # Of a channel
 ) -> str:
