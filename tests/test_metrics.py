@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mabe_nb.commands.score import ignored_rows
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import MabeError, ScoreError
+from mabe_nb.kaggle.doctor import diagnose
 from mabe_nb.train.scores.bouts import bout_scores, match_bouts
-from mabe_nb.train.scores.official_counts import FRAMES, IDS, union_lengths
+from mabe_nb.train.scores.official_counts import FRAMES, IDS, judged_bouts, union_lengths
 from mabe_nb.train.scores.frames import confusion, masked_average_precision, masked_f1
 from mabe_nb.train.metrics import (chance_score, kaggle_report, kaggle_score,
                                    solution_table, submission_table)
@@ -379,6 +381,25 @@ def test_shifting_never_makes_an_overlap(case, seed):
         return
     for length in (None, {1: 40, 2: 12, "3": 99}):
         assert len(chance_score(solution, submission, 2, seed, length)["scores"]) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_case())
+def test_rows_that_do_not_count_are_those_that_the_diagnosis_ignores(case):
+    solution, submission = case
+    try: bouts = judged_bouts(*case)
+    except ScoreError: return
+    found = diagnose(submission, solution)
+    found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
+    assert ignored_rows(*case, bouts) == dict(found.kind.value_counts())
+
+
+def test_many_bouts_need_fewer_shifts():
+    case = [pd.concat([table] * 50, ignore_index=True) for table in (
+        answer(*[attack(i, i + 1) for i in range(600)]),
+        said(*[attack(i, i + 1) for i in range(600)]))]
+    assert len(chance_score(*case)["scores"]) == 10
+    assert chance_score(*case, bouts=judged_bouts(*case)) == chance_score(*case)
 
 
 def recording(video="7", **changes):

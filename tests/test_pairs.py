@@ -1,4 +1,7 @@
 "What pairs share is computed and kept once, and is what each pair by itself would have."
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -90,6 +93,17 @@ def test_order_free_features_are_kept_once(tmp_path):
         for i, row in done.sequences.iterrows():
             want = compute(rec, name, (row.agent, row.target), done.parts).values
             assert np.array_equal(done.values(i), want, equal_nan=True)
+
+
+def test_what_a_pair_had_is_forgotten_at_once():
+    near = cage(walk().xy, 1, *pair_points(walk()), 30., "cm")
+    gc.disable() # Whose turn comes late where there are few objects, however large
+    try:
+        made = make_blocks(near, ["own", "missing"])
+        length = weakref.ref(made["own"]["length"].values)
+        del made
+        assert length() is None
+    finally: gc.enable()
 
 
 def plain_mean_std(x, half):

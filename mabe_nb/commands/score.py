@@ -21,10 +21,10 @@ def score(args, say) -> dict:
     if not len(solution):
         raise DataError(f"no annotated bouts in the {args.split} split to score against",
                         args.data)
-    submission = judged_submission(args, solution, say)
-    report = kaggle_report(solution, submission)
-    report["chance"] = chance_score(solution, submission)["mean"]
-    if ignored := ignored_rows(solution, submission):
+    submission, bouts = judged_submission(args, solution, say)
+    report = kaggle_report(solution, submission, bouts)
+    report["chance"] = chance_score(solution, submission, bouts=bouts)["mean"]
+    if ignored := ignored_rows(solution, submission, bouts):
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
         say(f"rows that the metric ignores: {counts}")
@@ -38,10 +38,13 @@ def score(args, say) -> dict:
 def ignored_rows(
     solution, # The official table
     submission, # What is scored
+    bouts, # `JudgedBouts` of both; all other rows are ignored
 ) -> dict: # Kind of fault -> rows
     "How many rows the metric ignores, and why."
     from mabe_nb.kaggle.doctor import diagnose
-    found = diagnose(submission, solution)
+    if len(bouts.row) == len(submission): return {}
+    rest = sorted({*range(len(submission))} - {*bouts.row.tolist()})
+    found = diagnose(submission.iloc[rest], solution)
     found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
     return {kind: int(n) for kind, n in found.kind.value_counts().items()}
 
@@ -61,24 +64,24 @@ def judged_submission(
     args, # Parsed arguments of `score`
     solution, # The official table
     say,
-): # DataFrame, as it is or mended
+): # DataFrame, as it is or mended, and its `JudgedBouts`
     "The submission to score; mended and written to a file if `--fix` asks for it."
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission, read_submission
-    from mabe_nb.train.metrics import kaggle_score
+    from mabe_nb.train.scores.official_counts import judged_bouts
     table = read_submission(args.submission)
     if not len(table): raise DataError("holds no bouts to score", args.submission)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
     if args.fix:
         check_out(args.fix, overwrite=args.overwrite)
-        return _mended(table, solution, args.fix, say)
-    try: kaggle_score(solution, table)
+        table = _mended(table, solution, args.fix, say)
+        return table, judged_bouts(solution, table)
+    try: return table, judged_bouts(solution, table)
     except ScoreError as e:
         try: fix_submission(table, solution)
         except ScoreError: raise e from None
         raise ScoreError(f"{e}; '--fix FILE' writes a submission that passes") from None
-    return table
 
 # %% ../../nbs/commands/32_score.ipynb #fec711ef
 def add_score_command(command):

@@ -46,7 +46,10 @@ def pose_hash(
     rec: Recording,
 ) -> str: # 32 hexadecimal digits
     "Equal for recordings with the same poses, whatever their ids and labels."
-    return hashlib.blake2b(frame_codes(rec).tobytes(), digest_size=16).hexdigest()
+    return _hash(frame_codes(rec)).hex()
+
+
+def _hash(codes): return hashlib.blake2b(codes.tobytes(), digest_size=16).digest()
 
 # %% ../../nbs/data/60_splits.ipynb #a8766597
 def marks(
@@ -56,7 +59,7 @@ def marks(
     codes = frame_codes(rec)
     single, count = np.unique(codes, return_counts=True)
     picked = single[(count == 1) & (single >> np.uint64(59) == 0)]
-    whole = np.frombuffer(bytes.fromhex(pose_hash(rec))[:8], np.uint64)
+    whole = np.frombuffer(_hash(codes)[:8], np.uint64)
     return np.append(picked, whole) if len(codes) else picked
 
 # %% ../../nbs/data/60_splits.ipynb #29faf720

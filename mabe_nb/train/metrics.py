@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ScoreError
-from .scores.official_counts import (FRAMES, IDS, FrameCounter, count_frames,
-                                                    judged_bouts)
+from .scores.official_counts import (FRAMES, IDS, FrameCounter, JudgedBouts,
+                                                    count_frames, judged_bouts)
 
 # %% ../../nbs/train/50_metrics.ipynb #a1a6a413
 def _f(counts, beta):
@@ -44,9 +44,10 @@ def kaggle_score(
 def kaggle_report(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
+    bouts: JudgedBouts = None, # Of both, if known already
 ) -> dict: # {"score": x, "labs": {lab: {"score": x, "actions": {action: f1}}}}
     "The score, each lab's and each action's. Raises `ScoreError` like `kaggle_score`."
-    f = _f(count_frames(solution, submission), 1.0)
+    f = _f(FrameCounter(bouts or judged_bouts(solution, submission))(), 1.0)
     labs = {str(lab): {"score": float(x.mean()),
                        "actions": {a: float(v) for a, v in x.droplevel("lab").items()}}
             for lab, x in f.groupby(level="lab")}
@@ -75,12 +76,14 @@ def _shifted(start, stop, low, n, by):
 def chance_score(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
-    rounds: int = 20, # Random shifts
+    rounds: int = None, # Random shifts; None: 20, or fewer of very many bouts
     seed: int = 0,
     frames: dict = None, # Video id -> length in frames; None: up to the last bout
+    bouts: JudgedBouts = None, # Of both tables, if known already
 ) -> dict: # {"mean": x, "sd": x, "scores": [...]}
     "Scores of the same bouts at random times. Raises `ScoreError` like `kaggle_score`."
-    bouts = judged_bouts(solution, submission)
+    bouts = bouts or judged_bouts(solution, submission)
+    if rounds is None: rounds = min(max(300_000 // max(len(bouts.row), 1), 4), 20)
     known = submission.loc[submission["video_id"].isin(solution["video_id"]),
                            [*IDS, *FRAMES]].copy()
     for c in FRAMES: known[c] = pd.to_numeric(known[c], errors="coerce")

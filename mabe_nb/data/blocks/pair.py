@@ -16,9 +16,9 @@ from array_api_compat import array_namespace
 
 from .geometry import (along_time, derive, fill_gaps, in_frame,
                                           known_mean, motion, nearest, norm, shift,
-                                          unit)
+                                          stack_columns, unit)
 from .windows import (half_frames, rolling_max, rolling_mean,
-                                         rolling_mean_std, rolling_min)
+                                         rolling_mean_stds, rolling_min)
 from .registry import Channel, block, named, one_each
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
@@ -225,8 +225,7 @@ def as_columns(
     channels: dict, # Name -> `Channel` of (frames,)
 ): # (frames, channels)
     "The values of channels as one array."
-    values = [c.values for c in channels.values()]
-    return array_namespace(values[0]).stack(values, axis=1)
+    return stack_columns([c.values for c in channels.values()], 1)
 
 
 def derived(
@@ -253,16 +252,17 @@ def context(a, between, symmetric):
     known, out = one_each(between, "pair.") | symmetric, {}
     chosen = {name: known[name] for name in CONTEXT_OF}
     x, half = as_columns(chosen), half_frames(RANGE_MS, a.fps)
-    for ms in WINDOWS_MS:
-        for stat, values in zip(("mean", "std"),
-                                rolling_mean_std(x, half_frames(ms, a.fps))):
-            out |= derived(chosen, f"{stat}{ms}", values, "statistic")
-    for name in RANGE_OF:
-        u, v = known[name].unit, known[name].values
-        out |= named(u, "statistic", **{
-            f"{name}.min{RANGE_MS}": rolling_min(v, half),
-            f"{name}.max{RANGE_MS}": rolling_max(v, half),
-            f"{name}.rise{RANGE_MS}": shift(v, half) - shift(v, -half)})
+    both = rolling_mean_stds(x, [half_frames(ms, a.fps) for ms in WINDOWS_MS])
+    for ms, (mean, std) in zip(WINDOWS_MS, both):
+        out |= derived(chosen, f"mean{ms}", mean, "statistic")
+        out |= derived(chosen, f"std{ms}", std, "statistic")
+    x = as_columns({name: known[name] for name in RANGE_OF})
+    low, high = rolling_min(x, half), rolling_max(x, half)
+    rise = shift(x, half) - shift(x, -half)
+    for i, name in enumerate(RANGE_OF):
+        out |= named(known[name].unit, "statistic", **{
+            f"{name}.{stat}{RANGE_MS}": v[:, i]
+            for stat, v in (("min", low), ("max", high), ("rise", rise))})
     return out
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #a17adde9

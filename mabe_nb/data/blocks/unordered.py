@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from .geometry import shift
 from .windows import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
+                                         rolling_mean_stds, rolling_min)
 from .pair import as_columns, derived, ranked
 from .registry import block
 
@@ -60,8 +60,8 @@ def over_scales(
         out.update(derived(dict(list(channels.items())[:values.shape[1]]), suffix,
                            values, "statistic"))
 
-    for ms in MEAN_MS:
-        mean, std = rolling_mean_std(x, half_frames(ms, fps))
+    both = rolling_mean_stds(x, [half_frames(ms, fps) for ms in MEAN_MS])
+    for ms, (mean, std) in zip(MEAN_MS, both):
         add(f"mean{ms}", mean)
         if ms in STD_MS: add(f"std{ms}", std)
         if ms != LAG_MEAN_MS: continue
