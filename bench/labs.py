@@ -4,13 +4,16 @@
     python bench/labs.py --differ --json F              # labs that mean different things by a word
 
 The labs are those of `mabe synth --labs`. With `--differ`, a third of them call an approach
-a sniff too, and a third mark no bout under a second. Three ways to serve a lab are compared
+a sniff too, and a third mark no bout under a second. Ways to serve a lab are compared
 on out-of-fold probabilities of one recipe, every choice nested: decisions that are common to
 all labs, thresholds of a lab where they gain, and thresholds with a correction of the log
 probabilities in each lab (linear, fitted with a pull towards none at all). A fold leaves
 four of the five videos of a lab to choose from, so `labs of 5 videos` asks for four. A gain
 stands beside its standard deviation over draws of videos within each lab; under two of them
-it is called nothing.
+it is called nothing. Two ways more set the probabilities right before anything is decided: the log
+odds of each action by a slope and a bias that are common to all labs, and on top of it a
+bias of each lab, drawn towards the common one by as much as chance explains of what labs
+differ in (DerSimonian and Laird 1986). `log_loss` is of the probabilities, a mean over labs.
 """
 import argparse
 import json
@@ -19,23 +22,24 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 from mabe_nb.data.dataset import RecordingList, open_dataset
-from mabe_nb.data.recording import bout_table, frame_labels
+from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import groups
 from mabe_nb.data.synthetic import invented_lab, write_colony
-from mabe_nb.files import read_json
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.train.ensemble import decide
-from mabe_nb.train.ensemble.decide import OutOfFold
+from mabe_nb.train.ensemble.decide import log_odds
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.config import make_config
 from mabe_nb.train.runs import train
 from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
+from recipe import out_of_fold
 
 
 NEVER = 10**6 # Videos of a lab
@@ -98,23 +102,71 @@ def each_lab(learn, judge, pull, least):
     return out
 
 
-def codes_by(sequences, least, pull=None):
-    "Counts of each video, and its lab, by decisions that were chosen on the other folds."
+def own_biases(scores, weights):
+    "Lab -> bias, from its videos' (residuals, information), as far as labs differ."
+    labs = sorted({lab for lab, _ in scores})
+    of = {lab: np.array([scores[v] for v in scores if v[0] == lab]) for lab in labs}
+    much = {lab: sum(weights[v] for v in weights if v[0] == lab) + 1e-9 for lab in labs}
+    some = [lab for lab in labs if len(of[lab]) > 1]
+    spread = sum(of[lab].var(ddof=1) * len(of[lab]) for lab in some)
+    noise = spread / sum(much[lab] for lab in some) # frames of a video go together
+    b = np.array([of[lab].sum() / much[lab] for lab in labs])
+    w = np.array([much[lab] / max(noise, 1e-9) for lab in labs])
+    extra = (w * (b - np.average(b, weights=w)) ** 2).sum() - (len(b) - 1)
+    between = max(extra / (w.sum() - (w ** 2).sum() / w.sum() + 1e-9), 0.0)
+    return dict(zip(labs, np.clip(between / (between + 1 / w) * b, -3, 3)))
+
+
+def calibrated(learn, judge, by_lab):
+    "Both with log odds of each action set right on `learn`, and in each lab if so wished."
+    learn, judge = ([s._replace(p=s.p.mean(0)[None]) for s in some] for some in (learn, judge))
+    n = learn[0].labels.shape[1]
+    slope, bias, own = np.ones(n), np.zeros(n), [{} for _ in range(n)]
+    for k in range(n):
+        rows = [((s.lab, s.video), log_odds(s.p[0, ::10, 1 + k]), s.labels[::10, k])
+                for s in learn if (s.labels[:, k] >= 0).any()]
+        x, y = (np.concatenate([r[i] for r in rows]) for i in (1, 2))
+        fit = LogisticRegression(C=1000).fit(x[y >= 0, None], y[y >= 0] == 1)
+        slope[k], bias[k] = fit.coef_[0, 0], fit.intercept_[0]
+        scores, weights = {}, {}
+        for video, x, y in rows if by_lab else ():
+            p = expit(slope[k] * x + bias[k])[y >= 0]
+            scores[video] = scores.get(video, 0) + ((y[y >= 0] == 1) - p).sum()
+            weights[video] = weights.get(video, 0) + (p * (1 - p)).sum()
+        if by_lab: own[k] = own_biases(scores, weights)
+
+    def right(s):
+        here = bias + [of.get(s.lab, 0.0) for of in own]
+        p = expit(slope * log_odds(s.p[0, :, 1:]) + here) * (s.labels >= 0).any(0)
+        p = np.concatenate([np.maximum(1 - p.sum(1, keepdims=True), 1e-4), p], 1)
+        return s._replace(p=(p / p.sum(1, keepdims=True))[None].astype(np.float32))
+    return [[right(s) for s in some] for some in (learn, judge)]
+
+
+def log_loss(sequences):
+    "Of each action that was looked for, the mean over labs of the mean over sequences."
+    by = {}
+    for s in sequences:
+        p, y = np.clip(s.p.mean(0)[::10, 1:], 1e-4, 1 - 1e-4), s.labels[::10]
+        loss = -np.log(np.where(y == 1, p, 1 - p))[y >= 0]
+        if len(loss): by.setdefault(s.lab, []).append(loss.mean())
+    return float(np.mean([np.mean(v) for v in by.values()]))
+
+
+def codes_by(sequences, least, change=lambda *both: both):
+    "Counts by video, labs, log loss: decided as chosen, and `change`d, on the other folds."
     decide.MIN_VIDEOS = least
-    out, labels, videos, labs = [], [], [], []
+    out, every = [], []
     for fold in sorted({s.fold for s in sequences}):
-        learn = [s for s in sequences if s.fold != fold]
-        judge = [s for s in sequences if s.fold == fold]
-        if pull is not None: learn, judge = each_lab(learn, judge, pull, least)
+        learn, judge = change([s for s in sequences if s.fold != fold],
+                              [s for s in sequences if s.fold == fold])
         d = decide.choose(learn)
         out += [decide.codes_of(d, s) for s in judge]
-        labels += [s.labels for s in judge]
-        videos += [s.video for s in judge]
-        labs += [s.lab for s in judge]
-    ids, counts = by_video(videos, video_counts(labels, out))
-    lab = dict(zip(videos, labs))
+        every += judge
+    ids, counts = by_video([s.video for s in every], video_counts([s.labels for s in every], out))
+    lab = {s.video: s.lab for s in every}
     order = np.argsort([int(v) for v in ids])
-    return np.asarray(counts)[order], [lab[ids[i]] for i in order]
+    return np.asarray(counts)[order], [lab[ids[i]] for i in order], log_loss(every)
 
 
 def by_labs(counts, labs):
@@ -128,28 +180,17 @@ def by_labs(counts, labs):
 
 def gains(ways):
     "Score of each way, its gain over the first, and the gain's deviation over draws."
-    (base, labs), rng = next(iter(ways.values())), np.random.default_rng(0)
+    (base, labs, _), rng = next(iter(ways.values())), np.random.default_rng(0)
     labs = np.array(labs)
     draws = [np.concatenate([rng.choice(np.flatnonzero(labs == lab), (labs == lab).sum())
                              for lab in sorted(set(labs))]) for _ in range(300)]
     out = {}
-    for name, (counts, _) in ways.items():
+    for name, (counts, _, loss) in ways.items():
         diff = [by_labs(counts[d], labs[d]) - by_labs(base[d], labs[d]) for d in draws]
         out[name] = {"f1_by_lab": round(by_labs(counts, labs), 4),
                      "gain": round(by_labs(counts, labs) - by_labs(base, labs), 4),
-                     "sd": round(float(np.std(diff)), 4)}
+                     "sd": round(float(np.std(diff)), 4), "log_loss": round(loss, 4)}
     return out
-
-
-def out_of_fold(data, run):
-    "What the members said of the videos that they did not see."
-    about = read_json(run/"recipe.json")
-    rows = pd.read_csv(run/"oof"/"sequences.csv", dtype={"video_id": str})
-    ends = rows.frames.cumsum()[:-1]
-    p = [np.split(np.load(run/"oof"/f"{m['name']}.npy"), ends) for m in about["members"]]
-    return [OutOfFold(np.stack([m[i] for m in p]), frame_labels(
-        data[r.video_id], r.agent, r.target, about["actions"]), r.fps, r.fold - 1, r.lab_id,
-        r.video_id) for i, r in enumerate(rows.itertuples())]
 
 
 def main():
@@ -208,7 +249,12 @@ def main():
                 "thresholds, labs of 5 videos": codes_by(sequences, 4),
                 "thresholds, larger labs alone": codes_by(sequences, 5)}
         for pull in (10.0, 100.0):
-            ways[f"correction, pull {pull:g}"] = codes_by(sequences, 4, pull)
+            ways[f"correction, pull {pull:g}"] = codes_by(
+                sequences, 4, lambda *both: each_lab(*both, pull, 4))
+        for name, by_lab in (("calibrated", False), ("calibrated, a bias of each lab", True)):
+            way = lambda *both: calibrated(*both, by_lab)
+            ways[name] = codes_by(sequences, NEVER, way)
+            ways[f"{name}, thresholds"] = codes_by(sequences, 4, way)
         row["ways"] = gains(ways)
     row["date"] = time.strftime("%Y-%m-%d")
     print(json.dumps(row, indent=1))

@@ -128,7 +128,8 @@ def gained_thresholds(
     usual: tuple, # Thresholds that there are already
 ) -> tuple: # Thresholds, and the mean F1 by them
     "Thresholds for some sequences, if they gain enough over the usual ones."
-    own = best_thresholds(sequences)
+    looked = np.any([(s.labels >= 0).any(0) for s in sequences], 0)
+    own = tuple(np.where(looked, best_thresholds(sequences), usual).tolist())
     score = lambda bars: macro_f1(sequences,
                                   [codes_of(Decision(bars), s) for s in sequences])
     before, after = score(usual), score(own)
