@@ -26,6 +26,7 @@ VERBS = { # Name -> module, or module and the name that it has there
     "load_model": "train.model", "score": "verbs", "best_thresholds": "verbs",
     "kaggle_score": "train.metrics", "solution_table": "train.metrics", "diagnose": "kaggle.doctor",
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
+    "export": "train.export:export_onnx",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
     "jobs": "remote.job", "attach": "remote.group", "map": "remote.map",
     "groups": "remote.group", "map_prepare": "videos", "map_predict": "videos",
