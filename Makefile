@@ -11,7 +11,7 @@ install: .venv/.installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/pip install --quiet $(TORCH) -c constraints.txt
-	$(BIN)/pip install --quiet -e ".[dev]" -c constraints.txt
+	$(BIN)/pip install --quiet -e ".[dev,onnx]" -c constraints.txt
 	touch $@
 
 demo: install

@@ -26,7 +26,8 @@ setup(
     python_requires=">=" + cfg["min_python"],
     install_requires=cfg["requirements"].split(),
     extras_require={"dev": cfg["dev_requirements"].split(),
-                    "completion": cfg["completion_requirements"].split()},
+                    "completion": cfg["completion_requirements"].split(),
+                    "onnx": cfg["onnx_requirements"].split()},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],

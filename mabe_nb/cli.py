@@ -12,7 +12,7 @@ from .commands.cache import add_cache
 from .commands.data import add_data_commands
 from .commands.interrupts import answered, reader_left, what_is_kept
 from .commands.parser import Parser, Talk, add_data, plain, shown
-from .commands.runs import add_bundle, add_runs
+from .commands.runs import add_bundle, add_export, add_runs
 from .commands.train import add_run_commands
 from .errors import MabeError
 
@@ -37,6 +37,7 @@ def make_parser() -> Parser:
     add_run_commands(command)
     add_runs(command)
     add_bundle(command)
+    add_export(command)
     from mabe_nb.commands import analysis, hardware, measure, remote, review
     for family in (analysis, review, hardware, remote, measure): family.add_commands(command)
     return parser

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -360,6 +361,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
 
 COMMANDS = next(a.choices for a in cli.make_parser()._actions if a.choices)
 SLOW = "demo", "bundle", "compare", "retrain" # Have tests of their own
+if not (find_spec("onnx") and find_spec("onnxruntime")): SLOW += "export",
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -9,6 +9,7 @@ import json
 import random
 import shutil
 import socket
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -55,7 +56,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "predict": ("predict RUN DATA --out OUT.csv",
                 f"--checkpoint last|--checkpoint 9|--split test|{ID}|--out OUT.csv|"
                 "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|--on local|"
-                "--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|--option x=1"),
+                 "--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|"
+                 "--option x=1|--engine bfloat16|--engine onnx|--engine moon"),
     "score": ("score DATA SUB", f"--fix OUT.csv|--split test|{ID}"),
     "demo": ("demo --out OUT --videos 6 --minutes 0.05 --epochs 1",
              "--out OUT|--videos 6|--minutes 0.05|--epochs 1|--seed 5"),
@@ -69,6 +71,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                "DATA|--config YAML|--preset fastest|--by 9|--seconds 0.02|--runs 2"),
     "estimate": ("estimate --hidden-size 8 --num-layers 1", "DATA|--config YAML|"
                  "--preset fastest|--card T4|--card nothing"),
+    "export": ("export RUN --onnx OUT", f"--onnx OUT|--checkpoint last|--data DATA|{ID}"),
     "analyse": ("analyse annotations DATA --out OUT",
                 f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
                 "--value bouts|--unit video|--to boris|--to elan simba"),
@@ -107,6 +110,8 @@ ROWS = {"train": 24, "recipe": 10, "demo": 2, "submit": 8, "bundle": 2, "sweep":
         "compare": 9, "prepare": 30, "predict": 30, "advise": 20, "estimate": 6, "analyse": 12,
         "clips": 6} # Others: every pair for itself
 SLOW = {"train", "demo", "bundle", "sweep", "compare"} # In their rows only
+WITH_ONNX = pytest.mark.skipif(not (find_spec("onnx") and find_spec("onnxruntime")),
+                               reason="the packages onnx and onnxruntime are not installed")
 
 
 def parsers():
@@ -247,7 +252,8 @@ def faults_of(command, words, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", [
-    pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))) for c in VALUES])
+    pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))
+                 + [WITH_ONNX] * (c == "export")) for c in VALUES])
 def test_every_flag(command, world, monkeypatch, capsys):
     found, well, rows = [], 0, rows_of(command)
     job = next(p.name for p in sorted((world/"home"/"jobs").iterdir()) if p.name[0].isdigit())

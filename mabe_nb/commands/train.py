@@ -172,7 +172,7 @@ def predict(args, say) -> dict:
     if args.watch is not None: return predict_new(args, options, say)
     if args.on: return predict_elsewhere(args, options, say)
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
-    model = load_model(args.run, args.checkpoint)
+    model = load_model(args.run, args.checkpoint, engine=args.engine)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
     with locked_beside(args.out):
@@ -226,6 +226,8 @@ def predict_elsewhere(
     if args.workers != 1:
         raise ConfigError("--workers is for this process: leave it out, or --on; --at-once "
                           "is for --on")
+    if args.engine != "float32":
+        raise ConfigError("--engine is for this process: leave it out, or --on")
     group = map_predict(args.run, args.data, args.out, args.split, args.videos,
                         args.checkpoint, args.doubts, args.overwrite, options, say,
                         **group_options(args))
@@ -284,6 +286,9 @@ def _predict_flags(p):
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
                    "what the video is unlike the training; not for the competition")
     p.add_argument("--workers", type=COUNT, default=1)
+    offer(p.add_argument("--engine", default="float32", help="of networks: float32, "
+                         "bfloat16 (faster, classes of few frames change) or onnx"),
+          "float32", "bfloat16", "onnx")
     add_group_flags(p)
     p.add_argument("--overwrite", **OVERWRITE)
 

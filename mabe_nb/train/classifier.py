@@ -8,7 +8,7 @@ __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier'
 
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
+from .engines import in_engine
 from .fit.machine import pick_device
 from .inputs import Inputs
 from .metrics import submission_table
@@ -66,6 +67,8 @@ def save_classifier(
 def load_classifier(
     path, # Written by `save_classifier`
     device: str = None, # Where it predicts, see `TrainConfig`; None: as it was trained
+    engine: str = "float32", # See `ENGINES`
+    threads: int = None, # Of ONNX Runtime; None: as many as PyTorch has
 ) -> Classifier: # On the CPU, in evaluation mode
     "The classifier in a file. Raises `DataError` if it holds none."
     tensors, about = read_tensors(path, "mabe")
@@ -73,11 +76,15 @@ def load_classifier(
         raise DataError("was not written by this package (another format)", path)
     try:
         if device is not None: about["config"]["device"] = device
-        return _rebuild(about, tensors, Path(path))
+        clf = _rebuild(about, tensors, Path(path))
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError,
             OverflowError, MabeError) as e:
         raise DataError(f"header and weights do not fit together ({_line(e)})",
                         path) from None
+    if engine == "float32": return clf
+    return replace(clf, model=in_engine(
+        clf.model, engine, clf.cfg.sequence_length, clf.inputs.dim,
+        pick_device(clf.cfg.device), threads or torch.get_num_threads()))
 
 # %% ../../nbs/train/60_classifier.ipynb #591f15d6
 def _line(err):

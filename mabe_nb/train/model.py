@@ -58,10 +58,12 @@ def load_model(
     path, # Run folder, bundle, or a .safetensors file of a single run
     checkpoint="best", # Of a single run: "best", "last" or an epoch
     device: str = None, # Where it predicts, see `TrainConfig`; None: as it was trained
+    engine: str = "float32", # What does the arithmetic of networks, see `ENGINES`
 ) -> Model:
     "The model in a folder. Raises `DataError` if there is none, or it is damaged."
     options = {} if checkpoint == "best" else {"checkpoint": checkpoint}
     if device is not None: options["device"] = device
+    if engine != "float32": options["engine"] = engine
     return resolve_name(MODELS[kind_of(path)][1])(path, **options)
 
 # %% ../../nbs/train/58_model.ipynb #31428940

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.cache.prepare import prepare
-from ...errors import DataError
+from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
@@ -60,7 +60,7 @@ class Recipe:
     folder: Path = None # Run folder that it was read from
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
-def _recipe_from(about, folder, device):
+def _recipe_from(about, folder, *how): # `device` and `engine`
     if about["format"] in (1, 2, 3):
         raise DataError("was written by an earlier version, whose features bridged gaps up "
                         "to 0.4 s only: train again into another folder",
@@ -73,7 +73,7 @@ def _recipe_from(about, folder, device):
                         {str(lab): bars(of) for lab, of in d["labs"].items()},
                         tuple(map(float, d.get("least_ms", ()))))
     members = {str(m["name"]): [load_member(folder/"members"/Path(f).name, m["kind"],
-                                            device) for f in m["files"]]
+                                            *how) for f in m["files"]]
                for m in about["members"]}
     if len(decision.shares) != len(members): raise ValueError("shares do not fit")
     each = (decision.thresholds, *decision.labs.values(),
@@ -91,14 +91,15 @@ def _recipe_from(about, folder, device):
 def load_recipe(
     folder, # Run folder of `train_recipe`
     device: str = None, # See `load_model`
+    engine: str = "float32", # Of its networks, see `ENGINES`
     **options, # Refused, see `no_options`
 ) -> Recipe:
     "The blend in a run folder. Raises `DataError` if it holds none."
     no_options(options)
     path = Path(folder)/"recipe.json"
     about = read_json(path)
-    try: return _recipe_from(about, path.parent, device)
-    except DataError: raise
+    try: return _recipe_from(about, path.parent, device, engine)
+    except MabeError: raise
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 

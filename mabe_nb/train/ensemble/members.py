@@ -81,9 +81,10 @@ def load_member(
     path, # Written by a member's `save`
     kind: str, # net or boost
     device: str = None, # Of a net, see `load_classifier`
+    engine: str = "float32", # Of a net, see `ENGINES`
 ): # `Net` or `Boost`
     "The member in a file. Raises `DataError` if it holds none of that kind."
-    if kind == "net": return Net(load_classifier(path, device))
+    if kind == "net": return Net(load_classifier(path, device, engine, threads=1))
     tensors, about = read_tensors(path, "mabe_trees")
     try:
         trees = trees_from({k: v.numpy() for k, v in tensors.items()})

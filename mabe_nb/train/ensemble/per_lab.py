@@ -94,7 +94,7 @@ class PerLab:
 def load_per_lab(
     folder, # Of `train_per_lab`
     device: str = None, # See `load_model`
-    **options, # Refused, see `no_options`
+    **options, # See `load_recipe`
 ) -> PerLab:
     "The recipes in a folder. Raises `DataError` if it holds none."
     path = Path(folder)/LABS

@@ -131,9 +131,10 @@ def load_run(
     run, # Run folder, or a .safetensors file
     checkpoint="best", # See `checkpoint_path`
     device: str = None, # See `load_classifier`
+    engine: str = "float32", # See `ENGINES`
 ) -> Classifier:
     "The classifier of a run. Raises `ConfigError` for weights that were not kept."
-    return load_classifier(checkpoint_path(run, checkpoint), device)
+    return load_classifier(checkpoint_path(run, checkpoint), device, engine)
 
 # %% ../../../nbs/train/folder/10_weights.ipynb #309c193f
 def prune(
