@@ -104,7 +104,7 @@ def main():
             print({k: round(v, 2) for k, v in rows[-1].items()}, flush=True)
         out[name] = {"rows": rows, "growth": {job: growth(rows, job) for job in JOBS}}
         print(f"growth with {name}:", {k: round(v, 2) for k, v in out[name]["growth"].items()})
-    if args.json: args.json.write_text(json.dumps(out, indent=1) + "\n")
+        if args.json: args.json.write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__": main()
