@@ -9,6 +9,7 @@ import pytest
 from mabe_nb.analysis.analyse import analyse
 from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.settings import make_settings, read_settings
 from mabe_nb.data.formats.simba import simba_actions
@@ -346,7 +347,7 @@ def test_real_files_of_many_trackers(tmp_path, capsys):
     assert {*rec.bouts.target} == {"juvenile"} and "ear_left" in rec.parts
 
 
-def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_six_commands(
+def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_ten_commands(
         tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     monkeypatch.chdir(tmp_path)
@@ -368,8 +369,19 @@ def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_six_commands(
             ["train", "mine", "--out", "run", "--epochs", "1", "--hidden-size", "8",
              "--num-layers", "1", "--valid-videos", "v5,v6", "--device", "cpu"],
             ["predict", "run", "mine", "--split", "test", "--out", "new.csv"],
-            ["analyse", "annotations", "mine", "--by", "dose", "--out", "results"]):
+            ["review", "run", "mine", "--split", "test", "--minutes", "1", "--out", "look.csv"],
+            ["retrain", "run", "mine", "--out", "again"],
+            ["predict", "again", "mine", "--watch", "0", "--out", "found"],
+            ["analyse", "annotations", "mine", "--by", "dose", "--out", "results"],
+            ["clips", "annotations", "mine", "--most", "1", "--out", "films"]):
+        if words[0] == "retrain": # what a person said of the first moment
+            m = next(pd.read_csv("look.csv", keep_default_na=False).itertuples())
+            add_correction("mine/corrections.jsonl", Correction(
+                m.video_id, m.agent, m.target, "relabel", "sniff" if m.agent != m.target
+                else "rear", m.start, m.stop, ("sniff", "rear"), (m.action, m.start, m.stop)))
         assert main(words) == 0, capsys.readouterr().err
+    assert len([*Path("films").glob("*.mp4")]) == 1 and Path("found/report.html").is_file()
+    assert {p.stem for p in Path("found/videos").iterdir()} == {f"v{k}" for k in range(1, 8)}
     new = pd.read_csv("new.csv")
     assert {*new.video_id} <= {"v7"} and {*new.agent_id} <= {"black", "white"}
     table = pd.read_csv("results/groups.csv")
