@@ -133,7 +133,8 @@ def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
     assert len({first.id, *(g.id for g in others)}) == 3
     assert first.wait(120, progress=False) == "done"
     (file,) = first.done().values()
-    for bad in ([1], {"rows": [["a", "b", "c", 1, "2"]], "doubts": [], "said": []}):
+    for bad in ([1], *({"rows": [["a", "b", "c", *ends]], "doubts": [], "said": []} for ends in (
+            (1, "2"), (1, 10**30), (2, 1), (-1, 2)))):
         write_json(file, bad)
         with pytest.raises(DataError, match="holds no bouts"): predicted_table(first)
 
