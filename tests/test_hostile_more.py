@@ -181,9 +181,10 @@ def test_video_of_a_cache_with_odd_units_is_made_again(colony, tmp_path):
     prepare(colony, "coords", tmp_path, progress=False)
     file = next(tmp_path.glob("*/*/video.json"))
     whole = file.read_text()
-    file.write_text(json.dumps(json.loads(whole) | {"units": [["px"]]}))
-    prepare(colony, "coords", tmp_path, progress=False)
-    assert file.read_text() == whole
+    for odd in ([["px"]], 7, "px"):
+        file.write_text(json.dumps(json.loads(whole) | {"units": odd}))
+        prepare(colony, "coords", tmp_path, progress=False)
+        assert file.read_text() == whole
 
 
 @pytest.mark.parametrize("spoil", ["pipe", "columns first"])
