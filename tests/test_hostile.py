@@ -36,16 +36,19 @@ from mabe_nb.train.unlike import check_body
 
 @contextmanager
 def bounded(seconds=10, mb=512):
-    "Fails what takes longer, or grows by more memory."
+    "Fails what takes longer of a core, far longer of a clock, or grows by more memory."
     def late(*_): raise AssertionError(f"longer than {seconds} s")
-    was, peak = signal.signal(signal.SIGALRM, late), resource.getrusage(0).ru_maxrss
-    signal.alarm(seconds)
-    faulthandler.dump_traceback_later(4 * seconds, exit=True, file=2) # if it hangs outside Python
+    peak = resource.getrusage(0).ru_maxrss
+    was = {s: signal.signal(s, late) for s in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, seconds) # other processes take none of it
+    signal.alarm(20 * seconds)
+    faulthandler.dump_traceback_later(30 * seconds, exit=True, file=2) # if it hangs outside Python
     try: yield
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         faulthandler.cancel_dump_traceback_later()
-        signal.signal(signal.SIGALRM, was)
+        for number, old in was.items(): signal.signal(number, old)
     assert resource.getrusage(0).ru_maxrss - peak < mb * 1024
 
 

@@ -1,5 +1,5 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, shutil, struct
+import json, os, shutil, struct, subprocess, sys
 from xml.dom import minidom
 
 import h5py
@@ -181,9 +181,10 @@ def test_video_of_a_cache_with_odd_units_is_made_again(colony, tmp_path):
     prepare(colony, "coords", tmp_path, progress=False)
     file = next(tmp_path.glob("*/*/video.json"))
     whole = file.read_text()
-    file.write_text(json.dumps(json.loads(whole) | {"units": [["px"]]}))
-    prepare(colony, "coords", tmp_path, progress=False)
-    assert file.read_text() == whole
+    for odd in ([["px"]], 7, "px"):
+        file.write_text(json.dumps(json.loads(whole) | {"units": odd}))
+        prepare(colony, "coords", tmp_path, progress=False)
+        assert file.read_text() == whole
 
 
 @pytest.mark.parametrize("spoil", ["pipe", "columns first"])
@@ -392,6 +393,36 @@ def test_nested_arrays_with_an_odd_structure(structure, tmp_path):
                 {"mabe": "nested", "structure": structure})
     with pytest.raises(DataError, match="v.safetensors: refused as safetensors"):
         read_value(tmp_path/"v.safetensors")
+
+
+def test_actions_that_look_like_numbers_keep_their_names(tmp_path):
+    row = pd.DataFrame([(0, "1", "mouse1", "mouse2", "x", 1, 2)], columns=["row_id", *COLUMNS])
+    for name in ("-0", "007", "1e3", "1_0"):
+        row.assign(action=name).to_csv(tmp_path/"s.csv", index=False)
+        table = checked_submission(read_submission(tmp_path/"s.csv"))
+        assert table.action.tolist() == [name]
+
+
+def test_a_film_without_room_is_none(tmp_path):
+    "The encoder is a process of its own, and says nothing."
+    code = """import resource, signal, sys; import numpy as np
+from mabe_nb.analysis.clips import write_film
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+frames = np.random.default_rng(0).integers(0, 255, (30, 64, 64, 3), "u1")
+try: write_film(sys.argv[1], frames, 30.0)
+except ValueError as e: print(e)"""
+    for room in (0, 100, 9000):
+        out = subprocess.run([sys.executable, "-c", code, tmp_path/"a.mp4", str(room)],
+                             capture_output=True, text=True, timeout=120)
+        assert "a.mp4: cannot be written whole" in out.stdout, out.stderr
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_table_of_poses_may_not_be_endlessly_wide(tmp_path):
+    (tmp_path/"v.csv").write_bytes(b"scorer" + b"," * 10**7)
+    with bounded(30), pytest.raises(DataError, match="v.csv: has a first line without an end"):
+        read_poses(tmp_path/"v.csv", 30)
 
 
 def test_a_long_name_on_a_film_takes_no_time(tmp_path):

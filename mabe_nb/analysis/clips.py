@@ -6,6 +6,7 @@
 __all__ = ['frame_drawer', 'write_film', 'write_clips']
 
 # %% ../../nbs/analysis/60_clips.ipynb #65d21ce1
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -56,11 +57,14 @@ def write_film(
     frames, # Iterable of (height, width, 3) uint8, all alike
     fps: float, # Frames per second of the film
 ):
-    "Encode a film (H.264). Raises `ConfigError` without imageio-ffmpeg."
+    """Encode a film (H.264).
+
+    Raises `ConfigError` without imageio-ffmpeg, `DataError` if it cannot be written.
+    """
     try: import imageio_ffmpeg
     except ImportError:
         raise ConfigError("films need imageio-ffmpeg: pip install imageio-ffmpeg") from None
-    frames = iter(frames)
+    frames, count = iter(frames), 0
     first = next(frames)
     with atomic(path) as tmp:
         writer = imageio_ffmpeg.write_frames(
@@ -68,8 +72,13 @@ def write_film(
             output_params=["-f", "mp4"])
         writer.send(None)
         try:
-            for image in (first, *frames): writer.send(np.ascontiguousarray(image))
+            for count, image in enumerate(chain([first], frames), 1):
+                writer.send(np.ascontiguousarray(image))
+            writer.close() # which says nothing of a disk that is full
+            if imageio_ffmpeg.count_frames_and_secs(str(tmp))[0] == count: return
+        except (OSError, RuntimeError): pass # the encoder ended, or wrote no film
         finally: writer.close()
+        raise DataError("cannot be written whole: is there room on the disk?", path)
 
 # %% ../../nbs/analysis/60_clips.ipynb #63d0c606
 def write_clips(

@@ -47,7 +47,7 @@ def _cells(path, names):
     none = {c: [""] if c in IDS else ["", "NA", "N/A", "NaN", "nan", "None", "null"]
             for c in names if isinstance(c, str)}
     table = pd.read_csv(path, low_memory=False, index_col=False, keep_default_na=False,
-                        na_values=none)
+                        na_values=none, dtype={"action": str}) # -0 and 007 are names
     texts = [c for c in table if c in IDS and table[c].dtype.kind not in "biuf"]
     return table.assign(**{c: table[c].map(plain_cell) for c in texts})
 

@@ -60,8 +60,9 @@ def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
             and all(isinstance(row, list) and tuple(map(type, row)) == types
                     for name, types in lists.items() for row in info[name] or ())
             and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"])
-            and all(type(word) is str for name in ("names", "units", "roles")
-                    for word in info.get(name) or ())
+            and all(isinstance(words := info.get(name) or [], list)
+                    and all(type(word) is str for word in words)
+                    for name in ("names", "units", "roles"))
             and [type(n) for n in info["checks"]] == [int] * len(info["pairs"]))
 
 

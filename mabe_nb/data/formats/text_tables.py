@@ -18,13 +18,14 @@ from ...files import regular_file
 def check_header(
     path, # CSV file
     most: int = 1000, # Columns
+    long: int = 2**17, # Characters
 ):
     "Raises `DataError` for a table whose first row is wider than any that is meant."
     try:
         with open(regular_file(path), encoding="utf-8", errors="replace", newline="") as f:
-            line = f.readline(2**17)
+            line = f.readline(long)
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
-    if len(line) == 2**17: raise DataError("has a first line without an end", path)
+    if len(line) == long: raise DataError("has a first line without an end", path)
     if len(next(csv.reader([line]), [])) > most:
         raise DataError(f"has more than {most:,} columns", path)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from ...errors import ConfigError, DataError
-from ...files import read_json
+from ...files import atomic, read_json
 from ...patch import patch
 from ..classifier import Classifier
 from ..config import InputConfig, ModelConfig
@@ -105,11 +105,11 @@ def keep_start(
     start: Start, # Or None: nothing of an attempt before stays either
 ):
     "Copy what a run needs of the one that it starts from."
-    shutil.rmtree(run/INIT, ignore_errors=True)
-    if start is None: return
-    (run/INIT).mkdir()
-    shutil.copyfile(start.file, run/INIT/"best.safetensors")
-    if start.sources: shutil.copyfile(start.sources, run/INIT/SOURCES)
+    if start is None: return shutil.rmtree(run/INIT, ignore_errors=True)
+    with atomic(run/INIT) as tmp:
+        tmp.mkdir()
+        shutil.copyfile(start.file, tmp/"best.safetensors")
+        if start.sources: shutil.copyfile(start.sources, tmp/SOURCES)
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #b3ed223d
 def start_of(
