@@ -101,10 +101,11 @@ def guide_prices(
 SUITS = {"": "no training: checking data, preparing features",
          "T4": "small models, demos", "L4": "3-7B models with LoRA",
          "A10": "most runs of ours, 3-7B with LoRA",
-         "A10G": "most runs of ours, 3-7B with LoRA", "L40S": "7-13B with LoRA",
+         "A10G": "most runs of ours, 3-7B with LoRA",
+         "L40S": "7-13B with LoRA", "TPU-v5e": "gone; code written for TPUs",
          "A100-40GB": "large models, production",
          "A100-80GB": "very large models, 13B+ with LoRA",
-         "H100": "very large models, in a hurry", "TPU-v5e": "gone; code written for TPUs"}
+         "H100": "very large models, in a hurry"}
 
 def suits(
     gpu: str, # As `prices` has it
@@ -112,8 +113,7 @@ def suits(
 ) -> str:
     "What a machine is for, in a few words."
     words = SUITS.get(gpu or "", "very large models")
-    return words + ("; several cards need a script that divides the work"
-                    if count > 1 else "")
+    return words + "; several cards need a script that divides the work" * (count > 1)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #735404ed
 ALIASES = {"A100": "A100-40GB", "A100-40": "A100-40GB", "A100-80": "A100-80GB",
