@@ -30,8 +30,7 @@ def gpus(
     "The cards: memory in GB, bandwidth in GB/s, dense TFLOPS. Raises `DataError`."
     import pandas as pd
     table = pd.DataFrame(_cards(path)).reindex(columns=list(columns("gpus")))
-    text = ["recheck", "source", "note"]
-    return table.assign(**table[text].fillna(""))
+    return table.assign(**table[["recheck", "source", "note"]].fillna(""))
 
 # %% ../../nbs/hardware/10_catalog.ipynb #9912b128
 def _checked(rows):
