@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, MabeError
 from mabe_nb.commands import hardware as commands
-from mabe_nb.hardware.advise import by_scenario, by_speed, predict_hours, speeds
+from mabe_nb.hardware.advise import by_scenario, by_speed, speeds
 from mabe_nb.hardware.catalog import guide_prices, prices
 from mabe_nb.hardware.llm_guide import (BUDGETS, SIZES, TRAINING, budget_bands,
                                         by_budget, by_size, by_training, size_of)
@@ -181,14 +181,6 @@ def test_the_cheapest_is_picked(hours):
     json.dumps(answer.to_json(), allow_nan=False)
 
 
-def test_prediction_is_marked():
-    table = predict_hours(5, "T4", ["T4", "A100", "RTX-PRO-6000"],
-                          floor=2).set_index("gpu")
-    assert table.basis["T4"] == "measured" and table.basis["A100-40GB"] == "predicted"
-    assert table.hours["A100-40GB"] == 2 and math.isnan(table.hours["RTX-PRO-6000"])
-    assert (table.low <= table.hours).iloc[:2].all()
-
-
 @pytest.mark.parametrize("call", [
     lambda: by_speed({}), lambda: by_speed({"T4": 0}),
     lambda: by_speed({"T4": math.nan}),
@@ -198,8 +190,7 @@ def test_prediction_is_marked():
     lambda: by_budget(0), lambda: by_budget(math.inf), lambda: by_budget(9, retries=-1),
     lambda: by_training("prod"), lambda: by_size(-1), lambda: by_size(1e9, "qqlora"), lambda: by_size(1.5),
     lambda: by_size(2_761_284),
-    lambda: by_size(math.nan), lambda: predict_hours(5, "T9", []),
-    lambda: predict_hours(math.nan, "T4", ["L4"])])
+    lambda: by_size(math.nan)])
 def test_bad_questions(call):
     with pytest.raises(MabeError) as e: call()
     assert "\n" not in str(e.value)

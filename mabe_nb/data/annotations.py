@@ -100,7 +100,7 @@ def read_boris(
     target: str = None, # To whom; None = the agent itself
     subjects: dict = None, # BORIS's subject to the name of a mouse
     observation: str = None, # Which one, if the file holds several
-    target_from: str = None, # Column that names the target, such as Modifiers; empty: itself
+    target_from: str = None, # Column with the target, such as Modifiers; empty: itself
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
     rows = boris_rows(path, target_from)
@@ -189,21 +189,24 @@ def scored_window(
 ) -> tuple: # First frame, frame to end before; None if the file does not say
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if (source := annotation_source(path)) == "Caltech":
-        spans = [(a, b) for _, what, a, b in _caltech(_lines(path), path) if what != "base"]
+        spans = [(a, b) for _, what, a, b in _caltech(_lines(path), path)
+                 if what != "base"]
         return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
     if source == "frames":
         known = np.flatnonzero((frame_table(path)[1] >= 0).all(1))
         return (int(known[0]), int(known[-1]) + 1) if len(known) else None
     if source != "Bento": return None
-    said = [re.match(r"Annotation (start|stop) frame:\s*(\S+)", x) for x in _lines(path)]
+    said = [re.match(r"Annotation (start|stop) frame:\s*(\S+)", x)
+            for x in _lines(path)]
     ends = {m[1]: m[2] for m in said if m}
-    return _frames(ends["start"], ends["stop"], path, "its head") if len(ends) == 2 else None
+    if len(ends) < 2: return None
+    return _frames(ends["start"], ends["stop"], path, "its head")
 
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "BORIS"; None if it is none
+) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
@@ -259,7 +262,7 @@ def with_bouts(
         scored = tuple(int(np.clip(f, 0, len(rec))) for f in scored)
         unknown = len(rec) - scored[1] + scored[0]
         if unknown: findings += (Finding(
-            rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and from "
-            f"{scored[1]:,} on were not scored: unknown, not without behaviour"),)
+            rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and "
+            f"from {scored[1]:,} on were not scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
                        labelled=frozenset(labelled), scored=scored, findings=findings)

@@ -10,11 +10,13 @@ import re
 
 # %% ../../nbs/data/02_body_parts.ipynb #3a464847
 SYNONYMS = {
-    "nose": "snout nose_tip nosetip", "head": "head_center head_centre headcenter headcentre",
+    "nose": "snout nose_tip nosetip",
+    "head": "head_center head_centre headcenter headcentre",
     "neck": "nape", "ear": "", "eye": "", "hip": "", "shoulder": "",
     "lateral": "lat flank", "forepaw": "fore_paw front_paw frontpaw",
     "hindpaw": "hind_paw back_paw rear_paw backpaw rearpaw",
-    "body_center": "bodycenter body_centre bodycentre center centre centroid mid_body midbody",
+    "body_center": "bodycenter body_centre bodycentre center centre centroid mid_body "
+                   "midbody",
     "tail_base": "tailbase base_of_tail base_tail tail_root tailroot root_of_tail",
     "tail_midpoint": "tail_mid mid_tail midtail tail_center tail_centre tailcentre",
     "tail_tip": "tailtip tail_end tailend tip_of_tail end_of_tail"}
@@ -38,10 +40,10 @@ def plain_part(
     if name in SPELLINGS: return SPELLINGS[name]
     first, _, last = name.partition("_")
     back, _, end = name.rpartition("_")
-    glued = re.fullmatch(f"(left|right)({'|'.join(SIDED)})|({'|'.join(SIDED)})(left|right|l|r)",
-                         name)
-    choices = [(first, last), (end, back)] + ([(glued[1] or glued[4], glued[2] or glued[3])]
-                                              if glued else [])
+    part = "|".join(SIDED)
+    glued = re.fullmatch(f"(left|right)({part})|({part})(left|right|l|r)", name)
+    choices = [(first, last), (end, back)]
+    if glued: choices.append((glued[1] or glued[4], glued[2] or glued[3]))
     for side, part in choices:
         if side in _SIDES and SPELLINGS.get(part) in SIDED:
             return f"{SPELLINGS[part]}_{_SIDES[side]}"
@@ -53,8 +55,9 @@ def usual_names(
 ) -> dict: # Tracker's name -> usual spelling, each once
     "A proposal of one name for each part."
     out = {}
-    for part in sorted(parts, key=lambda p: p != plain_part(p)): # who has it already keeps it
+    for part in sorted(parts, key=lambda p: p != plain_part(p)): # who has it keeps it
         usual = plain_part(part)
-        known = usual in SPELLINGS.values() or re.sub("_(left|right)$", "", usual) in SIDED
+        middle = re.sub("_(left|right)$", "", usual)
+        known = usual in SPELLINGS.values() or middle in SIDED
         out[part] = usual if known and usual not in out.values() else part
     return {part: out[part] for part in parts}

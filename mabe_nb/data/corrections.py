@@ -8,6 +8,7 @@ __all__ = ['VERDICTS', 'Correction', 'check_correction', 'corrections_file', 'ad
 
 # %% ../../nbs/data/26_corrections.ipynb #9450e481
 import getpass, json, os, re, secrets
+from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,9 +55,10 @@ def check_correction(
     elif row.verdict not in VERDICTS:
         wrong = f"has the verdict {row.verdict[:40]!r}, expected {', '.join(VERDICTS)}"
     elif not (_frames(row.start, row.stop) and was):
-        wrong = f"has the frames {row.start!r} to {row.stop!r}, expected a first and a later one"
-    elif (row.verdict == "nothing") == bool(row.action) or not row.actions or \
-            "" in row.actions or (row.action and row.action not in row.actions):
+        wrong = (f"has the frames {row.start!r} to {row.stop!r}, expected a first and "
+                 "a later one")
+    elif (row.verdict == "nothing") == bool(row.action) or not row.actions or (
+            "" in row.actions or row.action and row.action not in row.actions):
         wrong = f"has the action {row.action[:40]!r}, expected one of its actions"
     if wrong: raise DataError(wrong, path, where)
     return row
@@ -78,7 +80,7 @@ def corrections_file(
     return root/"corrections.jsonl" if root.is_dir() else \
         root.with_name(f"{root.stem}.corrections.jsonl")
 
-
+# %% ../../nbs/data/26_corrections.ipynb #5f490d92
 def _author():
     with suppress(Exception): return getpass.getuser() # which raises what it likes
     return ""
@@ -128,7 +130,8 @@ def undo_correction(
 ) -> Correction: # That does not stand any more; None: there was none
     "Take back the author's last correction that stands, by a line that says so."
     author = _author() if author is None else author
-    if not (rows := [r for r in read_corrections(path) if r.author == author]): return None
+    rows = [r for r in read_corrections(path) if r.author == author]
+    if not rows: return None
     _append(Path(path), {"undo": rows[-1].id, "time": datetime.now(
         UTC).isoformat(timespec="seconds"),
         "author": author})
@@ -154,12 +157,12 @@ def read_corrections(
             raise DataError("has the id of an earlier line", path, where)
     return list(standing.values())
 
-
+# %% ../../nbs/data/26_corrections.ipynb #8b96a27c
 def _correction(said, path, where):
     if not isinstance(said, dict) or set(said) != set(Correction._fields) or not (
             isinstance(said["actions"], list) and isinstance(said["was"], list | None)):
-        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}", path,
-                        where)
+        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}",
+                        path, where)
     was = said["was"] and tuple(said["was"])
     return check_correction(Correction(**{**said, "actions": tuple(said["actions"]),
                                           "was": was}), path, where)
@@ -189,13 +192,14 @@ def corrected(
     rows, # `Correction`s, those of other videos are passed over
 ) -> Recording:
     "A recording with corrections on top of its bouts. Raises `DataError`."
-    by_pair = {}
+    by_pair = defaultdict(list)
     for row in rows:
-        if row.video == rec.video_id: by_pair.setdefault((row.agent, row.target), []).append(row)
+        if row.video == rec.video_id: by_pair[row.agent, row.target].append(row)
     if not by_pair: return rec
     if strange := sorted({m for pair in by_pair for m in pair} - {*rec.mice}):
-        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the poses of "
-                        f"{', '.join(map(repr, rec.mice))}", where=f"video {rec.video_id}")
+        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the "
+                        f"poses of {', '.join(map(repr, rec.mice))}",
+                        where=f"video {rec.video_id}")
     looked = set(rec.labelled or ()) | {(*pair, a) for pair, some in by_pair.items()
                                         for row in some for a in row.actions}
     bouts, reviewed = [], []
@@ -223,7 +227,7 @@ class CorrectedDataset:
         ids, about = set(data.ids), {r.video for r in rows}
         self.data, self.rows = data, [r for r in rows if r.video in ids]
         self.videos = tuple(i for i in data.ids if i in about)
-        self.absent = sorted(about - ids) # Videos with corrections that it does not have
+        self.absent = sorted(about - ids) # Videos with corrections that it lacks
 
     def __getattr__(self, name): # all that does not ask for labels
         if name in ("data", "rows", "videos") or name.startswith("__"):
@@ -269,5 +273,5 @@ def with_corrections(
     path = corrections_file(data) if path is None else Path(path)
     found = CorrectedDataset(data, read_corrections(path))
     if found.rows: return found
-    raise ConfigError(f"there are no corrections of these videos in {path}; mb.review in "
-                      "JupyterLab makes some")
+    raise ConfigError(f"there are no corrections of these videos in {path}; mb.review "
+                      "in JupyterLab makes some")

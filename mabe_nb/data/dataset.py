@@ -105,21 +105,21 @@ def _words_and_poses(words, rec):
 
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def open_dataset(
-    path, # Kaggle folder, tracker files, CalMS21 or MABe22 file, or folder of such files
+    path, # Kaggle folder, tracker files, CalMS21 or MABe22 file, or folder of such
     split: str = "train", # "train" or "test", where there are two
 ) -> Dataset:
     "Open a dataset of any known layout. Raises `DataError` naming what was looked for."
     if not isinstance(path, (str, Path)):
-        raise DataError(f"{str(path)[:40]!r} is no path, expected the name of a folder or "
-                        "file; `as_dataset` takes Recordings")
+        raise DataError(f"{str(path)[:40]!r} is no path, expected the name of a folder "
+                        "or file; `as_dataset` takes Recordings")
     path = Path(path).expanduser()
     files = [path] if reader_of(path) or not path.is_dir() else sorted(path.iterdir())
     found = [reader_of(f).open(f, split) for f in files if reader_of(f)]
     if len(found) == 1 and not isinstance(found[0], list): return found[0]
     if found: return RecordingList([rec for part in found for rec in part], path)
+    known = ", ".join(sorted(r.expects for r in READERS.values()))
     raise DataError(("is no dataset" if path.exists() else "does not exist") +
-                    "; looked for " + ", ".join(sorted(r.expects for r in READERS.values())) +
-                    ", or a folder of such files", path)
+                    f"; looked for {known}, or a folder of such files", path)
 
 # %% ../../nbs/data/20_dataset.ipynb #69050c07
 def as_dataset(
@@ -144,12 +144,14 @@ def each_video(
     if not hasattr(data, "__iter__") or isinstance(data, (str, Path)):
         data = as_dataset(data)
     if hasattr(data, "ids"):
-        for i in data.ids if ids is None else ids: yield str(i), partial(data.__getitem__, str(i))
+        for i in map(str, data.ids if ids is None else ids):
+            yield i, partial(data.__getitem__, i)
         return
     wanted = ids if ids is None else set(map(str, ids))
     for rec in data:
         if not isinstance(rec, Recording): as_dataset(rec) # which says why not
-        if wanted is None or rec.video_id in wanted: yield rec.video_id, lambda rec=rec: rec
+        if wanted is None or rec.video_id in wanted:
+            yield rec.video_id, lambda rec=rec: rec
 
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(

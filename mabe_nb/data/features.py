@@ -20,8 +20,8 @@ from .blocks.geometry import (body_points, mouse_order, other_parts,
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
                                         natural_layout)
 from .blocks.pair import SOCIAL, cage, two_of
-from .blocks.registry import (BLOCKS, compute_blocks, exchanged, make_blocks,
-                                          users_blocks, with_needs)
+from .blocks.registry import (BLOCKS, compute_blocks, exchanged,
+                                          make_blocks, users_blocks, with_needs)
 from .recording import Recording
 from ..errors import ConfigError
 
@@ -194,7 +194,8 @@ def pair_stretches(
     parts=None, # Body parts of the dataset
 ): # Yields frames, pair, values (frames, channels), (block, name, `Channel`) of each
     "What pairs do: in cm where the scale is known, else body lengths."
-    (factor, length), halo, where = scale(rec), round(HALO_S * rec.fps), places(rec, pairs)
+    factor, length = scale(rec)
+    halo, where = round(HALO_S * rec.fps), places(rec, pairs)
     points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))
     mice = list(range(len(rec.mice)))
     if not needs_others(names): mice = sorted({*mice} & {*sum(where.values(), ())})
@@ -209,8 +210,8 @@ def pair_stretches(
                                             len(mice)):
             made = [(name, *channel) for name, channels in blocks.items()
                     for channel in channels.items()]
-            yield (slice(a, a + STRETCH), pair, stacked([c.values[rows] for *_, c in made]),
-                   made)
+            yield (slice(a, a + STRETCH), pair,
+                   stacked([c.values[rows] for *_, c in made]), made)
 
 # %% ../../nbs/data/30_features.ipynb #ce548671
 def pair_features(
@@ -219,7 +220,7 @@ def pair_features(
     names, # Of blocks with the source "pair", in the order wanted
     pairs, # (agent, target) each; None: the first two
     parts=None, # Body parts of the dataset
-): # Yields frames, pair, and values, (block, name, unit, role) of each channel, findings
+): # Yields frames, pair, values, (block, name, unit, role) of each channel, findings
     "The same, a pair at a time where a block needs the whole video."
     base, whole = by_stretch(names), any(BLOCKS[name].whole_video for name in names)
     for some in [[pair] for pair in pairs] if whole else [pairs]:
@@ -227,7 +228,8 @@ def pair_features(
         if whole:
             found = list(found)
             values = array_namespace(xy).concat([values for *_, values, _ in found])
-            found = [(slice(None), *some, *with_whole_video(values, found[0][3], names))]
+            made = with_whole_video(values, found[0][3], names)
+            found = [(slice(None), *some, *made)]
         for frames, pair, values, made in found:
             yield frames, pair, (values, [(name, k, c.unit, c.role)
                                           for name, k, c in made], ())
@@ -259,7 +261,7 @@ def joined(
         found = sum((found for *_, found in made), ())
     return Features(values, *list(zip(*columns))[1:], found)
 
-
+# %% ../../nbs/data/30_features.ipynb #b1e7b25e
 def compute_pairs(
     rec: Recording,
     name: str, # A preset, or presets and blocks joined by "+"
@@ -289,7 +291,8 @@ def compute(
     backend: str = "numpy", # Or torch
 ) -> Features:
     "Features of one ordered pair. Raises `ConfigError` for a name that does not exist."
-    done = [f for _, f in compute_pairs(rec, name, [pair and tuple(pair)], parts, backend)]
+    one = [pair and tuple(pair)]
+    done = [f for _, f in compute_pairs(rec, name, one, parts, backend)]
     if len(done) == 1: return done[0]
     xp = array_namespace(done[0].values)
     return replace(done[0], values=xp.concat([f.values for f in done], axis=0))

@@ -73,7 +73,7 @@ class KaggleLabels(KaggleTables):
                            self.path, where)
 
     def labelled(self, video_id):
-        "The whitelist if somebody looked: there is an annotation file, or one is hidden."
+        "The whitelist if somebody looked: an annotation file is there, or hidden."
         looked = self.split == "test" or self.annotated(video_id)
         return self.whitelist(video_id) if looked else None
 
@@ -177,7 +177,7 @@ LAB_NOTES = {
     "PleasantMeerkat": ("doubtful_bouts", "videos of a lab whose annotations of "
                         "anything but 'follow' are believed to be artefacts; kept")}
 
-
+# %% ../../nbs/data/10_kaggle.ipynb #9f21b933
 def folder_findings(
     tables: KaggleTables,
 ) -> list: # `Finding`s, sorted by kind and video

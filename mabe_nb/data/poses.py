@@ -130,8 +130,8 @@ def _at_frames(values, frames, path):
         raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows; "
                         "expected frame numbers of one video", path)
     if (whole.max() + 1) * values[0].nbytes > max(2**28, 100 * values.nbytes):
-        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows that "
-                        "are too wide for so many frames", path)
+        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows "
+                        "that are too wide for so many frames", path)
     out = np.full((int(whole.max()) + 1, *values.shape[1:]), np.nan, values.dtype)
     out[whole.astype(int)] = values
     return out
@@ -176,7 +176,7 @@ def _from_movement(path, source):
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
             _header(path)[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", *HDF), lambda path: path.suffix == ".slp" or _is_sleap(path)),
+        ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in _header(path)),
         ("NWB", (".nwb",), lambda path: True)):
@@ -261,7 +261,7 @@ def tracked_points(
     path, # A pose file of one video
     source: str = None, # A name in `TRACKERS`; None = found from the content
 ) -> tuple: # Name in `TRACKERS`, `Points`
-    "What the tracker's file says, in its own words. Raises `DataError` naming the file."
+    "What the tracker's file says, in its words. Raises `DataError` naming the file."
     path = regular_file(path)
     if source not in (None, *TRACKERS):
         raise ConfigError.unknown("source", source, TRACKERS)
@@ -286,7 +286,8 @@ def read_poses(
 ) -> Recording: # Unlabelled
     "The poses of one video from any tracker. Raises `DataError` naming the file."
     path = Path(path)
-    source, (xy, sure, names, parts, rate, scale) = points or tracked_points(path, source)
+    source, found = points or tracked_points(path, source)
+    xy, sure, names, parts, rate, scale = found
     video = video_id or re.sub(r"[^A-Za-z0-9_.\-]", "_", path.name.split(".")[0]) or "0"
     xy = np.where(np.isfinite(xy), _drop_unsure(xy, sure, min_confidence, path), np.nan)
     xy, names, parts, findings = _tidy(xy.astype(np.float32), names, parts, video)

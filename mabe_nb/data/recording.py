@@ -62,7 +62,7 @@ class Recording:
     lab_id: str = ""
     meta: dict = field(default_factory=dict) # What else the source says (strain, ...)
     findings: tuple = () # `Finding`s of the reader
-    scored: tuple = None # First frame that was looked at, frame to end before; None = all
+    scored: tuple = None # First frame looked at, frame to end before; None = all
     reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
@@ -100,7 +100,7 @@ def pairs(
     if rec.labelled is None:
         return [(a, b) for a in rec.mice for b in rec.mice
                 if a != b or selves or len(rec.mice) == 1]
-    return sorted({(a, t) for a, t, _ in rec.labelled if a in rec.mice and t in rec.mice})
+    return sorted({(a, t) for a, t, _ in rec.labelled if {a, t} <= {*rec.mice}})
 
 # %% ../../nbs/data/00_recording.ipynb #7a3a7bc5
 def of_pair(

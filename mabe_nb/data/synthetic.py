@@ -58,10 +58,10 @@ def invented_lab(
     mice = int(rng.integers(2, 5))
     acts = tuple(sorted(rng.choice(SOCIAL, rng.integers(2, 5), replace=False).tolist()))
     who = [f"mouse{m + 1}" for m in range(mice)]
-    return Lab(f"Lab{i + 1:02}", float(rng.choice([25, 30, 50])), round(rng.uniform(8, 25), 1),
-               str(rng.choice(sorted(PARTS))), (mice,),
-               {(a, t): acts for a in who for t in who if a != t}, bool(rng.random() < 0.5),
-               0.5, "DeepLabCut")
+    return Lab(f"Lab{i + 1:02}", float(rng.choice([25, 30, 50])),
+               round(rng.uniform(8, 25), 1), str(rng.choice(sorted(PARTS))), (mice,),
+               {(a, t): acts for a in who for t in who if a != t},
+               bool(rng.random() < 0.5), 0.5, "DeepLabCut")
 
 # %% ../../nbs/data/22_synthetic.ipynb #a7606692
 def colony_video(
@@ -106,7 +106,8 @@ def _kaggle_split(root, split, ks, minutes, seed, messy, labs):
             unscored = split == "train" and messy and labs is LABS and k % 12 == 5
             if unscored: rec = rec.replace(labelled=None)
             yield _as_listed(rec, lab, messy)
-    return write_kaggle(videos(), root, split, [x.name for x in LABS if x.zeros and messy])
+    return write_kaggle(videos(), root, split,
+                        [x.name for x in LABS if x.zeros and messy])
 
 
 def _kaggle(root, train, test, minutes, seed, messy, labs):
@@ -179,18 +180,20 @@ def _bar(ks, what):
     return tqdm(ks, what, unit="video")
 
 # %% ../../nbs/data/22_synthetic.ipynb #f3bab8b3
-def _order(layout, videos, labs): # Labs of the videos in turn, videos to train and to test
+def _order(layout, videos, labs): # Labs of videos in turn, videos to train and to test
     for n in labs: ConfigError.bounded("videos of a lab", n, 1, 100_000, whole=True)
     if not len(labs):
         videos = 12 if videos is None else videos
         ConfigError.bounded("videos", videos, 1, 100_000, whole=True)
         return LABS, videos, max(1, videos // 6)
     if layout != "kaggle":
-        raise ConfigError(f"labs are for Kaggle's layout, {layout} has none: leave out labs")
+        raise ConfigError(f"labs are for Kaggle's layout, {layout} has none: leave out "
+                          "labs")
     if videos is not None:
         raise ConfigError("labs say how many videos there are: leave out videos")
     each = [invented_lab(i) for i in range(len(labs))]
-    return [lab for lab, n in zip(each, labs) for _ in range(n)] + each, sum(labs), len(labs)
+    turn = [lab for lab, n in zip(each, labs) for _ in range(n)]
+    return turn + each, len(turn), len(labs)
 
 # %% ../../nbs/data/22_synthetic.ipynb #65325b87
 def write_colony(
@@ -202,7 +205,7 @@ def write_colony(
     messy: bool = True, # With the defects of real data
     overwrite: bool = False, # Replace an earlier colony in `root`
     progress: bool = False, # Show a progress bar
-    labs=(), # Training videos of each lab, one after the other; each has one for testing
+    labs=(), # Training videos of each lab in turn; each has one more for testing
 ) -> Path: # The folder
     "A synthetic dataset on disk. Raises `ConfigError`, or `DataError` for the folder."
     if layout not in LAYOUTS: raise ConfigError.unknown("layout", layout, LAYOUTS)

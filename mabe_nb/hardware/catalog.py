@@ -27,11 +27,10 @@ def _cards(path=None): # Rows as dictionaries
 def gpus(
     path=None, # CSV of corrections; None: `gpus.csv` in `home()`, if there is one
 ): # DataFrame
-    "The cards: memory in GB, bandwidth in GB/s, dense TFLOPS. Raises `DataError` by line."
+    "The cards: memory in GB, bandwidth in GB/s, dense TFLOPS. Raises `DataError`."
     import pandas as pd
     table = pd.DataFrame(_cards(path)).reindex(columns=list(columns("gpus")))
-    text = ["recheck", "source", "note"]
-    return table.assign(**table[text].fillna(""))
+    return table.assign(**table[["recheck", "source", "note"]].fillna(""))
 
 # %% ../../nbs/hardware/10_catalog.ipynb #9912b128
 def _checked(rows):
@@ -92,18 +91,20 @@ def prices(
 def guide_prices(
     today=None, # Day from which the age counts
 ): # DataFrame; the guides are undated, so every price is stale
-    "The prices and relative speeds that the guides give: to reproduce them, not to pay."
+    "The prices and relative speeds of the guides: to reproduce them, not to pay."
     rows = read_rows(shipped("guide_prices"), ("provider", "flavor"),
                      columns("guide_prices"))
     return _dated(_checked(list(rows.values())), today)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #1051e065
-SUITS = {"": "no training: checking data, preparing features", "T4": "small models, demos",
-         "L4": "3-7B models with LoRA", "A10": "most runs of ours, 3-7B with LoRA",
-         "A10G": "most runs of ours, 3-7B with LoRA", "L40S": "7-13B with LoRA",
-         "A100-40GB": "large models, production", "A100-80GB": "very large models, 13B+ "
-         "with LoRA", "H100": "very large models, in a hurry",
-         "TPU-v5e": "gone; code written for TPUs"}
+SUITS = {"": "no training: checking data, preparing features",
+         "T4": "small models, demos", "L4": "3-7B models with LoRA",
+         "A10": "most runs of ours, 3-7B with LoRA",
+         "A10G": "most runs of ours, 3-7B with LoRA",
+         "L40S": "7-13B with LoRA", "TPU-v5e": "gone; code written for TPUs",
+         "A100-40GB": "large models, production",
+         "A100-80GB": "very large models, 13B+ with LoRA",
+         "H100": "very large models, in a hurry"}
 
 def suits(
     gpu: str, # As `prices` has it
@@ -111,8 +112,7 @@ def suits(
 ) -> str:
     "What a machine is for, in a few words."
     words = SUITS.get(gpu or "", "very large models")
-    return words + ("; several cards need a script that divides the work"
-                    if count > 1 else "")
+    return words + "; several cards need a script that divides the work" * (count > 1)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #735404ed
 ALIASES = {"A100": "A100-40GB", "A100-40": "A100-40GB", "A100-80": "A100-80GB",
@@ -221,7 +221,7 @@ def check_gpu(
     provider: str = "modal", # Who is asked for it
     table=None, # As `prices` gives it; None: that
 ) -> str: # As the provider spells it; several joined by commas
-    "The GPU one may ask this provider for. Raises `ConfigError` that names the nearest."
+    "The GPU to ask this provider for. Raises `ConfigError` that names the nearest."
     return ",".join(
         row["flavor"] + mark + (f":{n}" if n != row["count"] else "")
         for row, mark, n in _matching_flavors(name, provider, _rows(table)))
@@ -253,7 +253,7 @@ def usd_per_hour(
     for row, _, n in [] if gpu is None else _matching_flavors(gpu, provider, rows):
         if math.isnan(usd := row["usd_per_hour"]):
             raise ConfigError(f"{provider} {row['flavor']}: no price known; write one "
-                              "to prices.csv in MABE_HOME, or run 'mabe gpus --refresh'")
+                              "to prices.csv in MABE_HOME or run 'mabe gpus --refresh'")
         rate = max(rate, usd * (n / row["count"] if row["count"] else 1))
     factor = REGION[region] if provider == "modal" else 1.0
     return float(factor * (rate + _extra(provider, rows, cpu, memory_gib)))

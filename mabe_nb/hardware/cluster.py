@@ -234,7 +234,8 @@ class Strategy(NamedTuple):
 
 STRATEGIES = [
     Strategy("start soon", 2, "gpu:a100:2", "very short", "1.5 times one card"),
-    Strategy("balance", 3, "gpu:a100:3", "short", "2.2 times; effective batch 9, not 8"),
+    Strategy("balance", 3, "gpu:a100:3", "short",
+             "2.2 times; effective batch 9, not 8"),
     Strategy("fastest", 4, "gpu:a100:4", "long", "3.2 times"),
     Strategy("whatever is free", 4, "gpu:4", "shortest",
              "cards may be mixed: mabe cluster --slurm flexible")]

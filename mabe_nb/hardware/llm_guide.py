@@ -76,7 +76,7 @@ def _pick(rows, method, guide):
         if method == "lora" and guide else [sure[sure.guide], sure]
     return next((t.iloc[0] for t in tries if len(t)), None)
 
-
+# %% ../../nbs/hardware/32_llm_guide.ipynb #b88a7c9f
 def by_size(
     params: float, # Parameters of the language model, such as 1.5e9
     method: str = "full", # "full", "lora" or "qlora"
@@ -107,9 +107,10 @@ TIMEOUT = "Hugging Face ends a job after 30 minutes if it is given no timeout"
 
 def _size_reasons(params, method, need, size, rows, row):
     out = [f"{params/1e9:g}B parameters, {method}, need {need}; of the size class "
-           f"{size.name} the guide says {' or '.join(size.flavors)}, batch {size.batch}"]
-    out.append("the guide takes an a10g below 13B where money counts, an a100 from there on or "
-               "where time counts, several cards from 13B or 50,000 examples on")
+           f"{size.name} the guide says {' or '.join(size.flavors)}, batch "
+           f"{size.batch}",
+           "the guide takes an a10g below 13B where money counts, an a100 from there "
+           "on or where time counts, several cards from 13B or 50,000 examples on"]
     if method == "full" and size.lora_only:
         out.append("the guide trains models of this size with LoRA only")
     not_fit = [f for f in size.flavors if f in set(rows[rows.fits == "no"].flavor)]
@@ -157,7 +158,8 @@ def _size_changes(params, method, size, rows, row):
         rows[rows.fits.isin(["yes", "likely"])].flavor[:1]]
     less = rows[rows.fits.isin(["yes", "likely"])
                 & (rows.usd_per_hour < row.usd_per_hour)]
-    out += [f"the price of an hour counts: {f} has less, and the memory fits" for f in less.flavor[:1]]
+    out += [f"the price of an hour counts: {f} has less, and the memory fits"
+            for f in less.flavor[:1]]
     return out
 
 # %% ../../nbs/hardware/32_llm_guide.ipynb #65632ae9
@@ -240,9 +242,9 @@ def by_budget(
                      band.epochs, band.params))
     rows = pd.DataFrame(rows, columns=["flavor", "usd_per_hour", "hours", "safe_hours",
                                        "upper_usd", "examples", "epochs", "largest"])
-    reasons = [f"${usd:g} lies in the band from ${bands.from_usd[at]:.2f}: models up to "
-               f"{band.params}, {band.examples} examples, {band.epochs} epochs",
-               f"a timeout of safe_hours keeps {1 + retries} attempts within the budget"]
+    reasons = [f"${usd:g} lies in the band from ${bands.from_usd[at]:.2f}: models up "
+               f"to {band.params}, {band.examples} examples, {band.epochs} epochs",
+               f"a timeout of safe_hours keeps {1 + retries} attempts in the budget"]
     reasons += _said_of_budget(usd, at, wanted, table, guide, rows)
     enough = [max(start, 0 if guide else _largest_run(i, table))
               for i, start in enumerate(bands.from_usd)]

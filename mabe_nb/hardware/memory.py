@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['USABLE', 'LANGUAGE', 'STATE_BYTES', 'WINDOW_GB', 'CONTEXT_GB', 'PARTS', 'GUIDE_BATCHES', 'Need', 'fits',
-           'language_need', 'training_need', 'memory_line', 'largest_batches', 'guide_batch', 'remedies']
+           'language_need', 'training_need', 'largest_batches', 'guide_batch', 'remedies']
 
 # %% ../../nbs/hardware/20_memory.ipynb #051b646a
 from typing import NamedTuple
@@ -83,20 +83,6 @@ def training_need(
     state = STATE_BYTES[optimizer] + (2 if precision == "amp" else 0) # A half-size copy
     fixed = Need(*3 * (params * state / 1e9,))
     return CONTEXT_GB + fixed + window_gb.times(batch * PARTS[precision])
-
-# %% ../../nbs/hardware/20_memory.ipynb #86c665a4
-def memory_line(
-    batches, # Sizes, at least two
-    gb, # Measured peaks, GB
-) -> tuple: # (a, b): GB = a + b * batch
-    "The line through measured peaks, by least squares. Raises `ConfigError`."
-    x, y = np.asarray(batches, float), np.asarray(gb, float)
-    if x.shape != y.shape or len(np.unique(x)) < 2:
-        raise ConfigError(
-            f"{len(x)} sizes and {len(y)} peaks, expected two sizes or more")
-    b, a = np.polyfit(x, y, 1)
-    if not b > 0: raise ConfigError("peaks do not grow with the batch: measure again")
-    return float(a), float(b)
 
 # %% ../../nbs/hardware/20_memory.ipynb #bb7605a1
 def largest_batches(

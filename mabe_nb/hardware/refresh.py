@@ -93,7 +93,8 @@ class Refreshed(NamedTuple):
         out = [f"{r.flavor}: {r.before:g} -> {r.now:g} USD an hour" if r.before else
                f"{r.flavor}: {r.now:g} USD an hour, not known before"
                for r in rows.itertuples() if abs(r.now - r.before) > 0.005 * r.now]
-        words = {"as before": rows.flavor[abs(rows.now - rows.before) <= 0.005 * rows.now],
+        same = abs(rows.now - rows.before) <= 0.005 * rows.now
+        words = {"as before": rows.flavor[same],
                  "no price in the answer, kept as they were": self.missing,
                  "could not be read": self.unread, "not in our catalogue": self.new}
         return out + [f"{what}: {', '.join(names)}" for what, names in words.items()
@@ -119,7 +120,7 @@ def refresh(
     ask=None, # Function that gives the provider's answer; None: its own client's
     today=None, # Day to write beside the prices
 ) -> Refreshed:
-    "Fetch a provider's prices and keep them. Raises `ConfigError` if it does not answer."
+    "Fetch a provider's prices and keep them. Raises `ConfigError` without an answer."
     provider = provider_name(provider, ASK)
     before = prices(provider).set_index("flavor").usd_per_hour.to_dict()
     try: answer = (ask or ASK[provider])()

@@ -98,15 +98,16 @@ LOOK = ["nvidia-smi --query-gpu=index,name,memory.total,memory.free --format=csv
 
 def _begin(ask): # Header; the folder of the logs; the cards, for the log
     logs = ask.logs.rstrip("/") or "/"
-    return [*_header(ask), f"# Slurm opens its log first: mkdir -p {logs} before sbatch",
-            "set -euo pipefail", f"mkdir -p {logs}", *LOOK]
+    return [
+        *_header(ask), f"# Slurm opens its log first: mkdir -p {logs} before sbatch",
+        "set -euo pipefail", f"mkdir -p {logs}", *LOOK]
 
 
 def _stage_of(kind): # ZeRO stage of the guide's model on a kind of card
     try: return zero_stage(float(card(kind).memory_gb)) if kind else 2
     except ConfigError: return 3 if kind in SMALL else 2
 
-
+# %% ../../nbs/hardware/50_slurm.ipynb #a2359f63
 SMALL = ("t4", "l4", "a10", "a10g") # Known cards below what ZeRO-3 wants, too
 
 def fixed_script(
@@ -140,10 +141,12 @@ def _inspect_cards(need):
     return ['names=$(nvidia-smi --query-gpu=name --format=csv,noheader)',
             'MABE_GPUS=$(printf "%s\\n" "${names}" | wc -l | tr -d " ")',
             'kinds=$(printf "%s\\n" "${names}" | sort -u | wc -l)',
-            'smallest=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits \\',
+            'smallest=$(nvidia-smi --query-gpu=memory.total '
+            '--format=csv,noheader,nounits \\',
             "  | sort -n | head -n 1)",
             'if [ "${kinds}" -gt 1 ]; then',
-            '  echo "WARNING: mixed GPU types, every step waits for the slowest and all"',
+            '  echo "WARNING: mixed GPU types, every step waits for the slowest and '
+            'all"',
             '  echo "take the share that the smallest holds"', "fi",
             "MABE_ZERO=2",
             f'if [ "${{smallest}}" -lt {mib} ]; then MABE_ZERO=3; fi']

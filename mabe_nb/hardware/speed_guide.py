@@ -21,8 +21,8 @@ class Expected(NamedTuple):
 
     def __str__(self):
         low, high = self.card_gb
-        cards = (f"{low} GB or more" if high is None else f"up to {high} GB" if low is None
-                 else f"{low} to {high} GB")
+        cards = (f"{low} GB or more" if high is None else
+                 f"up to {high} GB" if low is None else f"{low} to {high} GB")
         return (f"{_range(self.faster)} times as fast, {_range(self.memory_gb)} GB, "
                 f"{_range(self.hours)} h, for cards of {cards}")
 

@@ -86,7 +86,7 @@ def open_bundle(
     text = json.dumps([about["files"], about["evidence"]], sort_keys=True)
     key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     bars = model/"thresholds.json"
-    own = {"thresholds": bars} if read_thresholds(bars if bars.exists() else None) else {}
+    own = {"thresholds": bars} if bars.exists() and read_thresholds(bars) else {}
     return Bundle(about, key, load_model(model, device=device, **options), own)
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #62543529
@@ -270,8 +270,8 @@ def make_bundle(
         wheel = _copy_files(tmp, files)
         about = _manifest(tmp, model, dataset)
         write_json(tmp/"manifest.json", about)
-        about |= trial_in_process(tmp, wheel) | {"actions": list(open_bundle(tmp).actions)}
-        about |= forecast(about, frames)
+        about |= trial_in_process(tmp, wheel)
+        about |= forecast(about, frames) | {"actions": list(open_bundle(tmp).actions)}
         if wheels: fetch_wheels(about["needs"], tmp/"wheels")
         write_json(tmp/"manifest.json", about | {"files": file_hashes(tmp)})
         write_json(tmp/"predict.ipynb", kit_notebook(name))

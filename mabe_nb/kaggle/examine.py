@@ -66,8 +66,9 @@ def _listing(dataset):
     table = solution_table(dataset)
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
     whole = video_ids(dataset.ids)
-    more = pd.DataFrame([(whole[v], dataset.lab(v), whitelist_text(dataset, v))
-                         for v in rest], columns=["video_id", "lab_id", "behaviors_labeled"])
+    more = pd.DataFrame(
+        [(whole[v], dataset.lab(v), whitelist_text(dataset, v)) for v in rest],
+        columns=["video_id", "lab_id", "behaviors_labeled"])
     return pd.concat([t for t in (table, more) if len(t)] or [more])
 
 # %% ../../nbs/kaggle/10_examine.ipynb #cd899eec
@@ -215,7 +216,7 @@ def _overlaps(case):
     t, changed = case.table.reset_index(drop=True), {}
     for at in crowded_pairs(t):
         mine = t.iloc[at]
-        claims = claims_of(mine.action.to_numpy(), *(mine[c].to_numpy() for c in FRAMES))
+        claims = claims_of(*(mine[c].to_numpy() for c in ("action", *FRAMES)))
         changed |= {i: (left, at[j]) for i, (left, j) in zip(at, claims)
                     if j is not None}
     case.table = t

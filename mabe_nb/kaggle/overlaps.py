@@ -30,19 +30,20 @@ def claims_of(
     action: np.ndarray, # (bouts,) names, of one agent and target
     start: np.ndarray, # (bouts,) frames
     stop: np.ndarray, # (bouts,) frames, exclusive
-) -> list: # Of each bout: pieces that are left, position of the first in its way or None
+) -> list: # Of each bout: pieces left, position of the first in its way or None
     "What earlier bouts of other actions leave of each bout."
     out = []
     for i in range(len(action)):
         a, b = int(start[i]), int(stop[i])
-        over = np.flatnonzero((action[:i] != action[i]) & (start[:i] < b) & (stop[:i] > a))
+        over = np.flatnonzero((action[:i] != action[i]) & (start[:i] < b)
+                              & (stop[:i] > a))
         taken = [(int(start[j]), int(stop[j])) for j in over]
         out.append((frames_left(a, b, taken), int(over[0]) if len(over) else None))
     return out
 
 # %% ../../nbs/kaggle/08_overlaps.ipynb #81d98c50
 def crowded_pairs(
-    table: pd.DataFrame, # video_id, agent_id, target_id, action, start_frame, stop_frame
+    table: pd.DataFrame, # Columns `IDS` and `FRAMES`
 ) -> list: # An array of positions for each such pair of animals
     "Rows of the pairs in which two actions share a frame."
     if not len(table): return []

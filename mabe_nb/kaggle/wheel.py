@@ -55,7 +55,8 @@ def fetch_wheels(
     if done.returncode == 0: return sorted(p.name for p in Path(folder).glob("*.whl"))
     last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
     raise ConfigError(f"cannot download {', '.join(wanted)}, which needs a network "
-                      f"({last[:200]}); run it where there is one, or leave --wheels out")
+                      f"({last[:200]}); run it where there is one, or leave out "
+                      "--wheels")
 
 # %% ../../nbs/kaggle/30_wheel.ipynb #74676927
 def requirements() -> set: # Names in small letters

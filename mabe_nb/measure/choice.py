@@ -46,19 +46,21 @@ def reasons_for(
 ) -> list: # Of sentences
     "Why this card, or what comes nearest."
     here, out = asked["here"], []
+    quick = asked["budget"] is not None and asked["by"] is None
     if best: out.append(
         f"{best['name']} is done in {best['hours']:.2g} h ({best['low_hours']:.2g} to "
         f"{best['high_hours']:.2g}) for ${best['usd']:.2f}, at most "
-        f"${best['most_usd']:.2f}: the " + ("fastest" if asked["budget"] is not None
-        and asked["by"] is None else "cheapest") + f" of {asked['feasible']} that will do")
+        f"${best['most_usd']:.2f}: the {'fastest' if quick else 'cheapest'} of "
+        f"{asked['feasible']} that will do")
     else: out += _nearest(rows, asked)
     out.append(f"{asked['epochs']} epochs of " + (f"{asked['windows']:,} windows"
                if asked["windows"] else "1,000,000 windows, since no data were given"))
     out.append(f"a step takes {here['ms']:.3g} ms on {here['card']} ({here['date']}), "
                f"so the run {here['hours']:.2g} h here, for nothing")
-    if best: out.append(f"its time is {best['basis']} ({best['source']}); its price is of "
-                        f"{best['price_as_of']}, {best['price_age_days']:.0f} days old"
-                        + f", over {asked['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
+    if best: out.append(
+        f"its time is {best['basis']} ({best['source']}); its price is of "
+        f"{best['price_as_of']}, {best['price_age_days']:.0f} days old"
+        + f", over {asked['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
     with_it = asked["included"]
     return out + [f"a rented hour includes {with_it['cores']} cores and "
                   f"{with_it['memory_gib']} GiB where those are billed; machines with "
@@ -76,11 +78,12 @@ def _nearest(rows, asked): # Nothing will do: what is closest, and what it lacks
     cheap, fast = (min(held, key=lambda r: r[k]) for k in ("most_usd", "high_hours"))
     out = []
     if asked["budget"] is not None and cheap["most_usd"] > asked["budget"]:
-        out.append(f"{cheap['name']} comes nearest with at most ${cheap['most_usd']:.2f} "
-                   f"(${cheap['usd']:.2f} expected), over ${asked['budget']:g}")
+        out.append(f"{cheap['name']} comes nearest with at most "
+                   f"${cheap['most_usd']:.2f} (${cheap['usd']:.2f} expected), over "
+                   f"${asked['budget']:g}")
     if asked["by"] is not None and fast["high_hours"] > asked["by"]:
-        out.append(f"{fast['name']} comes nearest with up to {fast['high_hours']:.2g} h, "
-                   f"over {asked['by']:g} h")
+        out.append(f"{fast['name']} comes nearest with up to "
+                   f"{fast['high_hours']:.2g} h, over {asked['by']:g} h")
     return out or ["no card keeps both the budget and the time"]
 
 # %% ../../nbs/measure/45_choice.ipynb #7b5f1a87
@@ -116,7 +119,7 @@ def what_would_change(
         f"{best['high_hours']:.2g} h")
     return out
 
-
+# %% ../../nbs/measure/45_choice.ipynb #0560d9be
 def how_to_settle(
     near: list, # From `contenders`
     best: dict, # From `choose`, or None

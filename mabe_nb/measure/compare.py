@@ -35,7 +35,7 @@ def by_bandwidth(
     "Seconds of a step on another card, from a measured card."
     return float(np.maximum(floor, seconds * on.bandwidth_gb_s / there.bandwidth_gb_s))
 
-
+# %% ../../nbs/measure/40_compare.ipynb #b05f22e1
 def by_count(
     result: dict, # Of a probe: flops, bytes, precision
     there: pd.Series, # Card to predict for, from `card`
@@ -199,7 +199,7 @@ def _ranked(rows): # A table, the fastest first
     table["usd"] = table.seconds / 3600 * table.usd_per_hour
     table["front"] = pareto(table.seconds, table.usd)
     offers = [_offer(place) for place in table["where"]]
-    for name in ("as_of", "stale"): table[f"price_{name}"] = [o.get(name) for o in offers]
+    for k in ("as_of", "stale"): table[f"price_{k}"] = [o.get(k) for o in offers]
     return table.sort_values("seconds", kind="stable", ignore_index=True)
 
 # %% ../../nbs/measure/40_compare.ipynb #5269eaf2
@@ -221,6 +221,6 @@ def cheapest(
         if not (offer := _offer(r["where"])): continue
         hours = run_hours(r["seconds"], epochs)
         usd = cost(hours, offer["flavor"], offer["provider"]).usd
-        rows.append({"where": r["where"], "hours": hours, "usd": usd, "basis": r["basis"],
-                     "price_as_of": offer["as_of"]})
+        rows.append({"where": r["where"], "hours": hours, "usd": usd,
+                     "basis": r["basis"], "price_as_of": offer["as_of"]})
     return min(rows, key=lambda r: (r["usd"], r["hours"], r["where"]), default=None)

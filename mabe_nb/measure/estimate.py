@@ -52,7 +52,8 @@ class Live(TorchDispatchMode):
                  if isinstance(t, torch.Tensor)}
         out, name = func(*args, **(kwargs or {})), func.__name__
         for i, t in enumerate(tree_leaves(out)):
-            if not isinstance(t, torch.Tensor) or t.shape in self.aside                     or t.untyped_storage()._cdata in given: continue
+            if not isinstance(t, torch.Tensor) or t.shape in self.aside: continue
+            if t.untyped_storage()._cdata in given: continue
             space = i == 3 and name.startswith("mkldnn_rnn_layer.")
             self._made(t, THERE if space else 1)
             self.spaces += t.nbytes * space
@@ -107,7 +108,7 @@ class Count(NamedTuple):
     units: int # Of recurrent layers that a stand-in was counted for
     compiled: bool # Is oneDNN asked: for convolutions, recurrent layers or products?
 
-
+# %% ../../nbs/measure/20_estimate.ipynb #3de2b23c
 def count_step(
     cfg, # `TrainConfig`
     shape: Workload = Workload(),
@@ -123,7 +124,8 @@ def count_step(
         windows = Steps(trainer).windows()
         trainer.part_loss(windows, None).backward()
         trainer.optimizer.step()
-        with Live(p.shape for p in trainer.model.parameters()) as live, warnings.catch_warnings():
+        weights = [p.shape for p in trainer.model.parameters()]
+        with Live(weights) as live, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trainer.part_loss(windows, None).backward()
         compiled = exact_in_onednn() or any(isinstance(m, (nn.LSTM, nn.Conv1d)) for m in
@@ -182,8 +184,8 @@ def count_window(
     "What a step keeps for a window, however long it is."
     frames = cfg.sequence_length
     if frames <= LENGTHS[-1]: return _window(cfg, shape, card)
-    found = [_window(make_config({**cfg.model_dump(), "sequence_length": n}), shape, card)
-             for n in LENGTHS]
+    found = [_window(make_config({**cfg.model_dump(), "sequence_length": n}), shape,
+                     card) for n in LENGTHS]
     line = np.polyfit(LENGTHS, [b for _, b in found], 2)
     return found[0][0], float(np.polyval(line, frames))
 
@@ -208,7 +210,8 @@ def estimate(
     state += ONEDNN_GB * (count.compiled and not card)
     gap = ("counted on one step; what cuDNN keeps for recurrent layers is not known: "
            "k from 4 to 18" if count.units else "counted on one step")
-    return Estimate(base + Need(*3 * (state,)), Need(*(w / 1e9 for w in windows)), "counted", gap)
+    return Estimate(base + Need(*3 * (state,)), Need(*(w / 1e9 for w in windows)),
+                    "counted", gap)
 
 # %% ../../nbs/measure/20_estimate.ipynb #ebf4ce2e
 def kept_results(
@@ -224,7 +227,7 @@ def kept_results(
         try:
             kept = read_json(path)
             if _key(kept["spec"]) != want: continue
-            row = checked_result(kept["result"]) | {"on": kept["on"], "gpu": kept["gpu"]}
+            row = checked_result(kept["result"]) | {k: kept[k] for k in ("on", "gpu")}
             if row["status"] == "ok" and row.get("device") == device: found.append(row)
         except (MabeError, KeyError, TypeError): continue
     return sorted(found, key=lambda r: -float(r.get("created") or 0))
@@ -246,7 +249,8 @@ def measured_memory(
     for r in rows: cards.setdefault(r["card"], {}).setdefault(r["batch"], r)
     name, sizes = max(cards.items(), key=lambda c: len(c[1]), default=("", {}))
     if len(sizes) < 2: return None
-    b, a = np.polyfit(list(sizes), [r["memory"]["peak"] / 1e9 for r in sizes.values()], 1)
+    peaks = [r["memory"]["peak"] / 1e9 for r in sizes.values()]
+    b, a = np.polyfit(list(sizes), peaks, 1)
     if not b > 0: return None
     day = date.fromtimestamp(max(r["created"] for r in sizes.values()))
     return Estimate(Need(*3 * (max(float(a), 0.0),)), Need(b * 0.95, b, b * 1.1),

@@ -48,7 +48,8 @@ def _card_of(receipt): # Name of the one card it ran on; None: several, or none 
         at = provider_name(receipt["on"], {*table.provider})
         flavor = check_gpu(gpu, at)
     except MabeError: return None
-    row = table[(table.provider == at) & (table.flavor == flavor) & (table["count"] == 1)]
+    row = table[(table.provider == at) & (table.flavor == flavor)
+                & (table["count"] == 1)]
     return row.gpu.iloc[0] if len(row) else None
 
 # %% ../../nbs/measure/47_past.ipynb #16571c62

@@ -62,7 +62,8 @@ class Sweep(NamedTuple):
     time: Line # Seconds of a step by batch; None: too few sizes
     memory: Line # GB by batch; None: too few sizes
     knee: int # Batch; None: nothing worked
-    about: dict # on, gpu, card, precision, parameters, windows, usd_per_hour, held_up_by
+    # on, gpu, card, precision, parameters, windows, usd_per_hour, held_up_by
+    about: dict
 
     @property
     def best(self) -> pd.Series: # None if nothing worked
@@ -187,7 +188,8 @@ def summarize(
                                        "threads", "parameters", "versions")}
     knee = knee_size(rows)
     at = next((r for r in found if r["status"] == "ok" and r["batch"] == knee), {})
-    about |= {"windows": shape.windows, "usd_per_hour": rate, "held_up_by": held_up_by(at)}
+    about |= {"windows": shape.windows, "usd_per_hour": rate,
+              "held_up_by": held_up_by(at)}
     return Sweep(rows, fit_line(good.batch, good.ms / 1e3),
                  fit_line(good.batch, good.gb), knee, about)
 

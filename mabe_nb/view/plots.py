@@ -63,7 +63,7 @@ def _axes(ax, width, height, panels=1): # Inches; axes given, or new ones
 
 def _ink(ax): return ax.xaxis.label.get_color()
 
-def _short(name, width=28): # matplotlib draws $x$ as a formula, and leaves out labels with _
+def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
     name = (" " * name.startswith("_") + name).replace("$", "\\$")
     return name if len(name) <= width else name[:width-1] + "…"
@@ -117,7 +117,7 @@ def plot_audit(
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #4bd2d422
-def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` of bouts, in s
+def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     "Bouts in their lanes, those of one action close together and in its colour."
     lane = np.arange(len(lanes))
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))

@@ -46,7 +46,7 @@ def actions_of(
         return len(json.loads(about["mabe"])["actions"])
     except (SafetensorError, OSError, ValueError, KeyError, TypeError): return 0
 
-
+# %% ../../nbs/view/18_runs.ipynb #d3fc9d14
 def warnings_of(
     epochs: list, # From `epochs_of`
     actions: int = 0, # Number of them; 0: unknown
@@ -59,14 +59,15 @@ def warnings_of(
     said, least = [], min(losses)
     since = len(losses) - 1 - losses.index(least)
     if since >= 2 and losses[-1] > 1.1 * least:
-        said.append(f"The validation loss has risen for {since} epochs, from {least:.3g} "
-                    f"to {losses[-1]:.3g}: the training videos are learned by heart; stop "
-                    "it, and try more videos, more dropout or a smaller network.")
+        said.append(f"The validation loss has risen for {since} epochs, from "
+                    f"{least:.3g} to {losses[-1]:.3g}: the training videos are learned "
+                    "by heart; stop it, and try more videos, more dropout or a smaller "
+                    "network.")
     best = max(e.get("valid_f1") or 0 for e in epochs)
     if len(epochs) >= 3 and actions > 1 and best <= 1 / actions:
-        said.append(f"F1 is {best:.2g} after {len(epochs)} epochs, no better than chance "
-                    f"(at most {1 / actions:.2g} for {actions} actions); check labels and "
-                    "features, or try a larger learning rate.")
+        said.append(f"F1 is {best:.2g} after {len(epochs)} epochs, no better than "
+                    f"chance (at most {1 / actions:.2g} for {actions} actions); check "
+                    "labels and features, or try a larger learning rate.")
     return said
 
 # %% ../../nbs/view/18_runs.ipynb #f514be89
@@ -102,7 +103,8 @@ def _run_row(name, run, job):
     return {"run": name, "changed": day, "F1": best.get("valid_f1", math.nan),
             "best epoch": best.get("epoch"), "epochs": len(epochs),
             "minutes": (about.get("seconds") or seconds) / 60,
-            "USD": about.get("usd", 0.0), "status": about.get("status", ""), "labs": _labs(run),
+            "USD": about.get("usd", 0.0), "status": about.get("status", ""),
+            "labs": _labs(run),
             "cfg": TrainConfig.from_yaml(run/"config.yaml").model_dump()}
 
 # %% ../../nbs/view/18_runs.ipynb #98f7856e
@@ -114,7 +116,7 @@ def checked_day(
     except ValueError: raise ConfigError(f"{day!r} is no day; write it as "
                                          "2026-11-22") from None
 
-
+# %% ../../nbs/view/18_runs.ipynb #867b8768
 def runs_table(
     runs: dict, # From `find_runs`
     name: str = "", # Only runs with these letters in their name
@@ -152,10 +154,11 @@ def plot_runs(
     ax.scatter(good.minutes, good.F1, s=40, color=COLORS[0])
     for i, r in zip(good.index, good.itertuples()):
         ax.annotate(str(i + 1), (r.minutes, r.F1), (5, 4), textcoords="offset points")
-    ax.set(xlabel="time (minutes)", ylabel="best macro F1", ylim=(0, 1.02), title="Runs")
+    ax.set(xlabel="time (minutes)", ylabel="best macro F1", ylim=(0, 1.02),
+           title="Runs")
     ax.margins(x=0.15)
     ax.grid()
     figure.set_label("Runs: " + "; ".join(
-        f"{i + 1} {name} F1 {f1:.3g} in {minutes:.3g} minutes" for i, name, f1, minutes in
-        zip(good.index, good.run, good.F1, good.minutes)))
+        f"{i + 1} {name} F1 {f1:.3g} in {minutes:.3g} minutes" for i, name, f1, minutes
+        in zip(good.index, good.run, good.F1, good.minutes)))
     return figure, ax

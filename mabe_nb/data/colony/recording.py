@@ -76,7 +76,8 @@ def everything(
 
 # %% ../../../nbs/data/colony/20_recording.ipynb #25ceb498
 def _check_numbers(seed, frames, mice, fps, px_per_cm, lead):
-    for s in np.atleast_1d(seed).tolist(): ConfigError.bounded("seed", s, 0, 2**63, whole=True)
+    for s in np.atleast_1d(seed).tolist():
+        ConfigError.bounded("seed", s, 0, 2**63, whole=True)
     ConfigError.bounded("frames", frames, 1, 10_000_000, whole=True)
     ConfigError.bounded("mice", mice, 1, 4, whole=True)
     ConfigError.bounded("fps", fps, 1, 1000)

@@ -22,7 +22,7 @@ def svg_start(
     return (f'<svg role="img" aria-label="{escape(words)}" viewBox="0 0 {size[0]:g} '
             f'{size[1]:g}" style="{style}"{more}>')
 
-
+# %% ../../../nbs/view/video/10_inline.ipynb #88133e67
 def inline_svg(
     figure, # Of matplotlib
 ) -> str:
@@ -35,7 +35,7 @@ def inline_svg(
     size = figure.get_size_inches() * 72
     return svg_start(size, figure.get_label()) + inside + "</svg>"
 
-
+# %% ../../../nbs/view/video/10_inline.ipynb #d022ee1b
 def scrolling_svg(
     figure, # Of matplotlib
     least: float = 34, # Width below which its letters could not be read (em)

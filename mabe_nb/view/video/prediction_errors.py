@@ -203,6 +203,7 @@ def show(self: ErrorPanel) -> Player:
     self.player.go_to(frame)
     return self.player
 
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #d8203a16
 @patch
 def go(self: ErrorPanel):
     "Open the chosen error."

@@ -13,7 +13,8 @@ import ipywidgets as W
 import pandas as pd
 
 from ...data.corrections import (Correction, add_correction, corrected,
-                                      corrections_file, read_corrections, undo_correction)
+                                      corrections_file, read_corrections,
+                                      undo_correction)
 from ...data.dataset import as_dataset
 from ...data.recording import bout_table
 from ...data.video_ids import select_videos
@@ -93,27 +94,27 @@ def _controls(self: ReviewPanel):
         row(self.status_line), self.player_box)
     self.box.add_class("mabe-wide")
 
-
+# %% ../../../nbs/view/video/70_review.ipynb #4258b820
 @patch
 def _options(self: ReviewPanel):
     return [(f"{i + 1}. {'✓ ' if self.answers(m) else ''}{moment_words(m)}", i)
             for i, m in enumerate(self.moments)]
 
-
 @patch
 def answers(self: ReviewPanel, moment) -> list:
     "The corrections of a moment that stand."
-    return [r for r in self.rows if r[:3] == (moment.video_id, moment.agent, moment.target)
-            and r.start < moment.stop and r.stop > moment.start]
+    m = moment
+    return [r for r in self.rows if r[:3] == (m.video_id, m.agent, m.target)
+            and r.start < m.stop and r.stop > m.start]
 
 # %% ../../../nbs/view/video/70_review.ipynb #6bb5b620
 @patch
 def bout(self: ReviewPanel) -> tuple: # (action, first frame, frame to end before)
     "What is asked about, as the answers so far have left it; action "" for nothing."
-    said = [r for r in self.answers(self.moment) if r.verdict not in ("reject", "nothing")]
+    said = [r for r in self.answers(self.moment)
+            if r.verdict not in ("reject", "nothing")]
     if said: return said[-1].action, said[-1].start, said[-1].stop
     return self.moment.action, int(self.moment.start), int(self.moment.stop)
-
 
 @patch
 def names(self: ReviewPanel) -> tuple:
@@ -122,14 +123,14 @@ def names(self: ReviewPanel) -> tuple:
     return next(p.actions for p in self.predictions
                 if p[:3] == (m.video_id, m.agent, m.target))
 
-
 @patch
 def sources(self: ReviewPanel) -> dict: # Source -> bout table
     "What the ethogram shows: annotations with corrections, predictions, the question."
     m, (action, start, stop) = self.moment, self.bout()
     rec = corrected(self.dataset[m.video_id], self.rows)
-    return {"seen": rec.bouts, "predicted": predicted_bouts(self.predictions, m.video_id),
-            "asked": bout_table([(m.agent, m.target, action or "nothing", start, stop)])}
+    asked = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
+    return {"seen": rec.bouts,
+            "predicted": predicted_bouts(self.predictions, m.video_id), "asked": asked}
 
 # %% ../../../nbs/view/video/70_review.ipynb #3d5adaed
 @patch
@@ -137,18 +138,17 @@ def show(self: ReviewPanel) -> Player:
     "The player a second before the moment; it stays the same if the video does."
     m, pair = self.moment, (self.moment.agent, self.moment.target)
     if self.player: self.player.pause()
-    if self.player is None or self.player.rec.video_id != m.video_id: self._new_player(pair)
+    if self.player is None or self.player.rec.video_id != m.video_id:
+        self._new_player(pair)
     self.label.options = self.names()
     self.player.pair_box.value = pair
     self.player.go_to(max(self.bout()[1] - round(CONTEXT * self.player.rec.fps), 0))
     self.draw()
     return self.player
 
-
 @patch
 def _new_player(self: ReviewPanel, pair):
-    rec, shown = self.dataset[self.moment.video_id], {}
-    shown |= self.sources()
+    rec, shown = self.dataset[self.moment.video_id], self.sources()
     told = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(told, lambda pair: actions_of(rec, pair, shown))
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
@@ -158,7 +158,7 @@ def _new_player(self: ReviewPanel, pair):
     self.player.stage.add_keys(KEYS | digits, self.press, self.focus)
     self.player_box.children = [self.player.body]
 
-
+# %% ../../../nbs/view/video/70_review.ipynb #d4cb8c40
 @patch
 def draw(self: ReviewPanel):
     "The question in words and in the ethogram."
@@ -167,8 +167,9 @@ def draw(self: ReviewPanel):
     action, start, stop = self.bout()
     fps, names = self.player.rec.fps, self.names()
     keys = " · ".join(f"{i} {a}" for i, a in enumerate(names[:9], 1))
-    self.asked.value = f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from " \
-        f"{start / fps:.2f} to {stop / fps:.2f} s? Keys: Y yes · X no · {escape(keys)}</p>"
+    what, when = escape(action or "nothing"), f"{start / fps:.2f} to {stop / fps:.2f} s"
+    self.asked.value = (f"<p>Is it <strong>{what}</strong> from {when}? "
+                        f"Keys: Y yes · X no · {escape(keys)}</p>")
 
 # %% ../../../nbs/view/video/70_review.ipynb #f46a0909
 @patch
@@ -182,11 +183,9 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
     self._mark()
     return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
 
-
 @patch
 def _mark(self: ReviewPanel):
     self._choose(self.choice.value, self._options())
-
 
 @patch
 def _choose(self: ReviewPanel, number, options=None):
@@ -196,7 +195,6 @@ def _choose(self: ReviewPanel, number, options=None):
         self.choice.value = number
     finally: self.quiet = False
 
-
 @patch
 def open(self: ReviewPanel, number: int):
     "Show a moment by its place in the list, from 0. The last one is kept to."
@@ -205,45 +203,48 @@ def open(self: ReviewPanel, number: int):
 
 # %% ../../../nbs/view/video/70_review.ipynb #b8cff154
 @patch
+def _predicted(self: ReviewPanel, must=False): # None: nothing was
+    if (bout := self.bout())[0]: return bout
+    if must: raise ConfigError("nothing was predicted here; say which action it is")
+
+@patch
 def accept(self: ReviewPanel) -> str:
     "It is what is asked."
-    action, start, stop = self.bout()
-    return self.save("accept" if action else "nothing", action, start, stop)
+    bout = self.bout()
+    return self.save("accept" if bout[0] else "nothing", *bout)
 
 @patch
 def reject(self: ReviewPanel) -> str:
     "It is not what is asked. Raises `ConfigError` where nothing was predicted."
-    action, start, stop = self.bout()
-    if not action: raise ConfigError("nothing was predicted here; say which action it is")
-    return self.save("reject", action, start, stop, (action, start, stop))
+    was = self._predicted(must=True)
+    return self.save("reject", *was, was)
 
 @patch
 def relabel(self: ReviewPanel, action: str) -> str:
     "It is another action. Raises `ConfigError` for one that the pair cannot do."
-    was, start, stop = self.bout()
-    if action not in self.names(): raise ConfigError.unknown("action", action, self.names())
-    return self.save("relabel", action, start, stop, was and (was, start, stop) or None)
+    if action not in (names := self.names()):
+        raise ConfigError.unknown("action", action, names)
+    return self.save("relabel", action, *self.bout()[1:], self._predicted())
 
 @patch
 def nothing(self: ReviewPanel) -> str:
     "None of the actions happens in this stretch."
-    action, start, stop = self.bout()
-    return self.save("nothing", "", start, stop, action and (action, start, stop) or None)
+    return self.save("nothing", "", *self.bout()[1:], self._predicted())
 
 # %% ../../../nbs/view/video/70_review.ipynb #522cf711
 @patch
 def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "stop"
     "The bout begins at a frame, or ends after it. Raises `ConfigError`."
-    action, start, stop = self.bout()
-    if not action: raise ConfigError("nothing was predicted here; say which action it is")
+    action, start, stop = was = self._predicted(must=True)
     new = (frame, stop) if side == "start" else (start, frame + 1)
     if new[0] >= new[1]: raise ConfigError("the bout would end before it starts")
-    return self.save(side, action, *new, (action, start, stop))
+    return self.save(side, action, *new, was)
 
 @patch
 def undo(self: ReviewPanel) -> str:
     "Take back the last answer of this author."
-    row, self.rows = undo_correction(self.file, self.author), read_corrections(self.file)
+    row = undo_correction(self.file, self.author)
+    self.rows = read_corrections(self.file)
     if row is None: return "there is nothing to undo"
     self._mark()
     at = [i for i, m in enumerate(self.moments) if m[1:4] == row[:3]
@@ -265,18 +266,17 @@ def press(self: ReviewPanel, key: str, frame: int = None):
         do[key] = lambda: self.relabel(self.names()[int(key) - 1])
     self.act(do[key], key in "yxc" or key.isdigit())
 
-
 @patch
 def act(self: ReviewPanel, work, onwards: bool = True):
     "Do something, say so, and go on to the next moment."
-    said = []
+    n, said = self.choice.value, []
     def whole():
         said.append(work())
-        if onwards and n + 1 < len(self.moments): later()
+        if onwards and n + 1 < len(self.moments): self.open(n + 1)
         else: self.draw()
-    n, later = self.choice.value, lambda: self.open(n + 1)
     self.run(whole)
-    if self.status == "done" and isinstance(said[0], str): self.set_status("done", said[0])
+    if self.status == "done" and isinstance(said[0], str):
+        self.set_status("done", said[0])
 
 # %% ../../../nbs/view/video/70_review.ipynb #8a96f021
 def review(

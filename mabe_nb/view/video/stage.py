@@ -96,6 +96,7 @@ def answer(self: Stage,
             file.seek(k * VIDEO_PIECE)
             self.send({"video": k}, [file.read(VIDEO_PIECE)])
 
+# %% ../../../nbs/view/video/35_stage.ipynb #19131c75
 @patch
 def draw(self: Stage,
     strips: dict, # svg, span in frames, left and right end of the axes as shares
