@@ -27,6 +27,7 @@ STEPS = {"step of the default network": {}, "step of `conv_bilstm`":
          "step of the recipe's `conv_bilstm`": SLOW}
 PREDICT = {"prediction of the default network": [{}],
            "prediction of the recipe's networks": [FAST] * 10 + [SLOW] * 25}
+ENGINES = "bfloat16", "onnx" # Beside float32
 FLOORS = {"tiny": 0.4, "full": 0.8} # Shares of the floor in `--short`
 
 
@@ -40,8 +41,8 @@ def stepper(settings):
     return Steps(make_trainer(spec, torch.device("cpu")))
 
 
-def predictor(members):
-    "A function that predicts a video by some networks, inputs included."
+def predictor(members, engine="float32"):
+    "A function that predicts a video by some networks in an engine, inputs included."
     import numpy as np
     from mabe_nb.train.config import TrainConfig
     from mabe_nb.train.inputs import Inputs, fit_standardize
@@ -53,6 +54,10 @@ def predictor(members):
     inputs = Inputs("coords", (), (), all_, none, none, fit_standardize([x]), (30, 30), none)
     of = [TrainConfig(**settings) for settings in members]
     nets = [make_model(cfg, CHANNELS, CLASSES).eval() for cfg in of]
+    if engine != "float32": # which the release before has not
+        from mabe_nb.train.engines import in_engine
+        nets = [in_engine(net, engine, cfg.sequence_length, CHANNELS)
+                for net, cfg in zip(nets, of)]
     return lambda: [probabilities(net, x, cfg.sequence_length, cfg.frame_gap, inputs=inputs)
                     for net, cfg in zip(nets, of)]
 
@@ -64,7 +69,8 @@ def seconds(case):
     from contextlib import nullcontext
     torch.set_num_threads(1)
     step = case in STEPS
-    work = stepper(STEPS[case]) if step else predictor(PREDICT[case])
+    name, _, engine = case.partition(", ")
+    work = stepper(STEPS[name]) if step else predictor(PREDICT[name], engine or "float32")
     took = []
     with memory_kept(torch.device("cpu")) if step else nullcontext():
         for i in range(4):
@@ -81,13 +87,15 @@ def ask(case, checkout):
     return float(done.stdout.split()[-1])
 
 
-def against_before(before, rounds):
-    "Rows of every case, now and before."
-    for case in [*STEPS, *PREDICT]:
+def against_before(before, rounds, only):
+    "Rows of every case, now and before; engines beside the float32 of before."
+    engines = [f"{case}, {engine}" for case in PREDICT for engine in ENGINES]
+    for case in [c for c in [*STEPS, *PREDICT, *engines] if only in c]:
         pairs = []
         for i in range(rounds):
             order = (before, str(HERE))[::1 if i % 2 == 0 else -1]
-            took = {checkout: ask(case, checkout) for checkout in order}
+            took = {checkout: ask(case.split(", ")[0] if checkout == before else case,
+                                  checkout) for checkout in order}
             pairs.append((took[before], took[str(HERE)]))
         yield {"what": case, "now_ms": 1e3 * statistics.median(b for _, b in pairs),
                "peer": "before", "ratio": statistics.median(a / b for a, b in pairs),
@@ -115,14 +123,17 @@ def main():
     p.add_argument("--before", help="working tree of the release before")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--short", action="store_true")
+    p.add_argument("--only", default="", help="those cases of now and before alone that "
+                   "have this in their name, no loop")
     p.add_argument("--json", type=Path)
     p.add_argument("--case", help=argparse.SUPPRESS)
     args, rows = p.parse_args(), []
     if args.case: return print(seconds(args.case))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rounds = 3 if args.short else args.rounds
-    if args.before and not args.short: rows += report(against_before(args.before, rounds))
-    rows += report(against_floor(rounds, args.short))
+    if args.before and not args.short: rows += report(
+        against_before(args.before, rounds, args.only))
+    if not args.only: rows += report(against_floor(rounds, args.short))
     if args.json: args.json.write_text(json.dumps(
         {"load": os.getloadavg()[0], "rows": rows}, indent=1) + "\n")
     below = [r["what"] for r in rows if args.short and r["ratio"] < FLOORS[r["what"]]]
@@ -134,7 +145,7 @@ def report(rows):
     out = []
     for row in rows:
         out.append(row)
-        print(f"{row['what']:38}{row['now_ms']:9.2f} ms {row['ratio']:6.2f} of {row['peer']}",
+        print(f"{row['what']:48}{row['now_ms']:9.2f} ms {row['ratio']:6.2f} of {row['peer']}",
               flush=True)
     return out
 
