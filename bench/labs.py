@@ -2,6 +2,7 @@
 
     python bench/labs.py --json F                       # 19 labs: 40 videos of two, 5 of others
     python bench/labs.py --differ --json F              # labs that mean different things by a word
+    python bench/labs.py --kept DATA RUN --json F       # of a recipe that is there
 
 The labs are those of `mabe synth --labs`. With `--differ`, a third of them call an approach
 a sniff too, and a third mark no bout under a second. Ways to serve a lab are compared
@@ -30,6 +31,7 @@ from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import groups
 from mabe_nb.data.synthetic import invented_lab, write_colony
+from mabe_nb.files import read_json
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.train.ensemble import decide
 from mabe_nb.train.ensemble.decide import log_odds
@@ -193,6 +195,28 @@ def gains(ways):
     return out
 
 
+def ways_of(sequences):
+    "Each way of the table: name -> counts by video, labs, log loss."
+    ways = {"common": codes_by(sequences, NEVER),
+            "thresholds, labs of 5 videos": codes_by(sequences, 4),
+            "thresholds, larger labs alone": codes_by(sequences, 5)}
+    for pull in (10.0, 100.0):
+        ways[f"correction, pull {pull:g}"] = codes_by(
+            sequences, 4, lambda *both: each_lab(*both, pull, 4))
+    for name, by_lab in (("calibrated", False), ("calibrated, a bias of each lab", True)):
+        way = lambda *both: calibrated(*both, by_lab)
+        ways[name] = codes_by(sequences, NEVER, way)
+        ways[f"{name}, thresholds"] = codes_by(sequences, 4, way)
+    return ways
+
+
+def show(row, file):
+    "Print a result, and write it."
+    row["date"] = time.strftime("%Y-%m-%d")
+    print(json.dumps(row, indent=1))
+    if file: Path(file).write_text(json.dumps(row, indent=1) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--labs", type=int, nargs="+", default=[5, 5, 40] + [5] * 8 + [40] + [5] * 7)
@@ -201,9 +225,14 @@ def main():
     p.add_argument("--recipe", default="quick")
     p.add_argument("--network", action="store_true", help="a default network too, 2 epochs")
     p.add_argument("--out", help="folder of the run; default: none is kept")
+    p.add_argument("--kept", nargs=2, metavar=("DATA", "RUN"), help="the ways alone, of this run")
     p.add_argument("--json")
     args = p.parse_args()
     torch.set_num_threads(1)
+    if args.kept:
+        run = Path(args.kept[1])
+        return show({"recipe": read_json(run/"recipe.json")["recipe"], "ways": gains(ways_of(
+            out_of_fold(open_dataset(args.kept[0]), run)))}, args.json)
     with tempfile.TemporaryDirectory() as work:
         out, begun = Path(args.out or work), time.perf_counter()
         if not (out/"colony").exists():
@@ -244,21 +273,8 @@ def main():
         if args.network:
             row["network"] = timed("network", lambda: train(data, out/"single", make_config(
                 {"epochs": 2}), cache=out/"one"))["valid"]["macro_f1"]
-        sequences = out_of_fold(data, out/"run")
-        ways = {"common": codes_by(sequences, NEVER),
-                "thresholds, labs of 5 videos": codes_by(sequences, 4),
-                "thresholds, larger labs alone": codes_by(sequences, 5)}
-        for pull in (10.0, 100.0):
-            ways[f"correction, pull {pull:g}"] = codes_by(
-                sequences, 4, lambda *both: each_lab(*both, pull, 4))
-        for name, by_lab in (("calibrated", False), ("calibrated, a bias of each lab", True)):
-            way = lambda *both: calibrated(*both, by_lab)
-            ways[name] = codes_by(sequences, NEVER, way)
-            ways[f"{name}, thresholds"] = codes_by(sequences, 4, way)
-        row["ways"] = gains(ways)
-    row["date"] = time.strftime("%Y-%m-%d")
-    print(json.dumps(row, indent=1))
-    if args.json: Path(args.json).write_text(json.dumps(row, indent=1) + "\n")
+        row["ways"] = gains(ways_of(out_of_fold(data, out/"run")))
+    show(row, args.json)
 
 
 if __name__ == "__main__": main() # workers import this file
