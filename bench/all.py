@@ -55,7 +55,7 @@ def predictor(members, engine="float32"):
     of = [TrainConfig(**settings) for settings in members]
     nets = [make_model(cfg, CHANNELS, CLASSES).eval() for cfg in of]
     if engine != "float32": # which the release before has not
-        from mabe_nb.train.engines import in_engine
+        from mabe_nb.train.arithmetic.engines import in_engine
         nets = [in_engine(net, engine, cfg.sequence_length, CHANNELS)
                 for net, cfg in zip(nets, of)]
     return lambda: [probabilities(net, x, cfg.sequence_length, cfg.frame_gap, inputs=inputs)

@@ -17,7 +17,7 @@ import torch
 from mabe_nb.data.dataset import open_dataset, select_videos
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.classifier import wanted_actions
-from mabe_nb.train.engines import ENGINES
+from mabe_nb.train.arithmetic.engines import ENGINES
 from mabe_nb.train.model import load_model
 from mabe_nb.train.predict import decide, probabilities
 

@@ -12,7 +12,7 @@ done before the kill, and items a second. `--on slurm` starts a Slurm of one nod
 are cancelled rather than killed.
 
 `--plan` starts nothing: it measures features and bouts of three synthetic videos here and
-simulates so many of them on this machine, on Slurm and at Modal (`mabe_nb.remote.plan`).
+simulates so many of them on this machine, on Slurm and at Modal (`mabe_nb.remote.groups.plan`).
 """
 import argparse
 import contextlib
@@ -72,7 +72,7 @@ def kill(group, on, slurm):
 
 
 def measure(args, top, slurm):
-    from mabe_nb.remote.group import attach
+    from mabe_nb.remote.groups.group import attach
     begun = time.perf_counter()
     out = subprocess.run([sys.executable, "-c", START, str(Path(__file__).parent), str(top),
                           str(args.items), args.on, str(args.at_once), str(args.tasks)],
@@ -105,7 +105,7 @@ def plan(args, top):
     from mabe_nb.train.config import make_config
     from mabe_nb.train.runs import train
     from mabe_nb.videos import map_predict, map_prepare
-    from mabe_nb.remote.plan import plan_map
+    from mabe_nb.remote.groups.plan import plan_map
     measured, data = {}, top/"colony"
     write_colony(data, "kaggle", 4, args.minutes, 0)
     train(data, top/"run", make_config({"epochs": 1, "device": "cpu"}), say=lambda text: None,

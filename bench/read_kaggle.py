@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from mabe_nb.data.kaggle import read_kaggle
-from mabe_nb.data.formats.kaggle_tracking import read_tracking
+from mabe_nb.data.formats.kaggle.tracking import read_tracking
 
 
 def write_large(root, frames=30_000, mice=4, parts=18):

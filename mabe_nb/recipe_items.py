@@ -20,10 +20,10 @@ from .data.dataset import open_dataset
 from .errors import ConfigError, DataError
 from .files import atomic, read_json
 from .locks import LOCK, fills_its_folder, locked
-from .remote.group import Group
+from .remote.groups.group import Group
 from .remote.inside.items import Pack
-from .remote.plan import MapPlan
-from .remote.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.groups.plan import MapPlan
+from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
 from .remote.values import read_value
 from .train.ensemble.members import ActionFrames, net_config
 from .train.ensemble.queue import MemberTask, run_task, share_cores

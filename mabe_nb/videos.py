@@ -19,10 +19,10 @@ from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .errors import DataError
 from .files import atomic, file_hash, write_csv
-from .remote.group import Group
+from .remote.groups.group import Group
 from .remote.inside.items import Pack
-from .remote.plan import MapPlan
-from .remote.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.groups.plan import MapPlan
+from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
 
 # %% ../nbs/06_videos.ipynb #1ddaf4a6
 _open = cache(open_dataset)

@@ -18,7 +18,7 @@ from mabe_nb import cli
 from mabe_nb.commands.parser import setting_words
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.remote.group import groups
+from mabe_nb.remote.groups.group import groups
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble.presets import MemberSpec

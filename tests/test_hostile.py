@@ -17,7 +17,7 @@ from mabe_nb import cli
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import RecordingList, open_dataset
-from mabe_nb.data.formats.kaggle_tables import read_videos
+from mabe_nb.data.formats.kaggle.tables import read_videos
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses

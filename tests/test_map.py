@@ -12,10 +12,10 @@ from waiting import processes_of, until
 from mabe_nb import cli
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import write_json
-from mabe_nb.remote.group import attach, groups
+from mabe_nb.remote.groups.group import attach, groups
 from mabe_nb.remote.inside.records import done_items
 from mabe_nb.remote.job import all_jobs, jobs
-from mabe_nb.remote.map import map as map_items
+from mabe_nb.remote.groups.map import map as map_items
 
 ITEMS = 200
 QUIET = {"say": lambda text: None}

@@ -10,7 +10,7 @@ from test_map import map_items, ran, work  # noqa: E402
 from mabe_nb import cli  # noqa: E402
 from mabe_nb.errors import ConfigError  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
-from mabe_nb.remote.group import attach  # noqa: E402
+from mabe_nb.remote.groups.group import attach  # noqa: E402
 from mabe_nb.remote.inside.records import done_items  # noqa: E402
 
 pytestmark = pytest.mark.cloud

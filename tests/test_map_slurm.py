@@ -6,7 +6,7 @@ import sys
 from test_map import ITEMS, QUIET, check_end, map_items, ran, top, until, work  # noqa: F401
 from test_real_slurm import mabe_home, pytestmark, slurm  # noqa: F401
 
-from mabe_nb.remote.group import attach
+from mabe_nb.remote.groups.group import attach
 from mabe_nb.remote.inside.records import done_items
 
 START = """

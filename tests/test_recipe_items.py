@@ -12,7 +12,7 @@ from waiting import until
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError
 from mabe_nb.recipe_items import train_item
-from mabe_nb.remote.group import groups
+from mabe_nb.remote.groups.group import groups
 from mabe_nb.remote.inside.items import Pack
 
 QUICK = ["--recipe", "quick", "--folds", "2"]

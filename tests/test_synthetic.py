@@ -11,7 +11,7 @@ from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import frame_labels
-from mabe_nb.data.formats.kaggle_write import (COLUMNS, annotation_table,
+from mabe_nb.data.formats.kaggle.write import (COLUMNS, annotation_table,
                                                tracking_table)
 from mabe_nb.data.synthetic import LABS, colony_video, write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError

@@ -11,7 +11,7 @@ from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError
 from mabe_nb.files import write_json
-from mabe_nb.remote.group import groups
+from mabe_nb.remote.groups.group import groups
 from mabe_nb.videos import map_predict, map_prepare, predicted_table
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",

@@ -11,8 +11,8 @@ import sys
 
 from .parser import COUNT, NATURAL, number, offer
 from ..errors import ConfigError, MabeError
-from ..remote.group import Group
-from ..remote.map import PLACES
+from ..remote.groups.group import Group
+from ..remote.groups.map import PLACES
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
 def group_row(group) -> dict:
@@ -151,7 +151,7 @@ def see_group(
 ) -> dict: # As `follow_group`
     "Follow a group, or leave it to itself."
     if not isinstance(group, Group):
-        from mabe_nb.remote.plan import plan_text
+        from mabe_nb.remote.groups.plan import plan_text
         for line in plan_text(group): say(line)
         return group._asdict()
     if not args.detach: return follow_group(group, say, args.json)

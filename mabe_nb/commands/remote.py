@@ -85,7 +85,7 @@ def submit(args, say) -> dict:
 # %% ../../nbs/commands/60_remote.ipynb #ec060c49
 def _list(args, say):
     from mabe_nb.commands.groups import group_line, group_row
-    from mabe_nb.remote.group import groups
+    from mabe_nb.remote.groups.group import groups
     from mabe_nb.remote.job import jobs as known
     together = [group_row(group) for group in groups()]
     rows = [row(job) for job in known()]
@@ -177,7 +177,7 @@ def _costs(args, say):
 def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.commands.groups import act_on_group
-    from mabe_nb.remote.group import Group, attach
+    from mabe_nb.remote.groups.group import Group, attach
     actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch,
                "resume": _resume, "rm": _rm}
     alone = {"list": _list, "costs": _costs, "prune": _prune}

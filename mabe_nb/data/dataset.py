@@ -16,7 +16,7 @@ import numpy as np
 from . import kaggle # each of these adds itself to `READERS`
 from .folder import tracker_folder
 from .formats import calms21, mabe22
-from .formats.kaggle_tables import json_list
+from .formats.kaggle.tables import json_list
 from .formats.readers import READERS, reader, reader_of
 from .recording import Recording, check_parts
 from .video_ids import select_videos, unknown_video

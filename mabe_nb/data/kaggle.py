@@ -12,11 +12,11 @@ import json
 import os
 from pathlib import Path
 
-from .formats.kaggle_tables import (REQUIRED, counted, fit_bouts, json_list,
+from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, json_list,
                                                 number, read_bouts, read_videos,
                                                 read_whitelist)
-from .formats.kaggle_tracking import read_tracking
-from .formats.kaggle_write import write_kaggle
+from .formats.kaggle.tracking import read_tracking
+from .formats.kaggle.write import write_kaggle
 from .formats.readers import reader
 from .recording import Finding, Recording, bout_table, check_parts
 from .video_ids import unknown_video

@@ -15,7 +15,7 @@ import pandas as pd
 
 from .colony.acts import SOCIAL
 from .colony.recording import HALF, PARTS, everything, make_recording
-from .formats.kaggle_write import whitelist_text, write_kaggle
+from .formats.kaggle.write import whitelist_text, write_kaggle
 from .recording import Recording
 from ..errors import ConfigError, DataError
 from ..files import atomic

@@ -9,7 +9,7 @@ __all__ = ['prune']
 import time
 
 from ..errors import ConfigError, MabeError
-from .group import groups
+from .groups.group import groups
 from .job import jobs
 from .places.job_state import ENDED
 

@@ -20,7 +20,7 @@ from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
-from .engines import in_engine
+from .arithmetic.engines import in_engine
 from .fit.machine import pick_device
 from .inputs import Inputs
 from .metrics import submission_table

@@ -18,7 +18,7 @@ from ..errors import ConfigError, MabeError
 from ..files import atomic
 from ..locks import locked_beside
 from .classifier import Classifier
-from .engines import onnx_packages, onnx_session, to_onnx
+from .arithmetic.engines import onnx_packages, onnx_session, to_onnx
 from .model import load_model
 from .predict import gather, probabilities_of, window_starts
 

@@ -13,7 +13,7 @@ import torch
 
 from ..data.recording import run_lengths
 from ..errors import ConfigError
-from .products import onednn_products
+from .arithmetic.products import onednn_products
 
 # %% ../../nbs/train/40_predict.ipynb #accd30a1
 def window_starts(

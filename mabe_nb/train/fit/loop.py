@@ -19,7 +19,7 @@ from .optim import (Average, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from ..losses import make_loss, objective
-from ..products import onednn_products
+from ..arithmetic.products import onednn_products
 from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import best_row, masked_f1
 
