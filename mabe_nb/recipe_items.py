@@ -107,7 +107,7 @@ def _corrected(data, corrections):
     data = open_dataset(data, "train")
     return with_corrections(data, corrections) if corrections else data
 
-
+# %% ../nbs/07_recipe_items.ipynb #5ec972c7
 def map_train(
     data, # Path of a dataset
     out, # Run folder, here

@@ -87,6 +87,14 @@ def _save(figure, path):
         with atomic(path.with_name(f"{path.name}.{kind}")) as tmp:
             figure.savefig(tmp, format=kind, dpi=150)
 
+
+def _write(out, tables, figures):
+    out.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
+        for name, (figure, _) in figures: _save(figure, out/name)
+
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def analyse(
     data, # Dataset, path, or list of `Recording`s
@@ -120,12 +128,7 @@ def analyse(
         cases = per_unit(rows, value, unit)
         tables["groups"], notes = compare_groups(cases)
     if run is not None: notes += _add_doubt(tables, rows, run, data, videos, value, unit)
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
-        for name, (figure, _) in _figures(seen, tables, cases, value): _save(figure, out/name)
+    _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     how = {"simba": {"data": data},
            "ethogram": {"method": "manual" if bouts is None else "automated"}}
     for name in to: FORMATS[name](seen, out, **how.get(name, {}))

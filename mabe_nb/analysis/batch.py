@@ -158,7 +158,7 @@ def _action_rows(found, rates):
                      round(np.mean(shares) / usual, 2) if usual else None})
     return pd.DataFrame(rows)
 
-
+# %% ../../nbs/analysis/90_batch.ipynb #1b505bfc
 def batch_report(
     path, # HTML file to write
     title: str,

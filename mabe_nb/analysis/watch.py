@@ -87,7 +87,7 @@ def do_video(
     watched.keep(known | facts)
     watched.new.append(video)
 
-
+# %% ../../nbs/analysis/92_watch.ipynb #43e0cb68
 def do_batch(
     watched: Watched,
     model, # See `load_model`

@@ -111,7 +111,7 @@ def _list_others(say):
     say(f"{len(rows)} jobs of others; only who sent them can stop or remove them")
     return rows
 
-
+# %% ../../nbs/commands/60_remote.ipynb #f4ab34c4
 def _attach(job, args, say): return follow(job, args.json)
 
 
