@@ -190,6 +190,7 @@ class Tree:
         self.top = Path(top).resolve()
         os.environ.update(PYTHONPATH=str(self.top), PYTHONDONTWRITEBYTECODE="1",
                           MABE_HOME=str(self.top/"home"))
+        sys.dont_write_bytecode = True # a mutant of the same size and second: stale code
         for name in LARGE: importlib.import_module(name)
         if "mabe_nb" in sys.modules: raise SystemExit("the package is imported already")
 

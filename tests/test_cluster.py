@@ -310,12 +310,13 @@ def test_two_processes_of_the_script_are_one_with_the_batch_of_its_table(tmp_pat
     "gloo: one process at 8 and two at 1x4x2 have the same losses."
     import numpy as np
     import pandas as pd
+    import team_run
     from test_trainer import EVEN, team
     batch, steps = default_words(slurm, capsys, 2, 8, 1)
     common = dict(EVEN, epochs=1, num_workers=1, hidden_size=8, stride=40)
-    one, two = (pd.read_csv(team(tmp_path/str(n), n, dict(
-        common, batch_size=b, gradient_accumulation_steps=a))/"history.csv")
-        for n, b, a in ((1, 8, 1), (2, batch, steps)))
+    team_run.run(tmp_path/"one", common | {"batch_size": 8})
+    team(tmp_path, ["two", common | {"batch_size": batch, "gradient_accumulation_steps": steps}])
+    one, two = (pd.read_csv(tmp_path/n/"run"/"history.csv") for n in ("one", "two"))
     assert np.allclose(one.train_loss, two.train_loss, atol=1e-5)
     assert np.allclose(one.valid_loss, two.valid_loss, atol=1e-5)
 

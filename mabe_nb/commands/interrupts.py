@@ -6,7 +6,7 @@
 __all__ = ['KEPT', 'SECONDS', 'what_is_kept', 'answered', 'reader_left']
 
 # %% ../../nbs/commands/12_interrupts.ipynb #3ff29f75
-import os, select, signal, socket, sys, threading
+import atexit, os, select, signal, socket, sys, threading
 from contextlib import contextmanager
 
 # %% ../../nbs/commands/12_interrupts.ipynb #94d9fdef
@@ -61,6 +61,9 @@ def answered(
     listener = threading.Thread(target=_listen, args=(ear, text, seconds), daemon=True)
     listener.start()
     try: yield
+    except KeyboardInterrupt: # a second one while Python ends would be a traceback
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        raise
     finally:
         signal.set_wakeup_fd(before)
         mouth.close()
