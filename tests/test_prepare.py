@@ -70,7 +70,9 @@ def content(out):
 
 
 def times(out):
-    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("*/*/video.json")}
+    "Of videos that are whole; a folder with a dot is being written."
+    return {p.parent.name: p.stat().st_mtime_ns for p in out.glob("*/*/video.json")
+            if p.parent.name[0] != "."}
 
 
 SCRIPT = """
