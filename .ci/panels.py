@@ -56,7 +56,16 @@ errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(rec, "social", ("mouse1", "mouse2"))
 explorer""", """from mabe_nb.view.video.player import Player
 player = Player(rec, pair=("mouse1", "mouse2"))
-player"""]
+player""", """from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import bout_table
+from mabe_nb.train.review.moments import PairPrediction, rank_moments
+from mabe_nb.view.video.review import ReviewPanel
+sure = np.where(codes < 0, 0.0, 0.9)
+told = [PairPrediction("1", "mouse1", "mouse2", 30.0, acts, p, codes,
+                       np.full(p.shape, -1, np.int8), sure, sure)]
+unlabelled = RecordingList([rec.replace(labelled=None, bouts=bout_table())], ".")
+review = ReviewPanel(rank_moments(told, 5), unlabelled, told, "corrections.jsonl", "Ann")
+review"""]
 FIRST = {"JobPanel": "Send", "TrainPanel": "Start", "SweepPanel": "Measure",
          "ComparePanel": "Measure", "RunsPanel": "Compare", "ErrorPanel": "3. "}
 QUICK = "RunsPanel", "ErrorPanel" # They are done before one could look
@@ -149,7 +158,7 @@ def main():
     args = p.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     tmp = Path(tempfile.mkdtemp())
-    names = args.only or ("GPUPanel", *FIRST, "Explorer", "Player")
+    names = args.only or ("GPUPanel", *FIRST, "Explorer", "Player", "ReviewPanel")
     with lab_page.opened(tmp/"lab", CELLS) as lab:
         lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
         try:
