@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 from safetensors.numpy import load
-from test_videos import contents, main
+from test_videos import contents, mabe_home, main  # noqa: F401
 from waiting import until
 
 from mabe_nb.data.synthetic import write_colony
@@ -29,14 +29,6 @@ def lab(tmp_path_factory):
         write_colony(root/"data", videos=4, minutes=0.1, seed=1)
         assert main("train", root/"data", "--out", root/"one", *QUICK) == 0
     return root
-
-
-@pytest.fixture(autouse=True)
-def mabe_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    yield
-    for group in groups(): group.cancel()
 
 
 def check_train(lab, tmp_path, *words):

@@ -86,7 +86,7 @@ def _check_secrets(names):
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
     resumes, queue_limit = True, 86400.0
-    most_items = 10_000 # A folder of a Volume holds some 32,000 files, an item leaves two
+    most_items = 10_000 # An item leaves two files in a folder that is listed whole
 
     def check_options(self, spec):
         if (data := settings(spec)["data"]) is not None: data_files(data)
