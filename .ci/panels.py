@@ -21,7 +21,7 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels.gpu import GPUPanel
 write_colony("colony", videos=8, minutes=1)
 cfg = TrainConfig(epochs=12, conv_channels=[32], lstm_hidden=32, learning_rate=0.01)
-card = GPUPanel("modal", "L4", cfg=cfg)
+card = GPUPanel("modal", "T4", cfg=cfg)
 card""", '''from mabe_nb.view.panels.job import JobPanel
 job = JobPanel("""import time
 from matplotlib import pyplot
