@@ -67,8 +67,9 @@ unlabelled = RecordingList([rec.replace(labelled=None, bouts=bout_table())], "."
 review = ReviewPanel(rank_moments(told, 5), unlabelled, told, "corrections.jsonl", "Ann")
 review"""]
 FIRST = {"JobPanel": "Send", "TrainPanel": "Start", "SweepPanel": "Measure",
-         "ComparePanel": "Measure", "RunsPanel": "Compare", "ErrorPanel": "3. "}
-QUICK = "RunsPanel", "ErrorPanel" # They are done before one could look
+         "ComparePanel": "Measure", "RunsPanel": "Compare", "ErrorPanel": "3. ",
+         "ReviewPanel": "Accept"}
+QUICK = "RunsPanel", "ErrorPanel", "ReviewPanel" # They are done before one could look
 WRONG = {"JobPanel": ("To send", "print(undefined_name)"),
          "TrainPanel": ("Videos to learn from", "x-"),
          "SweepPanel": ("Batch sizes", "many"), "RunsPanel": ("Changed since", "monday")}
@@ -123,6 +124,10 @@ def work(lab, out, name):
         until(box, "no place is chosen")
         shoot(lab, out, name, "error")
         places.select_option(label="this machine")
+    elif name == "ReviewPanel": # no other action is chosen
+        box.get_by_role("button", name="Relabel", exact=True).click()
+        until(box, "error")
+        shoot(lab, out, name, "error")
     elif name == "GPUPanel": # it cannot be set to what there is not, but to what is too large
         batch = box.get_by_label("Batch (windows)")
         batch.fill("100000")
@@ -158,7 +163,7 @@ def main():
     args = p.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     tmp = Path(tempfile.mkdtemp())
-    names = args.only or ("GPUPanel", *FIRST, "Explorer", "Player", "ReviewPanel")
+    names = args.only or ("GPUPanel", *FIRST, "Explorer", "Player")
     with lab_page.opened(tmp/"lab", CELLS) as lab:
         lab.page.evaluate("window.jupyterapp.shell.collapseLeft()")
         try:

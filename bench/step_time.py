@@ -4,25 +4,28 @@
 
 Every network, three lengths of windows: two batches are measured, a line goes through
 them, and it is asked for one batch between them and one twice the larger. Each batch is a
-process of its own. On a machine that does something else the figures mean nothing.
+process of its own, measured once in each of three rounds, and its time is the median of
+the three. On a machine that does something else the figures mean nothing.
 """
 import argparse
 import itertools
 import json
 import os
 from pathlib import Path
+from statistics import median
 
 LENGTHS, MEASURED, ASKED = (50, 100, 200), (8, 32), (16, 64)
 
 
-def cases(networks, lengths=LENGTHS, seconds=3.0):
+def cases(networks, lengths=LENGTHS, seconds=3.0, rounds=3):
     "A row for each batch that is asked for; milliseconds."
     from mabe_nb.measure.sweep import fit_line, sweep
     from mabe_nb.train.config import TrainConfig
     for name, frames in itertools.product(networks, lengths):
         cfg = TrainConfig(model_type=name, sequence_length=frames)
-        rows = sweep(cfg, sizes=[*MEASURED, *ASKED], seconds=seconds, fresh=True).rows
-        took = dict(zip(rows.batch, rows.ms))
+        each = [sweep(cfg, sizes=[*MEASURED, *ASKED], seconds=seconds, fresh=True).rows
+                for _ in range(rounds)]
+        took = {n: median(ms) for n, *ms in zip(each[0].batch, *(r.ms for r in each))}
         line = fit_line(MEASURED, [took[n] for n in MEASURED])
         for batch in ASKED:
             told = float(line(batch))
@@ -35,8 +38,9 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--json", type=Path)
     p.add_argument("--seconds", type=float, default=3.0, help="for each batch")
+    p.add_argument("--rounds", type=int, default=3)
     args, rows = p.parse_args(), []
-    for row in cases(NETWORKS, seconds=args.seconds):
+    for row in cases(NETWORKS, seconds=args.seconds, rounds=args.rounds):
         rows.append(row)
         print(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()), flush=True)
     if args.json: args.json.write_text(json.dumps(

@@ -385,8 +385,8 @@ def test_command_line(tmp_path):
 
 
 def test_a_failed_command_fails_the_command_line():
-    with pytest.raises(JobError, match="'sh' ended with exit code 4"):
-        commands.follow(submit(["sh", "-c", "exit 4"]))
+    with pytest.raises(JobError, match="'sh' ended with exit code 4; it said: no mice;"):
+        commands.follow(submit(["sh", "-c", "echo no mice; exit 4"]))
 
 
 def test_ctrl_c_leaves_it_running(monkeypatch):

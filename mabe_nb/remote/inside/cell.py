@@ -84,7 +84,7 @@ def run_command(
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)
-    if code: raise CommandError(f"{words[0]!r} ended with exit code {code}")
+    if code: raise CommandError(f"{Path(words[0]).name!r} ended with exit code {code}")
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #17a2e7fe
 def save_outputs(

@@ -134,9 +134,7 @@ def _outcome(child, in_time, timeout):
         return "timeout", error("Timeout", f"stopped after its limit of {timeout:g} s")
     reported, code = child.last_event.get("error"), child.process.returncode
     if isinstance(reported, dict):
-        if reported.get("type") == "CommandError":
-            reported["traceback"] = child.tee.last[-4000:].decode("utf-8", "replace")
-        return "error", reported
+        return "error", _with_last_words(reported, child.tee.last[-4000:])
     if child.last_event: return "done", None
     why = f"ended with exit code {code} without a word"
     if code < 0: why = f"was killed by {signal.Signals(-code).name}"
@@ -153,6 +151,16 @@ def _prepare(folder):
     except (OSError, ValueError): number = 1
     with atomic(folder/"attempt") as tmp: tmp.write_text(str(number))
     return number
+
+# %% ../../../nbs/remote/inside/10_runner.ipynb #898fc536
+def _with_last_words(error, tail):
+    "The error of a command, with what the command said last."
+    if error.get("type") != "CommandError": return error
+    text = tail.decode("utf-8", "replace")
+    said = [line.strip() for line in text.splitlines()
+            if line.strip() and not line.startswith("CommandError: ")]
+    why = f"; it said: {said[-1][:400]}" if said else ""
+    return {**error, "message": error["message"] + why, "traceback": text}
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #fd751a63
 def _attempt(folder, limit, tee, commit, grace):

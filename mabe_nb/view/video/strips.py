@@ -57,8 +57,8 @@ def plot_probabilities(
         if labels is not None: _truth(ax, labels[:stop, k], fps, start, base, color)
     ax.set_yticks(bases + 0.5, [_short(a) for a in actions])
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
-           ylabel="probability, 0 to 1", title="Probability of each action"
-           + (", and below it what was seen" if labels is not None else ""))
+           ylabel="probability, 0 to 1",
+           title="Probability" + (" above what was seen" if labels is not None else ""))
     ax.tick_params(axis="y", length=0, labelsize=8)
     figure.set_label(f"Probabilities from {start / fps:g} to {stop / fps:g} s, mean: "
                      + ", ".join(f"{a} {m:.2f}" for a, m in
@@ -99,8 +99,7 @@ def plot_feature(
     for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
            ylabel=f"{_short(name, 20)} ({unit})", title=_short(name, 60))
-    if shaded: ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(actions),
-                        borderaxespad=0.2, handlelength=1.5, columnspacing=1)
+    if shaded: _name_shades(ax, len(actions))
     missing = np.isnan(values[start:stop]).mean()
     figure.set_label(f"{name} in {unit} from {start / fps:g} to {stop / fps:g} s, "
                      f"{missing:.0%} missing")
@@ -112,6 +111,15 @@ def _shade(ax, bouts, action, i, fps, start, stop):
                    label=_short(action, 16), transform=ax.get_xaxis_transform(),
                    alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
                    hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
+
+# %% ../../../nbs/view/video/30_strips.ipynb #f748fd43
+def _name_shades(ax, count):
+    "A legend above the axes; in a narrow figure it takes the title's place."
+    fits = int((ax.figure.get_figwidth() - 1) / 0.95) # as many names in a row
+    where, x = ("lower right", 1) if count + 2 <= fits else ("lower center", 0.5)
+    if count + 2 > fits: ax.set_title("")
+    ax.legend(loc=where, bbox_to_anchor=(x, 1), ncols=max(min(count, fits), 1),
+              borderaxespad=0.2, handlelength=1.5, columnspacing=1)
 
 # %% ../../../nbs/view/video/30_strips.ipynb #23112b61
 def by_behaviour(
