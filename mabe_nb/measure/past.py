@@ -16,7 +16,7 @@ from ..remote.costs import receipts
 from ..train.config import make_config
 
 # %% ../../nbs/measure/47_past.ipynb #a4735649
-OFF = 0.12 # Error of a time that a line tells; the largest of `bench/step_time.py`
+OFF = 0.17 # Error of a time that a line tells; the largest of `bench/step_time.py`
 
 def of_sweeps(
     results: list, # As `kept_results` gives them: of one model, at any batch
