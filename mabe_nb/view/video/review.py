@@ -222,6 +222,7 @@ def reject(self: ReviewPanel) -> str:
 @patch
 def relabel(self: ReviewPanel, action: str) -> str:
     "It is another action. Raises `ConfigError` for one that the pair cannot do."
+    if not action: raise ConfigError("no action is chosen; take one under 'Action'")
     if action not in (names := self.names()):
         raise ConfigError.unknown("action", action, names)
     return self.save("relabel", action, *self.bout()[1:], self._predicted())
