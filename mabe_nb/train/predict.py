@@ -140,7 +140,8 @@ def probabilities_of(
     if possible is not None:
         impossible = ~torch.as_tensor(possible, device=scores.device)
         scores = scores.masked_fill(impossible, -1e9)
-    if "binary" not in loss: return scores.float().softmax(-1)
+    if "binary" not in loss: # with the classes in front, which takes a tenth of the time
+        return scores.float().movedim(-1, 0).contiguous().softmax(0).movedim(0, -1)
     z = scores[..., 1:].float()
     p = torch.cat([(-z).sigmoid().prod(-1, keepdim=True), z.sigmoid()], -1)
     return p if apart else p / p.sum(-1, keepdim=True)
@@ -159,7 +160,7 @@ def probabilities(
     "Class probabilities of each frame of a sequence, averaged over windows."
     p = over_windows(model, x, length, gap, **how, change=lambda scores: probabilities_of(
         scores, loss, apart, possible))
-    return p if apart else p / np.maximum(p.sum(1, keepdims=True), 1e-9)
+    return p if apart else p / np.maximum(np.einsum("fc->f", p), 1e-9)[:, None]
 
 # %% ../../nbs/train/40_predict.ipynb #9eac6beb
 def smooth(

@@ -69,19 +69,19 @@ def leaves_reached(
     order, todo, leaves, found = [], [first], [], {}
     while todo:
         order.append(todo.pop())
-        if nodes[order[-1]][0] >= 0: todo += nodes[order[-1]][3:]
+        if nodes[order[-1]][0] >= 0: todo += nodes[order[-1]][:2:-1]
     kind = np.min_scalar_type(len(order))
-    for node in reversed(order):
+    for node in reversed(order): # leaves on the left have the higher numbers
         channel, bar, missing_left, *ways = nodes[node]
         if channel < 0:
             found[node] = len(leaves)
             leaves.append(node)
             continue
         left, right = map(found.pop, ways)
-        if missing_left: go, a, b = columns[channel] > bar, left, right
-        else: go, a, b = columns[channel] <= bar, right, left
-        chosen = -go.view(np.uint8).astype(kind, copy=False) # no bit, or all of them
-        found[node] = a ^ ((a ^ b) & chosen)
+        go = columns[channel] > bar if missing_left else columns[channel] <= bar
+        bits = go.view(np.uint8).astype(kind, copy=False)
+        bits = bits - 1 if missing_left else -bits # all of them if left, else none
+        found[node] = np.maximum(right, left & bits)
     return leaves, found[first]
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #6a75e5c0
