@@ -188,8 +188,10 @@ class DilatedLayer(nn.Module):
     def forward(self, x): # (windows, frames, width)
         n, d = x.shape[1], self.dilation
         far = F.pad(x, (0, 0, d, d))
-        three = torch.cat([far[:, i:i + n] for i in (0, d, 2 * d)], -1)
-        return x + self.dropout(self.mix(F.gelu(self.norm(self.wide(three)))))
+        return x + self.mixed(torch.cat([far[:, i:i + n] for i in (0, d, 2 * d)], -1))
+
+    def mixed(self, three): # (..., 3 * width) to (..., width)
+        return self.dropout(self.mix(F.gelu(self.norm(self.wide(three)))))
 
 # %% ../../nbs/train/20_models.ipynb #a8e16ed0
 @network("tcn", "width", "depth", "dropout", depth=6, width=64)
