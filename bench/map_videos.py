@@ -1,6 +1,6 @@
 """Thousands of videos through `mabe prepare --on` and `mabe predict --on`, with what goes wrong.
 
-    python bench/map_videos.py [--on slurm|modal|local] [--items 2000] [--json F]
+    python bench/map_videos.py [--on slurm|modal|local] [--verbs V ...] [--items N] [--json F]
 
 Both commands run as a person types them, in a process of their own. 5 % of the videos fail
 the first time they are tried and one always does; each try leaves a file under a name of
@@ -87,7 +87,7 @@ def end_of(process, *codes):
 def kill_tasks(group, cloud):
     "All processes of all tasks that run, or their containers; how many."
     import psutil
-    if cloud: return cloud.call(lambda: cloud.faults.crash())
+    if cloud: return cloud.faults.crash() # signals alone: its loop is not waited for
     hit = 0
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
@@ -167,7 +167,7 @@ def measure(args, folder, cloud):
              "minutes": MINUTES, "at_once": args.at_once, "tasks": args.tasks}
     verbs = {"prepare": ["prepare", data, "--features", "coords", "--out"],
              "predict": ["predict", folder/"run", data, "--out"]}
-    for verb, line in verbs.items():
+    for verb, line in ((v, verbs[v]) for v in args.verbs):
         begun = time.perf_counter()
         one = mabe(*line, folder/f"one-{verb}")
         elsewhere = [*line, folder/f"many-{verb}", "--on", args.on, "--at-once", args.at_once]
@@ -186,6 +186,8 @@ def measure(args, folder, cloud):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--on", default="slurm", choices=("local", "slurm", "modal"))
+    parser.add_argument("--verbs", nargs="+", default=("prepare", "predict"),
+                        choices=("prepare", "predict"))
     parser.add_argument("--items", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--tasks", type=int, default=8)
@@ -204,12 +206,13 @@ def main():
             from localcloud import start_thread
             cloud = start_thread(folder/"cloud")
             os.environ.update(cloud.env)
+            cloud.faults.background_commit = 30.0 # s, as `run` commits
             stack.callback(cloud.stop)
         found = measure(args, folder, cloud)
     if args.json:
         path = Path(args.json)
         known = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps(known | {args.on: found}, indent=1) + "\n")
+        path.write_text(json.dumps(known | {args.on: known.get(args.on, {}) | found}, indent=1) + "\n")
 
 
 if __name__ == "__main__": main()
