@@ -21,6 +21,7 @@ from .errors import ConfigError, DataError
 from .files import atomic, read_json
 from .locks import LOCK, fills_its_folder, locked
 from .remote.groups.group import Group
+from .remote.inside.cards import visible_cards
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
 from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
@@ -57,6 +58,7 @@ def _task(item, folders, path):
 def train_item(
     item: dict, # A task as JSON
     side_by_side: int, # Processes that share this machine
+    cards: int = 1, # Over which they are spread
     check: bool = True, # Raise `DataError` if the features are others than those meant
     **folders, # Argument -> folder of prepared features
 ) -> np.ndarray: # (bytes,) uint8: the file of the member
@@ -68,7 +70,8 @@ def train_item(
             raise DataError("holds other features than when the training was sent; send it "
                             "again", folders[item["prepared"]])
         share_cores(side_by_side)
-        room = memory_budget(pick_device("auto")) / side_by_side
+        if (device := pick_device("auto")).type == "cpu": cards = 1
+        room = memory_budget(device) / -(-side_by_side // cards)
         run_task(task._replace(memory=room))
         return np.fromfile(task.path, np.uint8)
 
@@ -142,9 +145,10 @@ def map_train(
            "videos": train_ids and list(train_ids), "folds": folds,
            "corrections": corrections and os.path.abspath(corrections),
            "cache": cache and os.path.abspath(cache), "workers": workers}
-    alone = how.get("at_once", 4) if how.get("on", "local") == "local" else 1
-    return start_tagged(_train, items, tag, say, given={"side_by_side": alone},
-                        folders=folders, **how)
+    given = {"side_by_side": 1}
+    if how.get("on", "local") == "local":
+        given = {"side_by_side": how.get("at_once", 4), "cards": max(len(visible_cards()), 1)}
+    return start_tagged(_train, items, tag, say, given=given, folders=folders, **how)
 
 # %% ../nbs/07_recipe_items.ipynb #ae346b1c
 def _bring(group, out):

@@ -222,6 +222,30 @@ def test_the_cell_of_the_readme_runs_as_written(place):
     assert place.book.says("print(losses)") == "[0.5, 0.25, 0.16666666666666666]\n"
 
 
+def tutorial_cells():
+    "The code of the tutorial on sending cells."
+    path = Path(__file__).parents[1]/"nbs"/"tutorials"/"05_send_a_cell.ipynb"
+    found = [c.source for c in nbformat.read(path, 4).cells if c.cell_type == "code"]
+    assert sum(c.startswith("%%gpu") for c in found) == 2
+    return found
+
+
+def test_the_cells_of_the_tutorial_run_as_they_stand(place):
+    "With what stands before them; only the place is added where a cloud stands by."
+    before, there = [], " --on modal" if place.cloud else ""
+    for cell in tutorial_cells():
+        head, _, rest = cell.partition("\n")
+        if cell.startswith("import numpy as np\n\nrng"): place.book.says(cell)
+        if not cell.startswith("%%gpu"): continue
+        sent = place.book.run(f"{head}{there}\n{rest}")
+        assert not errors(sent), errors(sent)
+        if "--detach" in head: assert not errors(place.book.run("%gpu_attach {job.id}"))
+        before.append(head)
+    assert place.book.says("print(sorted(speeds), speeds['30 frames'].shape, steps, job.on)") == \
+        f"['15 frames', '30 frames', '60 frames'] (870,) [0, 1, 2, 3, 4] {place.name}\n"
+    assert len(before) == 2
+
+
 STRANGER = """
 import os, tempfile
 from dataclasses import dataclass
@@ -267,8 +291,19 @@ def test_a_strangers_notebook_goes_and_comes_back(place):
     assert not errors(cell), errors(cell)
     assert "lab_units.py (module" in text(cell) and "called result" in text(cell)
     assert place.book.says("print(v)").split() == ["30.0"]
+    place.book.says("import pandas as pd\ntable = pd.DataFrame({'mouse': ['a', 'b'], 'cm': [3., 4.]})")
+    unlike = "" if not place.cloud else " --option pip=psutil" # which the image lacks
+    cell = place.send("import psutil\nfar = table.assign(cm=twice(table.cm)); n = psutil.cpu_count()",
+                      "--in table --out far,n" + unlike)
+    assert not errors(cell), errors(cell)
+    assert "table (parquet" in text(cell) and "of_scale" not in text(cell)
+    assert place.book.says("print(far.cm.tolist(), far.mouse.tolist(), n > 0)") == \
+        "[6.0, 8.0] ['a', 'b'] True\n"
     place.book.says("half = lambda x: x / 2")
     before = len(jobs())
+    if place.cloud:
+        error, = errors(place.send("import psutil"))
+        assert "'psutil'" in error.evalue and "lacks; add it with" in error.evalue
     error, = errors(place.send("half(3)"))
     assert "'half', which cannot go along: a lambda" in error.evalue and len(jobs()) == before
 

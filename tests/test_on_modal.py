@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import psutil
 import pytest
 
 modal = pytest.importorskip("modal")
@@ -15,6 +16,7 @@ from modal_jobs import (calm, cloud, elsewhere, kept, log_of, preempt,  # noqa: 
                         printed, send, until, volume)
 
 from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
+from mabe_nb.hardware.catalog import usd_per_hour  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.files import file_hash  # noqa: E402
 from mabe_nb.remote.places import modal_app  # noqa: E402
@@ -238,6 +240,64 @@ def test_all_attempts_together_cost_no_more_than_was_said(cloud):
     assert [r["usd"] for r in costs.receipts() if r["id"] == job.id] == [job.cost()]
     job.resume() # the clock begins anew, and so does the receipt
     job.cancel()
+
+
+GREEDY = """
+import subprocess, sys, time
+spin = "import time; t = time.time() + 4; x = bytearray({} << 20)\\nwhile time.time() < t: pass"
+for p in [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(3)]: p.wait()
+"""
+
+
+def bill(used):
+    return sum(u["seconds"] / 3600 * usd_per_hour(u["gpu"] or None, "modal", *u["billed"])
+               for u in used)
+
+
+def test_what_wants_more_than_it_asked_for_is_billed_no_more_than_was_said(cloud):
+    "Its processor is counted up to the limit, and beyond its memory it is killed."
+    until(lambda: not cloud.cloud.containers)
+    before = len(cloud.cloud.usage)
+    job = send(GREEDY.format(1), cpu=0.25, memory=2, timeout=30)
+    assert job.wait(120) == "done", job.log()
+    until(lambda: len(cloud.cloud.usage) > before)
+    cores, gib = cloud.cloud.usage[-1]["billed"]
+    assert (cores, gib) == pytest.approx((0.25, 2), 1e-3)
+    assert 0 < bill(cloud.cloud.usage[before:]) <= job.spec["most_usd"]
+    before = len(cloud.cloud.usage)
+    large = send(GREEDY.format(900), cpu=0.25, memory=1, timeout=30)
+    assert large.wait(120) == "died"
+    used = cloud.cloud.usage[before:]
+    assert max(u["most_gib"] for u in used) > 1 and bill(used) <= large.spec["most_usd"]
+
+
+def test_the_stand_in_bills_the_greater_of_request_and_use():
+    from localcloud.billing import Resources
+    from localcloud.meter import Meter
+    meter, process = Meter(Resources(0.01, 0.001)), psutil.Process()
+    end = time.process_time() + 0.5
+    while time.process_time() < end: pass
+    assert meter.look(process) is False and meter.billed()[1] > 0.01 and meter.most_gib > 0.01
+    tight = Meter(Resources(0.01, 0.001, 0.01, 0.002))
+    assert tight.look(process) is True and tight.billed() == pytest.approx((0.01, 0.002), 1e-3)
+
+
+def test_a_call_graph_that_is_late_or_lost_ends_no_job(cloud):
+    "Modal says that it is not populated in real time, and may be truncated."
+    cloud.faults.graph_delay = 2.0
+    job, lost = send("print('on', flush=True); n = 1", outputs=["n"]), send(
+        "import time\nprint('on', flush=True)\ntime.sleep(600)")
+    assert lost.status() == "queued", "nothing is known yet"
+    assert job.wait(120) == "done" and job.result() == {"n": 1}
+    until(lambda: lost.status() == "running")
+    cloud.call(lambda: cloud.faults.crash())
+    assert lost.wait(120) == "died"
+    cloud.faults.lose_graphs = True
+    job, lost = send("n = 2", outputs=["n"]), send("import os; os.kill(os.getppid(), 9)")
+    assert job.wait(120) == "done" and job.result() == {"n": 2}
+    assert lost.status() == "queued", "no graph, no last word: it may still come"
+    lost.spec["created"] -= 3 * 86400
+    assert lost.status() == "died" and "it is lost" in lost.state()["error"]["message"]
 
 
 def test_interrupted_too_often(cloud):

@@ -68,8 +68,18 @@ class CallRPCs:
                 total=len(call.inputs) - ended.total())))
 
     async def FunctionGetCallGraph(self, request):
-        "The status of a call without anything to unpickle."
-        call = self._call(request)
+        """The status of a call without anything to unpickle.
+
+        The client says of it: not in real time, best effort, may be truncated.
+        """
+        call, now = self._call(request), time.time()
+        if self.cloud.faults.lose_graphs: return pb.FunctionGetCallGraphResponse()
+        if not self.cloud.faults.graph_delay: return self._graph(call)
+        call.graphs.append((now, self._graph(call)))
+        old = [g for t, g in call.graphs if now - t >= self.cloud.faults.graph_delay]
+        return old[-1] if old else pb.FunctionGetCallGraphResponse()
+
+    def _graph(self, call):
         def status(input):
             return call.outputs[input.index].result.status if input.done else 0
         return pb.FunctionGetCallGraphResponse(

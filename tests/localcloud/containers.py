@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import images, namespace
+from . import images, meter, namespace
 from .copies import Copy
 from .storage import unpack_mounts
 from .tolerant import pb
@@ -61,7 +61,9 @@ async def _follow(cloud, container, definition, cleanup):
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE)
     commits = asyncio.ensure_future(_background_commits(cloud, container))
+    watching = asyncio.ensure_future(meter.watch(container))
     cleanup.callback(commits.cancel)
+    cleanup.callback(watching.cancel)
     pipes = ((container.process.stdout, pb.FILE_DESCRIPTOR_STDOUT),
              (container.process.stderr, pb.FILE_DESCRIPTOR_STDERR))
     await asyncio.gather(*(_keep_output(cloud, container, *pipe) for pipe in pipes))

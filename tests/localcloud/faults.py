@@ -33,6 +33,8 @@ class Faults:
     # of one input in a run; a deployed app tries again for ever, as Modal's guide says
     crashes_allowed: int = 2
     crash_backoff: float = 0.2  # s before a crashed input starts again
+    graph_delay: float = 0.0  # s by which the call graph is late; asked for, it is kept
+    lose_graphs: bool = False  # calls of which Modal keeps no graph (any more)
     log_delay: float = 0.0  # s by which lines arrive late
     lose_logs: bool = False  # lines never arrive
     break_log_streams: int = 0  # so many streams break after one batch

@@ -5,6 +5,7 @@ import time
 
 from . import billing
 from .containers import run_container
+from .meter import Meter
 from .process import send_signal
 from .state import Container, Input
 from .tolerant import Result, pb
@@ -98,7 +99,8 @@ class Scheduler:
                               "input stays queued", function_id=function.id)
             return after(0.5, self.autoscale, function)
         id = self.new_id("ta")
-        container = Container(id, function, gpu, self.root/"tasks"/id)
+        meter = Meter(billing.resources(definition))
+        container = Container(id, function, gpu, self.root/"tasks"/id, meter)
         self.containers[id] = container
         asyncio.ensure_future(run_container(self, container, definition))
 
@@ -107,7 +109,9 @@ class Scheduler:
         self.containers.pop(container.id, None)
         self.usage.append({"task": container.id, "app": container.function.app.id,
                            "gpu": container.gpu, "exit": exit_code,
-                           "resources": billing.resources(container.function.definition),
+                           "resources": container.meter.size,
+                           "billed": container.meter.billed(), # cores, GiB
+                           "most_gib": container.meter.most_gib,
                            "seconds": time.time() - container.created})
         left, queue = container.input, container.function.queue
         unasked = not container.stopping

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .meter import Meter
 from .tolerant import pb
 
 
@@ -94,6 +95,7 @@ class Call:
     inputs: list = field(default_factory=list)
     outputs: dict = field(default_factory=dict)  # index -> FunctionGetOutputsItem
     yielded: list = field(default_factory=list)  # of a generator
+    graphs: list = field(default_factory=list)  # (when, call graph) of those who asked
     bell: Bell = field(default_factory=Bell)
     created: float = field(default_factory=time.time)
 
@@ -119,6 +121,7 @@ class Container:
     function: Function
     gpu: str
     folder: Path
+    meter: Meter
     process: asyncio.subprocess.Process | None = None
     input: Input | None = None  # what it works on
     ready: bool = False  # it has said hello

@@ -62,6 +62,9 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
     if need > (tasks or at_once):
         raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: give "
                           f"tasks={need} or more (--tasks {need})")
+    if (tasks or 0) > at_once and not get(on).holds_back:
+        raise ConfigError(f"{on} starts all tasks at once: leave out tasks, or give "
+                          f"at_once={tasks} (--at-once {tasks})")
     if on == "modal": options = {"max_containers": at_once} | options
     return {"id": new_id(), "on": on, "items": len(items), "function": function,
             "at_once": at_once, "attempts": ATTEMPTS, "round": 0, "gpu": gpu,
@@ -71,7 +74,7 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
             "options": options, "created": time.time(), "tag": tag}
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #276895ee
-PLACES = "local", "slurm", "modal"
+PLACES = "local", "slurm", "modal", "hf"
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #b2628ce2
 def _write_group(group, code, items, given, folders):
@@ -89,9 +92,9 @@ def _write_group(group, code, items, given, folders):
 def map(
     function, # Of one argument and those given, written with 'def'
     items, # What it is called with: JSON values, or arrays
-    on: str = "local", # "local", "slurm" or "modal"
+    on: str = "local", # Of `PLACES`
     at_once: int = 4, # Processes, tasks or containers side by side
-    tasks: int = None, # Shares of the items on slurm and modal; None: `at_once`
+    tasks: int = None, # Shares of the items, but on local; None: `at_once`
     gpu=None, # Card of each task, as for `submit`
     timeout: float = None, # Seconds for each task; None: an hour, here a month
     retries: int = 0, # Of a task that dies

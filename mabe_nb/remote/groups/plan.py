@@ -16,7 +16,7 @@ from ..job import quote
 from ..places.base import get
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #5ed3d2b7
-START_UP = {"local": 10.0, "slurm": 30.0, "modal": 60.0} # Seconds of a start, assumed
+START_UP = {"local": 10.0, "slurm": 30.0, "modal": 60.0, "hf": 120.0} # Seconds, assumed
 GIB_MONTH, FREE_GIB = 0.09, 1024 # USD, GiB: Modal's Volumes, tables of 2026-05 and 2026-07
 
 
@@ -68,7 +68,9 @@ def simulate(
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #04d5d935
 def _notes(on, timeout, longest, tasks):
-    "What would go wrong."
+    "What would go wrong, and what is not in the price."
+    if on == "hf": return (*_notes("", timeout, longest, tasks), "storage of the bucket is "
+                           "not in the price: see huggingface.co/pricing")
     if longest <= timeout: return ()
     need = int(-(-1.2 * longest // 600) * 600)
     more = min(int(tasks * 1.2 * longest / timeout) + 1, 1000)
@@ -112,7 +114,7 @@ def plan_map(
     return MapPlan(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,
         longest.max() / 3600, np.median(work) * rate, number * start_up * rate,
-        about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * rented,
+        about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * (on == "modal"),
         _requests(items, number, files) * rented, gib, tuple(seconds),
         _notes(on, timeout, longest.max(), number))
 

@@ -6,7 +6,7 @@
 __all__ = ['ARRAYS', 'ITEMS', 'GIVEN', 'ATTEMPTS', 'write_pack', 'Pack', 'run_items']
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #8a54d1a1
-import itertools, json, multiprocessing, queue, signal, sys
+import json, multiprocessing, os, queue, signal, sys
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from ...errors import DataError, MabeError
 from ...files import read_json, regular_file, write_json
 from .. import values
+from .cards import CARDS, card_of_each
 from .cell import MODULES_NAME, bring_modules, error_of, run_source
 from .channel import progress
 from .records import (done_items, failed_items, save_done,
@@ -79,8 +80,9 @@ class Pack:
         return partial(run_source(source, {}, about["before"])[about["function"]], **given)
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #7f8f0244
-def _serve(pipe, pack, out, secrets):
+def _serve(pipe, pack, out, secrets, card):
     "Do one item after the other, as asked."
+    if card is not None: os.environ[CARDS] = card # before anything has looked for cards
     follow_parent()
     mask = Mask(secret_values(secrets))
     try: function = (pack := Pack(pack)).function(Path(out)/"modules")
@@ -104,8 +106,8 @@ class Stopped(KeyboardInterrupt):
 # %% ../../../nbs/remote/inside/26_items.ipynb #fa92dbfb
 class _Process:
     "A process that does items, and is started again if one of them kills it."
-    def __init__(self, pack, out, secrets):
-        self.args, self.process = (pack, out, secrets), None
+    def __init__(self, pack, out, secrets, card=None):
+        self.args, self.process = (pack, out, secrets, card), None
 
     def start(self):
         "Raises `MabeError` if the function cannot even be loaded."
@@ -159,7 +161,7 @@ def _do_all(todo, workers, args, look):
     "Do items side by side; `look` is called now and then."
     waiting = queue.SimpleQueue()
     for one in todo: waiting.put(one)
-    processes = [_Process(*args) for _ in range(min(workers, len(todo)))]
+    processes = [_Process(*args, card) for card in card_of_each(min(workers, len(todo)))]
     with ThreadPoolExecutor(max(len(processes), 1)) as threads:
         left = {threads.submit(_take_turns, process, waiting) for process in processes}
         try:

@@ -98,6 +98,7 @@ class Base:
     name, provider, package, options = "", None, None, {} # As `place` sets them
     queue_limit = 7 * 86400.0 # Seconds that a job may wait before it counts as lost
     most_items = 1_000_000 # Of a group, in one task
+    holds_back = True # Can it let some tasks of a group wait for others?
 
     def check(self, spec):
         "Raises `ConfigError`; puts the provider's names of cards into `spec`."

@@ -32,6 +32,7 @@ class Backend(Base):
     "Jobs at Hugging Face."
     resumes, patience = True, 30.0 # Seconds in which a late status may still appear
     lost = 120.0 # Seconds without a connection after which following gives up
+    most_items, holds_back = 20_000, False # Its files are listed whole; all tasks start
 
     def check_options(self, spec):
         check_options(spec["options"])
