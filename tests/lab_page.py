@@ -83,7 +83,7 @@ def new_page(browser, width=1280, height=1100):
 @contextmanager
 def server(tmp, cells):
     "A Lab on loopback with its own settings, and one notebook; gives the notebook's URL."
-    (tmp/"nb").mkdir(parents=True)
+    (tmp/"nb").mkdir(parents=True, exist_ok=True)
     nb = new_notebook(cells=[new_code_cell(c) for c in cells], metadata=dict(
         kernelspec=dict(name="python3", display_name="python3", language="python")))
     nbformat.write(nb, tmp/"nb"/"page.ipynb")
@@ -102,12 +102,13 @@ def server(tmp, cells):
 
 
 @contextmanager
-def opened(tmp, cells, width=1280, height=1100):
-    "The notebook in a page, all cells run: `page`, `errors`, `file`."
+def opened(tmp, cells, width=1280, height=1100, script=""):
+    "The notebook in a page, all cells run: `page`, `errors`, `file`. `script` runs before it."
     from playwright.sync_api import sync_playwright
     with server(tmp, cells) as url, sync_playwright() as pw:
         browser = pw.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         page, errors = new_page(browser, width, height)
+        page.add_init_script(script)
         page.goto(url)
         page.wait_for_function(f"{KERNEL}?.status === 'idle'")
         run_all(page)

@@ -18,9 +18,10 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
-from mabe_nb.train.review.moments import _not_reviewed
+from mabe_nb.train.review.moments import PairPrediction, _not_reviewed, moments_of
 from mabe_nb.train.review.retrain import retrain, reviewed_split
 from mabe_nb.train.runs import train
+from mabe_nb.view.video.review import ReviewPanel
 
 PAIR, ACTIONS = ("mouse1", "mouse2"), ("chase", "sniff")
 SMALL = dict(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1,
@@ -194,6 +195,29 @@ def test_a_retraining_that_was_stopped_goes_on_by_the_same_line(lab, tmp_path, m
     assert list(again().columns) and any("going on from epoch 1" in line for line in said)
     add_correction(lab.root/"corrections.jsonl", correction(3, "reject"), "Ann")
     with pytest.raises(ConfigError, match="3"): again() # learns from something else now
+
+
+def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
+    "Also where the next moment is of another pair, minutes later."
+    rec, told = make_recording(seed=1, frames=9000, video_id="1"), []
+    for agent, target, on in (("mouse1", "mouse2", 300), ("mouse2", "mouse1", 7000)):
+        p = np.full((9000, 2), 0.1)
+        p[on:on + 60, 0] = 0.5
+        told.append(PairPrediction("1", agent, target, 30.0, ACTIONS, p,
+                                   np.where(p[:, 0] > 0.4, 0, -1), np.full(p.shape, -1, np.int8),
+                                   np.zeros(9000), np.zeros(9000)))
+    moments = pd.concat([m[m.action != ""] for m in map(moments_of, told)]).assign(why="")
+    data = RecordingList([rec.replace(labelled=None, bouts=bout_table())], tmp_path)
+    panel = ReviewPanel(moments, data, told, tmp_path/"c.jsonl", "Ann")
+    sent, send = [], panel.player.stage.send
+    panel.player.stage.send = lambda m, buffers=None: (sent.extend(m), send(m, buffers))
+    for key, went in (("y", ["go", "strips"]), ("h", ["go", "strips"]), ("u", ["go", "strips"]),
+                      ("o", ["strips"])):
+        sent.clear()
+        panel.press(key, 310)
+        assert (panel.status, sent) == ("done", went), (key, panel.error)
+    assert panel.player.pair == ("mouse1", "mouse2") and panel.player.frame == 270
+    assert [r.verdict for r in panel.rows] == ["stop"] and "✓" in panel.choice.label
 
 
 def test_corrections_of_other_animals_are_refused():

@@ -11,7 +11,11 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
+from mabe_nb.analysis.batch import DOUBT, video_facts
 from mabe_nb.cli import main
+from mabe_nb.data.folder.tracker_folder import TrackerFolder
+from mabe_nb.train.model import load_model
+from mabe_nb.train.review.moments import predict_for_review
 
 YAML = ("fps: 30\nmin_confidence: 0.5\nalone: [rear]\nactions: [sniff, rear]\n"
         "subjects: {mouse1: black, mouse2: white}\nvideos: {fast: {fps: 120}}\n")
@@ -77,6 +81,19 @@ def test_only_what_is_new_is_predicted_and_one_table_holds_all(run, films, capsy
     assert np.allclose(table.start_s * 30, table.start_frame, atol=0.05)
     assert main(["analyse", str(found/"predicted.csv"), str(films), "--out",
                  str(films.parent/"results")]) == 0
+
+
+def test_a_video_is_asked_about_once(run, films, tmp_path):
+    model, data, windows = load_model(run), TrackerFolder(films), []
+    model.model.register_forward_hook(lambda net, args, out: windows.append(len(args[0])))
+    table, once = model.predict(data, ["day1_v1"], cache=tmp_path), sum(windows)
+    windows.clear()
+    facts = video_facts(model, data, "day1_v1")
+    assert sum(windows) == once > 0
+    assert facts["rows"] == table.iloc[:, 2:].values.tolist() and facts["pairs"] == 4
+    told = list(predict_for_review(model, data, ["day1_v1"], tmp_path))
+    shares = [((q.p > DOUBT[0]) & (q.p < DOUBT[1])).any(1).mean() for q in told]
+    assert facts["doubtful"] == round(sum(shares) / 4, 4) > 0
 
 
 def test_touched_is_not_new_and_changed_is(run, films, capsys):

@@ -18,9 +18,7 @@ import pandas as pd
 from .figures import plot_raster
 from .measures import Observed
 from ..data.recording import plural
-from ..errors import ConfigError, DataError
 from ..files import read_json
-from ..train.review.moments import predict_for_review
 from ..train.unlike import with_doubts
 from ..view.report import write_report
 
@@ -35,19 +33,15 @@ def video_facts(
     options: dict = {}, # Of the model's `predict`
 ) -> dict: # JSON: video, fps, frames, pairs, missing, doubtful, unlike, rows
     "Predict a video, and what tells how far to believe that. Raises `MabeError`."
+    doubtful = [] # Share of the frames, of each pair
+    near = lambda p: doubtful.append(((p > DOUBT[0]) & (p < DOUBT[1])).any(1).mean())
     with tempfile.TemporaryDirectory(prefix="mabe-") as cache:
-        table = model.predict(data, [video], cache=cache, **options)
-        doubtful = pairs = 0
-        try:
-            for pair in predict_for_review(model, data, [video], cache):
-                near = (pair.p > DOUBT[0]) & (pair.p < DOUBT[1])
-                doubtful, pairs = doubtful + near.any(1).mean(), pairs + 1
-        except ConfigError: pass # a kind of model that tells no probabilities
-    rec = data[video]
+        table = model.predict(data, [video], cache=cache, each=near, **options)
+    rec, n = data[video], len(doubtful)
     lost = ~np.isfinite(rec.xy).all(-1).any(-1)
-    return {"video": video, "fps": float(rec.fps), "frames": len(rec), "pairs": pairs,
+    return {"video": video, "fps": float(rec.fps), "frames": len(rec), "pairs": n,
             "missing": dict(zip(rec.mice, lost.mean(0).round(4).tolist())),
-            "doubtful": round(float(doubtful / pairs), 4) if pairs else None,
+            "doubtful": round(float(sum(doubtful) / n), 4) if n else None,
             "unlike": list(table.attrs.get("doubts", {}).get(video, ())),
             "rows": table.drop(columns=["row_id", "video_id"]).values.tolist()}
 

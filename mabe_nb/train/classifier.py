@@ -221,6 +221,7 @@ def predict(
     smooth_ms: float = None, # See `predict_sequences`
     least_ms: float = 0.0, # Of the shortest bouts, see `lasting`
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
+    each=None, # Called with what was told of each pair, see `Model`
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds = read_thresholds(thresholds)
@@ -234,9 +235,9 @@ def predict(
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
-        row = prepared.sequences.iloc[i]
-        how = (p, wanted_actions(self, prepared, i),
-               bars(thresholds, row.lab_id, self.actions))
+        row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
+        if each: each(p[:, 1:][:, may])
+        how = (p, may, bars(thresholds, row.lab_id, self.actions))
         for codes in decide_apart(*how) if overlap else [decide(*how)]:
             codes = lasting(codes, least, row.fps)
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)

@@ -22,8 +22,10 @@ class Model(Protocol):
     learned_from: frozenset # Ids of videos whose labels it learned from, if it knows them
 
     def predict(self, dataset, ids=None, *, cache=None, workers=1, progress=False,
-                say=print, threads=None, **options):
-        "Bouts of every pair in every video, in the competition's submission columns."
+                say=print, threads=None, each=None, **options):
+        """Bouts of every pair in every video, in the competition's submission columns.
+        `each` is called with the (frames, actions) probabilities of a pair, of those actions
+        that it may do, as they were decided by."""
 
     def files(self, **options) -> dict:
         "Name -> path of what prediction reads, which is what a bundle copies."

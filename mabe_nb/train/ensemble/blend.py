@@ -17,13 +17,13 @@ from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
-from .decide import Decision, apply_decision
+from .decide import Decision, decide_blend
 from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
 from ..metrics import submission_table
 from ..model import evidence_in, no_options
-from ..predict import completed, to_bouts
+from ..predict import blended, completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
@@ -130,6 +130,7 @@ def predict(
     progress: bool = False, # Show bars
     say=lambda text: None, # Called with each line meant for a person
     threads: int = None, # See `thread_pool`
+    each=None, # Called with what was told of each pair, see `Model`
     **options, # Refused, see `no_options`
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
@@ -151,9 +152,11 @@ def predict(
     rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
             if row.video_id in wanted]
     for i, row in tqdm(rows, "predict", disable=not progress):
-        p = self.probabilities({n: some.values(i) for n, some in prepared.items()}, threads)
-        codes = apply_decision(self.decision, p, row.fps, wanted_actions(self, first, i),
-                               row.lab_id)
+        q = self.probabilities({n: some.values(i) for n, some in prepared.items()}, threads)
+        p = blended(q, self.decision.shares, row.fps, self.decision.smooth_ms)
+        may = wanted_actions(self, first, i)
+        if each: each(p[:, 1:][:, may])
+        codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
         by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
     return submission_table(by_video, found)
 

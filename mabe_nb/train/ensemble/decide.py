@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'MIN_SLOPE', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
-           'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'log_odds', 'best_threshold', 'best_thresholds',
-           'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts', 'best_shares', 'choose',
-           'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
+           'decide_blend', 'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'log_odds', 'best_threshold',
+           'best_thresholds', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds', 'shortest_bouts',
+           'best_shares', 'choose', 'nested', 'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -43,17 +43,27 @@ class OutOfFold(NamedTuple):
     video: str = "" # Its id; none: a video of its own
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #24faae54
-def apply_decision(
+def decide_blend(
     decision: Decision,
-    p: np.ndarray, # (members, frames, classes)
+    p: np.ndarray, # (frames, classes), see `blended`
     fps: float, # Frames per second
     wanted: np.ndarray, # (actions,) bool, may be predicted in this sequence
     lab: str = "", # One without thresholds of its own gets the common ones
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
-    "What is decided about one sequence."
-    bars = np.array(decision.labs.get(lab, decision.thresholds), float) # None: NaN
-    codes = decide(blended(p, decision.shares, fps, decision.smooth_ms), wanted, bars)
+    "What is decided about one sequence by what all members say together."
+    codes = decide(p, wanted, np.array(decision.labs.get(lab, decision.thresholds), float))
     return lasting(codes, decision.least_ms, fps) if decision.least_ms else codes
+
+
+def apply_decision(
+    decision: Decision,
+    p: np.ndarray, # (members, frames, classes)
+    fps: float, # Frames per second
+    *about, # `wanted` and `lab`, see `decide_blend`
+) -> np.ndarray: # (frames,) index of the action, -1 = none
+    "What is decided about one sequence."
+    p = blended(p, decision.shares, fps, decision.smooth_ms)
+    return decide_blend(decision, p, fps, *about)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #30d85d98
 def codes_of(

@@ -16,7 +16,7 @@ from ...data.dataset import as_dataset
 from ...data.recording import run_lengths
 from ...errors import ConfigError
 from ..classifier import Classifier, predict_sequences, wanted_actions
-from ..predict import blended, decide, lasting
+from ..predict import blended, decide
 
 # %% ../../../nbs/train/review/10_moments.ipynb #3551703a
 class PairPrediction(NamedTuple):
@@ -67,6 +67,7 @@ def _of_classifier(model, data, ids, cache, workers, progress):
 # %% ../../../nbs/train/review/10_moments.ipynb #150802b2
 def _of_recipe(model, data, ids, cache, workers, progress):
     from mabe_nb.train.ensemble.blend import prepared_for
+    from mabe_nb.train.ensemble.decide import decide_blend
     features = {n: some[0].features for n, some in model.members.items()}
     prepared = prepared_for(features, data, ids, model.parts, cache, workers, progress,
                             unlabelled=True, selves=bool(model.self_actions))
@@ -77,8 +78,7 @@ def _of_recipe(model, data, ids, cache, workers, progress):
         q = model.probabilities({n: some.values(i) for n, some in prepared.items()})
         row, wanted = first.sequences.iloc[i], wanted_actions(model, first, i)
         p = blended(q, d.shares, row.fps, d.smooth_ms)
-        codes = decide(p, wanted, np.array(d.labs.get(row.lab_id, d.thresholds), float))
-        if d.least_ms: codes = lasting(codes, d.least_ms, row.fps)
+        codes = decide_blend(d, p, row.fps, wanted, row.lab_id)
         off = np.tensordot(np.asarray(d.shares, q.dtype), (q - p) ** 2, 1).mean(1) ** 0.5
         far = distance(net[1], prepared[net[0]].values(i)) if net else np.zeros(len(p))
         yield _pair(first, i, model.actions, wanted, p, codes, off, far)

@@ -6,6 +6,7 @@
 __all__ = ['PAGES', 'actions_at', 'Player']
 
 # %% ../../../nbs/view/video/40_player.ipynb #4ce31c5e
+from contextlib import contextmanager
 from functools import partial
 
 import ipywidgets as W
@@ -51,7 +52,7 @@ class Player(Panel):
         self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
         self.strips = [ethogram_strip(rec, self.sources)] if strips is None \
             else list(strips)
-        self.stage, self.span = Stage(self.scene, video), (0, 0)
+        self.stage, self.span, self.held = Stage(self.scene, video), (0, 0), False
         self._controls(pair)
         self.go_to(frame)
         self.show_pair()
@@ -100,6 +101,7 @@ def _controls(self: Player, pair):
 @one_at_a_time
 def draw_page(self: Player):
     "Draw the page of time around the frame, for the pair."
+    if self.held: return
     n, fps = len(self.rec), self.rec.fps
     long = max(round(self.page_box.value * fps), 1) if self.page_box.value else n
     start = self.frame // long * long
@@ -120,6 +122,7 @@ def draw_page(self: Player):
 @one_at_a_time
 def show_pair(self: Player):
     "Bouts and errors of the pair, and its strips."
+    if self.held: return
     (agent, target), mice = self.pair, list(self.rec.mice)
     self.bouts = {name: of_pair(b, *self.pair) for name, b in self.sources.items()}
     self.bout_starts = np.unique([s for b in self.bouts.values() for s in b.start])
@@ -151,6 +154,14 @@ def on_stage(self: Player, change):
 def go_to(self: Player, frame: int):
     "Show a frame."
     self.stage.go(int(min(max(frame, 0), len(self.rec) - 1)))
+
+@patch
+@contextmanager
+def hold(self: Player):
+    "Until the end no strips are drawn, whatever changes; the picture follows at once."
+    self.held = True
+    try: yield
+    finally: self.held = False
 
 @patch
 def step(self: Player, frames: int):

@@ -118,5 +118,5 @@ def add_keys(self: Stage,
 @patch
 def go(self: Stage, frame: int):
     "Show a frame, also while it plays."
+    self.send({"go": frame}) # before whoever listens to the number does long work
     self.frame = frame
-    self.send({"go": frame})
