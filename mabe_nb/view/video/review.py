@@ -60,6 +60,7 @@ class ReviewPanel(Panel):
         self.predictions, self.file, self.author = list(predictions), file, author
         self.films, self.rows = films, read_corrections(file)
         self.player: Any = None # A `Player`, of the video of the moment
+        self.rec: Any = None # Its `Recording`
         self.player_box, self.asked, self.focus = W.VBox(), W.HTML(), False
         self.quiet = False # While the list is changed from here
         self._controls()
@@ -103,9 +104,8 @@ def _options(self: ReviewPanel):
 @patch
 def answers(self: ReviewPanel, moment) -> list:
     "The corrections of a moment that stand."
-    m = moment
-    return [r for r in self.rows if r[:3] == (m.video_id, m.agent, m.target)
-            and r.start < m.stop and r.stop > m.start]
+    return [r for r in self.rows if r[:3] == moment[1:4]
+            and r.start < moment.stop and r.stop > moment.start]
 
 # %% ../../../nbs/view/video/70_review.ipynb #6bb5b620
 @patch
@@ -119,15 +119,20 @@ def bout(self: ReviewPanel) -> tuple: # (action, first frame, frame to end befor
 @patch
 def names(self: ReviewPanel) -> tuple:
     "The actions that the pair may do."
-    m = self.moment
-    return next(p.actions for p in self.predictions
-                if p[:3] == (m.video_id, m.agent, m.target))
+    return next(p.actions for p in self.predictions if p[:3] == self.moment[1:4])
+
+@patch
+def recording(self: ReviewPanel):
+    "The `Recording` of the moment, read once as long as the video stays."
+    video = self.moment.video_id
+    if self.rec is None or self.rec.video_id != video: self.rec = self.dataset[video]
+    return self.rec
 
 @patch
 def sources(self: ReviewPanel) -> dict: # Source -> bout table
     "What the ethogram shows: annotations with corrections, predictions, the question."
     m, (action, start, stop) = self.moment, self.bout()
-    rec = corrected(self.dataset[m.video_id], self.rows)
+    rec = corrected(self.recording(), self.rows)
     asked = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
     return {"seen": rec.bouts,
             "predicted": predicted_bouts(self.predictions, m.video_id), "asked": asked}
@@ -136,19 +141,19 @@ def sources(self: ReviewPanel) -> dict: # Source -> bout table
 @patch
 def show(self: ReviewPanel) -> Player:
     "The player a second before the moment; it stays the same if the video does."
-    m, pair = self.moment, (self.moment.agent, self.moment.target)
+    pair, rec = (self.moment.agent, self.moment.target), self.recording()
     if self.player: self.player.pause()
-    if self.player is None or self.player.rec.video_id != m.video_id:
-        self._new_player(pair)
+    if self.player is None or self.player.rec is not rec: self._new_player(pair)
+    with self.player.hold(): # the picture first, the strips once
+        self.player.go_to(max(self.bout()[1] - round(CONTEXT * rec.fps), 0))
+        self.player.pair_box.value = pair
     self.label.options = self.names()
-    self.player.pair_box.value = pair
-    self.player.go_to(max(self.bout()[1] - round(CONTEXT * self.player.rec.fps), 0))
     self.draw()
     return self.player
 
 @patch
 def _new_player(self: ReviewPanel, pair):
-    rec, shown = self.dataset[self.moment.video_id], self.sources()
+    rec, shown = self.recording(), self.sources()
     told = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(told, lambda pair: actions_of(rec, pair, shown))
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
@@ -161,31 +166,25 @@ def _new_player(self: ReviewPanel, pair):
 # %% ../../../nbs/view/video/70_review.ipynb #d4cb8c40
 @patch
 def draw(self: ReviewPanel):
-    "The question in words and in the ethogram."
+    "The question in words, in the ethogram and in the list."
     self.player.sources.update(self.sources())
     self.player.show_pair()
     action, start, stop = self.bout()
     fps, names = self.player.rec.fps, self.names()
     keys = " · ".join(f"{i} {a}" for i, a in enumerate(names[:9], 1))
-    what, when = escape(action or "nothing"), f"{start / fps:.2f} to {stop / fps:.2f} s"
-    self.asked.value = (f"<p>Is it <strong>{what}</strong> from {when}? "
-                        f"Keys: Y yes · X no · {escape(keys)}</p>")
+    self.asked.value = (f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from "
+                        f"{start / fps:.2f} to {stop / fps:.2f} s? Keys: Y yes · X no · {escape(keys)}</p>")
+    if (options := tuple(self._options())) != self.choice.options:
+        self._choose(self.choice.value, options)
 
 # %% ../../../nbs/view/video/70_review.ipynb #f46a0909
 @patch
 def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
          was=None) -> str: # What was saved, in words
     "Write an answer; it is on the disk when this returns."
-    m = self.moment
     self.rows.append(add_correction(self.file, Correction(
-        m.video_id, m.agent, m.target, verdict, action, start, stop, self.names(), was),
-        self.author))
-    self._mark()
+        *self.moment[1:4], verdict, action, start, stop, self.names(), was), self.author))
     return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
-
-@patch
-def _mark(self: ReviewPanel):
-    self._choose(self.choice.value, self._options())
 
 @patch
 def _choose(self: ReviewPanel, number, options=None):
@@ -239,7 +238,9 @@ def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "s
     action, start, stop = was = self._predicted(must=True)
     new = (frame, stop) if side == "start" else (start, frame + 1)
     if new[0] >= new[1]: raise ConfigError("the bout would end before it starts")
-    return self.save(side, action, *new, was)
+    said = self.save(side, action, *new, was)
+    self.draw()
+    return said
 
 @patch
 def undo(self: ReviewPanel) -> str:
@@ -247,10 +248,9 @@ def undo(self: ReviewPanel) -> str:
     row = undo_correction(self.file, self.author)
     self.rows = read_corrections(self.file)
     if row is None: return "there is nothing to undo"
-    self._mark()
     at = [i for i, m in enumerate(self.moments) if m[1:4] == row[:3]
           and row.start < m.stop and row.stop > m.start]
-    if at: self.open(at[0])
+    self.open(at[0]) if at else self.draw()
     return f"undone: {row.verdict} {row.action} {row.start}-{row.stop}"
 
 # %% ../../../nbs/view/video/70_review.ipynb #d130bc3f
@@ -273,8 +273,7 @@ def act(self: ReviewPanel, work, onwards: bool = True):
     n, said = self.choice.value, []
     def whole():
         said.append(work())
-        if onwards and n + 1 < len(self.moments): self.open(n + 1)
-        else: self.draw()
+        if onwards: self.open(n + 1)
     self.run(whole)
     if self.status == "done" and isinstance(said[0], str):
         self.set_status("done", said[0])
