@@ -104,6 +104,19 @@ def load_recipe(
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
+def _means(recipe, values, threads): # Member's name -> (frames, classes), as `values` has them
+    of = {name: recipe.members[name] for name in values}
+    calls = [(m, values[name]) for name, some in of.items() for m in some]
+    with thread_pool(threads) as pool:
+        out = pool.map(lambda call: call[0](call[1]), calls)
+        return {name: sum(next(out) for _ in some) / len(some) for name, some in of.items()}
+
+
+def _complete(recipe, means): # (members, frames, classes)
+    return completed(np.stack([means[name] for name in recipe.members]), recipe.which,
+                     recipe.ordered, [False, *(a in recipe.directed for a in recipe.actions)])
+
+
 @patch
 def probabilities(
     self: Recipe,
@@ -111,12 +124,28 @@ def probabilities(
     threads: int = None, # See `thread_pool`
 ) -> np.ndarray: # (members, frames, classes)
     "What each member says on average over its folds and seeds."
-    calls = [(m, values[name]) for name, some in self.members.items() for m in some]
-    with thread_pool(threads) as pool:
-        out = pool.map(lambda call: call[0](call[1]), calls)
-        return completed(np.stack([sum(next(out) for _ in some) / len(some)
-                                   for some in self.members.values()]), self.which,
-                         self.ordered, [False, *(a in self.directed for a in self.actions)])
+    return _complete(self, _means(self, values, threads))
+
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #f5037842
+@patch
+def of_pairs(
+    self: Recipe,
+    prepared: dict, # Member's name -> `Prepared`, see `prepared_for`
+    rows, # Numbers of rows of their `sequences`, video after video
+    threads: int = None, # See `thread_pool`
+):
+    "Yield row number and (members, frames, classes), see `probabilities`, of each pair."
+    last, said = None, {}
+    for i in rows:
+        row = {name: of.sequences.iloc[i] for name, of in prepared.items()}
+        video = next(iter(row.values())).video_id
+        if video != last: last, said = video, {}
+        means = {name: said.pop((name, r.path), None) for name, r in row.items()}
+        new = _means(self, {name: prepared[name].values(i)
+                            for name, p in means.items() if p is None}, threads)
+        said |= {(name, row[name].path): p for name, p in new.items()
+                 if prepared[name].videos[video]["order_free"]}
+        yield i, _complete(self, means | new)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
@@ -148,10 +177,9 @@ def predict(
     found = _doubts(self, prepared, wanted)
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
-    rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
-            if row.video_id in wanted]
-    for i, row in tqdm(rows, "predict", disable=not progress):
-        p = self.probabilities({n: some.values(i) for n, some in prepared.items()}, threads)
+    rows = np.flatnonzero(first.sequences.video_id.isin(wanted))
+    for i, p in self.of_pairs(prepared, tqdm(rows, "predict", disable=not progress), threads):
+        row = first.sequences.iloc[i]
         codes = apply_decision(self.decision, p, row.fps, wanted_actions(self, first, i),
                                row.lab_id)
         by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
