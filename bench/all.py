@@ -1,12 +1,15 @@
 """Training steps and prediction now and before, and the loop against its floor: one table.
 
     OMP_NUM_THREADS=1 python bench/all.py --before CHECKOUT --json F
+    python bench/all.py --before CHECKOUT --recipe RUN --data DATA
     python bench/all.py --short
+    python bench/all.py --quick
 
 CHECKOUT is a working tree of the release before. Every round runs each case in a process
 of its own, now and before in alternating order; processor time, medians of the paired
-ratios. `--short` takes a minute or less and ends with status 1 if the loop falls below
-generous shares of its floor.
+ratios. A trained recipe is measured from the poses of one video to its bouts, features
+included. `--short` takes a minute or less and ends with status 1 if the loop falls below
+generous shares of its floor. `--quick` runs each case once and compares nothing.
 """
 import argparse
 import json
@@ -14,6 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +31,7 @@ STEPS = {"step of the default network": {}, "step of `conv_bilstm`":
          "step of the recipe's `conv_bilstm`": SLOW}
 PREDICT = {"prediction of the default network": [{}],
            "prediction of the recipe's networks": [FAST] * 10 + [SLOW] * 25}
+RECIPE = "a video by a recipe, features included"
 ENGINES = "bfloat16", "onnx" # Beside float32
 FLOORS = {"tiny": 0.4, "full": 0.8} # Shares of the floor in `--short`
 
@@ -62,44 +67,65 @@ def predictor(members, engine="float32"):
                     for net, cfg in zip(nets, of)]
 
 
-def seconds(case):
-    "Processor time of a case, the shortest of three."
+def recipe_predictor(run, data):
+    "A function that predicts the last video of a dataset by a trained recipe."
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.train.ensemble.blend import load_recipe
+    dataset, recipe = open_dataset(data), load_recipe(run, "cpu")
+    def predict():
+        with tempfile.TemporaryDirectory() as cache:
+            recipe.predict(dataset, dataset.ids[-1:], cache=cache, threads=1)
+    return predict
+
+
+def seconds(case, run=None, data=None, rounds=4, steps=10):
+    "Processor time of a case, the shortest after the first."
     import torch
     from mabe_nb.train.fit.machine import memory_kept
     from contextlib import nullcontext
     torch.set_num_threads(1)
     step = case in STEPS
-    name, _, engine = case.partition(", ")
-    work = stepper(STEPS[name]) if step else predictor(PREDICT[name], engine or "float32")
+    name, _, engine = (case, "", "") if case == RECIPE else case.partition(", ")
+    work = (recipe_predictor(run, data) if name == RECIPE else stepper(STEPS[name]) if step
+            else predictor(PREDICT[name], engine or "float32"))
     took = []
     with memory_kept(torch.device("cpu")) if step else nullcontext():
-        for i in range(4):
+        for i in range(rounds):
             begun = time.process_time()
-            for _ in range(10 if step else 1): work()
+            for _ in range(steps if step else 1): work()
             took.append(time.process_time() - begun)
-    return min(took[1:]) / (10 if step else 1)
+    return min(took[1:] or took) / (steps if step else 1)
 
 
-def ask(case, checkout):
+def ask(case, checkout, *trained):
     "The seconds of a case with the package of a working tree."
-    done = subprocess.run([sys.executable, __file__, "--case", case], check=True, text=True,
-                          stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": checkout})
+    more = ["--recipe", trained[0], "--data", trained[1]] if trained else []
+    done = subprocess.run([sys.executable, __file__, "--case", case, *more], check=True,
+                          text=True, stdout=subprocess.PIPE,
+                          env=os.environ | {"PYTHONPATH": checkout})
     return float(done.stdout.split()[-1])
 
 
-def against_before(before, rounds, only):
+def against_before(before, rounds, only, *trained):
     "Rows of every case, now and before; engines beside the float32 of before."
     engines = [f"{case}, {engine}" for case in PREDICT for engine in ENGINES]
-    for case in [c for c in [*STEPS, *PREDICT, *engines] if only in c]:
-        pairs = []
+    cases = [*STEPS, *PREDICT, *engines, *[RECIPE for _ in trained[:1]]]
+    for case in [c for c in cases if only in c]:
+        pairs, old = [], case if case == RECIPE else case.split(", ")[0]
         for i in range(rounds):
             order = (before, str(HERE))[::1 if i % 2 == 0 else -1]
-            took = {checkout: ask(case.split(", ")[0] if checkout == before else case,
-                                  checkout) for checkout in order}
+            took = {checkout: ask(old if checkout == before else case, checkout,
+                                  *trained * (case == RECIPE)) for checkout in order}
             pairs.append((took[before], took[str(HERE)]))
         yield {"what": case, "now_ms": 1e3 * statistics.median(b for _, b in pairs),
                "peer": "before", "ratio": statistics.median(a / b for a, b in pairs),
                "rounds": pairs}
+
+
+def once():
+    "Rows of every case now, each run once."
+    for case in [*STEPS, *PREDICT]:
+        yield {"what": case, "now_ms": 1e3 * seconds(case, rounds=1, steps=1)}
 
 
 def against_floor(rounds, short):
@@ -123,17 +149,22 @@ def main():
     p.add_argument("--before", help="working tree of the release before")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--short", action="store_true")
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--recipe", help="run folder of a trained recipe, --data with it")
+    p.add_argument("--data", help="dataset whose last video the recipe predicts")
     p.add_argument("--only", default="", help="those cases of now and before alone that "
                    "have this in their name, no loop")
     p.add_argument("--json", type=Path)
     p.add_argument("--case", help=argparse.SUPPRESS)
     args, rows = p.parse_args(), []
-    if args.case: return print(seconds(args.case))
+    trained = (args.recipe, args.data) if args.recipe else ()
+    if args.case: return print(seconds(args.case, *trained))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rounds = 3 if args.short else args.rounds
     if args.before and not args.short: rows += report(
-        against_before(args.before, rounds, args.only))
-    if not args.only: rows += report(against_floor(rounds, args.short))
+        against_before(args.before, rounds, args.only, *trained))
+    if args.quick: rows += report(once())
+    elif not args.only: rows += report(against_floor(rounds, args.short))
     if args.json: args.json.write_text(json.dumps(
         {"load": os.getloadavg()[0], "rows": rows}, indent=1) + "\n")
     below = [r["what"] for r in rows if args.short and r["ratio"] < FLOORS[r["what"]]]
@@ -145,8 +176,8 @@ def report(rows):
     out = []
     for row in rows:
         out.append(row)
-        print(f"{row['what']:48}{row['now_ms']:9.2f} ms {row['ratio']:6.2f} of {row['peer']}",
-              flush=True)
+        beside = f"{row['ratio']:6.2f} of {row['peer']}" if "peer" in row else ""
+        print(f"{row['what']:48}{row['now_ms']:9.2f} ms {beside}", flush=True)
     return out
 
 

@@ -21,7 +21,7 @@ def stretches(
     stride: int, # Frames from one window to the next
 ) -> list: # Of slices of frames
     "The stretches that windows cover."
-    out = []
+    out, last = [], 0
     for start in map(int, starts):
         stop = start + (length - 1) * gap + 1
         if out and start == last + stride: out[-1] = slice(out[-1].start, stop, gap)
@@ -98,7 +98,8 @@ def tcn_once(
     step: int, # Frames from one window to the next
 ) -> torch.Tensor: # (windows, length, classes) scores
     "Scores of all windows, what overlaps computed once as long as that is less."
-    parts, ends, layers = [], 0, list(net.layers)
+    parts, ends = [], 0
+    layers: list = [*net.layers]
     for x in seen:
         x = net.embed(x)
         none = x.new_zeros(len(range(0, len(x) - length + 1, step)), 0, x.shape[1])
@@ -113,7 +114,7 @@ def tcn_once(
     return net.head(x)
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #be7c3881
-ONCE = {TCN: tcn_once, Conv1DBiLSTM: conv_once}
+ONCE: dict = {TCN: tcn_once, Conv1DBiLSTM: conv_once}
 
 
 def computes_once(
@@ -124,10 +125,10 @@ def computes_once(
     stride: int, # Frames from one window to the next
 ) -> bool:
     "Can it compute once what windows have in common, and is there something?"
-    net = model.net if type(model) is BFloat16 else model
+    net = model.net if isinstance(model, BFloat16) else model
+    least = 4 * len(net.conv) if isinstance(net, Conv1DBiLSTM) else 0 # Near the ends
     return (type(net) in ONCE and not net.training and stride % gap == 0
-            and stride < length * gap and frames > (length - 1) * gap
-            and (type(net) is TCN or length > 4 * len(net.conv))
+            and stride < length * gap and frames > (length - 1) * gap and length > least
             and next(net.parameters()).device.type == "cpu")
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #8ade69ef
@@ -138,5 +139,5 @@ def scores_once(
     step: int, # Frames from one window to the next
 ) -> torch.Tensor: # (windows, length, classes) scores, as `model(windows)`
     "A network's scores of the windows of some stretches."
-    if type(model) is not BFloat16: return ONCE[type(model)](model, seen, length, step)
+    if not isinstance(model, BFloat16): return ONCE[type(model)](model, seen, length, step)
     return scores_once(model.net, [x.bfloat16() for x in seen], length, step).float()
