@@ -104,6 +104,19 @@ def load_recipe(
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
+def _means(recipe, values, threads): # Member's name -> (frames, classes), as `values` has them
+    of = {name: recipe.members[name] for name in values}
+    calls = [(m, values[name]) for name, some in of.items() for m in some]
+    with thread_pool(threads) as pool:
+        out = pool.map(lambda call: call[0](call[1]), calls)
+        return {name: sum(next(out) for _ in some) / len(some) for name, some in of.items()}
+
+
+def _complete(recipe, means): # (members, frames, classes)
+    return completed(np.stack([means[name] for name in recipe.members]), recipe.which,
+                     recipe.ordered, [False, *(a in recipe.directed for a in recipe.actions)])
+
+
 @patch
 def probabilities(
     self: Recipe,
@@ -111,12 +124,40 @@ def probabilities(
     threads: int = None, # See `thread_pool`
 ) -> np.ndarray: # (members, frames, classes)
     "What each member says on average over its folds and seeds."
-    calls = [(m, values[name]) for name, some in self.members.items() for m in some]
-    with thread_pool(threads) as pool:
-        out = pool.map(lambda call: call[0](call[1]), calls)
-        return completed(np.stack([sum(next(out) for _ in some) / len(some)
-                                   for some in self.members.values()]), self.which,
-                         self.ordered, [False, *(a in self.directed for a in self.actions)])
+    return _complete(self, _means(self, values, threads))
+
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #f5037842
+@patch
+def of_pairs(
+    self: Recipe,
+    prepared: dict, # Member's name -> `Prepared`, see `prepared_for`
+    rows, # Numbers of rows of their `sequences`, video after video
+    threads: int = None, # See `thread_pool`
+):
+    "Yield row number and (members, frames, classes), see `probabilities`, of each pair."
+    last, said = None, {}
+    for i in rows:
+        row = {name: of.sequences.iloc[i] for name, of in prepared.items()}
+        video = next(iter(row.values())).video_id
+        if video != last: last, said = video, {}
+        means = {name: said.pop((name, r.path), None) for name, r in row.items()}
+        new = _means(self, {name: prepared[name].values(i)
+                            for name, p in means.items() if p is None}, threads)
+        said |= {(name, row[name].path): p for name, p in new.items()
+                 if prepared[name].videos[video]["order_free"]}
+        yield i, _complete(self, means | new)
+
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #aefbbbbe
+def _members_features(recipe, dataset, ids, *how): # Member's name -> `Prepared`
+    "Prepare what the members read. Raises `DataError` for other channels."
+    prepared = prepared_for({n: some[0].features for n, some in recipe.members.items()},
+                            dataset, ids, recipe.parts, *how, unlabelled=True,
+                            selves=bool(recipe.self_actions))
+    if any(tuple(prepared[n].names) != m.names for n, some in recipe.members.items()
+           for m in some):
+        raise DataError("does not give the channels that the recipe was trained on",
+                        dataset.root)
+    return prepared
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
@@ -137,22 +178,15 @@ def predict(
     from tqdm.auto import tqdm
     no_options(options)
     check_body(self.parts, dataset, ids)
-    prepared = prepared_for({n: some[0].features for n, some in self.members.items()},
-                            dataset, ids, self.parts, cache, workers, progress,
-                            unlabelled=True, selves=bool(self.self_actions))
-    if any(tuple(prepared[n].names) != m.names for n, some in self.members.items()
-           for m in some):
-        raise DataError("does not give the channels that the recipe was trained on",
-                        dataset.root)
+    prepared = _members_features(self, dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
     wanted = set(first.videos if ids is None else map(str, ids))
     found = _doubts(self, prepared, wanted)
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
-    rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
-            if row.video_id in wanted]
-    for i, row in tqdm(rows, "predict", disable=not progress):
-        q = self.probabilities({n: some.values(i) for n, some in prepared.items()}, threads)
+    rows = np.flatnonzero(first.sequences.video_id.isin(wanted))
+    for i, q in self.of_pairs(prepared, tqdm(rows, "predict", disable=not progress), threads):
+        row = first.sequences.iloc[i]
         p = blended(q, self.decision.shares, row.fps, self.decision.smooth_ms)
         may = wanted_actions(self, first, i)
         if each: each(p[:, 1:][:, may])

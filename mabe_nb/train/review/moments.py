@@ -74,8 +74,8 @@ def _of_recipe(model, data, ids, cache, workers, progress):
     first, d = next(iter(prepared.values())), model.decision
     net = next(((n, m.clf.inputs) for n, some in model.members.items() for m in some
                 if hasattr(m, "clf")), None)
-    for i in np.flatnonzero(first.sequences.video_id.isin(ids)):
-        q = model.probabilities({n: some.values(i) for n, some in prepared.items()})
+    rows = np.flatnonzero(first.sequences.video_id.isin(ids))
+    for i, q in model.of_pairs(prepared, rows):
         row, wanted = first.sequences.iloc[i], wanted_actions(model, first, i)
         p = blended(q, d.shares, row.fps, d.smooth_ms)
         codes = decide_blend(d, p, row.fps, wanted, row.lab_id)
