@@ -114,6 +114,7 @@ def one_verb(verb, line, top, items, cloud):
     begun = time.perf_counter()
     typed = mabe(*line, counted=top)
     until(lambda: typed.poll() is not None or len(counted(top, verb)) > items // 4)
+    if typed.poll() is not None: raise RuntimeError("it ended by itself: " + end_of(typed, 0, 2))
     typed.kill()
     typed.wait()
     alone = len(counted(top, verb))

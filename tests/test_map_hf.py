@@ -2,14 +2,14 @@
 import pytest
 
 pytest.importorskip("huggingface_hub")
-from test_map import map_items, ran, work  # noqa: E402
-from test_on_hf import container, hub  # noqa: E402, F401
-from test_videos import check_both, lab  # noqa: E402, F401
-from waiting import until  # noqa: E402
+from test_map import map_items, ran, work
+from test_on_hf import container, hub  # noqa: F401
+from test_videos import check_both, lab  # noqa: F401
+from waiting import until
 
-from mabe_nb.errors import ConfigError, MabeError  # noqa: E402
-from mabe_nb.remote.groups.group import attach, groups  # noqa: E402
-from mabe_nb.remote.job import all_jobs  # noqa: E402
+from mabe_nb.errors import ConfigError, MabeError
+from mabe_nb.remote.groups.group import attach, groups
+from mabe_nb.remote.job import all_jobs
 
 ITEMS = [2, 3, 77, *range(4, 10), *range(150, 156)]
 

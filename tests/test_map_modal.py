@@ -62,6 +62,6 @@ def test_more_than_a_folder_there_holds_is_refused_before_it_is_paid(cloud, caps
     with pytest.raises(ConfigError, match=r"modal takes at most 10,000 items a task: give tasks=3"):
         map_items(work, range(25_000), on="modal", at_once=2)
     assert calls == dict(cloud.cloud.calls_seen)
-    with pytest.raises(ConfigError, match="a job waits at one place"):
+    with pytest.raises(ConfigError, match="a group runs at one place"):
         map_items(work, [1], on="modal", gpu=["modal:L4", "hf-jobs:l4x1"])
     assert calls == dict(cloud.cloud.calls_seen)

@@ -74,7 +74,7 @@ def submit(args, say) -> dict:
         say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
             "uses them ('torchrun ...'); 'mabe train' does")
     job = send(args.words, args.on, gpu, outputs=[n for n in args.out.split(",") if n],
-               timeout=timeout, retries=args.retries, **options,
+               timeout=timeout, retries=args.retries, say=say, **options,
                secrets=[n for n in args.secrets.split(",") if n])
     if args.detach:
         say(next_steps(job))

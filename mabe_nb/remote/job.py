@@ -13,6 +13,7 @@ from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
+from .choice import first_usable, places_named
 from .handle import Job, JobError, reserved
 from .team import team_command
 from .travel import cell_code, function_code, goes_words
@@ -96,7 +97,8 @@ def foretell(job):
 def submit(
     source, # Code, a function, or a command as a list of words
     on: str = "local", # A place, such as "local" or "modal"; `place_names` lists them
-    gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free
+    gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free; with places,
+              # ["modal:L4", "hf:l4x1"]: the first place that can be used
     inputs: dict = {}, # Name -> JSON value, array, tensor, table or nested arrays
     outputs=(), # Names of what should come back
     timeout: float = 3600, # Seconds for each attempt
@@ -109,11 +111,14 @@ def submit(
     **options, # Of the place, such as `data`
 ) -> Job:
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
-    backend, command = get(on), _command(source)
-    if command: command = team_command(command, gpu, on)
-    spec = _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options)
-    code = None if command else job_code(source, inputs, spec["outputs"], with_, namespace)
-    backend.check(spec)
+    command = _command(source)
+    asked = [_spec(command and team_command(command, cards, place), place, cards, outputs,
+                   timeout, retries, secrets, limit, options)
+             for place, cards in places_named(on, gpu)]
+    names = asked[0]["outputs"]
+    code = None if command else job_code(source, inputs, names, with_, namespace)
+    spec = first_usable(asked, say) | {"outputs": names}
+    backend = get(spec["on"])
     if code: backend.check_imports(spec, code.imports, code.modules)
     inputs, folder = backend.add_data(spec, inputs), _jobs_folder()/spec["id"]
     _write_folder(folder, spec, code, inputs)
@@ -263,10 +268,13 @@ def quote(
     retries: int = 0,
     **options, # As for `submit`
 ) -> dict: # usd_per_hour, most_usd, most_seconds, estimate (always True)
-    "Price of a job before it is sent; needs no account."
-    backend = get(on)
-    spec = _spec(None, on, gpu, (), timeout, retries, (), values.LIMIT, options)
-    backend.check_request(spec)
-    rate, seconds = backend.usd_per_hour(spec), backend.most_seconds(spec)
-    return {"usd_per_hour": rate, "most_usd": rate * seconds / 3600,
-            "most_seconds": seconds, "estimate": True}
+    "Price of a job before it is sent, of the dearest place that is named; needs no account."
+    found = []
+    for place, cards in places_named(on, gpu):
+        backend = get(place)
+        spec = _spec(None, place, cards, (), timeout, retries, (), values.LIMIT, options)
+        backend.check_request(spec)
+        rate, seconds = backend.usd_per_hour(spec), backend.most_seconds(spec)
+        found.append({"usd_per_hour": rate, "most_usd": rate * seconds / 3600,
+                      "most_seconds": seconds, "estimate": True})
+    return max(found, key=lambda price: price["most_usd"])

@@ -11,14 +11,19 @@ import shutil
 
 def tree(root):
     "Relative path -> (mtime in ns, bytes), or None for a folder. Links are left out."
-    found = {}
-    for path in root.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            if path.is_symlink(): continue
-            stat = path.stat()
-            name = str(path.relative_to(root))
-            if path.is_dir(): found[name] = None
-            elif path.is_file(): found[name] = stat.st_mtime_ns, stat.st_size
+    found, folders = {}, [""]
+    for under in folders: # which grows; what the container takes away meanwhile is passed over
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), \
+                os.scandir(root/under) as entries:
+            for entry in entries:
+                name = f"{under}/{entry.name}" if under else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    found[name] = None
+                    folders.append(name)
+                elif entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):
+                        stat = entry.stat(follow_symlinks=False)
+                        found[name] = stat.st_mtime_ns, stat.st_size
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...errors import ConfigError, DataError
 from ...files import atomic, write_json
+from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
 from ..job import _names, _variable, new_id, quote
@@ -53,6 +54,7 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
           tag):
     "What is asked of a group, as JSON. Raises `ConfigError`."
     if on not in PLACES: raise ConfigError.unknown("place of a map", on, PLACES)
+    refuse_places(on, gpu)
     if "data" in options: raise ConfigError("a map has no option data; give the folder as "
                                             "folders={'data': PATH}")
     if not items: raise ConfigError("there are no items; a map wants at least one")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ConfigError
+from ..choice import refuse_places
 from ..job import quote
 from ..places.base import get
 
@@ -101,6 +102,7 @@ def plan_map(
 ) -> MapPlan:
     "Time and price of a map from the times of some items. Raises `ConfigError`."
     if on not in START_UP: raise ConfigError.unknown("place of a map", on, START_UP)
+    refuse_places(on, gpu)
     if not len(seconds) or min(seconds) < 0: raise ConfigError("measure an item or more")
     tasks = 0 if on == "local" else min(tasks or at_once, items)
     timeout = timeout or (30 * 86400 if on == "local" else 3600)
