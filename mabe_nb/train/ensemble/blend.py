@@ -145,8 +145,7 @@ def predict(
         raise DataError("does not give the channels that the recipe was trained on",
                         dataset.root)
     first = next(iter(prepared.values()))
-    wanted = set(first.videos if ids is None else map(str, ids))
-    found = _doubts(self, prepared, wanted)
+    found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
     rows = [(i, row) for i, row in enumerate(first.sequences.itertuples())
