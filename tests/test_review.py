@@ -184,7 +184,7 @@ def test_a_retraining_that_was_stopped_goes_on_by_the_same_line(lab, tmp_path, m
     train(lab, tmp_path/"run", cfg, ["1"], ["2"], say=lambda line: None)
     with pytest.raises(ConfigError, match="is the run to compare with"):
         retrain(tmp_path/"run", lab, tmp_path/"run")
-    again = lambda: retrain(tmp_path/"run", lab, tmp_path/"new", say=said.append)
+    again = lambda **how: retrain(tmp_path/"run", lab, tmp_path/"new", say=said.append, **how)
     said, fit = [], Trainer.run_epoch
     def stopped(self, *args):
         if self.epoch == 1: raise KeyboardInterrupt
@@ -192,9 +192,25 @@ def test_a_retraining_that_was_stopped_goes_on_by_the_same_line(lab, tmp_path, m
     monkeypatch.setattr(Trainer, "run_epoch", stopped)
     with pytest.raises(KeyboardInterrupt): again()
     monkeypatch.setattr(Trainer, "run_epoch", fit)
+    with pytest.raises(ConfigError, match="begun from the old weights"): again(new_weights=True)
     assert list(again().columns) and any("going on from epoch 1" in line for line in said)
     add_correction(lab.root/"corrections.jsonl", correction(3, "reject"), "Ann")
     with pytest.raises(ConfigError, match="3"): again() # learns from something else now
+
+
+def test_a_retraining_goes_on_from_the_weights_or_takes_new_ones(lab, tmp_path):
+    add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
+    cfg = TrainConfig(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1)
+    train(lab, tmp_path/"run", cfg, ["1"], ["2"], say=lambda line: None)
+    for name, new in (("old", False), ("fresh", True)):
+        said = []
+        retrain(tmp_path/"run", lab, tmp_path/name, say=said.append, new_weights=new)
+        begun = tmp_path/name/"init"/"best.safetensors"
+        assert any("starts from the weights" in line for line in said) != new
+        assert begun.exists() != new
+        assert new or begun.read_bytes() == (tmp_path/"run"/"best.safetensors").read_bytes()
+    with pytest.raises(ConfigError, match="begun from new weights"):
+        retrain(tmp_path/"run", lab, tmp_path/"fresh", say=said.append)
 
 
 def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):

@@ -40,7 +40,8 @@ def retrain(args, say) -> dict:
     from mabe_nb.train.review.retrain import retrain as run
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
-    table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress)
+    table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress,
+                new_weights=args.new_weights)
     known = table.dropna()
     for row in known.itertuples():
         say(f"  {row.action:16s} F1 {row.before:.3f} -> {row.after:.3f}, "
@@ -88,6 +89,8 @@ def add_commands(command):
     p.add_argument("data", metavar="DATA", help="dataset with the videos of the run")
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--corrections", **at)
+    p.add_argument("--new-weights", action="store_true",
+                   help="rather than go on from those of RUN")
     p = command("agree", agree)
     p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)

@@ -16,6 +16,7 @@ from ...data.dataset import as_dataset
 from ...errors import ConfigError
 from ..classifier import Classifier
 from ..config import TrainConfig
+from ..folder.fine_tuning import INIT
 from ..folder.weights import load_run
 from ..model import load_model
 from ..runs import predict_labelled, train
@@ -45,6 +46,7 @@ def retrain(
     cache=None, # Folder of prepared features; None: one under `home`
     say=print, # Called with each line meant for a person
     progress: bool = False, # Show bars
+    new_weights: bool = False, # Rather than go on from those of the run
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
     before = load_model(run)
@@ -53,10 +55,14 @@ def retrain(
     if not isinstance(before, Classifier):
         raise ConfigError("retrain is for a single run; a recipe learns from corrections "
                           "by mabe train DATA --recipe ... --corrections FILE")
+    if (Path(out)/"config.yaml").exists() and (Path(out)/INIT).exists() == new_weights:
+        raise ConfigError(f"{out} was begun from {'the old' if new_weights else 'new'} weights; "
+                          "go on with it in the same way, or choose another out")
     data = with_corrections(as_dataset(data), corrections)
     ids = before.run_videos()
     ids = reviewed_split(data, ids["train"], ids["valid"], before.cfg)
-    train(data, out, before.cfg, *ids, resume=True, cache=cache, say=say, progress=progress)
+    train(data, out, before.cfg, *ids, resume=True, cache=cache, say=say, progress=progress,
+          init=None if new_weights else run)
     return compared(before, load_run(out), data, ids[1], cache)
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #fe2745ae

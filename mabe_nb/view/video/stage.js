@@ -112,10 +112,11 @@ function makeVideo(model, about, ready) {
   film.addEventListener("error", ready);
   let url;
   const got = (message, buffers) => {
-    if (message.video === undefined || message.video !== pieces.length) return;
+    if (url || message.video !== pieces.length) return;
     pieces.push(buffers[0]);
     if (pieces.length < about.video) return model.send({ video: pieces.length });
     film.src = url = URL.createObjectURL(new Blob(pieces, { type: "video/mp4" }));
+    pieces.length = 0; // the browser holds them once, on disk where they are many
   };
   model.send({ video: 0 });
   return { film, got, end: () => url && URL.revokeObjectURL(url) };
