@@ -180,8 +180,7 @@ def predict(
     check_body(self.parts, dataset, ids)
     prepared = _members_features(self, dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
-    wanted = set(first.videos if ids is None else map(str, ids))
-    found = _doubts(self, prepared, wanted)
+    found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
     by_video = {v: [] for v in first.sequences.video_id if v in wanted}
     rows = np.flatnonzero(first.sequences.video_id.isin(wanted))

@@ -182,8 +182,10 @@ def draw(self: ReviewPanel):
 def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
          was=None) -> str: # What was saved, in words
     "Write an answer; it is on the disk when this returns."
+    m = self.moment
     self.rows.append(add_correction(self.file, Correction(
-        *self.moment[1:4], verdict, action, start, stop, self.names(), was), self.author))
+        m.video_id, m.agent, m.target, verdict, action, start, stop, self.names(), was),
+        self.author))
     return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
 
 @patch
