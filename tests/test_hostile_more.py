@@ -460,3 +460,14 @@ def test_each_annotation_is_not_looked_for_among_all_videos(tmp_path, monkeypatc
     found = lab_files.sort_files(tmp_path)
     assert len(found.poses) == 60 and len(found.scored) == 30
     assert len(count) < 60 * 12
+
+
+def test_a_warning_is_a_sentence(tmp_path):
+    odd = tmp_path/"jobs"/"261123-000000-aaaaaa"/"job.json"
+    odd.parent.mkdir(parents=True)
+    odd.write_text('{"id": "\\u001b[2J", "title": 3}')
+    words = "import sys; from mabe_nb.cli import main; sys.exit(main(['jobs']))"
+    said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True,
+                          env=os.environ | {"MABE_HOME": str(tmp_path)})
+    assert said.returncode == 0 and said.stderr.startswith(f"note: left out: {odd}")
+    assert said.stderr.count("\n") == 1 and "\x1b" not in said.stderr
