@@ -6,7 +6,7 @@
 __all__ = ['make_parser', 'version', 'complete', 'main']
 
 # %% ../nbs/cli.ipynb #751fc9ab
-import json, os, sys
+import json, os, sys, warnings
 
 from .commands.cache import add_cache
 from .commands.data import add_data_commands
@@ -66,6 +66,7 @@ def main(
     args, extra = parser.parse_known_args(argv)
     if extra: args.parser.unknown(extra[0])
     name = args.parser.prog.split()[-1]
+    was, warnings.formatwarning = warnings.formatwarning, lambda m, *_: f"note: {shown(m)}\n"
     try:
         with answered(what_is_kept(name, bool(getattr(args, "recipe", None)),
                                    getattr(args, "watch", None) is not None)):
@@ -88,3 +89,4 @@ def main(
         print(f"mabe {name}: {plain(MemoryError())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt: return 130
+    finally: warnings.formatwarning = was

@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'temporary', 'clear_temporaries', 'atomic', 'write_json', 'write_tensors', 'regular_file', 'read_text',
-           'parse_json', 'printable', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell', 'write_csv',
-           'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
+           'refuse_bomb', 'parse_json', 'printable', 'read_json', 'parse_number', 'spreadsheet_cell', 'plain_cell',
+           'write_csv', 'read_tensors', 'safe_id', 'file_hash', 'npy_header', 'home']
 
 # %% ../nbs/01_files.ipynb #beeea86a
 import errno, hashlib, json, math, os, re, shutil, stat, uuid
+from collections import Counter
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -118,8 +119,7 @@ def regular_file(
         why = getattr(e, "strerror", None) or "no name for a file"
         raise DataError(f"cannot be read: {why}", repr(str(path))[1:-1]) from None
     if stat.S_ISREG(mode): return Path(path)
-    raise DataError(f"is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, expected a file",
-                    path)
+    raise DataError(f"is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, expected a file", path)
 
 # %% ../nbs/01_files.ipynb #a60140a0
 def read_text(
@@ -146,23 +146,29 @@ def _digits(text):
 
 
 def _once(pairs):
-    out = dict(pairs)
-    if len(out) == len(pairs): return out
-    keys = [key for key, _ in pairs]
-    twice = next(key for key in keys if keys.count(key) > 1)
-    raise ValueError(f"the key {twice[:40]!r} twice")
+    if len(out := dict(pairs)) == len(pairs): return out
+    raise ValueError(f"the key {Counter(k for k, _ in pairs).most_common(1)[0][0][:40]!r} twice")
 
 
 def _bounded(value):
     "`value` if nothing in it is too deep or no text. Raises `ValueError`."
-    level = [value]
+    level = [[value]]
     for _ in range(_NESTED):
-        for v in level:
+        inside, level = (v for box in level for v in box), []
+        for v in inside:
             if type(v) is str and not v.isascii(): v.encode()
-        boxes = [v for v in level if type(v) in (list, dict)]
-        if not boxes: return value
-        level = [x for v in boxes for x in ([*v, *v.values()] if type(v) is dict else v)]
+            if v and type(v) in (list, dict):
+                level.append([*v, *v.values()] if type(v) is dict else v)
+        if not level: return value
     raise ValueError(f"more than {_NESTED} levels")
+
+
+def refuse_bomb(text, path=None):
+    "Raises `DataError` if JSON (str or bytes) is far smaller than its values would be."
+    n = [text.count(c if isinstance(text, str) else c.encode()) for c in '[{:,"']
+    takes = 64 * n[0] + 128 * n[1] + 96 * n[2] + 40 * n[3] + 32 * n[4]
+    if takes > max(len(text) + 2**29, 4 * len(text)):
+        raise DataError(f"is JSON whose values would take {takes / 1e9:.1f} GB", path)
 
 # %% ../nbs/01_files.ipynb #6123c69e
 def parse_json(
@@ -171,6 +177,7 @@ def parse_json(
     where: str = None, # Row or key in it; None: the line
 ):
     "What a JSON text says. Raises `DataError` for damage and for what nobody means."
+    refuse_bomb(text, path)
     try: return _bounded(json.loads(text, parse_int=_digits, object_pairs_hook=_once))
     except json.JSONDecodeError as e:
         raise DataError(f"broken JSON: {e.msg}", path, where or f"line {e.lineno}") from None

@@ -1,5 +1,5 @@
 """Half-broken datasets through the command line: one sentence, or a finding."""
-import json
+import json, shutil
 
 import numpy as np
 import pandas as pd
@@ -245,3 +245,12 @@ def test_a_dataset_without_a_bout_is_learned_from(tmp_path, monkeypatch, capsys)
     code = cli.main(["train", str(root), "--out", str(tmp_path/"run"), *flags])
     said = capsys.readouterr()
     assert code == 0 and "macro F1 not seen" in said.out, said.err
+
+
+def test_annotations_that_cannot_be_reached_are_not_absent(tmp_path, capsys):
+    data = write_small(tmp_path/"data", ("1", "2"))
+    [folder] = (data/"train_annotation").iterdir()
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.name) # as a folder without permission, which root does not know
+    assert cli.main(["prepare", str(data), "--features", "coords", "--out", str(tmp_path/"c")]) == 2
+    assert "1.parquet, video 1: cannot be read" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Files as strangers send them, made from bytes here: each is one sentence, nothing of it
 runs, none of it hangs or takes memory. The cases are those of an attack in November 2026.
 """
-import faulthandler, io, json, os, pickle, resource, signal, struct
+import faulthandler, io, json, os, pickle, resource, signal, struct, zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -168,6 +168,11 @@ def test_npz_may_not_unpack_to_far_more(tmp_path):
         read_npz(tmp_path/"b.npz")
 
 
+def test_npz_that_holds_no_array(tmp_path):
+    with zipfile.ZipFile(tmp_path/"b.npz", "w") as z: z.writestr("keypoints.npy", b"x")
+    with pytest.raises(DataError, match="of no array"): read_npz(tmp_path/"b.npz")
+
+
 # HDF5
 
 def jabs(path, frames=50, **points):
@@ -197,6 +202,16 @@ def test_hdf_reads_no_other_file(tmp_path):
         with h5py.File(tmp_path/"good.h5") as g: g.copy("poseest", f, "real")
         f["poseest"], f["real/loop"] = h5py.SoftLink("/real"), h5py.SoftLink("/real")
     assert len(read_poses(tmp_path/"d.h5", fps=30)) == 50
+
+
+def test_hdf_with_a_pickle_is_named(tmp_path):
+    with h5py.File(tmp_path/"p.dlc.h5", "w") as f:
+        f.create_group("df").attrs["pandas_type"] = "frame_table"
+        table = np.zeros(5, [("index", "i8"), ("values_block_0", "f8", (6,))])
+        f["df"]["table"] = table
+        f["df/table"].attrs["values_block_0_kind"] = np.void(pickle.dumps(os.getcwd))
+    with pytest.raises(DataError, match="p.dlc.h5: refused: its pickle"):
+        read_poses(tmp_path/"p.dlc.h5", fps=30)
 
 
 @pytest.mark.parametrize("names,says", [

@@ -23,6 +23,7 @@ from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.dlcanalyzer import label_rows
 from mabe_nb.data.formats.hdf import check_hdf
@@ -30,7 +31,7 @@ from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.files import read_tensors
+from mabe_nb.files import parse_json, read_json, read_tensors
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
@@ -428,3 +429,45 @@ def test_a_table_of_poses_may_not_be_endlessly_wide(tmp_path):
 def test_a_long_name_on_a_film_takes_no_time(tmp_path):
     data = open_dataset(write_small(tmp_path/"data", ("1",)))
     with bounded(10): frame_drawer(data["1"])(0, "x" * 10**6)
+
+
+@pytest.mark.parametrize("inside", ["[]", "{}", "700", '"ab"', '{"a": 1}'])
+def test_json_far_smaller_than_its_values(inside, tmp_path):
+    file = tmp_path/"value.json"
+    file.write_text(f"[{(inside + ',') * ((2**26 - 8) // (len(inside) + 1))}{inside}]")
+    for read in (read_json, read_value):
+        with bounded(), pytest.raises(DataError, match="value.json: is JSON whose values"):
+            read(file)
+
+
+def test_json_of_a_key_that_comes_again_late():
+    keys = ",".join(f'"{i}": 1' for i in range(100_000))
+    with bounded(), pytest.raises(DataError, match="the key '99999' twice"):
+        parse_json(f'{{{keys}, "99999": 2}}')
+
+
+def test_each_annotation_is_not_looked_for_among_all_videos(tmp_path, monkeypatch):
+    named, count = lab_files.video_name, []
+    monkeypatch.setattr(lab_files, "video_name", lambda p: count.append(p) or named(p))
+    for i in range(30):
+        for k in range(2):
+            place = tmp_path/f"day{k}"/"poses"/f"{i}.csv"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("scorer,a,a,a\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n0,1,1,1\n")
+        (tmp_path/f"day{i % 2}"/f"{i}x.boris.csv").write_text("\n".join((
+            "Observation id,Source,FPS (frame/s),Subject,Behavior,Behavior type,Start (s),Stop (s)",
+            f"o,player #1:d/{i}.mp4,30,a,chase,STATE,0,1")))
+    found = lab_files.sort_files(tmp_path)
+    assert len(found.poses) == 60 and len(found.scored) == 30
+    assert len(count) < 60 * 12
+
+
+def test_a_warning_is_a_sentence(tmp_path):
+    odd = tmp_path/"jobs"/"261123-000000-aaaaaa"/"job.json"
+    odd.parent.mkdir(parents=True)
+    odd.write_text('{"id": "\\u001b[2J", "title": 3}')
+    words = "import sys; from mabe_nb.cli import main; sys.exit(main(['jobs']))"
+    said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True,
+                          env=os.environ | {"MABE_HOME": str(tmp_path)})
+    assert said.returncode == 0 and said.stderr.startswith(f"note: left out: {odd}")
+    assert said.stderr.count("\n") == 1 and "\x1b" not in said.stderr

@@ -55,7 +55,10 @@ class KaggleTables:
 
     def annotated(self, video_id):
         "Whether there is an annotation file, even a link that leads nowhere."
-        return os.path.lexists(self.file(video_id, "annotation"))
+        path = self.file(video_id, "annotation")
+        try: return bool(os.lstat(path))
+        except (FileNotFoundError, NotADirectoryError): return False
+        except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):

@@ -11,7 +11,7 @@ import json, keyword, math, os, re, stat
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import atomic, npy_header
+from ..files import atomic, npy_header, refuse_bomb
 from .compound import (frame_bytes, is_frame, read_frame, read_tensors,
                                      take_apart)
 
@@ -237,7 +237,8 @@ def read_values(
 
 # %% ../../nbs/remote/10_values.ipynb #29a0de4d
 def _read_json(path):
-    try: return json.loads(path.read_bytes())
+    refuse_bomb(text := path.read_bytes(), path)
+    try: return json.loads(text)
     except (ValueError, RecursionError) as e:
         raise DataError(f"is no readable JSON ({type(e).__name__})", path) from None
 

@@ -7,6 +7,7 @@ __all__ = ['PLAIN', 'OWN', 'TRAINING', 'DEEPEST', 'is_poses', 'lab_files', 'vide
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,24 +74,33 @@ class LabFiles(NamedTuple):
     findings: list # `Finding`s on what belongs to no video
 
 
-def _candidates(name, folders, poses, root):
+def _by_name(poses, root):
+    "Last part of a video's name -> videos that end so, with the folders of each."
+    out = {}
+    for video, paths in poses.items():
+        with suppress(DataError): # a name only with its folders
+            out.setdefault(video_name(paths[0]), {})[video] = _folders(paths[0], root)
+    return out
+
+
+def _candidates(name, folders, poses, ends):
     "Videos that a name can mean for a table in some folders."
     try: exact, short = (video_name("_".join([*f, name.replace("/", "_")]))
                          for f in (folders, ()))
     except DataError: return []
     if exact in poses: return [exact]
-    return [v for v, paths in poses.items() if video_name(paths[0]) == short
-            and _folders(paths[0], root)[:len(folders)] == folders]
+    return [v for v, above in ends.get(short, {}).items()
+            if above[:len(folders)] == folders]
 
 
-def _of_observation(seen, folders, poses, root):
+def _of_observation(seen, folders, poses, ends):
     "The video of an observation, or why there is none."
-    named = seen.name and _candidates(seen.name, folders, poses, root)
+    named = seen.name and _candidates(seen.name, folders, poses, ends)
     shown = set()
     for film in seen.media:
         *above, name = film.split("/")
         shown.update(next((f for k in (2, 1, 0) if (f := _candidates(
-            "_".join([*(above[-k:] if k else ()), name]), folders, poses, root))), ()))
+            "_".join([*(above[-k:] if k else ()), name]), folders, poses, ends))), ()))
     if len(named or ()) == 1 and shown and not {*named} & shown:
         return None, f"is called as {named[0]} and shows {', '.join(sorted(shown))}"
     both = [v for v in named or sorted(shown) if not shown or v in shown] or named
@@ -127,7 +137,7 @@ def _files_of(root, deepest, findings):
     return poses, tables
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
-def _labelled_videos(path, poses, root):
+def _labelled_videos(path, poses, ends, root):
     "Names of videos in a table of DLCAnalyzer, by the video; the first where there is none."
     out, folders = {}, _folders(path, root)
     for i, row in label_rows(path):
@@ -137,24 +147,24 @@ def _labelled_videos(path, poses, root):
         try: names = [video_name(c) for c in cells]
         except DataError:
             raise DataError(f"{cells[0][:40]!r} is no name of a video", path, f"row {i}") from None
-        found = ((n, v) for n in names for v in _candidates(n, folders, poses, root)[:1])
+        found = ((n, v) for n in names for v in _candidates(n, folders, poses, ends)[:1])
         name, video = next(found, (names[0],) * 2)
         out.setdefault(video, set()).add(name)
     return out
 
 
-def _observed(path, poses, root, scored, findings):
+def _observed(path, poses, ends, root, scored, findings):
     "Put each observation of a BORIS file to its video."
     alone, folders = video_of(path, root), _folders(path, root)
     try: seen = boris_observations(path)
     except DataError: seen = [] # reading it says why
     if len(seen) < 2 and path.suffix != ".boris":
-        found = _candidates(path.name, folders, poses, root) or [
-            v for o in seen if (v := _of_observation(o, folders, poses, root)[0])]
+        found = _candidates(path.name, folders, poses, ends) or [
+            v for o in seen if (v := _of_observation(o, folders, poses, ends)[0])]
         scored.setdefault(found[0] if len(found) == 1 else alone, []).append((path, None))
         return
     for one in seen:
-        video, why = _of_observation(one, folders, poses, root)
+        video, why = _of_observation(one, folders, poses, ends)
         if video: scored.setdefault(video, []).append((path, one.name))
         else: findings.append(_odd(path, root, f"holds the observation {one.name!r}, which "
                                    f"{why}", "annotation_without_poses"))
@@ -167,13 +177,14 @@ def sort_files(
     "Every file of a folder, to the video that it is of. Raises `DataError`."
     root, scored, findings = Path(root), {}, []
     poses, tables = _files_of(root, deepest, findings)
+    ends = _by_name(poses, root)
     for path, source in tables:
         if source == "DLCAnalyzer":
-            for video, names in _labelled_videos(path, poses, root).items():
+            for video, names in _labelled_videos(path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
-        elif source == "BORIS": _observed(path, poses, root, scored, findings)
+        elif source == "BORIS": _observed(path, poses, ends, root, scored, findings)
         else:
-            found = _candidates(path.name, _folders(path, root), poses, root)
+            found = _candidates(path.name, _folders(path, root), poses, ends)
             video = found[0] if len(found) == 1 else video_of(path, root)
             scored.setdefault(video, []).append((path, None))
     findings += [_odd(path, root, "belongs to no pose file" + (

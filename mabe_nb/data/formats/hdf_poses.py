@@ -19,7 +19,8 @@ def _table_blocks(group):
     "Column names and values of pandas' `table` layout."
     rows = group["table"]
     fields = [n for n in rows.dtype.names if n.startswith("values_block_")]
-    names = [c for n in fields for c in unpickle(bytes(rows.attrs[f"{n}_kind"]))]
+    kinds = [bytes(rows.attrs[f"{n}_kind"]) for n in fields]
+    names = [c for kind in kinds for c in unpickle(kind, rows.file.filename)]
     values = [rows[n].reshape(len(rows), -1) for n in fields]
     return names, np.concatenate(values, 1), rows["index"]
 
@@ -28,7 +29,8 @@ def _words(group, items, k):
     "One level of the names of columns, looked up by their numbers."
     words, codes = group[f"{items}_level{k}"], group[f"{items}_label{k}"]
     if words.dtype.itemsize > 1000 or max(words.size, codes.size) > 100_000:
-        raise DataError("has more than 100,000 columns, or longer names than 1,000 bytes")
+        raise DataError("has more than 100,000 columns, or longer names than 1,000 bytes",
+                        words.file.filename)
     return np.char.decode(words[:], "utf-8")[codes[:]]
 
 

@@ -89,10 +89,11 @@ def mentions(
 # %% ../../../nbs/data/formats/40_npy.ipynb #ef4cadfb
 def read_npz(
     path, # A `.npz` file
-    limit: int = None, # Most bytes of all arrays; None: 64 MB and 100 times the file
+    limit: int = None, # Most bytes of all arrays; None: by the size of the file
 ) -> dict: # Name to array
     "The arrays in a `.npz` file, none of them pickled. Raises `DataError`."
-    limit = limit or 2**26 + 100 * regular_file(path).stat().st_size
+    size = regular_file(path).stat().st_size
+    limit = limit or min(2**26 + 100 * size, max(2**29, 4 * size))
     try:
         with zipfile.ZipFile(path) as z: size = sum(i.file_size for i in z.infolist())
         if size > limit:
@@ -103,7 +104,8 @@ def read_npz(
             NotImplementedError, zipfile.BadZipFile, zipfile.zlib.error) as e:
         raise DataError(f"is no readable .npz file of plain arrays ({e})",
                         path) from None
-    odd = [k for k, a in arrays.items() if a.dtype.kind not in "biufSU"]
+    kinds = {k: getattr(a, "dtype", "of no array") for k, a in arrays.items()}
+    odd = [k for k, d in kinds.items() if getattr(d, "kind", "O") not in "biufSU"]
     if not odd: return arrays
-    raise DataError(f"holds dtype {str(arrays[odd[0]].dtype)[:60]}, expected numbers or "
-                    "text", path, odd[0][:60])
+    raise DataError(f"holds dtype {str(kinds[odd[0]])[:60]}, expected numbers or text",
+                    path, odd[0][:60])
