@@ -175,17 +175,18 @@ def browser():
     return not lacks
 
 
-def test_files():
-    "Files of tests, those that take longest first."
+def test_files(mark=""):
+    "Files of tests in which a mark stands, those that take longest first."
     names = [f"tests/test_{name}.py" for name in FIRST]
-    there = sorted(f"tests/{p.name}" for p in (TOP/"tests").glob("test_*.py"))
+    there = sorted(f"tests/{p.name}" for p in (TOP/"tests").glob("test_*.py")
+                   if mark in p.read_text(encoding="utf-8"))
     return sorted(there, key=lambda f: names.index(f) if f in names else len(names))
 
 
-def run_pytest(path, *how, limit=2 * LIMIT):
+def run_pytest(path, *how, mark="", limit=2 * LIMIT):
     "Counts come from the journal, so that no wording of pytest's can mislead."
-    code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how, *test_files(),
-                     limit=limit)
+    code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how,
+                     *test_files(mark), limit=limit)
     passed, failed, skipped = counted("pytest", code, out, path)
     names = journal.Journal(path).failed
     if not 0 < failed == len(names) <= AGAIN: return passed, failed, skipped
@@ -220,6 +221,7 @@ def main():
             PATH=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(Path(spare)/"ipython"))
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None) # Hundreds of processes would compile
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(),
                 rooms(), *lint()]
@@ -229,7 +231,7 @@ def main():
             lambda: [site(), run_notebooks(spare/"notebooks")])
         rows += [tests, *pages]
         if browser(): # alone: they look at how soon something happens
-            rows.append(run_pytest(spare/"browser", "-m", "browser"))
+            rows.append(run_pytest(spare/"browser", "-m", "browser", mark="mark.browser"))
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)

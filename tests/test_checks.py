@@ -99,6 +99,8 @@ def test_the_longest_begin_first(tree):
         (tree/"tests"/f"test_{name}.py").touch()
     assert checks.test_files() == [f"tests/test_{name}.py" for name in (
         *checks.FIRST[:2], "a", "z")]
+    (tree/"tests"/"test_a.py").write_text("pytestmark = pytest.mark.browser")
+    assert checks.test_files("mark.browser") == ["tests/test_a.py"]
 
 
 def test_failing_suites_are_counted(tree):

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from .dataset import as_dataset, each_video
 from .recording import Recording
@@ -72,6 +70,8 @@ def _row(rec):
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
 def _connect(found): # Number of the group of each list of marks, in order of appearance
+    from scipy.sparse import csr_matrix # 0.3 s that only those pay who split
+    from scipy.sparse.csgraph import connected_components
     n, flat = len(found), np.concatenate([*found, np.empty(0, np.uint64)])
     _, mark = np.unique(flat, return_inverse=True)
     video = np.repeat(np.arange(n), [len(f) for f in found])
