@@ -126,6 +126,17 @@ def probabilities(
     "What each member says on average over its folds and seeds."
     return _complete(self, _means(self, values, threads))
 
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #f57ad1ce
+def _pair_of(row): return row.video_id, *sorted((row.agent, row.target))
+
+
+def _side_by_side(table, rows): # Numbers of rows, both orders of a pair after each other
+    first = {}
+    def place(i):
+        pair = _pair_of(table.iloc[i])
+        return first.setdefault(pair[0], i), first.setdefault(pair, i), i
+    return sorted(rows, key=place)
+
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #f5037842
 @patch
 def of_pairs(
@@ -133,18 +144,21 @@ def of_pairs(
     prepared: dict, # Member's name -> `Prepared`, see `prepared_for`
     rows, # Numbers of rows of their `sequences`, video after video
     threads: int = None, # See `thread_pool`
+    progress: bool = False, # Show a bar
 ):
-    "Yield row number and (members, frames, classes), see `probabilities`, of each pair."
+    "Yield row number and (members, frames, classes), both orders of a pair after each other."
+    from tqdm.auto import tqdm
     last, said = None, {}
-    for i in rows:
+    rows = _side_by_side(next(iter(prepared.values())).sequences, rows)
+    for i in tqdm(rows, "predict", disable=not progress):
         row = {name: of.sequences.iloc[i] for name, of in prepared.items()}
-        video = next(iter(row.values())).video_id
-        if video != last: last, said = video, {}
+        pair = _pair_of(next(iter(row.values())))
+        if pair != last: last, said = pair, {}
         means = {name: said.pop((name, r.path), None) for name, r in row.items()}
         new = _means(self, {name: prepared[name].values(i)
                             for name, p in means.items() if p is None}, threads)
         said |= {(name, row[name].path): p for name, p in new.items()
-                 if prepared[name].videos[video]["order_free"]}
+                 if prepared[name].videos[pair[0]]["order_free"]}
         yield i, _complete(self, means | new)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #aefbbbbe
@@ -175,22 +189,23 @@ def predict(
     **options, # Refused, see `no_options`
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    from tqdm.auto import tqdm
     no_options(options)
     check_body(self.parts, dataset, ids)
     prepared = _members_features(self, dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
-    by_video = {v: [] for v in first.sequences.video_id if v in wanted}
-    rows = np.flatnonzero(first.sequences.video_id.isin(wanted))
-    for i, q in self.of_pairs(prepared, tqdm(rows, "predict", disable=not progress), threads):
-        row = first.sequences.iloc[i]
+    table, bouts = first.sequences, {}
+    rows = np.flatnonzero(table.video_id.isin(wanted))
+    for i, q in self.of_pairs(prepared, rows, threads, progress):
+        row = table.iloc[i]
         p = blended(q, self.decision.shares, row.fps, self.decision.smooth_ms)
         may = wanted_actions(self, first, i)
         if each: each(p[:, 1:][:, may])
         codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
-        by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
+        bouts[i] = to_bouts(codes, self.actions, row.agent, row.target)
+    by_video = {v: [] for v in table.video_id if v in wanted}
+    for i in rows: by_video[table.video_id.iloc[i]] += bouts[i]
     return submission_table(by_video, found)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c7ed3230

@@ -211,21 +211,19 @@ def _predicted(self: ReviewPanel, must=False): # None: nothing was
 @patch
 def accept(self: ReviewPanel) -> str:
     "It is what is asked."
-    bout = self.bout()
-    return self.save("accept" if bout[0] else "nothing", *bout)
+    return self.save("accept" if (bout := self.bout())[0] else "nothing", *bout)
 
 @patch
 def reject(self: ReviewPanel) -> str:
     "It is not what is asked. Raises `ConfigError` where nothing was predicted."
-    was = self._predicted(must=True)
-    return self.save("reject", *was, was)
+    return self.save("reject", *(was := self._predicted(must=True)), was)
 
 @patch
 def relabel(self: ReviewPanel, action: str) -> str:
     "It is another action. Raises `ConfigError` for one that the pair cannot do."
     if not action: raise ConfigError("no action is chosen; take one under 'Action'")
-    if action not in (names := self.names()):
-        raise ConfigError.unknown("action", action, names)
+    names = self.names()
+    if action not in names: raise ConfigError.unknown("action", action, names)
     return self.save("relabel", action, *self.bout()[1:], self._predicted())
 
 @patch
