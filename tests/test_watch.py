@@ -85,7 +85,7 @@ def test_only_what_is_new_is_predicted_and_one_table_holds_all(run, films, capsy
 
 def test_a_video_is_asked_about_once(run, films, tmp_path):
     model, data, windows = load_model(run), TrackerFolder(films), []
-    model.model.register_forward_hook(lambda net, args, out: windows.append(len(args[0])))
+    model.model.head.register_forward_hook(lambda *call: windows.append(len(call[2])))
     table, once = model.predict(data, ["day1_v1"], cache=tmp_path), sum(windows)
     windows.clear()
     facts = video_facts(model, data, "day1_v1")
