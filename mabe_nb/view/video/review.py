@@ -270,13 +270,12 @@ def press(self: ReviewPanel, key: str, frame: int = None):
 @patch
 def act(self: ReviewPanel, work, onwards: bool = True):
     "Do something, say so, and go on to the next moment."
-    n, said = self.choice.value, []
     def whole():
-        said.append(work())
+        n, said = self.choice.value, work()
         if onwards: self.open(n + 1)
+        return said
     self.run(whole)
-    if self.status == "done" and isinstance(said[0], str):
-        self.set_status("done", said[0])
+    if self.status == "done" and isinstance(self.result, str): self.set_status("done", self.result)
 
 # %% ../../../nbs/view/video/70_review.ipynb #8a96f021
 def review(
