@@ -13,7 +13,7 @@ for version in "$@"; do
   case $version in [0-9]*) version="==$version";; esac
   "${PYTHON:-python3}" -m venv "$work/env" || exit 1
   "$work/env/bin/pip" install -q --disable-pip-version-check \
-    "modal$version" pytest attrs pyyaml numpy || exit 1
+    "modal$version" pytest attrs pyyaml numpy psutil || exit 1
   found=$("$work/env/bin/python" -c "from importlib.metadata import version as v; print(v('modal'))")
   last=$("$work/env/bin/python" -m pytest -q -p no:cacheprovider -c "$tests/../pytest.ini" \
     --rootdir "$tests/.." "$tests/test_localcloud.py" >"$work/log" 2>&1; tail -1 "$work/log")
