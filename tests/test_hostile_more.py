@@ -468,6 +468,7 @@ def test_a_warning_is_a_sentence(tmp_path):
     odd.write_text('{"id": "\\u001b[2J", "title": 3}')
     words = "import sys; from mabe_nb.cli import main; sys.exit(main(['jobs']))"
     said = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True,
-                          env=os.environ | {"MABE_HOME": str(tmp_path)})
+                          env=os.environ | {"MABE_HOME": str(tmp_path),
+                                            "PYTHONWARNINGS": "default"})
     assert said.returncode == 0 and said.stderr.startswith(f"note: left out: {odd}")
     assert said.stderr.count("\n") == 1 and "\x1b" not in said.stderr

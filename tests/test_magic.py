@@ -482,4 +482,4 @@ def test_the_stored_notebook_is_valid_and_small(place):
     "After all of the above: no widget, no state, no megabytes."
     nbformat.validate(place.book.nb)
     stored = nbformat.writes(place.book.nb)
-    assert "widget" not in stored and len(stored) < 100_000
+    assert "widget" not in stored and len(stored) < 250_000 # some of it two pictures

@@ -1,9 +1,11 @@
 "Jobs on a real Slurm of one node, on loopback: preempted, requeued, cancelled, killed."
+import contextlib
 import json
 import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 import real_slurm
 from real_slurm import processes
@@ -112,7 +114,8 @@ def test_cancelled_outside_it_is_cancelled(slurm):
 
 def test_its_processes_killed_it_died(slurm):
     job = send()
-    for process in processes(job.folder): process.kill()
+    for process in processes(job.folder):
+        with contextlib.suppress(psutil.NoSuchProcess): process.kill() # gone with another
     assert job.wait(60) == "died"
     assert "Slurm ended it (FAILED); it last printed" in job.state()["error"]["message"]
 
