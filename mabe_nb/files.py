@@ -167,7 +167,7 @@ def refuse_bomb(text, path=None):
     "Raises `DataError` if JSON (str or bytes) is far smaller than its values would be."
     n = [text.count(c if isinstance(text, str) else c.encode()) for c in '[{:,"']
     takes = 64 * n[0] + 128 * n[1] + 96 * n[2] + 40 * n[3] + 32 * n[4]
-    if takes > max(len(text) + 2**29, 4 * len(text)):
+    if takes > max(len(text) + 2**29, 9 * len(text)):
         raise DataError(f"is JSON whose values would take {takes / 1e9:.1f} GB", path)
 
 # %% ../nbs/01_files.ipynb #6123c69e

@@ -31,7 +31,7 @@ from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.files import parse_json, read_json, read_tensors
+from mabe_nb.files import parse_json, read_json, read_tensors, refuse_bomb
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
@@ -472,3 +472,16 @@ def test_a_warning_is_a_sentence(tmp_path):
                                             "PYTHONWARNINGS": "default"})
     assert said.returncode == 0 and said.stderr.startswith(f"note: left out: {odd}")
     assert said.stderr.count("\n") == 1 and "\x1b" not in said.stderr
+
+
+def numbers_like_calms21(frames):
+    "Text of two mice with seven parts and their scores, as the published JSON holds them."
+    mouse = [[round(900.5 + k, 1) for k in range(7)]] * 2
+    score = [0.9973262032085561] * 7
+    one = json.dumps({"keypoints": [mouse] * 2, "scores": [score] * 2, "annotations": 3})
+    return "[" + ", ".join([one] * frames) + "]"
+
+
+def test_much_json_is_no_bomb_if_it_is_numbers():
+    refuse_bomb(numbers_like_calms21(300_000)) # 140 MB
+    refuse_bomb("[" + "829.5," * 2**24 + "1]")

@@ -162,16 +162,22 @@ def of_pairs(
         yield i, _complete(self, means | new)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #aefbbbbe
-def _members_features(recipe, dataset, ids, *how): # Member's name -> `Prepared`
-    "Prepare what the members read. Raises `DataError` for other channels."
-    prepared = prepared_for({n: some[0].features for n, some in recipe.members.items()},
-                            dataset, ids, recipe.parts, *how, unlabelled=True,
-                            selves=bool(recipe.self_actions))
-    if any(tuple(prepared[n].names) != m.names for n, some in recipe.members.items()
+@patch
+def prepared(
+    self: Recipe,
+    dataset, # See `open_dataset`
+    ids, # Video ids, None: all
+    *how, # `cache`, `workers` and `progress` of `predict`
+) -> dict: # Member's name -> `Prepared`
+    "What the members read. Raises `DataError` for other channels than they learned from."
+    out = prepared_for({n: some[0].features for n, some in self.members.items()},
+                       dataset, ids, self.parts, *how, unlabelled=True,
+                       selves=bool(self.self_actions))
+    if any(tuple(out[n].names) != m.names for n, some in self.members.items()
            for m in some):
         raise DataError("does not give the channels that the recipe was trained on",
                         dataset.root)
-    return prepared
+    return out
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
@@ -191,7 +197,7 @@ def predict(
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     no_options(options)
     check_body(self.parts, dataset, ids)
-    prepared = _members_features(self, dataset, ids, cache, workers, progress)
+    prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)

@@ -66,11 +66,8 @@ def _of_classifier(model, data, ids, cache, workers, progress):
 
 # %% ../../../nbs/train/review/10_moments.ipynb #150802b2
 def _of_recipe(model, data, ids, cache, workers, progress):
-    from mabe_nb.train.ensemble.blend import prepared_for
     from mabe_nb.train.ensemble.decide import decide_blend
-    features = {n: some[0].features for n, some in model.members.items()}
-    prepared = prepared_for(features, data, ids, model.parts, cache, workers, progress,
-                            unlabelled=True, selves=bool(model.self_actions))
+    prepared = model.prepared(data, ids, cache, workers, progress)
     first, d = next(iter(prepared.values())), model.decision
     net = next(((n, m.clf.inputs) for n, some in model.members.items() for m in some
                 if hasattr(m, "clf")), None)
