@@ -75,7 +75,7 @@ def _join(group, say):
 
 
 def _join_recipe(group, say):
-    from mabe_nb.commands.train import report_metrics
+    from mabe_nb.commands.score import report_metrics
     from mabe_nb.recipe_items import join_recipe
     metrics = join_recipe(group, say, sys.stderr.isatty())
     if metrics: report_metrics(metrics, say)

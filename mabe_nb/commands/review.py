@@ -7,7 +7,7 @@ __all__ = ['review', 'retrain', 'agree', 'add_commands']
 
 # %% ../../nbs/commands/74_review.ipynb #caf22304
 from .parser import add_data, check_out, number, OVERWRITE, pick, refuse_without
-from .train import figure
+from .score import figure
 
 # %% ../../nbs/commands/74_review.ipynb #bd2c0c22
 def review(args, say) -> dict:
