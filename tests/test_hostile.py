@@ -168,6 +168,14 @@ def test_npz_may_not_unpack_to_far_more(tmp_path):
         read_npz(tmp_path/"b.npz")
 
 
+def test_npz_of_packed_poses_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("mabe_nb.data.formats.npy.ROOM", 2**16)
+    walk = np.random.default_rng(0).normal(size=(20_000, 14)).cumsum(0).round()
+    np.savez_compressed(tmp_path/"p.npz", keypoints=walk.astype("f8"))
+    assert walk.size * 8 > 4 * (tmp_path/"p.npz").stat().st_size
+    assert read_npz(tmp_path/"p.npz")["keypoints"].shape == walk.shape
+
+
 def test_npz_that_holds_no_array(tmp_path):
     with zipfile.ZipFile(tmp_path/"b.npz", "w") as z: z.writestr("keypoints.npy", b"x")
     with pytest.raises(DataError, match="of no array"): read_npz(tmp_path/"b.npz")
