@@ -21,7 +21,7 @@ from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
-from .fit.machine import pick_device
+from .machine import pick_device
 from .inputs import Inputs
 from .metrics import submission_table
 from .model import evidence_in

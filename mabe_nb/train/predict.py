@@ -14,7 +14,7 @@ import torch
 from ..data.recording import run_lengths
 from ..errors import ConfigError
 from .arithmetic.overlap import computes_once, scores_once, stretches
-from .arithmetic.products import onednn_products
+from .machine import onednn_products
 
 # %% ../../nbs/train/40_predict.ipynb #accd30a1
 def window_starts(

@@ -18,8 +18,7 @@ from ..locks import fills_its_folder
 from .classifier import Classifier, predict_sequences
 from .config import TrainConfig
 from .scores.frames import best_row
-from .fit.machine import join_team, pick_device
-from .fit.memory import enough_memory
+from .machine import enough_memory, join_team, pick_device
 from .folder.card import write_run_card
 from .folder.fine_tuning import keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,

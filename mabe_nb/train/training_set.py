@@ -25,7 +25,7 @@ from .classifier import Classifier
 from .config import TrainConfig
 from .fit.frames import Augment, Frames, OnDisk
 from .fit.loop import Trainer
-from .fit.machine import Team, synchronised
+from .machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs
 from .losses import class_counts, class_weights
 from .models import make_model

@@ -14,12 +14,11 @@ import torch
 from ...errors import DataError, MabeError
 from ...patch import patch
 from .frames import Augment, Frames, batches, epoch_starts
-from .machine import Team, memory_kept, stop_signal
+from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from ..losses import make_loss, objective
-from ..arithmetic.products import onednn_products
 from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import best_row, masked_f1
 
