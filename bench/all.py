@@ -81,7 +81,7 @@ def recipe_predictor(run, data):
 def seconds(case, run=None, data=None, rounds=4, steps=10):
     "Processor time of a case, the shortest after the first."
     import torch
-    from mabe_nb.train.fit.machine import memory_kept
+    from mabe_nb.train.machine import memory_kept
     from contextlib import nullcontext
     torch.set_num_threads(1)
     step = case in STEPS

@@ -32,7 +32,7 @@ from mabe_nb.measure.probe import Steps, machine, make_spec, make_trainer, measu
 from mabe_nb.measure.step import Clock, bottleneck, roofline, time_steps
 from mabe_nb.measure.sweep import sweep as sweep_sizes
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.fit.machine import pick_device
+from mabe_nb.train.machine import pick_device
 from mabe_nb.train.fit.monitor import Monitor, card_reader
 from mabe_nb.train.models import NETWORKS
 

@@ -179,9 +179,8 @@ def run(variant, args):
     adam = lambda **how: torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
     torch.manual_seed(1)
     if variant == "floor":
-        from mabe_nb.train.fit.machine import memory_kept
         from mabe_nb.train.losses import PlainLoss
-        from mabe_nb.train.arithmetic.products import onednn_products
+        from mabe_nb.train.machine import memory_kept, onednn_products
         batch, device = [part.to(args.device) for part in next(iter(loader()))], weights.device
         with memory_kept(device), onednn_products(device):
             plain_loop(model, adam(fused=True), PlainLoss(weights), [batch] * clock.steps,

@@ -27,10 +27,11 @@ from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.members import Net, at_frame_rate, enough_epochs
 from mabe_nb.train.ensemble.presets import SLOW
 from mabe_nb.train.fit.frames import epoch_starts
+from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.predict import decide, gather
 from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
-from mabe_nb.train.training_set import new_classifier, new_trainer, training_set
+from mabe_nb.train.training_set import new_classifier, training_set
 from recipe import JUDGED
 
 
@@ -84,7 +85,8 @@ def learned(prepared, ids, settings, seed, weights=None):
     own = clf.model.state_dict()
     for k, v in (weights or {}).items():
         if not k.startswith("head."): own[k].copy_(v)
-    trainer = new_trainer(data, clf)
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, cfg,
+                      augment=data.augment)
     trainer.fit()
     return Net(clf.__class__(trainer.average.model.eval(), clf.inputs, clf.actions,
                              clf.self_actions, clf.possible, cfg))

@@ -84,7 +84,7 @@ def main(
         print(f"mabe {name}: {shown(plain(e))}", file=sys.stderr)
         return 2
     except RuntimeError as e:
-        from mabe_nb.train.fit.memory import out_of_memory
+        from mabe_nb.train.machine import out_of_memory
         if not out_of_memory(e): raise
         print(f"mabe {name}: {plain(MemoryError())}", file=sys.stderr)
         return 2

@@ -288,7 +288,7 @@ def test_the_default_job_trains_with_the_batch_that_it_prints(n, effective, per_
     from mabe_nb.train.config import TrainConfig
     from mabe_nb.train.fit.frames import Frames
     from mabe_nb.train.fit.loop import Trainer
-    from mabe_nb.train.fit.machine import Team
+    from mabe_nb.train.machine import Team
     from mabe_nb.train.models import make_model
     batch, steps = default_words(slurm, capsys, n, effective, per_gpu)
     cards = 4 if n == "flexible" else n

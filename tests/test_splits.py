@@ -245,7 +245,7 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
     from mabe_nb.data import kaggle
     from mabe_nb.data.folder import tracker_folder
     from mabe_nb.train.config import TrainConfig
-    from mabe_nb.train.training_set import choose_videos
+    from mabe_nb.data.splits import choose_videos
     if kind == "kaggle":
         dataset = read_kaggle(write_colony(tmp_path/"c", videos=12, minutes=0.1))
         for i in dataset.ids[4:]: dataset.file(i, "annotation").unlink(missing_ok=True)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['frame_codes', 'pose_hash', 'marks', 'groups', 'labelled_groups', 'Split', 'check_no_leak', 'group_labels', 'holdout',
-           'folds', 'leave_one_lab_out', 'describe']
+           'folds', 'leave_one_lab_out', 'choose_videos', 'describe']
 
 # %% ../../nbs/data/60_splits.ipynb #b97b80e5
 import hashlib
@@ -219,6 +219,33 @@ def leave_one_lab_out(
                             "train on", where=f"lab {lab}")
         out[lab] = Split(tuple(table.video_id[train]), tuple(table.video_id[mine]))
     return out
+
+# %% ../../nbs/data/60_splits.ipynb #7bf38663
+def choose_videos(
+    dataset,
+    cfg, # `TrainConfig`: its `valid_share`, `seed` and `limit`
+    train_ids=None, # Video ids, None: all that do not judge
+    valid_ids=None, # Video ids, None: `valid_share` of the others
+) -> tuple: # Train ids, valid ids
+    "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
+    named = None
+    if train_ids is not None and valid_ids is not None:
+        named = list(dict.fromkeys([*train_ids, *valid_ids]))
+    table = labelled_groups(dataset, named)
+    pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
+    if valid_ids is None:
+        if pool.group.nunique() < 2:
+            raise DataError("needs at least two labelled videos with tracks of their own, "
+                            "one to learn from and one to judge by", dataset.root)
+        train_ids, valid_ids = holdout(pool, valid=cfg.valid_share, seed=cfg.seed)
+    judged = table[table.video_id.isin(valid_ids)]
+    if train_ids is None: pool = pool[~pool.group.isin(judged.group)]
+    split = [t.video_id.tolist() for t in (pool[pool.video_id.isin(train_ids)]
+             if train_ids is not None else pool, judged)]
+    for ids, name in zip(split, ("learn from", "judge by")):
+        if not ids: raise DataError(f"no labelled videos to {name}", dataset.root)
+    check_no_leak(table, *split)
+    return split[0][:cfg.limit], split[1]
 
 # %% ../../nbs/data/60_splits.ipynb #22812e43
 def describe(

@@ -23,7 +23,7 @@ from .probe import Steps, make_trainer
 from .spec import make_spec
 from .workload import Workload, checked_workload
 from ..train.config import make_config
-from ..train.arithmetic.products import exact_in_onednn
+from ..train.machine import exact_in_onednn
 
 # %% ../../nbs/measure/20_estimate.ipynb #69a83d0f
 THERE, BACK = 0.40, 0.50 # Parts of a recurrent workspace that are taken

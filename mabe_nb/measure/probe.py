@@ -20,8 +20,7 @@ from .memory_guard import memory_limit, memory_taken, resident
 from .workload import Workload
 from .spec import checked_spec, make_spec
 from .step import Clock, count_work, time_parts, time_steps
-from ..train.fit.memory import out_of_memory
-from ..train.fit.machine import blocks_apart, memory_kept, pick_device
+from ..train.machine import blocks_apart, memory_kept, out_of_memory, pick_device
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
 from ..train.fit.loop import Trainer

@@ -45,7 +45,7 @@ def workload_of(
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
     from mabe_nb.train.inputs import features_of, fit_inputs
-    from mabe_nb.train.training_set import choose_videos
+    from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)
     prepared = prepare(dataset, features_of(cfg), ids=learn, progress=progress,
                        workers=max(cfg.num_workers, 1))

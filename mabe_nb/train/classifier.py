@@ -21,7 +21,7 @@ from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
-from .fit.machine import pick_device
+from .machine import pick_device
 from .inputs import Inputs
 from .metrics import submission_table
 from .model import evidence_in
@@ -185,7 +185,7 @@ def predict_sequences(
         p = probabilities(model, prepared.values(i), cfg.sequence_length, cfg.frame_gap,
                           clf.possible, cfg.loss, apart, inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
-        yield i, smooth(p, table.fps.iloc[i], ms)
+        yield i, smooth(p, table.fps.iloc[i], ms) if ms else p
 
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01
 @patch
@@ -235,11 +235,12 @@ def predict(
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
-        row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
+        row = prepared.sequences.iloc[i]
+        bar, may = bars(thresholds, row.lab_id, self.actions), wanted_actions(self, prepared, i)
         if each: each(p[:, 1:][:, may])
-        how = (p, may, bars(thresholds, row.lab_id, self.actions))
+        how = (p, may, bar)
         for codes in decide_apart(*how) if overlap else [decide(*how)]:
-            codes = lasting(codes, least, row.fps)
+            if least_ms: codes = lasting(codes, least, row.fps)
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
     return submission_table(by_video, found)
 

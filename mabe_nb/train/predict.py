@@ -14,7 +14,7 @@ import torch
 from ..data.recording import run_lengths
 from ..errors import ConfigError
 from .arithmetic.overlap import computes_once, scores_once, stretches
-from .arithmetic.products import onednn_products
+from .machine import onednn_products
 
 # %% ../../nbs/train/40_predict.ipynb #accd30a1
 def window_starts(
@@ -115,16 +115,16 @@ def over_windows(
     device = next(model.parameters()).device
     stride = stride or max(length * gap // 2, 1)
     starts = window_starts(len(x), length, gap, stride)
-    if computes_once(model, len(x), length, gap, stride):
-        scores = lambda at: scores_once(model, [
-            inputs(x[some]) if inputs else x[some] for some in
-            stretches(starts[at], length, gap, stride)], length, stride // gap)
-    else:
-        windows = windows_of_inputs(x, inputs, starts, length, gap) if inputs else \
-            lambda at: gather(x, starts[at], length, gap)
-        scores = lambda at: model(windows(at).to(device))
     count = max(-(-len(starts) // batch), 1)
     with onednn_products(device):
+        if stride < length * gap and computes_once(model, len(x), length, gap, stride):
+            scores = lambda at: scores_once(model, [
+                inputs(x[some]) if inputs else x[some] for some in
+                stretches(starts[at], length, gap, stride)], length, stride // gap)
+        else:
+            windows = windows_of_inputs(x, inputs, starts, length, gap) if inputs else \
+                lambda at: gather(x, starts[at], length, gap)
+            scores = lambda at: model(windows(at).to(device))
         out = [change(scores(at).float()).cpu().numpy()
                for at in np.array_split(np.arange(len(starts)), count)]
     return overlap_average(np.concatenate(out), starts, gap, len(x)).astype(np.float32)

@@ -12,47 +12,47 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.dataset import as_dataset
+from ..data.splits import choose_videos
 from ..errors import ConfigError
-from ..files import read_tensors, write_json
+from ..files import clear_temporaries, read_tensors, write_json
 from ..locks import fills_its_folder
 from .classifier import Classifier, predict_sequences
 from .config import TrainConfig
-from .scores.frames import best_row
-from .fit.machine import join_team, pick_device
-from .fit.memory import enough_memory
+from .fit.loop import Trainer
+from .machine import enough_memory, join_team, pick_device
 from .folder.card import write_run_card
-from .folder.fine_tuning import keep_start, start_of
+from .folder.fine_tuning import INIT, keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
-                                           clear_run, load_checkpoint)
+                                           load_checkpoint)
 from .folder.sources import keep_sources, learned_from
 from .models import count_parameters
 from .predict import decide
-from .scores.frames import frame_scores, seen_counts, validation_scores
-from .training_set import (TrainingSet, choose_videos, load_training_set,
-                                        new_classifier, new_trainer)
+from .scores.frames import best_row, frame_scores, seen_counts, validation_scores
+from .training_set import TrainingSet, load_training_set, new_classifier
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
-def _is_begun(out, resume):
+def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
     held, listed = ((out/name).exists() for name in ("config.yaml", "videos.json"))
-    if not held or resume: return held and listed
-    raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
-                      "another --out or delete it")
+    if held and not resume:
+        raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
+                          "another --out or delete it")
+    team, device = join_team(pick_device(cfg.device))
+    for folder in (out, out/"last", out/cfg.checkpoint_dir) if team.leads else ():
+        clear_temporaries(folder) # of processes that were killed
+    team.wait() # until everybody has looked into the folder
+    return held and listed, team, device
 
 
-def _keep_sources(out, data, ids, cfg, begun, say):
-    settings = {k: v for k, v in cfg.model_dump().items() if k not in FREE_TO_CHANGE}
-    parts = dict(zip(("train", "valid"), ids))
-    keep_sources(out, learned_from([data.prepared], parts, settings), begun, say)
-
-
-def _announce(data, clf, ids, say):
+def _announce(data, ids, parameters, say):
     for text in data.notes: say(f"note: {text}")
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
-        f"{count_parameters(clf.model):,} parameters")
+        f"{parameters:,} parameters")
 
 
-def _fit(trainer, recorder, resume):
+def _fit(data, clf, recorder, team, resume): # The history
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, clf.cfg,
+                      team, data.augment)
     if resume and any((recorder.out/"last").glob("*.safetensors")):
         tensors, about, note = load_checkpoint(recorder.out/"last")
         trainer.restore(tensors, about)
@@ -100,7 +100,7 @@ def predict_labelled(
     made = Validation(np.empty((ends[-1], n), np.int8), np.empty((ends[-1], n), np.float32),
                       np.empty(ends[-1], np.int16), ends, rows.fps.to_numpy(),
                       rows.video_id.to_numpy())
-    for (i, p), one in zip(predict_sequences(clf, prepared, ids), made.sequences()):
+    for one, (i, p) in zip(made.sequences(), predict_sequences(clf, prepared, ids)):
         one.labels[:], one.p[:] = prepared.labels(i, clf.actions), p[:, 1:]
         one.codes[:] = decide(p, (one.labels >= 0).any(0))
     return made
@@ -159,27 +159,27 @@ def train(
     init=None, # Run whose weights to start from, see `open_start`; None: fresh ones
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
-    out, dataset, begun = Path(out), as_dataset(dataset), _is_begun(Path(out), resume)
-    team, device = join_team(pick_device(cfg.device))
-    if team.leads: clear_run(out, cfg)
-    else: say, progress = lambda text: None, False
-    team.wait() # until everybody has looked into the folder
-    ids = begun_with(out, cfg, [train_ids, valid_ids]) if begun else \
-        list(choose_videos(dataset, cfg, train_ids, valid_ids))
-    if start := start_of(out, init, begun): start.check(cfg)
+    out, dataset = Path(out), as_dataset(dataset)
+    begun, team, device = _enter(out, cfg, resume)
+    if not team.leads: say, progress = lambda text: None, False
     spill = out/f".mabe-process{team.rank}-"
     try:
         with enough_memory(cfg, device):
+            ids = begun_with(out, cfg, [train_ids, valid_ids]) if begun else \
+                list(choose_videos(dataset, cfg, train_ids, valid_ids))
+            start = (init or (out/INIT).exists()) and start_of(out, init, begun, cfg)
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,
-                                     progress, start and start.clf.inputs)
-            if team.leads: _keep_sources(out, data, ids, cfg, begun, say)
-            if team.leads and not begun: keep_start(out, start)
+                                     progress, start.clf.inputs if start else None)
             clf = new_classifier(data, cfg, team)
+            parameters = count_parameters(clf.model)
+            if team.leads: keep_sources(out, learned_from(
+                [data.prepared], dict(zip(("train", "valid"), ids)),
+                cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
+            if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
-            _announce(data, clf, ids, say)
-            trainer = new_trainer(data, clf, team)
-            frames = len(data.learn.labels)
-            _fit(trainer, RunRecorder(out, clf, ids, frames, say, progress, each), resume)
+            _announce(data, ids, parameters, say)
+            recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress, each)
+            history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()
-    return report(out, trainer.history, data, clf, ids) if team.leads else {}
+    return report(out, history, data, clf, ids) if team.leads else {}

@@ -22,7 +22,8 @@ from ..classifier import (Classifier, load_classifier, pick_device,
 from ..config import make_config
 from ..inputs import features_of
 from ..losses import balanced_weights
-from ..training_set import new_classifier, new_trainer, training_set
+from ..fit.loop import Trainer
+from ..training_set import new_classifier, training_set
 from ..predict import probabilities
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #1f62ce5c
@@ -148,7 +149,8 @@ def train_net(
     data = training_set(prepared, ids, ids[:1], cfg, pick_device(cfg.device),
                         (spill, None), room)
     clf = new_classifier(data, cfg)
-    trainer = new_trainer(data, clf)
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, cfg,
+                      augment=data.augment)
     trainer.fit()
     return Net(replace(clf, model=trainer.average.model.eval()))
 

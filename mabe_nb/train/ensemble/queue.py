@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..fit.machine import pick_device
+from ..machine import pick_device
 from ..training_set import memory_budget
 from .members import train_member
 from ...workers import side_by_side

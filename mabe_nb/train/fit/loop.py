@@ -14,12 +14,11 @@ import torch
 from ...errors import DataError, MabeError
 from ...patch import patch
 from .frames import Augment, Frames, batches, epoch_starts
-from .machine import Team, memory_kept, stop_signal
+from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from ..losses import make_loss, objective
-from ..arithmetic.products import onednn_products
 from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import best_row, masked_f1
 
@@ -85,7 +84,7 @@ def part_loss(self: Trainer,
     x, labels = next(windows)
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
     x, order, share = self.augment(x)
-    with self.precision(): scores = self.model(x)
+    with self.precision.context(): scores = self.model(x)
     loss = self.loss(scores, labels, whole)
     if order is None: return loss
     return share * loss + (1 - share) * self.loss(scores, labels[order], whole)
@@ -223,12 +222,12 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
 @patch
 def fit(self: Trainer) -> list: # History: a dict per epoch
     "Train until the epochs are done or validation F1 has long not improved."
-    cfg = self.cfg
-    if not self.epoch and not self.step_of_epoch: self.check_precision()
+    cfg, new = self.cfg, not self.epoch and not self.step_of_epoch
+    if new and (self.precision.dtype or self.precision.tf32): self.check_precision()
     with memory_kept(self.device), stop_signal() as stop:
         while self.epoch < cfg.epochs:
-            best = best_row(self.history)
-            if best and self.epoch - best["epoch"] >= cfg.early_stopping_patience: break
+            if self.history and (self.epoch - best_row(self.history)["epoch"]
+                                 >= cfg.early_stopping_patience): break
             begun = time.perf_counter()
             loss = self.run_epoch(stop)
             row = {"epoch": self.epoch + 1, "train_loss": loss, **self.validate(),

@@ -9,6 +9,7 @@ __all__ = ['cosine', 'after_plateaus', 'learning_rate', 'Average', 'half_type', 
 # %% ../../../nbs/train/fit/30_optim.ipynb #71ae5e57
 import copy, math
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import torch
@@ -110,6 +111,8 @@ class Precision:
             self.dtype = half_type(
                 device.type, torch.cuda.get_device_capability(device) if cuda else None,
                 torch.backends.cudnn.version() if cuda else None)
+        self.context = nullcontext if self.dtype is None else partial(
+            torch.autocast, device.type, self.dtype) # In which a forward pass runs
         self.tf32 = self.dtype is None and allow_tf32(device)
         self.scaler = torch.amp.GradScaler(device.type,
                                            enabled=self.dtype == torch.float16)
@@ -118,11 +121,6 @@ class Precision:
     def name(self) -> str:
         "fp32, bf16 or fp16."
         return {None: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[self.dtype]
-
-    def __call__(self):
-        "A context in which a forward pass runs."
-        if self.dtype is None: return nullcontext()
-        return torch.autocast(self.device.type, self.dtype)
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #69e84fdc
 @torch.no_grad()
@@ -136,7 +134,7 @@ def disagreement(
     model.eval()
     for x, loss_of in batches:
         full = loss_of(model(x)).item()
-        with precision(): scores = model(x)
+        with precision.context(): scores = model(x)
         half = loss_of(scores.float()).item()
         gap = abs(half - full) / max(abs(full), 1e-6)
         worst = max(worst, gap) if gap == gap else float("inf")

@@ -102,10 +102,9 @@ def check(self: Start, cfg):
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #1fe8a488
 def keep_start(
     run: Path, # Run folder, not begun yet
-    start: Start, # Or None: nothing of an attempt before stays either
+    start: Start,
 ):
     "Copy what a run needs of the one that it starts from."
-    if start is None: return shutil.rmtree(run/INIT, ignore_errors=True)
     with atomic(run/INIT) as tmp:
         tmp.mkdir()
         shutil.copyfile(start.file, tmp/"best.safetensors")
@@ -116,13 +115,18 @@ def start_of(
     run: Path, # Run folder that is to be filled
     init, # Run to start from, or None
     begun: bool, # Was it begun already? Then by its own copy
+    cfg, # `TrainConfig` of the run
 ): # `Start`, or None
-    "What a run starts from. Raises `ConfigError` for one that began with fresh weights."
-    if not begun: return None if init is None else open_start(init)
-    if (run/INIT).exists(): return open_start(run/INIT)
-    if init is None: return None
-    raise ConfigError(f"{run} began with fresh weights: leave out --init to resume it, or "
-                      "train into another folder")
+    "What a run starts from. Raises `ConfigError` for one that began otherwise."
+    copy = run/INIT
+    if not begun and init is None: shutil.rmtree(copy, ignore_errors=True) # of an attempt
+    if init is None and not copy.exists(): return None
+    if begun and not copy.exists():
+        raise ConfigError(f"{run} began with fresh weights: leave out --init to resume it, "
+                          "or train into another folder")
+    start = open_start(copy if begun else init)
+    start.check(cfg)
+    return start
 
 
 @patch

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOW', 'BEFORE', 'STATE', 'WATCHED', 'FREE_TO_CHANGE', 'save_checkpoint', 'load_checkpoint', 'RunRecorder',
-           'clear_run', 'begun_with']
+           'begun_with']
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #cdde5592
 import json, os
@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import (atomic, clear_temporaries, read_tensors, regular_file, temporary,
+from ...files import (atomic, read_tensors, regular_file, temporary,
                            write_json, write_tensors)
 from ...patch import patch
 from ..classifier import read_split, save_classifier
@@ -82,14 +82,6 @@ class RunRecorder(Recorder):
         if path.exists(): regular_file(path)
         with open(path, "a", encoding="utf-8") as f:
             f.write(json.dumps(event) + "\n")
-
-# %% ../../../nbs/train/folder/20_recorder.ipynb #ccd3c89a
-def clear_run(
-    out: Path, # Run folder, which no other process is writing to
-    cfg: TrainConfig,
-):
-    "Remove what processes that were killed left in a run folder."
-    for folder in (out, out/"last", out/cfg.checkpoint_dir): clear_temporaries(folder)
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #34428e4b
 @patch

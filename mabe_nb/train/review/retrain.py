@@ -21,7 +21,7 @@ from ..folder.weights import load_run
 from ..model import load_model
 from ..runs import predict_labelled, train
 from ..scores.frames import masked_f1
-from ..training_set import choose_videos
+from ...data.splits import choose_videos
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #335c1ae1
 def reviewed_split(

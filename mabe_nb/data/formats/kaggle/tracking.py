@@ -30,8 +30,9 @@ def read_points(
     table = read_columns(path, TRACKING, ["bodypart"])
     frame = as_frames(table, "video_frame", path)
     mouse = as_mice(table, "mouse_id", path)
+    part = as_words(table, "bodypart", path)
     x, y = (_positions(table, c, path) for c in "xy")
-    table = pa.table([frame, mouse, as_words(table, "bodypart", path), x, y], TRACKING)
+    table = pa.table([frame, mouse, part, x, y], TRACKING)
     first = pc.min(frame).as_py()
     if first is None: raise DataError("has no rows, expected one for every point", path)
     if first < 0:
