@@ -153,6 +153,17 @@ def _write_folder(folder, spec, code, inputs):
         if inputs: values.write_values(tmp/"in", inputs, spec["limit"] + 2**22)
         write_json(tmp/"job.json", spec)
 
+# %% ../../nbs/remote/40_job.ipynb #17d2cfc3
+def _take_back(made):
+    "End jobs of which not all could start; one that cannot be stopped stays, and is named."
+    for job in made:
+        try:
+            if job.spec["handle"]: job.cancel()
+        except MabeError as e:
+            warnings.warn(f"job {job.id} was started and could not be stopped ({e}); "
+                          f"'mabe jobs cancel {job.id}' tries again", stacklevel=3)
+        else: shutil.rmtree(job.folder, ignore_errors=True)
+
 # %% ../../nbs/remote/40_job.ipynb #024aab13
 def submit_many(
     source: str, # Code
@@ -185,9 +196,7 @@ def submit_many(
             job.spec["handle"] = handle
             write_json(job.folder/"job.json", job.spec)
     except BaseException:
-        for job in made:
-            if job.spec["handle"]: job.cancel()
-            shutil.rmtree(job.folder, ignore_errors=True)
+        _take_back(made)
         raise
     return made
 
