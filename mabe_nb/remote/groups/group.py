@@ -16,9 +16,10 @@ from ...locks import locked
 from ...patch import patch
 from .. import values
 from ..events import clean
+from .tasks import submit_many
 from ..inside.items import Pack
 from ..inside.records import done_items, failed_items
-from ..job import all_jobs, attach as attach_job, submit_many
+from ..job import all_jobs, attach as attach_job
 from ..places.base import get
 from ..places.job_state import ENDED, PATIENCE, retried
 
