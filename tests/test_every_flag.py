@@ -88,7 +88,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
              "logs nobody|--to OUT|--tail 2|--days 9|rm nobody|costs|prune"),
     "submit": ("submit --timeout 60 WORDS", "--on local|--on moon|--gpu L4|--timeout 60|"
                "--retries 1|--out a|--data DATA|--config YAML|--option cpu=1|"
-               "--secrets NOT_THERE"),
+               "--secrets NOT_THERE|--start-within 9"),
     "train": ("train DATA --out OUT --features coords --epochs 1 --hidden-size 8 "
               "--num-layers 1 --batch-size 8 --device cpu",
               "--out OUT|--config YAML|--preset fastest|--train-videos 1,2|"

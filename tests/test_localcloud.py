@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +18,7 @@ import pytest
 from grpclib import Status
 
 modal = pytest.importorskip("modal")
-from localcloud import start_thread  # noqa: E402
+from localcloud import start_thread, volumes  # noqa: E402
 from localcloud.copies import Copy  # noqa: E402
 from localcloud.pytest_fixture import forget_client, localcloud  # noqa: E402, F401
 
@@ -456,6 +457,21 @@ def test_reload_keeps_uncommitted_work_and_deletions_travel(two):
     b.reload()
     assert (b.folder/"mine").exists() and (b.folder/"empty").is_dir()
     assert not (b.folder/"f").exists()
+
+
+def test_a_slow_disk_holds_up_nobody_else(cloud, run, monkeypatch):
+    begun, over, in_time = threading.Event(), threading.Event(), []
+    real = volumes.Copy.commit
+    def slow(copy):
+        begun.set()
+        in_time.append(over.wait(20))
+        real(copy)
+    monkeypatch.setattr(volumes.Copy, "commit", slow)
+    call = run.train.spawn(1, run.mount)
+    assert begun.wait(60)
+    assert run.one.remote() == 1 and run.volume.listdir("/") is not None
+    over.set()
+    assert ended(call) == ["SUCCESS"] and all(in_time)
 
 
 def test_full_and_deleted_volumes(cloud):

@@ -2,6 +2,7 @@
 import json
 
 import pytest
+from grpclib import Status
 
 modal = pytest.importorskip("modal")
 from modal_jobs import calm, cloud, submit, until  # noqa: E402, F401
@@ -12,6 +13,7 @@ from mabe_nb.errors import ConfigError  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.remote.groups.group import attach  # noqa: E402
 from mabe_nb.remote.inside.records import done_items  # noqa: E402
+from mabe_nb.remote.places.job_state import retried  # noqa: E402
 
 pytestmark = pytest.mark.cloud
 ITEMS = [2, 3, 77, *range(4, 10), *range(150, 160)]
@@ -43,6 +45,16 @@ def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):
     assert len(paid) == len(group.tasks()) == 6
     group.remove()
     assert not group.folder.exists()
+
+
+def test_a_network_that_fails_for_long_loses_no_group(cloud, tmp_path, monkeypatch):
+    (tmp_path/"go").touch()
+    monkeypatch.setattr(retried, "__defaults__", (0.0, 0.05)) # none asks again but who waits
+    group = map_items(work, [{"top": str(tmp_path), "n": n} for n in (150, 151)], on="modal")
+    lost = cloud.faults.fail
+    for rpc in ("VolumeListFiles2", "VolumeGetFile2"): lost[rpc] = [Status.UNAVAILABLE] * 12
+    assert group.wait(120, progress=False) == "done"
+    assert not any(lost.values()) and group.results() == {0: 150**2, 1: 151**2}
 
 
 def test_jobs_on_a_shared_volume_are_seen_and_left_alone(cloud, tmp_path, monkeypatch, capsys):

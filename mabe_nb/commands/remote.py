@@ -64,17 +64,22 @@ def follow(
 # %% ../../nbs/commands/60_remote.ipynb #4f755ab3
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
+    from mabe_nb.remote.choice import places_named
     from mabe_nb.remote.job import parse_options, quote, submit as send
     from mabe_nb.remote.team import cards
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]
+    within = {} if args.start_within is None else {"start_within": args.start_within}
+    if within and len(places_named(args.on, gpu)) < 2:
+        raise ConfigError("--start-within is for cards of several places, such as --gpu "
+                          "modal:L4,hf:l4x1; a job at one place waits there")
     if most: say(f"at most about {most:.2f} USD")
     if args.on != "slurm" and cards(gpu) != 1 and args.words[:2] != ["mabe", "train"]:
         say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
             "uses them ('torchrun ...'); 'mabe train' does")
     job = send(args.words, args.on, gpu, outputs=[n for n in args.out.split(",") if n],
-               timeout=timeout, retries=args.retries, say=say, **options,
+               timeout=timeout, retries=args.retries, say=say, **options, **within,
                secrets=[n for n in args.secrets.split(",") if n])
     if args.detach:
         say(next_steps(job))
@@ -229,6 +234,8 @@ def add_commands(
                          help=", ".join(place_names()) + "; default: local"),
           *place_names())
     p.add_argument("--gpu", help="such as L4 or H100:2; by comma: the first free")
+    p.add_argument("--start-within", type=float, metavar="SECONDS", help="with cards of several "
+                   "places: without a start in this time the next place gets it (300)")
     p.add_argument("--timeout", type=float, help="seconds an attempt; default: 3600")
     p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies")
     p.add_argument("--detach", action="store_true", help="do not wait for it")

@@ -15,6 +15,7 @@ from ..patch import patch
 from . import costs, values
 from .packages import with_package
 from .places.base import ENDED, get, good_file
+from .places.job_state import PATIENCE, retried
 from .events import events, terminal_text
 
 # %% ../../nbs/remote/39_handle.ipynb #93fbb445
@@ -86,7 +87,8 @@ def _last_lines(self: Job, number, span=2**16):
 def wait(self: Job, timeout=None) -> str:
     "Wait until it ended, or for `timeout` seconds; its status."
     end, nap = time.monotonic() + (timeout or 0), 0.02
-    while (status := self.status()) not in ENDED:
+    patience = PATIENCE if timeout is None else min(timeout, PATIENCE)
+    while (status := retried(self.status, patience)) not in ENDED:
         if timeout is not None and time.monotonic() > end: break
         time.sleep(nap := min(nap * 1.3, 1.0))
     return status
@@ -152,9 +154,11 @@ def _fetched(self: Job, name, limit):
 
 @patch
 def _copy(self: Job, name, to, limit):
-    with atomic(to) as tmp, open(tmp, "wb") as f:
-        for data in self.backend.read(self.folder, self.spec, name, limit):
-            f.write(data)
+    def copy():
+        with atomic(to) as tmp, open(tmp, "wb") as f:
+            for data in self.backend.read(self.folder, self.spec, name, limit):
+                f.write(data)
+    retried(copy)
 
 # %% ../../nbs/remote/39_handle.ipynb #e51a10d2
 @patch

@@ -13,7 +13,8 @@ from ..files import atomic, home, read_json, safe_id, write_json
 from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
-from .choice import first_usable, places_named
+from .places.job_state import Unreachable
+from .choice import START_WITHIN, first_usable, moves_on, places_named
 from .handle import Job, JobError, reserved
 from .team import team_command
 from .travel import cell_code, function_code, goes_words
@@ -93,12 +94,36 @@ def foretell(job):
         refresh_reserved()
         job.foretell()
 
+# %% ../../nbs/remote/40_job.ipynb #b44e1010
+def _written_job(spec, code, inputs, say):
+    "A job with its folder and the sum set aside, not yet sent. Raises `MabeError`."
+    backend = get(spec["on"])
+    if code: backend.check_imports(spec, code.imports, code.modules)
+    inputs, folder = backend.add_data(spec, inputs), _jobs_folder()/spec["id"]
+    _write_folder(folder, spec, code, inputs)
+    try:
+        if words := goes_words(code, _written(folder)): say(words)
+        foretell(job := Job(folder, spec))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return job
+
+
+def _begin(job):
+    "Send it. Raises `MabeError`, and leaves nothing behind, if it cannot start."
+    try: job.spec["handle"] = job.backend.start(job.folder, job.spec)
+    except BaseException:
+        shutil.rmtree(job.folder, ignore_errors=True)
+        raise
+    write_json(job.folder/"job.json", job.spec)
+
 # %% ../../nbs/remote/40_job.ipynb #5c044216
 def submit(
     source, # Code, a function, or a command as a list of words
     on: str = "local", # A place, such as "local" or "modal"; `place_names` lists them
     gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free; with places,
-              # ["modal:L4", "hf:l4x1"]: the first place that can be used
+              # ["modal:L4", "hf:l4x1"]: the first place that can be used, and has room
     inputs: dict = {}, # Name -> JSON value, array, tensor, table or nested arrays
     outputs=(), # Names of what should come back
     timeout: float = 3600, # Seconds for each attempt
@@ -108,29 +133,27 @@ def submit(
     secrets=(), # Names of secrets that the job needs
     limit: int = values.LIMIT, # Most bytes of all outputs, and of all inputs
     say=lambda text: None, # Told what goes along, before it goes
+    start_within: float = START_WITHIN, # Seconds, then the next of several places gets it
     **options, # Of the place, such as `data`
 ) -> Job:
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
+    ConfigError.bounded("start_within", start_within, 0, 30 * 86400)
     command = _command(source)
     asked = [_spec(command and team_command(command, cards, place), place, cards, outputs,
                    timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]
     names = asked[0]["outputs"]
     code = None if command else job_code(source, inputs, names, with_, namespace)
-    spec = first_usable(asked, say) | {"outputs": names}
-    backend = get(spec["on"])
-    if code: backend.check_imports(spec, code.imports, code.modules)
-    inputs, folder = backend.add_data(spec, inputs), _jobs_folder()/spec["id"]
-    _write_folder(folder, spec, code, inputs)
-    try:
-        if words := goes_words(code, _written(folder)): say(words)
-        foretell(Job(folder, spec))
-        spec["handle"] = backend.start(folder, spec)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    write_json(folder/"job.json", spec)
-    return Job(folder, spec)
+    while True:
+        spec = first_usable(asked, say)
+        asked = asked[asked.index(spec) + 1:]
+        job = _written_job(spec | {"outputs": names}, code, inputs, say)
+        try: _begin(job)
+        except MabeError as e:
+            if not asked or isinstance(e, Unreachable): raise # it may have begun there
+            say(f"{job.on} refuses it: {e}")
+        else:
+            if not moves_on(job, asked, start_within, say): return job
 
 # %% ../../nbs/remote/40_job.ipynb #8a5ee45d
 def _written(folder):
@@ -152,44 +175,6 @@ def _write_folder(folder, spec, code, inputs):
             if code.modules: inputs = {**inputs, MODULES_NAME: code.modules}
         if inputs: values.write_values(tmp/"in", inputs, spec["limit"] + 2**22)
         write_json(tmp/"job.json", spec)
-
-# %% ../../nbs/remote/40_job.ipynb #024aab13
-def submit_many(
-    source: str, # Code
-    inputs: list, # Name -> value, of each job
-    ids: list, # Of the jobs
-    group: str, # Id of what they belong to
-    on: str,
-    gpu=None,
-    at_once: int = 1, # Most that run side by side, where the place can see to that
-    timeout: float = 3600,
-    retries: int = 0,
-    secrets=(),
-    also=None, # `JobCode` of what the jobs find there and run besides
-    **options, # Of the place, and of the jobs' `job.json`
-) -> list: # `Job`s
-    "Start jobs with the same code; all of them or none. Raises `MabeError`."
-    backend, made = get(on), []
-    asked = _spec(None, on, gpu, (), timeout, retries, secrets, values.LIMIT, options)
-    backend.check(asked)
-    code = job_code(source, inputs[0], [], (), {})
-    if also: backend.check_imports(asked, also.imports, also.modules)
-    try:
-        for id, given in zip(ids, inputs):
-            spec = asked | {"id": id, "group": group, "created": time.time()}
-            made.append(Job(_jobs_folder()/id, spec))
-            _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
-            foretell(made[-1])
-        handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)
-        for job, handle in zip(made, handles):
-            job.spec["handle"] = handle
-            write_json(job.folder/"job.json", job.spec)
-    except BaseException:
-        for job in made:
-            if job.spec["handle"]: job.cancel()
-            shutil.rmtree(job.folder, ignore_errors=True)
-        raise
-    return made
 
 # %% ../../nbs/remote/40_job.ipynb #eb37cb30
 def parse_options(
@@ -268,13 +253,14 @@ def quote(
     retries: int = 0,
     **options, # As for `submit`
 ) -> dict: # usd_per_hour, most_usd, most_seconds, estimate (always True)
-    "Price of a job before it is sent, of the dearest place that is named; needs no account."
-    found = []
+    "Price of a job before it is sent, wherever of several places it runs; needs no account."
+    found, stopped = [], 0.0
     for place, cards in places_named(on, gpu):
         backend = get(place)
         spec = _spec(None, place, cards, (), timeout, retries, (), values.LIMIT, options)
         backend.check_request(spec)
         rate, seconds = backend.usd_per_hour(spec), backend.most_seconds(spec)
-        found.append({"usd_per_hour": rate, "most_usd": rate * seconds / 3600,
+        found.append({"usd_per_hour": rate, "most_usd": stopped + rate * seconds / 3600,
                       "most_seconds": seconds, "estimate": True})
+        stopped += rate * backend.stop_seconds / 3600 # where it just began before it went on
     return max(found, key=lambda price: price["most_usd"])

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from . import images, meter, namespace
-from .copies import Copy
 from .storage import unpack_mounts
 from .tolerant import pb
 
@@ -25,14 +24,16 @@ async def run_container(cloud, container, definition):
         await asyncio.sleep(cloud.faults.start_delay)
     code = -1
     async with contextlib.AsyncExitStack() as cleanup:
-        cleanup.callback(shutil.rmtree, container.folder, ignore_errors=True)
+        cleanup.push_async_callback(asyncio.to_thread, shutil.rmtree, container.folder,
+                                    ignore_errors=True)
         try:
             if not container.stopping:
                 code = await _follow(cloud, container, definition, cleanup)
         except OSError as e:
             container.note(f"localcloud: the container could not start: {e}")
-        if not (cloud.faults.lose_uncommitted and code):
-            for copy in container.copies: cloud.try_commit(container, copy)
+        for copy in container.copies: # in turn, so that none is read while it goes away
+            if cloud.faults.lose_uncommitted and code: await copy.volume.alone(int)
+            else: await cloud.try_commit(container, copy)
         container.log(task_state=pb.TASK_STATE_COMPLETED)
     cloud.ended(container, code)
 
@@ -41,13 +42,13 @@ async def _follow(cloud, container, definition, cleanup):
     "Run the process to its end; returns its exit code."
     root = container.folder/"root"
     root.mkdir(parents=True)
-    unpack_mounts(cloud, definition, root)
+    await asyncio.to_thread(unpack_mounts, cloud, definition, root)
     for number, mount in enumerate(definition.volume_mounts):
         volume = cloud.volume(mount.volume_id)
-        container.copies.append(Copy(volume, container.folder/f"vol{number}",
-                                     mount.mount_path))
+        container.copies.append(await cloud.copy(
+            volume, container.folder/f"vol{number}", mount.mount_path))
     socket = await cloud.listen_to(container, cleanup)
-    env = _environment(cloud, container, definition, root, socket)
+    env = await asyncio.to_thread(_environment, cloud, container, definition, root, socket)
     command = [sys.executable, "-m", "modal._container_entrypoint"]
     if cloud.faults.crash_on_start > 0:
         cloud.faults.crash_on_start -= 1
@@ -62,12 +63,13 @@ async def _follow(cloud, container, definition, cleanup):
         stderr=asyncio.subprocess.PIPE)
     commits = asyncio.ensure_future(_background_commits(cloud, container))
     watching = asyncio.ensure_future(meter.watch(container))
-    cleanup.callback(commits.cancel)
     cleanup.callback(watching.cancel)
     pipes = ((container.process.stdout, pb.FILE_DESCRIPTOR_STDOUT),
              (container.process.stderr, pb.FILE_DESCRIPTOR_STDERR))
     await asyncio.gather(*(_keep_output(cloud, container, *pipe) for pipe in pipes))
-    return await container.process.wait()
+    code = await container.process.wait()
+    await commits
+    return code
 
 
 def _environment(cloud, container, definition, root, socket):
@@ -115,8 +117,8 @@ async def _keep_output(cloud, container, stream, descriptor):
 async def _background_commits(cloud, container):
     "The knob is read often, so that turning it has an effect at once."
     last = time.time()
-    while True:
+    while container.process.returncode is None:
         await asyncio.sleep(0.1)
         if time.time() - last < cloud.faults.background_commit: continue
-        for copy in container.copies: cloud.try_commit(container, copy)
+        for copy in container.copies: await cloud.try_commit(container, copy)
         last = time.time()

@@ -9,7 +9,7 @@ import os
 import shutil
 
 
-def tree(root):
+def tree(root, recursive=True):
     "Relative path -> (mtime in ns, bytes), or None for a folder. Links are left out."
     found, folders = {}, [""]
     for under in folders: # which grows; what the container takes away meanwhile is passed over
@@ -19,7 +19,7 @@ def tree(root):
                 name = f"{under}/{entry.name}" if under else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     found[name] = None
-                    folders.append(name)
+                    if recursive: folders.append(name)
                 elif entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):
                         stat = entry.stat(follow_symlinks=False)
@@ -68,6 +68,3 @@ class Copy:
     def reload(self): self.seen = carry(self.volume.folder, self.folder, self.seen)
 
     def commit(self): self.seen = carry(self.folder, self.volume.folder, self.seen)
-
-    @property
-    def bytes(self): return sum(stat[1] for stat in tree(self.folder).values() if stat)

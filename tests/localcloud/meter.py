@@ -51,6 +51,6 @@ async def watch(container):
     "Until the container ends."
     while True:
         await asyncio.sleep(EVERY)
-        if not container.meter.look(container.process): continue
+        if not await asyncio.to_thread(container.meter.look, container.process): continue
         container.note("localcloud: out of memory")
         send_signal(container.process, signal.SIGKILL)

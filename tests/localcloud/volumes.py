@@ -1,9 +1,10 @@
 """Volumes, v1 and v2: a folder each, which containers see only through copies.
 
 Files of a v2 volume travel as blocks of 8 MiB with their hash; a block that the cloud
-has is not sent again.
+has is not sent again. What looks at many files does so in a thread, one at a time of a
+volume: whoever else asks the cloud is answered meanwhile.
 """
-import contextlib
+import asyncio
 import os
 import shutil
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from grpclib import GRPCError, Status
 
-from .copies import tree
+from .copies import Copy, tree
 from .tolerant import pb
 
 BLOCK = 8 * 1024 * 1024
+LISTED = 1000 # Entries of one message
 
 
 @dataclass
@@ -25,6 +27,13 @@ class Volume:
     version: int
     folder: Path
     created: float = field(default_factory=time.time)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    async def alone(self, work, *args):
+        "Do work on files in a thread, to its end, while nobody else works on this volume."
+        async def do():
+            async with self.turn: return await asyncio.to_thread(work, *args)
+        return await asyncio.shield(do()) # whoever asked may be killed meanwhile
 
     @property
     def metadata(self):
@@ -63,20 +72,26 @@ class VolumeStore:
         self.forget_name(id)
         shutil.rmtree(volume.folder)
 
-    def need_room(self, total):
-        limit = self.faults.volume_bytes
-        if limit is not None and total > limit:
+    def need_room(self, folder, more=0):
+        "What is measured only where there is a limit."
+        if (limit := self.faults.volume_bytes) is None: return
+        total = sum(stat[1] for stat in tree(folder).values() if stat) + more
+        if total > limit:
             raise GRPCError(Status.FAILED_PRECONDITION, "localcloud: the volume is "
                             f"full ({total} bytes, it takes {limit})")
 
-    def commit(self, copy):
-        self.volume(copy.volume.id)
-        if self.faults.volume_bytes is not None: self.need_room(copy.bytes)
-        copy.commit()
+    async def copy(self, volume, folder, mount_path):
+        return await volume.alone(Copy, volume, folder, mount_path)
 
-    def try_commit(self, container, copy):
+    async def commit(self, copy):
+        def work():
+            self.need_room(copy.folder)
+            copy.commit()
+        await self.volume(copy.volume.id).alone(work)
+
+    async def try_commit(self, container, copy):
         "A commit nobody asked for: if it fails, nobody but the log is told."
-        try: self.commit(copy)
+        try: await self.commit(copy)
         except GRPCError as e: container.note(f"localcloud: commit failed: {e.message}")
 
 
@@ -113,17 +128,20 @@ class VolumeRPCs:
     def _copies(self, id): return [c for c in self.worker.copies if c.volume.id == id]
 
     async def VolumeCommit(self, request):
-        for copy in self._copies(request.volume_id): self.cloud.commit(copy)
+        for copy in self._copies(request.volume_id): await self.cloud.commit(copy)
         return pb.VolumeCommitResponse(skip_reload=False)
 
     async def VolumeReload(self, request):
         self.cloud.volume(request.volume_id)
         if self.container is None: return
-        for copy in self._copies(request.volume_id): copy.reload()
+        for copy in self._copies(request.volume_id): await copy.volume.alone(copy.reload)
 
     # -- files in
     async def VolumePutFiles2(self, request):
         volume = self.cloud.volume(request.volume_id)
+        return await volume.alone(self._put, volume, request)
+
+    def _put(self, volume, request):
         missing = [
             pb.VolumePutFiles2Response.MissingBlock(
                 file_index=f, block_index=b, put_url=self.cloud.url(self._block(block)))
@@ -131,8 +149,7 @@ class VolumeRPCs:
             for b, block in enumerate(file.blocks)
             if not (self.cloud.blobs/self._block(block)).exists()]
         if not missing:
-            sizes = [stat[1] for stat in tree(volume.folder).values() if stat]
-            self.cloud.need_room(sum(sizes) + sum(file.size for file in request.files))
+            self.cloud.need_room(volume.folder, sum(file.size for file in request.files))
             for file in request.files:
                 path = volume.new(file.path, request.disallow_overwrite_existing_files)
                 self._assemble(file, path)
@@ -166,28 +183,33 @@ class VolumeRPCs:
         return pb.VolumeGetFile2Response(get_urls=urls, size=size, start=request.start,
                                          len=length)
 
-    def _entries(self, request):
+    async def _entries(self, request):
+        "Lists of entries; in each as many as one message holds."
         volume = self.cloud.volume(request.volume_id)
-        top = volume.existing(request.path)
-        found = [top] if top.is_file() else \
-            top.rglob("*") if request.recursive else top.iterdir()
-        kind = pb.FileEntry
-        for path in sorted(found):
-            with contextlib.suppress(FileNotFoundError):
-                stat = path.stat()
-                yield pb.FileEntry(
-                    path=str(path.relative_to(volume.folder)), size=stat.st_size,
-                    mtime=int(stat.st_mtime),
-                    type=kind.DIRECTORY if path.is_dir() else kind.FILE)
+        top, kind = volume.existing(request.path), pb.FileEntry
+        def look():
+            if top.is_file(): return {"": (top.stat().st_mtime_ns, top.stat().st_size)}
+            return tree(top, request.recursive)
+        found = sorted((await asyncio.to_thread(look)).items())
+        under = top.relative_to(volume.folder)
+        for at in range(0, len(found), LISTED):
+            yield [pb.FileEntry(
+                path=str(under/name), type=kind.FILE if stat else kind.DIRECTORY,
+                **({"mtime": stat[0] // 10**9, "size": stat[1]} if stat else {}))
+                for name, stat in found[at:at + LISTED]]
+            await asyncio.sleep(0)
 
     async def VolumeListFiles(self, request):
-        yield pb.VolumeListFilesResponse(entries=self._entries(request))
+        async for some in self._entries(request):
+            yield pb.VolumeListFilesResponse(entries=some)
 
     async def VolumeListFiles2(self, request):
-        yield pb.VolumeListFiles2Response(entries=self._entries(request))
+        async for some in self._entries(request):
+            yield pb.VolumeListFiles2Response(entries=some)
 
     async def VolumeRemoveFile2(self, request):
-        path = self.cloud.volume(request.volume_id).existing(request.path)
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        volume = self.cloud.volume(request.volume_id)
+        path = volume.existing(request.path)
+        await volume.alone(shutil.rmtree if path.is_dir() else os.unlink, path)
 
     async def VolumeRemoveFile(self, request): await self.VolumeRemoveFile2(request)

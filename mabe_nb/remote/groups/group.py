@@ -16,11 +16,12 @@ from ...locks import locked
 from ...patch import patch
 from .. import values
 from ..events import clean
+from .tasks import submit_many
 from ..inside.items import Pack
 from ..inside.records import done_items, failed_items
-from ..job import all_jobs, attach as attach_job, submit_many
+from ..job import all_jobs, attach as attach_job
 from ..places.base import get
-from ..places.job_state import ENDED
+from ..places.job_state import ENDED, PATIENCE, retried
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #9dea970c
 def _groups_folder(): return home().absolute()/"groups"
@@ -71,9 +72,7 @@ class Group:
 # %% ../../../nbs/remote/groups/10_group.ipynb #6de6e250
 def _copy(job, name, to):
     "Fetch one record, unless it is there."
-    if to.exists(): return
-    with atomic(to) as tmp, open(tmp, "wb") as f:
-        for data in job.backend.read(job.folder, job.spec, name, values.LIMIT): f.write(data)
+    if not to.exists(): job._copy(name, to, values.LIMIT)
 
 
 @patch
@@ -207,17 +206,20 @@ def wait(self: Group,
     "Wait until no task runs."
     from tqdm.auto import tqdm
     end, nap = time.monotonic() + (timeout or 0), 0.1
+    patience = PATIENCE if timeout is None else min(timeout, PATIENCE)
+    def look():
+        over = all(task.status() in ENDED for task in self.tasks())
+        return over, self.counts(), self.cost()
     with tqdm(total=self.items, disable=not progress, unit="item") as bar:
         while True:
-            over = all(task.status() in ENDED for task in self.tasks())
-            counts = self.counts()
-            bar.n, usd = self.items - counts["left"], self.cost()
+            over, counts, usd = retried(look, patience)
+            bar.n = self.items - counts["left"]
             bar.set_postfix({"failed": counts["failed"], "USD": round(usd, 2)}
                             | ({"in the end": round(usd * self.items / bar.n, 2)}
                                if usd and bar.n else {}))
             if over or timeout is not None and time.monotonic() > end: break
             time.sleep(nap := min(nap * 1.3, 2.0))
-    return self.status()
+    return retried(self.status, patience)
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #20f70853
 @patch

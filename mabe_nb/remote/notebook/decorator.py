@@ -31,7 +31,7 @@ class Remote:
 
     def __call__(self, *args, **kwargs):
         from mabe_nb.remote.notebook.display import highest_price, watch
-        free = ("outputs", "with_", "secrets", "limit") # what changes no price
+        free = "outputs", "with_", "secrets", "limit", "start_within" # what changes no price
         price = highest_price(**{k: v for k, v in self.settings.items() if k not in free})
         if price: print(price)
         found = watch(self._send(args, kwargs, say=print))

@@ -15,6 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...errors import ConfigError, MabeError
 from ..handle import JobError, as_line, row
+from ..choice import START_WITHIN
 from ..job import attach, job_code, jobs, parse_options, submit
 from ..places.base import place_names
 from .display import highest_price, watch
@@ -64,7 +65,8 @@ def _send(a, cell, known):
     price = highest_price(a.on, card, a.timeout, a.retries, **options)
     if price: print(price)
     return submit(cell, a.on, card, inputs, _names(a.out), a.timeout, a.retries,
-                  _names(a.helpers), known, a.secret, a.limit, print, **options)
+                  _names(a.helpers), known, a.secret, a.limit, print, a.start_within,
+                  **options)
 
 
 class _Watching(Magics):
@@ -91,6 +93,8 @@ class CellMagics(_Watching):
     @argument("--out", nargs="+", default=[], help="variables to get back")
     @argument("--timeout", type=float, default=3600, help="seconds for each attempt")
     @argument("--retries", type=int, default=0, help="further attempts if it dies")
+    @argument("--start-within", type=float, default=START_WITHIN,
+              help="seconds that it waits at one of several places (300)")
     @argument("--detach", action="store_true", help="send it and return at once")
     @argument("--with", dest="helpers", nargs="+", default=[],
               help="functions and classes to send as source, though they can be imported")

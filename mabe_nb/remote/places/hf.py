@@ -31,6 +31,7 @@ from .hf_send import (
 class Backend(Base):
     "Jobs at Hugging Face."
     resumes, patience = True, 30.0 # Seconds in which a late status may still appear
+    stop_seconds = 180.0 # Whole minutes are billed
     lost = 120.0 # Seconds without a connection after which following gives up
     most_items, holds_back = 20_000, False # Its files are listed whole; all tasks start
 

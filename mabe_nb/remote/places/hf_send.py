@@ -16,6 +16,7 @@ from ...errors import ConfigError, DataError, MabeError
 from ...files import safe_id
 from ..events import clean
 from .base import data_files
+from .job_state import Unreachable
 from .modal_app import extra_pins, pins
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca
@@ -35,8 +36,8 @@ def client_errors():
     except errors.LocalTokenNotFoundError: raise no_token() from None
     except errors.HfHubHTTPError as e: raise http_error(e) from None
     except (errors.HTTPError, ConnectionError, TimeoutError) as e:
-        raise MabeError(f"Hugging Face cannot be reached ({type(e).__name__}); check "
-                        "the network, or see status.huggingface.co") from None
+        raise Unreachable(f"Hugging Face cannot be reached ({type(e).__name__}); check "
+                          "the network, or see status.huggingface.co") from None
     except (KeyError, TypeError) as e:
         raise MabeError(f"Hugging Face gave an answer that is not understood ({e!r}); "
                         "'pip install -U huggingface_hub'") from None

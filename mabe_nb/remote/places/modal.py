@@ -15,11 +15,12 @@ from ...patch import patch
 from . import modal_app
 from .base import (
     ENDED, JOB_ID, Base, checked_state, data_files, died, good_file, place, unended)
-from .modal_clock import OVERRUN, most_seconds, most_starts
+from .job_state import retried
+from .modal_clock import OVERRUN, UNSEEN, most_seconds, most_starts
 from .modal_log import FollowedLog
 from .modal_volume import (
-    FileMissing, UnknownToModal, Unreachable, client_errors, file_sizes, in_thread,
-    last_words, manifest, read_file, read_small, remove, retried, send_data)
+    FileMissing, UnknownToModal, client_errors, file_sizes, in_thread, last_words,
+    manifest, read_file, read_small, remove, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -85,7 +86,7 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes, queue_limit = True, 86400.0
+    resumes, queue_limit, stop_seconds = True, 86400.0, UNSEEN + 60.0
     most_items = 10_000 # An item leaves two files in a folder that is listed whole
 
     def check_options(self, spec):
@@ -250,8 +251,15 @@ def remote_state(self: Backend, spec):
         except FileMissing: status = _call_status(self.call(spec))
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
+        if status in (None, "queued") and self.begun(spec): status = "running"
         if status in (None, "queued", "running"): return unended(status or "queued")
     return _ended(status, self.call(spec))
+
+
+@patch
+def begun(self: Backend, spec) -> bool:
+    "Has a container left its sign? What Modal itself says of a call may be late."
+    return "running" in file_sizes(self.volume(spec), f"jobs/{spec['id']}")
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
 @patch

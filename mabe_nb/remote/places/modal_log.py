@@ -10,8 +10,8 @@ import time
 
 from ...errors import DataError
 from . import modal_app
-from .modal_volume import (FileMissing, Unreachable, file_sizes,
-                                                read_small)
+from .job_state import Unreachable
+from .modal_volume import FileMissing, file_sizes, read_small
 
 # %% ../../../nbs/remote/places/43_modal_log.ipynb #2a0f3da4
 LONGEST = 2**27 # Bytes of a log; the runner stops at 80 MiB
