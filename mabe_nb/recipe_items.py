@@ -31,7 +31,7 @@ from .train.ensemble.queue import MemberTask, run_task, share_cores
 from .train.ensemble.recipe import (begin_training, member_digests, stale_members,
                                            train_recipe)
 from .train.machine import pick_device
-from .train.folder.sources import SOURCES, learned_from
+from .train.folder.recorder import SOURCES, learned_from
 from .train.training_set import memory_budget
 
 # %% ../nbs/07_recipe_items.ipynb #58355461

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import mabe_nb.train.ensemble.per_lab as per_lab_page
-import mabe_nb.train.folder.sources as sources_page
+import mabe_nb.train.folder.recorder as sources_page
 from mabe_nb.data.cache import reader
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import RecordingList

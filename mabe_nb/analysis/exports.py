@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from .measures import Observed
-from ..data.recording import bout_table
+from ..data.recording import bout_table, parse_number
 from ..errors import ConfigError, DataError
-from ..files import atomic, parse_number, read_text, write_csv
+from ..files import atomic, read_text, write_csv
 
 # %% ../../nbs/analysis/50_exports.ipynb #8c1c5a4b
 def export_csv(

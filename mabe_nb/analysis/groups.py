@@ -16,7 +16,7 @@ from scipy import stats
 from .measures import MEASURES
 from .sequences import false_discovery
 from ..errors import ConfigError, DataError
-from ..data.formats.text_tables import check_header
+from ..data.formats.text_tables import check_table
 from ..files import read_text
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
@@ -24,7 +24,7 @@ def read_groups(
     path, # CSV: video, perhaps animal, perhaps subject, and groups such as treatment
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
-    check_header(path)
+    check_table(path)
     text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24))
     try: table = pd.read_csv(text, dtype=str, keep_default_na=False)
     except ValueError as e:

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..files import parse_number, read_text, regular_file
+from ..files import read_text, regular_file
 from .formats.boris import boris_rows
 from .formats.dlcanalyzer import is_label_table
 from .formats.frame_tables import NO_ACTION, frame_table, is_frame_table
 from .formats.simba import simba_actions, simba_head
-from .recording import Finding, Recording, bout_table
+from .recording import Finding, Recording, bout_table, parse_number
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):

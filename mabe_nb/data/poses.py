@@ -19,7 +19,7 @@ from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf
 from .formats.hdf_poses import dlc_table, jabs_poses
 from .formats.simba import simba_head, simba_poses
-from .formats.text_tables import check_header, csv_frames
+from .formats.text_tables import check_table, csv_frames
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
 
@@ -113,7 +113,7 @@ def _load(path, source):
         if path.suffix in HDF and source in ("DeepLabCut", "LightningPose"):
             table = dlc_table(path)
             return load_poses.from_dlc_style_df(table), np.asarray(table.index)
-        if path.suffix == ".csv": check_header(path, 2**15, 2**22)
+        if path.suffix == ".csv": check_table(path, 2**15, 2**22)
         frames = csv_frames(path, source) if path.suffix == ".csv" else None
         return load_dataset(path, source_software=source), frames
 

@@ -64,8 +64,8 @@ def marks(
 def _row(rec):
     looked = sorted({action for *_, action in rec.labelled or ()})
     spent = (rec.bouts.stop - rec.bouts.start).groupby(rec.bouts.action).sum()
-    row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=len(rec),
-               seconds=round(len(rec) / rec.fps, 1))
+    row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
+               seconds=round(n / rec.fps, 1))
     return row | {f"frames_{a}": int(spent.get(a, 0)) for a in looked}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd

@@ -10,7 +10,7 @@ import csv, warnings
 
 import pandas as pd
 
-from ..data.formats.text_tables import check_header
+from ..data.formats.text_tables import check_table
 from ..errors import DataError, ScoreError
 from ..files import plain_cell
 from .examine import examine
@@ -56,7 +56,7 @@ def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
 ) -> pd.DataFrame:
     "A submission as it is. Raises `DataError` if it is no table or lacks a column."
-    check_header(path)
+    check_table(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)

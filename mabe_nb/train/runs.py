@@ -23,8 +23,7 @@ from .machine import enough_memory, join_team, pick_device
 from .folder.card import write_run_card
 from .folder.fine_tuning import INIT, keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
-                                           load_checkpoint)
-from .folder.sources import keep_sources, learned_from
+                                           keep_sources, learned_from, load_checkpoint)
 from .models import count_parameters
 from .predict import decide
 from .scores.frames import best_row, frame_scores, seen_counts, validation_scores
@@ -159,12 +158,13 @@ def train(
     init=None, # Run whose weights to start from, see `open_start`; None: fresh ones
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
-    out, dataset = Path(out), as_dataset(dataset)
+    out = Path(out)
     begun, team, device = _enter(out, cfg, resume)
     if not team.leads: say, progress = lambda text: None, False
     spill = out/f".mabe-process{team.rank}-"
     try:
         with enough_memory(cfg, device):
+            dataset = as_dataset(dataset)
             ids = begun_with(out, cfg, [train_ids, valid_ids]) if begun else \
                 list(choose_videos(dataset, cfg, train_ids, valid_ids))
             start = (init or (out/INIT).exists()) and start_of(out, init, begun, cfg)
@@ -177,8 +177,8 @@ def train(
                 cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
             if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
-            _announce(data, ids, parameters, say)
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress, each)
+            _announce(data, ids, parameters, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

@@ -120,26 +120,25 @@ def training_set(
     inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
-    actions, self_actions = tuple(prepared.actions), prepared.self_actions
+    actions = tuple(prepared.actions)
     fps = tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
+    self_actions = prepared.self_actions
     least = (cfg.sequence_length - 1) * cfg.frame_gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(learn.labels.cpu().numpy())
-    weights, notes = class_weights(cfg, counts), unmet(
-        cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-    steps = rescale = None
+    steps, rescale, refused, cannot = (), None, [], []
     if any(getattr(cfg, key) for key in GEOMETRY):
         steps, refused = make_steps(cfg, inputs, device)
-        notes += refused
     if cfg.scale or cfg.time_stretch:
-        rescale, refused = make_rescale(cfg, inputs, prepared.units, device)
-        notes += refused
+        rescale, cannot = make_rescale(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
-                       weights, Augment(cfg, steps or (), rescale), notes)
+                       class_weights(cfg, counts), Augment(cfg, steps, rescale),
+                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
+                       + refused + cannot)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

@@ -13,8 +13,7 @@ import math
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..body_parts import plain_part
-from ..recording import Recording
+from ..recording import Recording, plain_part
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ef0c5f0d

@@ -19,12 +19,12 @@ import numpy as np
 from ..blocks.registry import order_free, users_blocks
 from .reader import (DamagedFile, default_folder, FORMAT,
                                        open_prepared, pair_file, Prepared, read_video)
-from ..dataset import as_dataset, Dataset, dataset_parts, tracks_hash
+from ..dataset import as_dataset, Dataset, dataset_parts
 from ..features import blocks_of, compute_pairs
 from .code_version import code_version
-from ..recording import BOUT_COLUMNS, pairs
-from ...errors import ConfigError, DataError, disk_errors
-from ...files import atomic, clear_temporaries, safe_id, temporary, write_json
+from ..recording import BOUT_COLUMNS, pairs, tracks_hash
+from ...errors import ConfigError, DataError
+from ...files import atomic, clear_temporaries, disk_errors, safe_id, temporary, write_json
 from ...locks import LOCK, locked
 from ...workers import check_main, side_by_side
 

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from ..annotations import annotated_rate, annotation_source
-from ..body_parts import usual_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
+from ..recording import usual_names
 from .scored_tables import named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError

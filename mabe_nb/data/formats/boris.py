@@ -10,8 +10,9 @@ import csv, re
 from pathlib import Path
 from typing import NamedTuple
 
+from ..recording import parse_number
 from ...errors import DataError
-from ...files import parse_json, parse_number, read_text
+from ...files import parse_json, read_text
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #9e9bfb15
 COLUMNS = {

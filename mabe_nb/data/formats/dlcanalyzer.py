@@ -8,9 +8,9 @@ __all__ = ['OF_VIDEO', 'NO_LABEL', 'is_label_table', 'label_rows', 'read_labels'
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #97e8af63
 import csv, math
 
-from ..recording import bout_table
+from ..recording import bout_table, parse_number
 from ...errors import ConfigError, DataError
-from ...files import parse_number, read_text
+from ...files import read_text
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c74170
 OF_VIDEO = "CSVname", "DLCFile", "ID", "file" # Columns that tell of which video a row is

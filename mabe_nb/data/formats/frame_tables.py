@@ -13,7 +13,7 @@ import numpy as np
 
 from ..recording import bout_table, run_lengths
 from ...errors import DataError
-from .text_tables import check_header
+from .text_tables import check_table
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 def _frame_rows(lines):
@@ -45,7 +45,7 @@ def frame_table(
     path, # CSV of DeepEthogram or daart
 ) -> tuple: # Names of the actions; (frames, actions) int8: 1 seen, 0 not, -1 not looked at
     "A table with a row for each frame. Raises `DataError` naming the row."
-    check_header(path)
+    check_table(path)
     parts, row = [], 2
     try:
         with open(path, encoding="utf-8-sig") as f:

@@ -18,7 +18,7 @@ from ...errors import ConfigError, DataError
 from ...files import clear_temporaries, read_json, write_json
 from ...locks import fills_its_folder
 from ..folder.card import write_card
-from ..folder.sources import SOURCES, keep_sources, learned_from
+from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
 from .decide import OutOfFold, choose, oof_scores
 from .directed import (crowded, directed_actions, for_crowds,

@@ -17,7 +17,7 @@ from ...files import atomic, read_json
 from ...patch import patch
 from ..classifier import Classifier
 from ..config import InputConfig, ModelConfig
-from .sources import SOURCES
+from .recorder import SOURCES
 from .weights import load_run
 from ..model import kind_of
 from ..models import make_model

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..text_tables import check_header, check_lines
-from ...recording import Finding
+from ..text_tables import check_table
+from ...recording import Finding, parse_number
 from ....errors import DataError
-from ....files import parse_json, parse_number, regular_file, safe_id
+from ....files import parse_json, regular_file, safe_id
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #890d8bee
 def read_columns(
@@ -153,9 +153,8 @@ REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
 def _csv(path):
     ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
            "behaviors_labeled": str}
-    check_header(path)
+    check_table(path, lines=10**6, expected="one a video")
     try:
-        check_lines(path, 10**6, "one a video")
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
             table = pd.read_csv(path, dtype=ids, low_memory=False, index_col=False,

@@ -72,9 +72,8 @@ def tracked_mice(
 def tracked_parts(
     table: pa.Table, # From `read_points`
     listed: list, # Parts that the table of videos lists
-    video: str = "", # Id, for the findings
     path=None, # File it came from, for the message
-) -> tuple: # Tuple of names, list of `Finding`
+) -> tuple: # Tuple of names, list of (kind, count, text) of what was found
     "The listed parts, then the file's others, sorted. Raises `DataError` for bad names."
     listed = list(dict.fromkeys(listed))
     there = {name for chunk in table["bodypart"].chunks
@@ -85,9 +84,8 @@ def tracked_parts(
     extra, absent = sorted(there - set(listed)), [p for p in listed if p not in there]
     texts = [("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
              ("absent_parts", absent, "body parts are listed but not tracked, missing")]
-    return tuple(listed + extra), counted(video, [
-        (kind, len(names), f"{text}: {', '.join(names[:8])}")
-        for kind, names, text in texts])
+    return tuple(listed + extra), [(kind, len(names), f"{text}: {', '.join(names[:8])}")
+                                   for kind, names, text in texts]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #712f1c61
 PLACES_PER_ROW, PLACES_ALWAYS = 64, 2**22
@@ -231,12 +229,12 @@ def read_tracking(
     "Poses of one video. Raises `DataError` with file and row or column."
     table, found = read_points(path, video)
     mice = tracked_mice(table)
-    parts, of_parts = tracked_parts(table, listed, video, path)
+    parts, counts = tracked_parts(table, listed, path)
     shape = array_shape(table, len(mice), len(parts), path)
     z = scatter(table, shape, mice, parts)
     low, high, solid = extent(table)
-    counts = [*count_rows(table, z, shape, mice, parts, solid),
-              *count_points(z, solid, low, high, size)]
-    found += of_parts + counted(video, counts)
+    counts += [*count_rows(table, z, shape, mice, parts, solid),
+               *count_points(z, solid, low, high, size)]
+    found += counted(video, counts)
     xy = z.view(np.float32).reshape(*shape, 2)
     return Tracking(xy, tuple(MICE[m - 1] for m in mice), parts, found)
