@@ -26,6 +26,8 @@ STOPPED = 124 # Exit code of a tool that took longer
 AGAIN = 5 # So many failed tests, at most, are run again, alone
 MOST = 5 # A machine counts as no busier than this
 ASIDE = "nice", "-n", "10" # Of tools that run beside the tests, which wait a lot
+LAST = "nice", "-n", "19" # Beside the browser, which looks at how soon something happens
+BROWSER = "pytestmark = pytest.mark.browser" # A file of nothing else
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
     "kills", "on_modal", "trainer", "magic", "localcloud", "wheel", "recipe", "per_lab",
     "every_flag", "sweep", "on_slurm", "real_slurm", "lessons", "prepare", "bundle", "model")
@@ -160,7 +162,7 @@ def counted(about, code, out, path):
 
 def run_notebooks(path, limit=LIMIT):
     "Every notebook, but for marked cells; what they keep is not seen by the tests."
-    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, limit=limit,
+    code, out = tool(*LAST, sys.executable, HERE/"each_notebook.py", path, limit=limit,
                      MABE_HOME=f"{path}-home")
     return counted("notebooks", code, out, path)
 
@@ -175,18 +177,19 @@ def browser():
     return not lacks
 
 
-def test_files(mark=""):
+def test_files(mark="", without=None):
     "Files of tests in which a mark stands, those that take longest first."
     names = [f"tests/test_{name}.py" for name in FIRST]
-    there = sorted(f"tests/{p.name}" for p in (TOP/"tests").glob("test_*.py")
-                   if mark in p.read_text(encoding="utf-8"))
+    texts = {p.name: p.read_text(encoding="utf-8") for p in (TOP/"tests").glob("test_*.py")}
+    there = sorted(f"tests/{name}" for name, text in texts.items()
+                   if mark in text and not (without and without in text))
     return sorted(there, key=lambda f: names.index(f) if f in names else len(names))
 
 
-def run_pytest(path, *how, mark="", limit=2 * LIMIT):
+def run_pytest(path, *how, mark="", without=None, limit=2 * LIMIT):
     "Counts come from the journal, so that no wording of pytest's can mislead."
     code, out = tool(sys.executable, HERE/"journal.py", path, "-q", *how,
-                     *test_files(mark), limit=limit)
+                     *test_files(mark, without), limit=limit)
     passed, failed, skipped = counted("pytest", code, out, path)
     names = journal.Journal(path).failed
     if not 0 < failed == len(names) <= AGAIN: return passed, failed, skipped
@@ -223,15 +226,16 @@ def main():
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None) # Hundreds of processes would compile
         spare = Path(spare)
-        rows = [unchanged("nbdev_clean"), unchanged("nbdev_export"), *structure(),
-                rooms(), *lint()]
+        rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
         tests, pages = side_by_side(
-            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3",
-                               "--dist=loadfile", "--no-loadscope-reorder"),
-            lambda: [site(), run_notebooks(spare/"notebooks")])
-        rows += [tests, *pages]
-        if browser(): # alone: they look at how soon something happens
-            rows.append(run_pytest(spare/"browser", "-m", "browser", mark="mark.browser"))
+            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n4",
+                               "--dist=loadfile", "--no-loadscope-reorder", without=BROWSER),
+            lambda: [*structure(), rooms(), *lint(), site()])
+        seen, books = side_by_side(
+            lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
+            if browser() else (0, 0, 0),
+            lambda: run_notebooks(spare/"notebooks"))
+        rows += [tests, *pages, seen, books]
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)

@@ -11,6 +11,7 @@ import nbformat
 import pandas as pd
 import psutil
 import pytest
+from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.dataset import open_dataset

@@ -318,7 +318,7 @@ def test_broken_video_stops_training_with_its_name_and_can_be_skipped(mabe, work
 
 
 def test_importing_the_package_is_cheap():
-    code = ("import sys, mabe_nb, mabe_nb.cli; "
+    code = ("import sys, mabe_nb, mabe_nb.cli, mabe_nb.train.config; "
             "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.strip() == "[]", out.stderr

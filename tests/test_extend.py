@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from short_recipe import short  # noqa: F401
 
 from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import until
+from warm import forking
 
 from mabe_nb.cli import main
 from mabe_nb.data.synthetic import write_colony
@@ -44,12 +46,16 @@ def place(colony, tmp_path, monkeypatch):
     return tmp_path
 
 
-def begun(words, sign, place):
+@pytest.fixture(scope="module")
+def begin(tmp_path_factory):
+    "Begins a command, in a process that need not import the large libraries again."
+    with forking(tmp_path_factory.mktemp("forking")) as begin: yield begin
+
+
+def begun(begin, words, sign, place):
     "A command that has come as far as a file that is there; what it says goes into `said`."
-    with open(place/"said", "w") as log:
-        p = subprocess.Popen( # In the background of a script, Ctrl-C would be ignored
-            [*MABE, *words], stdout=log, stderr=log, start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    (place/"said").write_text("")
+    p = begin(words, place/"said")
     while not list(place.glob(sign)) and p.poll() is None: time.sleep(0.02)
     assert p.poll() is None or p.poll() == 0, (place/"said").read_text()
     time.sleep(0.2)
@@ -62,10 +68,10 @@ def begun(words, sign, place):
     (["prepare", "data", "--out", "cache", "--workers", "2"], "cache/.lock",
      "the same line goes on"),
     (RECIPE, "run/sources.json", "the same line goes on")])
-def test_ctrl_c(place, times, words, sign, kept):
+def test_ctrl_c(place, begin, times, words, sign, kept):
     "It is answered while the command is busy, and ends it; no process stays behind."
     for attempt in range(5): # It may be done before it is told
-        p = begun(words, sign, place)
+        p = begun(begin, words, sign, place)
         before = (place/"said").read_text()
         for _ in range(times):
             if p.poll() is None: os.killpg(p.pid, signal.SIGINT)
@@ -84,15 +90,17 @@ def test_ctrl_c(place, times, words, sign, kept):
     else: raise AssertionError("a worker outlives its starter")
 
 
-def test_after_ctrl_c_the_same_line_goes_on(place):
-    p = begun(TRAIN, "run/last/state.safetensors", place)
+def test_after_ctrl_c_the_same_line_goes_on(place, begin):
+    p = begun(begin, TRAIN, "run/last/state.safetensors", place)
     p.send_signal(signal.SIGINT)
     assert p.wait(60) == 130
     rows = (place/"run"/"history.csv").read_text().count("\n")
-    again = subprocess.Popen([*MABE, *TRAIN, "--resume"], stdout=subprocess.PIPE, text=True)
-    found = next(line for line in again.stdout if line.startswith("going on"))
+    (place/"again").write_text("")
+    again = begin([*TRAIN, "--resume"], place/"again")
+    said = lambda: re.search(r"^going on.*\n", (place/"again").read_text(), re.M)
+    found = until(said)[0]
     again.send_signal(signal.SIGINT)
-    again.communicate()
+    again.wait(60)
     assert int(re.search(r"epoch (\d+)", found)[1]) >= rows - 1 >= 1
 
 
@@ -127,25 +135,27 @@ def test_a_second_process_is_told_who_is_there(place, capfd):
         assert main(words) == 0 and (place/made).exists() # a dead owner's lock is free
 
 
-def test_two_predictions_at_once_into_one_file(place):
+def test_two_predictions_at_once_into_one_file(place, begin):
     "One is written, the other one is told; whose bouts they are is not mixed up."
     for seed in "01": assert main([*SMALL, "--out", seed, "--seed", seed]) == 0
-    both = [subprocess.Popen([*MABE, "predict", seed, "data", "--out", "s.csv"],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for seed in "01": (place/f"said{seed}").write_text("")
+    both = [begin(["predict", seed, "data", "--out", "s.csv"], os.devnull, place/f"said{seed}")
             for seed in "01"]
-    said = [p.communicate() for p in both]
-    assert sorted(p.returncode for p in both) == [0, 2], said
-    winner = next(k for k, p in enumerate(both) if p.returncode == 0)
-    assert re.search("is being written by process|already exists", said[1 - winner][1])
+    codes = [p.wait(60) for p in both]
+    said = [(place/f"said{seed}").read_text() for seed in "01"]
+    assert sorted(codes) == [0, 2], said
+    winner = codes.index(0)
+    assert re.search("is being written by process|already exists", said[1 - winner])
     assert main(["predict", str(winner), "data", "--out", "alone.csv"]) == 0
     assert (place/"alone.csv").read_bytes() == (place/"s.csv").read_bytes()
 
 
 @pytest.mark.parametrize("lines", [0, 1])
-def test_a_reader_that_leaves_is_no_error(place, lines):
+def test_a_reader_that_leaves_is_no_error(place, begin, lines):
     "As in `mabe train ... | head -1`."
-    p = subprocess.Popen([*MABE, *TRAIN], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         text=True)
-    for _ in range(lines): p.stdout.readline()
-    p.stdout.close()
-    assert (p.stderr.read(), p.wait(60)) == ("", 141)
+    os.mkfifo(place/"pipe")
+    (place/"said").write_text("")
+    p = begin(TRAIN, place/"pipe", place/"said")
+    with open(place/"pipe") as out:
+        for _ in range(lines): out.readline()
+    assert (p.wait(60), (place/"said").read_text()) == (141, "")

@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 
 import pandas as pd
 import pytest
+from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording

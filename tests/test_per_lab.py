@@ -4,6 +4,7 @@ import shutil
 
 import pandas as pd
 import pytest
+from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import yaml
 from pydantic import (BaseModel, ConfigDict, Field, ValidationError, field_validator)
 
-from ..recording import check_parts
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_text, safe_id
 
@@ -117,6 +116,7 @@ def make_settings(
     path=None, # File that it came from, for messages
 ) -> FolderSettings:
     "The settings that a mapping stands for. Raises `DataError` or `ConfigError`."
+    from mabe_nb.data.recording import check_parts # Loads pandas, which settings do without
     for key in said:
         if key not in FolderSettings.model_fields:
             raise ConfigError.unknown("key", key, FolderSettings.model_fields,
