@@ -23,6 +23,7 @@ from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
 from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.places.job_state import ENDED
 
 # %% ../nbs/06_videos.ipynb #1ddaf4a6
 _open = cache(open_dataset)
@@ -151,9 +152,12 @@ def _bring(group, out):
     out.mkdir(parents=True, exist_ok=True)
     for job in group.tasks():
         if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
-        elif any(n.endswith("/video.json") for n in job.files("ckpt/prepared")):
-            with tempfile.TemporaryDirectory(prefix=".map-", dir=out) as tmp:
-                move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+        elif not (job.folder/"brought").exists():
+            over, made = job.status() in ENDED, job.files("ckpt/prepared")
+            if any(n.endswith("/video.json") for n in made):
+                with tempfile.TemporaryDirectory(prefix=".map-", dir=out) as tmp:
+                    move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+            if over: (job.folder/"brought").touch() # the next round does not fetch it again
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(

@@ -181,6 +181,7 @@ def test_no_secret_in_any_file(monkeypatch):
         assert not any(s.encode() in path.read_bytes() for s in SECRETS.values()), path
     assert sent[1].spec["secrets"] == ["HF_TOKEN"]
     assert all(job.folder.stat().st_mode & 0o077 == 0 for job in sent)
+    assert sent[0].folder.parent.stat().st_mode & 0o077 == 0 # nor who sent how many, and when
 
 
 SLIPS = {

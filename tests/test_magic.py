@@ -311,6 +311,55 @@ def test_a_strangers_notebook_goes_and_comes_back(place):
     assert "'half', which cannot go along: a lambda" in error.evalue and len(jobs()) == before
 
 
+ODD = """
+import helpers.units as units
+from flat import *
+import re, torch
+from functools import partial, singledispatch
+factors, handle, squares = {'half': lambda x: x / 2}, open('mice.csv'), (i * i for i in range(3))
+pattern, add, net = re.compile('a'), partial(max, 3), torch.nn.Linear(2, 1)
+def use(x): return factors['half'](x)
+@singledispatch
+def kind(x): return 'any'
+@kind.register
+def _(x: int): return 'int'
+class Named(type):
+    def __new__(meta, name, bases, own): return super().__new__(meta, name, bases, own | {'tag': name})
+class Mouse(metaclass=Named): pass
+class Heir(Mouse): pass
+def label(i): return f'{NAME}-{i:03d}'
+async def later(x): return x + 1
+NAME = 'mouse'
+"""
+
+
+def test_what_of_an_odd_notebook_cannot_go_is_named_before_it_is_paid(place):
+    place.book.says("import os, tempfile\nfrom pathlib import Path\nos.chdir(tempfile.mkdtemp())\n"
+                    "for name, text in (('helpers/__init__.py', ''), ('helpers/units.py', 'K = 10'),\n"
+                    "        ('flat.py', 'def twice(x): return 2 * x'), ('mice.csv', 'cm\\n3')):\n"
+                    "    Path(name).parent.mkdir(exist_ok=True); Path(name).write_text(text)")
+    place.book.says(ODD)
+    before = len(jobs())
+    for source, words in (
+            ("factors['half'](2)", "'factors', which is or holds something of type function"),
+            ("use(2)", "'use' uses 'factors', which is or holds something of type function"),
+            ("handle.read()", "type TextIOWrapper and cannot travel; make it where the code runs"),
+            ("sum(squares)", "type generator"), ("pattern.findall('a')", "type Pattern"),
+            ("add(4)", "type partial"), ("net(1)", "cannot travel; send its state_dict()"),
+            ("kind(3)", "'kind', a singledispatch function: what was registered"),
+            ("await later(1)", "a bare 'await'; call asyncio.run"), ("NAME[0]", "add --in NAME")):
+        error, = errors(place.send(source))
+        assert words in error.evalue, (source, error.evalue)
+    assert len(jobs()) == before
+    cell = place.send("import asyncio, os\nv = [twice(units.K), Heir.tag, label(7), "
+                      "asyncio.run(later(1))]\nhere = os.path.exists('mice.csv')", "--out v,here")
+    assert not errors(cell), errors(cell)
+    assert place.book.says("print(v)") == "[20, 'Heir', 'mouse-007', 2]\n"
+    assert place.book.says("print(here)") == f"{not place.cloud}\n"
+    assert ("'mice.csv' is a file of this machine that does not go along" in text(cell)) == \
+        bool(place.cloud)
+
+
 def test_one_output_that_cannot_travel(place):
     cell = place.send("a, m = [1, 2], lambda: 1", "--out a,m")
     error, = errors(cell)

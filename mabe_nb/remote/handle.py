@@ -7,6 +7,7 @@ __all__ = ['JobError', 'Job', 'reserved', 'next_steps', 'row', 'as_line']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
 import re, shutil, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
@@ -259,7 +260,8 @@ def fetch(self: Job, name, to=".", limit=None) -> Path:
         raise DataError(f"{name} of job {self.id} has {size:,} bytes, more than the "
                         f"{limit:,} allowed; raise 'limit'")
     if to.is_dir(): to = to/Path(name).name
-    for n in found: self._copy(n, to if n == name else to/n[len(name) + 1:], limit)
+    def copy(n): self._copy(n, to if n == name else to/n[len(name) + 1:], limit)
+    with ThreadPoolExecutor(8) as pool: list(pool.map(copy, found))
     return to
 
 # %% ../../nbs/remote/39_handle.ipynb #1cefb14e

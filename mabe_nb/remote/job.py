@@ -17,7 +17,7 @@ from .places.job_state import Unreachable
 from .choice import START_WITHIN, first_usable, moves_on, places_named
 from .handle import Job, JobError, reserved
 from .team import team_command
-from .travel import cell_code, function_code, goes_words
+from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd
 def job_code(
@@ -57,6 +57,12 @@ def _command(source):
 
 # %% ../../nbs/remote/40_job.ipynb #9ff9ab51
 def _jobs_folder(): return home().absolute()/"jobs"
+
+
+def private(folder):
+    "Make a folder that nobody else can look into: code and names of data lie there."
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def new_id() -> str:
@@ -103,6 +109,7 @@ def _written_job(spec, code, inputs, say):
     _write_folder(folder, spec, code, inputs)
     try:
         if words := goes_words(code, _written(folder)): say(words)
+        for line in [] if backend.on_disk else files_here(code): say(line)
         foretell(job := Job(folder, spec))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,7 +172,7 @@ def _written(folder):
 
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
-    for path in folder.parent.glob(".mabe-*.tmp"): # of who was killed in here
+    for path in private(folder.parent).glob(".mabe-*.tmp"): # of who was killed in here
         if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
     with atomic(folder) as tmp:
         tmp.mkdir(mode=0o700)

@@ -14,9 +14,9 @@ from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
-from ..job import _names, _variable, new_id, quote
+from ..job import _names, _variable, new_id, private, quote
 from ..places.base import data_files, get
-from ..travel import cell_code
+from ..travel import cell_code, files_here
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #23aca12c
 def _code(function, with_, given):
@@ -82,6 +82,7 @@ PLACES = "local", "slurm", "modal", "hf"
 def _write_group(group, code, items, given, folders):
     "The folder of a group, whole or not at all."
     spec = group.spec
+    private(group.folder.parent)
     with atomic(group.folder) as tmp:
         tmp.mkdir(mode=0o700)
         (tmp/"pack").mkdir()
@@ -124,6 +125,7 @@ def map(
     _write_group(group, code, items, given, folders)
     say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once"
         + (f", at most about {usd:.2f} USD" if usd else ""))
+    for line in [] if get(on).on_disk else files_here(code): say(line)
     try: group.start(range(len(items)), code)
     except BaseException:
         shutil.rmtree(group.folder, ignore_errors=True)

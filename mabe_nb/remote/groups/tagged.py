@@ -16,6 +16,7 @@ from ...locks import locked
 from .group import Group, _groups_folder, groups
 from .map import map as map_items
 from .plan import MapPlan, plan_map
+from ..job import private
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
 def tag_digest(
@@ -46,8 +47,7 @@ def start_tagged(
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top = _groups_folder()
-    top.mkdir(parents=True, exist_ok=True)
+    top = private(_groups_folder())
     with locked(top/f".{tag['digest']}.lock", top):
         return _go_on(tag, say) or map_items(function, items, tag=tag, say=say, **how)
 
