@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TORCH := $(shell grep '^torch==' constraints.txt)
 
-.PHONY: install demo test mutants fuzz lab docs clean
+.PHONY: install demo test mutants fuzz boris lab docs clean
 
 install: .venv/.installed
 
@@ -26,6 +26,9 @@ mutants: install # Faults put in on purpose; make mutants ONLY=loop for some
 fuzz: install # Damaged files for some minutes, other ones each time: make fuzz MINUTES=10
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --minutes $(or $(MINUTES),10) \
 	  --seed $(or $(SEED),$$(date +%s))
+
+boris: install # BORIS itself opens what we export: make boris VERSION===8.27.4
+	CHECKS=$(BIN)/python PYTHON=$(PYTHON) sh tests/boris/make.sh $(VERSION)
 
 lab: install
 	$(BIN)/jupyter lab nbs

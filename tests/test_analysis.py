@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mabe_nb as mb
+from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
-from mabe_nb.analysis.exports import (export_boris, export_csv, export_elan, export_ethogram,
-                                      export_nwb, export_simba, read_elan)
+from mabe_nb.analysis.exports import (export_csv, export_elan, export_ethogram, export_nwb,
+                                      export_simba, read_elan)
 from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
 from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import measure, observe, over_time
@@ -205,7 +206,7 @@ def test_bouts_come_back_from_every_format(tmp_path, colony):
     seen = observe(colony)
     pd.testing.assert_frame_equal(
         pd.read_csv(export_csv(seen, tmp_path)[0]), seen.bouts, atol=1e-6, check_dtype=False)
-    for rec, path in zip(colony, export_boris(seen, tmp_path, {r.video_id: 30.0 for r in colony})):
+    for rec, path in zip(colony, export_boris(seen, tmp_path)):
         back = read_boris(path, target_from="Modifiers")
         assert back.sort_values(list(back)).values.tolist() == \
             rec.bouts.sort_values(list(back)).values.tolist()

@@ -123,10 +123,10 @@ def _seen(found):
     target = rows.target_id.where(rows.target_id != "self", rows.agent_id)
     bouts = pd.DataFrame({"video": rows.video_id, "agent": rows.agent_id, "target": target,
                           "action": rows.action, "start": rows.start_s, "stop": rows.stop_s})
-    watched = [(f["video"], "", a, x, 0.0, f["frames"] / f["fps"]) for f in found
+    watched = [(f["video"], "", a, x, 0.0, f["frames"] / f["fps"], f["fps"]) for f in found
                for a in f["missing"] for x in sorted({*rows.action}) or [""]]
     return Observed(bouts, pd.DataFrame(watched, columns=[
-        "video", "lab", "animal", "action", "begin", "seconds"]))
+        "video", "lab", "animal", "action", "begin", "seconds", "fps"]))
 
 # %% ../../nbs/analysis/90_batch.ipynb #16321290
 def _video_rows(found):

@@ -20,7 +20,7 @@ from ..train.scores.official_counts import union_lengths
 class Observed(NamedTuple):
     "Bouts in seconds, and the animals that could have had some."
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s)
-    watched: pd.DataFrame # video, lab, animal, action, begin, seconds: what was looked for
+    watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps: what was looked for
 
 
 def _looked_for(rec, bouts, actions):
@@ -82,13 +82,13 @@ def observe(
         timed = some.assign(video=video, **times)
         found.append(timed[timed.stop > timed.start])
         looked = _looked_for(rec, some, by_lab.get(rec.lab_id, ()))
-        when = first / rec.fps, (last - first) / rec.fps
+        when = first / rec.fps, (last - first) / rec.fps, rec.fps
         watched += [(video, rec.lab_id, *who, *when) for who in sorted(looked)]
     if not watched:
         raise DataError("no video has annotations or predicted bouts", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop"]
     return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
-        watched, columns=["video", "lab", "animal", "action", "begin", "seconds"]))
+        watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]))
 
 
 def actions_of_labs(
@@ -139,7 +139,7 @@ def over_time(
     rows = []
     spans = {key: some[["start", "stop"]].to_numpy() for key, some in
              seen.bouts.groupby(["video", "agent", "action"])}
-    for video, _, animal, action, begin, seconds in seen.watched.itertuples(index=False):
+    for video, _, animal, action, begin, seconds, _ in seen.watched.itertuples(index=False):
         edges = begin + np.append(np.arange(0, seconds, bin_s), seconds)
         ends = spans.get((video, animal, action), np.zeros((0, 2)))
         ends = ends[np.argsort(ends[:, 0])]
