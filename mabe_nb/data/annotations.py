@@ -64,17 +64,18 @@ def _from_events(rows, fps, who, path):
     for line, row in rows:
         where = f"row {line}"
         key = (*who(row, where), row["behavior"])
+        run = *key, row["modifier"] # BORIS begins and ends by modifier
         time = _number(row["time"], "Time", path, where)
         rate = _rate(row, fps, path, where)
         status = row.get("status", "").upper()
         if status == "POINT": out.append((*key, *_span(time, time, rate)))
-        elif status == "START" and key not in running: running[key] = time, where
-        elif status == "STOP" and time >= running.get(key, (math.inf,))[0]:
-            out.append((*key, *_span(running.pop(key)[0], time, rate)))
+        elif status == "START" and run not in running: running[run] = time, where
+        elif status == "STOP" and time >= running.get(run, (math.inf,))[0]:
+            out.append((*key, *_span(running.pop(run)[0], time, rate)))
         else:
             raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout; "
                             "expected START, then STOP, or POINT", path, where)
-    for key, (_, where) in running.items():
+    for (*key, _), (_, where) in running.items():
         raise DataError(f"START of {key[2]!r} has no STOP", path, where)
     return out
 
