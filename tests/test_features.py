@@ -394,9 +394,7 @@ def test_motion_leaves_its_input_alone():
 
 
 def test_numpy_users_pay_for_no_torch():
-    code = ("import sys, mabe_nb.data.features, numpy as np; "
-            "from mabe_nb.train.scores.frames import masked_average_precision as ap; "
-            "assert ap(np.array([[1], [0]]), np.array([[0.9], [0.1]])) == 1; "
+    code = ("import sys, mabe_nb.data.features; "
             "print(any(m in sys.modules for m in ('torch', 'sklearn', 'matplotlib')))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                          check=True, env=os.environ, cwd=Path(__file__).parents[1])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.commands.score import ignored_rows
@@ -15,8 +15,7 @@ from mabe_nb.errors import MabeError, ScoreError
 from mabe_nb.kaggle.doctor import diagnose
 from mabe_nb.train.scores.bouts import bout_scores, match_bouts
 from mabe_nb.train.scores.official_counts import FRAMES, IDS, judged_bouts, union_lengths
-from mabe_nb.train.scores.frames import (average_precision, confusion,
-                                         masked_average_precision, masked_f1)
+from mabe_nb.train.scores.frames import confusion, masked_average_precision, masked_f1
 from mabe_nb.train.metrics import (chance_score, kaggle_report, kaggle_score,
                                    solution_table, submission_table)
 from reference_score import reference_report, reference_score
@@ -455,17 +454,6 @@ def test_unknown_frames_change_nothing():
     np.testing.assert_array_equal(
         masked_average_precision(labels, p),
         masked_average_precision(labels, np.where(labels < 0, np.nan, p)))
-    with pytest.raises(MabeError, match="no number"):
-        masked_average_precision(labels, np.where(labels < 0, p, np.nan))
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), min_size=2, max_size=40))
-def test_average_precision_is_scikit_learns(frames):
-    "Many probabilities are equal."
-    from sklearn.metrics import average_precision_score
-    truth, p = np.array([t for t, _ in frames]), np.array([k for _, k in frames]) / 5
-    assume(truth.any())
-    assert average_precision(truth, p) == pytest.approx(average_precision_score(truth, p))
 
 
 def by_frame(path):
