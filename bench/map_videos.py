@@ -164,8 +164,8 @@ def measure(args, folder, cloud):
     end_of(mabe("train", few, "--out", folder/"run", "--epochs", 8, "--hidden-size", 32,
                 "--batch-size", 4, "--stride", 20, "--num-workers", 1, "--device", "cpu",
                 "--features", "coords"), 0)
-    found = {"on": args.on, "date": time.strftime("%Y-%m-%d"), "items": args.items,
-             "minutes": MINUTES, "at_once": args.at_once, "tasks": args.tasks}
+    how = {"date": time.strftime("%Y-%m-%d"), "items": args.items, "minutes": MINUTES,
+           "at_once": args.at_once, "tasks": args.tasks}
     verbs = {"prepare": ["prepare", data, "--features", "coords", "--out"],
              "predict": ["predict", folder/"run", data, "--out"]}
     for verb, line in ((v, verbs[v]) for v in args.verbs):
@@ -179,9 +179,18 @@ def measure(args, folder, cloud):
         same, many = folder/f"one-{verb}", folder/f"many-{verb}"
         equal = same.read_bytes() == many.read_bytes() if same.is_file() else \
             contents(same) == contents(many)
-        found[verb] = about | {"equal_to_one_process": equal, "seconds_of_one_process": alone}
-        print(json.dumps({verb: found[verb]}, indent=1), flush=True)
-    return found
+        keep(args, verb, how | about | {"equal_to_one_process": equal,
+                                        "seconds_of_one_process": alone})
+
+
+def keep(args, verb, row):
+    "Print a row, and put it beside those of other places and verbs: a run may be cut short."
+    print(json.dumps({verb: row}, indent=1), flush=True)
+    if not args.json: return
+    path = Path(args.json)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known.setdefault(args.on, {})[verb] = row
+    path.write_text(json.dumps(known, indent=1) + "\n")
 
 
 def main():
@@ -209,11 +218,7 @@ def main():
             os.environ.update(cloud.env)
             cloud.faults.background_commit = 30.0 # s, as `run` commits
             stack.callback(cloud.stop)
-        found = measure(args, folder, cloud)
-    if args.json:
-        path = Path(args.json)
-        known = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps(known | {args.on: known.get(args.on, {}) | found}, indent=1) + "\n")
+        measure(args, folder, cloud)
 
 
 if __name__ == "__main__": main()

@@ -472,6 +472,7 @@ def test_a_slow_disk_holds_up_nobody_else(cloud, run, monkeypatch):
     assert run.one.remote() == 1 and run.volume.listdir("/") is not None
     over.set()
     assert ended(call) == ["SUCCESS"] and all(in_time)
+    run.volume.remove_file("state")
 
 
 def test_full_and_deleted_volumes(cloud):

@@ -56,7 +56,7 @@ STOPPED = 60.0 # Seconds that a place has to say that a job ended
 def _starts(job, within):
     "Wait for the start of a job; False if there was none in time."
     end, nap = time.monotonic() + within, 0.05
-    while retried(job.status, PATIENCE) == "queued":
+    while not retried(lambda: job.backend.begun(job.folder, job.spec), PATIENCE):
         if time.monotonic() > end: return False
         time.sleep(nap := min(nap * 1.3, 2.0))
     return True

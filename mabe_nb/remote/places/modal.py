@@ -251,15 +251,15 @@ def remote_state(self: Backend, spec):
         except FileMissing: status = _call_status(self.call(spec))
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
-        if status in (None, "queued") and self.begun(spec): status = "running"
         if status in (None, "queued", "running"): return unended(status or "queued")
     return _ended(status, self.call(spec))
 
 
 @patch
-def begun(self: Backend, spec) -> bool:
-    "Has a container left its sign? What Modal itself says of a call may be late."
-    return "running" in file_sizes(self.volume(spec), f"jobs/{spec['id']}")
+def begun(self: Backend, folder, spec):
+    "As `Base`, or a container has left its sign: what Modal says of a call may be late."
+    return Base.begun(self, folder, spec) or \
+        "running" in file_sizes(self.volume(spec), f"jobs/{spec['id']}")
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
 @patch
