@@ -30,8 +30,9 @@ ASIDE = "nice", "-n", "10" # Of tools that run beside the tests, which wait a lo
 LAST = "nice", "-n", "19" # Beside the browser, which looks at how soon something happens
 BROWSER = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.M) # All of a file
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
-    "kills", "on_modal", "trainer", "magic", "localcloud", "wheel", "recipe", "per_lab",
-    "every_flag", "sweep", "on_slurm", "real_slurm", "lessons", "prepare", "bundle", "model")
+    "kills", "on_modal", "magic", "bundle", "every_flag", "trainer", "cli", "sweep", "recipe",
+    "localcloud", "wheel", "new_lab", "model", "per_lab", "recipe_items", "on_slurm",
+    "real_slurm", "lessons", "prepare")
 RUNNING = set() # Processes of tools
 
 
