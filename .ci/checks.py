@@ -1,6 +1,7 @@
 "Every check of the house; the last line is `N passed, N failed` (and skipped tests)."
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,10 +28,11 @@ AGAIN = 5 # So many failed tests, at most, are run again, alone
 MOST = 5 # A machine counts as no busier than this
 ASIDE = "nice", "-n", "10" # Of tools that run beside the tests, which wait a lot
 LAST = "nice", "-n", "19" # Beside the browser, which looks at how soon something happens
-BROWSER = "pytestmark = pytest.mark.browser" # A file of nothing else
+BROWSER = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.M) # All of a file
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
-    "kills", "on_modal", "trainer", "magic", "localcloud", "wheel", "recipe", "per_lab",
-    "every_flag", "sweep", "on_slurm", "real_slurm", "lessons", "prepare", "bundle", "model")
+    "kills", "on_modal", "magic", "bundle", "every_flag", "trainer", "cli", "sweep", "recipe",
+    "localcloud", "wheel", "new_lab", "model", "per_lab", "recipe_items", "on_slurm",
+    "real_slurm", "lessons", "prepare")
 RUNNING = set() # Processes of tools
 
 
@@ -182,7 +184,7 @@ def test_files(mark="", without=None):
     names = [f"tests/test_{name}.py" for name in FIRST]
     texts = {p.name: p.read_text(encoding="utf-8") for p in (TOP/"tests").glob("test_*.py")}
     there = sorted(f"tests/{name}" for name, text in texts.items()
-                   if mark in text and not (without and without in text))
+                   if mark in text and not (without and without.search(text)))
     return sorted(there, key=lambda f: names.index(f) if f in names else len(names))
 
 

@@ -101,6 +101,7 @@ def test_the_longest_begin_first(tree):
         *checks.FIRST[:2], "a", "z")]
     (tree/"tests"/"test_a.py").write_text("pytestmark = pytest.mark.browser")
     assert checks.test_files("mark.browser") == ["tests/test_a.py"]
+    (tree/"tests"/"test_z.py").write_text("text = 'pytestmark = pytest.mark.browser'")
     assert checks.test_files(without=checks.BROWSER) == [f"tests/test_{name}.py" for name in (
         *checks.FIRST[:2], "z")]
 

@@ -214,16 +214,21 @@ def world(tmp_path_factory):
     torch.set_num_threads(threads)
 
 
-def run(words, monkeypatch, capsys):
+@pytest.fixture(scope="module")
+def parser(world):
+    "Made once, as it is no other for another line."
+    return make_parser()
+
+
+def run(words, parser, monkeypatch, capsys):
     "Exit code, what was said, and the arguments that nobody looked at."
-    parser, seen = make_parser(), []
-    real = parser.parse_known_args
+    seen = []
 
     def parse(argv):
-        args, extra = real(argv)
+        args, extra = type(parser).parse_known_args(parser, argv)
         seen.append(Watched(**vars(args), looked=set()))
         return seen[0], extra
-    parser.parse_known_args = parse
+    monkeypatch.setattr(parser, "parse_known_args", parse)
     monkeypatch.setattr(cli, "make_parser", lambda: parser)
     try: code = cli.main(words)
     except SystemExit as e: code = e.code
@@ -235,9 +240,9 @@ def run(words, monkeypatch, capsys):
                         and actions[w] not in mine["looked"]}
 
 
-def faults_of(command, words, monkeypatch, capsys):
+def faults_of(command, words, parser, monkeypatch, capsys):
     "What is wrong with the answer to a line, nothing if all is well."
-    try: code, said, unseen = run(words, monkeypatch, capsys)
+    try: code, said, unseen = run(words, parser, monkeypatch, capsys)
     except Exception as e: # whatever it is, it should have been a sentence
         return [f"{type(e).__name__}: {e}"]
     last = said.err.strip().splitlines()[-1:] or [""]
@@ -254,7 +259,7 @@ def faults_of(command, words, monkeypatch, capsys):
 @pytest.mark.parametrize("command", [
     pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))
                  + [WITH_ONNX] * (c == "export")) for c in VALUES])
-def test_every_flag(command, world, monkeypatch, capsys):
+def test_every_flag(command, world, parser, monkeypatch, capsys):
     found, well, rows = [], 0, rows_of(command)
     job = next(p.name for p in sorted((world/"home"/"jobs").iterdir()) if p.name[0].isdigit())
     for number, row in enumerate(rows):
@@ -263,7 +268,7 @@ def test_every_flag(command, world, monkeypatch, capsys):
         for k in [k for k, w in enumerate(base) if w in flags][::-1]: del base[k:k + 2]
         words = [w.replace("OUT", out).replace("JOB", job) for w in base + sum(row, [])]
         if "WORDS" in words: words = [w for w in words if w != "WORDS"] + ["--", "true"]
-        faults = faults_of(command, words, monkeypatch, capsys)
+        faults = faults_of(command, words, parser, monkeypatch, capsys)
         well += "ended well" in faults
         found += [f"mabe {' '.join(words)}: {f}" for f in faults if f != "ended well"]
     assert not found, f"{len(found)} of {len(rows)}:\n" + "\n".join(found[:40])

@@ -18,7 +18,9 @@ NAME = re.compile(r"\bmabe_nb((?:\.[a-z_]\w*)+)(?: import \(?(\w+))?")
 
 def strings(path):
     "String constants of a file that are no docstrings and no group of entry points."
-    tree = ast.parse(path.read_text())
+    text = path.read_text()
+    if "mabe_nb." not in text: return # Modules import each other by dots alone
+    tree = ast.parse(text)
     prose = {id(node.body[0].value) for node in ast.walk(tree)
              if hasattr(node, "body") and isinstance(node.body, list) and node.body
              and isinstance(node.body[0], ast.Expr)}
