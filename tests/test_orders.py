@@ -96,7 +96,7 @@ def test_an_array_in_the_other_order_is_like_an_array():
                  lambda x: np.asarray(x, np.float64), lambda x: x.astype(int)[3:], list):
         assert np.array_equal(call(there), call(want), equal_nan=True)
     with pytest.raises(ValueError): there[0][0] = 1
-    with pytest.raises(AttributeError): there.nothing
+    assert not hasattr(there, "nothing")
 
 
 def test_a_block_whose_names_have_no_counterpart_is_told(monkeypatch, tmp_path):
