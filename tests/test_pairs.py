@@ -11,8 +11,6 @@ from mabe_nb.data.blocks.windows import rolling_mean_std
 from mabe_nb.data.blocks.pair import cage, two_of
 from mabe_nb.data.blocks.registry import (BLOCKS, block, exchanged, make_blocks, named,
                                           order_free)
-from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.features import compute, compute_pairs, pair_points
 from mabe_nb.data.recording import Recording, pairs
 
@@ -82,17 +80,6 @@ def test_a_block_that_says_nothing_is_computed_for_each_order(monkeypatch):
     length = {k: a.values[:, a.names.index(k)] for k in ("agent.length", "target.length")}
     assert same(b.values[:, 0], length["target.length"] - 2*length["agent.length"], 1e-5)
     assert not order_free(["first_minus_second"]) and order_free(["smoothed", "arena"])
-
-
-def test_order_free_features_are_kept_once(tmp_path):
-    rec = walk().replace(labelled=frozenset({("mouse1", "mouse2", "sniff"),
-                                             ("mouse2", "mouse1", "sniff")}))
-    for name, files in (("smoothed", 1), ("own", 2)):
-        done = prepare(RecordingList([rec]), name, tmp_path/name, progress=False)
-        assert len(list((tmp_path/name).rglob("*.npy"))) == files and len(done) == 2
-        for i, row in done.sequences.iterrows():
-            want = compute(rec, name, (row.agent, row.target), done.parts).values
-            assert np.array_equal(done.values(i), want, equal_nan=True)
 
 
 def test_what_a_pair_had_is_forgotten_at_once():

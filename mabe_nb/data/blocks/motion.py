@@ -146,26 +146,29 @@ def lengths(
     return x
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #2d5ac2a5
-@block(source="points", channels=(("x", "{}", "x"), ("y", "{}", "y")))
+@block(source="points", exchange="animals",
+       channels=(("x", "{}", "x"), ("y", "{}", "y")))
 def coords(p: Piece):
     "Where the points are."
     return p.x[1:-1] * p.factor, p.y[1:-1] * p.factor
 
 
-@block(source="points", channels=(("speed", "{}/s", "value"),))
+@block(source="points", exchange="animals", channels=(("speed", "{}/s", "value"),))
 def speed(p: Piece):
     "How fast they move: half the way from the frame before to the one after."
     return lengths(*(s[1:] + s[:-1] for s in p.steps), p.factor * p.fps / 2),
 
 
-@block(source="points", channels=(("acceleration", "{}/s2", "value"),))
+@block(source="points", exchange="animals",
+       channels=(("acceleration", "{}/s2", "value"),))
 def acceleration(p: Piece):
     "How fast the velocity changes."
     return lengths(*(s[1:] - s[:-1] for s in p.steps), p.factor * p.fps**2),
 
 
 KAGGLE = ("coords", "speed", "acceleration")
-BLOCKS["kaggle288"] = Block("kaggle288", None, KAGGLE, source="slots")
+BLOCKS["kaggle288"] = Block("kaggle288", None, KAGGLE, source="slots",
+                            exchange="animals")
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #8d888ea2
 def columns(

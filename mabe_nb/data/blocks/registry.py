@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['ROLES', 'BLOCKS', 'WHO', 'Channel', 'named', 'Block', 'block', 'one_each', 'with_needs', 'make_blocks',
-           'compute_blocks', 'counterpart', 'exchanged', 'order_free', 'users_blocks', 'source_of']
+           'compute_blocks', 'counterpart', 'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks',
+           'source_of']
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #1fe9c2c3
 import re
@@ -144,12 +145,39 @@ def exchanged(
                           else made[back[k]].values) for k, c in made.items()}
 
 
+# %% ../../../nbs/data/blocks/05_registry.ipynb #8e7aeaa1
+def kept_once(
+    names, # Of blocks
+) -> bool:
+    "Is one order of a pair an exchange of the other?"
+    return all(BLOCKS[k].exchange for k in with_needs(names))
+
+
 def order_free(
     names, # Of blocks
 ) -> bool:
     "Are the channels the same whoever of the two is the agent?"
-    return all(BLOCKS[name].exchange == "nothing" and
-               all(BLOCKS[k].exchange for k in with_needs([name])) for name in names)
+    return kept_once(names) and {BLOCKS[name].exchange for name in names} == {"nothing"}
+
+
+def other_order(
+    blocks, # Of each channel, where it comes from
+    names, # Of the channels
+    sided, # Of the channels, see `Channel`
+) -> list: # Of each: the channel in its place, from 1; negative: with its sign changed
+    "How the channels become those of the other order; [] if nobody has said."
+    if not kept_once(dict.fromkeys(blocks)): return []
+    at, out = {key: i for i, key in enumerate(zip(blocks, names), 1)}, []
+    for block, name, side in zip(blocks, names, sided):
+        how, (who, dot, what) = BLOCKS[block].exchange, name.partition(".")
+        back = {"nothing": name, "animals": WHO.get(who, who) + dot + what,
+                "names": counterpart(name)}[how]
+        if (block, back) not in at:
+            raise ConfigError(f"{name} of block {block} has no counterpart {back}")
+        turned = side and back == name and how == "names"
+        out.append(-at[block, back] if turned else at[block, back])
+    return out
+
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #4704c95f
 def users_blocks(

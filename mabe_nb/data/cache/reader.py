@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'CURE', 'FIELDS', 'default_folder', 'pair_file', 'DamagedFile', 'read_values', 'check_values', 'read_video',
-           'KnownVideos', 'Prepared', 'open_prepared']
+           'OtherOrder', 'KnownVideos', 'Prepared', 'open_prepared']
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #86d72d9a
 import hashlib, json, os, zlib
@@ -31,23 +31,25 @@ def default_folder(
     return home()/"prepared"/short
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #637cd094
-FORMAT = "mabe_nb prepared 5"
+FORMAT = "mabe_nb prepared 6"
 CURE = "delete that folder, or prepare again with resume=False (--no-resume)"
 
 
 def pair_file(
     agent: str,
     target: str, # Equal to `agent` for self behaviour
-    order_free: bool = False, # Are the features the same whoever is the agent?
+    once: bool = False, # Is one order of the pair kept for both?
 ) -> str:
     "Name of the file with the features of a pair. Raises `DataError` for odd names."
     pair = safe_id(agent, "agent"), safe_id(target, "target")
-    return "-".join(sorted(pair) if order_free else pair) + ".npy"
+    return "-".join(sorted(pair) if once else pair) + ".npy"
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #585c97a6
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
           "channels": int, "pairs": list, "bouts": list, "labelled": (list, type(None)),
-          "order_free": bool, "tracks": str, "checks": list} # See `tracks_hash`; `crc32` of each pair's file
+          "order_free": bool, "tracks": str, # See `tracks_hash`
+          "other_order": list, # See `mabe_nb.data.blocks.registry.other_order`
+          "checks": list} # `crc32` of each pair's file
 
 
 class DamagedFile(DataError):
@@ -63,7 +65,9 @@ def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
             and all(isinstance(words := info.get(name) or [], list)
                     and all(type(word) is str for word in words)
                     for name in ("names", "units", "roles"))
-            and [type(n) for n in info["checks"]] == [int] * len(info["pairs"]))
+            and [type(n) for n in info["checks"]] == [int] * len(info["pairs"])
+            and (not (order := info["other_order"]) or len(order) == info["channels"]
+                 and all(type(n) is int and 0 < abs(n) <= len(order) for n in order)))
 
 
 def read_values(
@@ -113,9 +117,41 @@ def read_video(
         raise DataError(f"is not what prepare writes; {CURE}", path)
     shape = info["frames"], info["channels"]
     for pair, check in zip(info["pairs"], info["checks"]):
-        file = Path(folder)/pair_file(*pair, info["order_free"])
+        file = Path(folder)/pair_file(*pair, bool(info["other_order"]))
         check_values(file, shape, check) if contents else read_values(file, shape)
     return info
+
+# %% ../../../nbs/data/cache/30_reader.ipynb #55519c20
+class OtherOrder(np.lib.mixins.NDArrayOperatorsMixin):
+    "Features of a pair in the other order than they lie in, arranged when asked for."
+
+    def __init__(self,
+        values: np.ndarray, # (frames, channels), mapped from disk
+        order: list, # See `mabe_nb.data.blocks.registry.other_order`
+    ):
+        order = np.asarray(order)
+        self.values, self.at, self.turned = values, abs(order) - 1, order < 0
+
+    def __len__(self): return len(self.values)
+
+    def __getitem__(self, at):
+        if isinstance(at, tuple) or np.ndim(at) > 1: return np.asarray(self)[at]
+        out = np.take(self.values[at], self.at, axis=-1)
+        out[..., self.turned] = -out[..., self.turned]
+        out.flags.writeable = False
+        return out
+
+    def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **settings):
+        known = (np.asarray(x) if isinstance(x, OtherOrder) else x for x in inputs)
+        return getattr(ufunc, method)(*known, **settings)
+
+    def __getattr__(self, name): # All else that arrays have
+        if name.startswith("__") or not vars(self): raise AttributeError(name)
+        of = self.values if name in ("shape", "dtype", "ndim") else np.asarray(self)
+        return getattr(of, name)
+
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #afab5ae8
 class KnownVideos:
@@ -161,7 +197,7 @@ class Prepared(KnownVideos):
         folders = {v["video_id"]: root/v["folder"] for v in manifest["videos"]}
         self.sequences = pd.DataFrame(
             [(i, v["lab_id"], agent, target, v["frames"], v["fps"],
-              str(folders[i]/pair_file(agent, target, v["order_free"])))
+              str(folders[i]/pair_file(agent, target, bool(v["other_order"]))))
              for i, v in videos.items() for agent, target in v["pairs"]],
             columns=["video_id", "lab_id", "agent", "target", "frames", "fps", "path"])
 
@@ -179,9 +215,12 @@ def values(
     self: Prepared,
     i: int, # Row of `sequences`
 ) -> np.ndarray: # (frames, channels) float32, read-only, NaN = missing
-    "Features of one pair, mapped from disk."
+    "Features of one pair, mapped from disk, see `OtherOrder`."
     row = self.sequences.iloc[i]
-    return read_values(row.path, (int(row.frames), len(self.names)))
+    values = read_values(row.path, (int(row.frames), len(self.names)))
+    video = self.videos[row.video_id]
+    there = video["order_free"] or not video["other_order"] or row.agent <= row.target
+    return values if there else OtherOrder(values, video["other_order"])
 
 
 @patch
