@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..blocks.registry import order_free, users_blocks
+from ..blocks.registry import kept_once, order_free, users_blocks
 from .reader import (DamagedFile, default_folder, FORMAT,
                                        open_prepared, pair_file, Prepared, read_video)
 from ..dataset import as_dataset, Dataset, dataset_parts
@@ -48,7 +48,7 @@ def video_key(plan: Plan, video_id: str) -> str: # 32 hexadecimal digits
     return hashlib.blake2b(json.dumps(depends_on).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #854a8b1c
-CHANNELS = ("names", "units", "roles") # What is kept of each channel
+CHANNELS = ("names", "units", "roles", "other_order") # What is kept of each channel
 
 
 def _drop(folder):
@@ -128,10 +128,10 @@ def prepare_video(
     if old := up_to_date(plan, video_id, key, damaged): return _entry(old)
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
-    free = order_free(blocks_of(plan.features))
+    blocks = blocks_of(plan.features)
     info = _describe(rec, key, plan.selves) | {name: [] for name in CHANNELS}
-    info |= {"channels": 0, "checks": [], "order_free": free}
-    pairs = [tuple(sorted(p) if free else p) for p in info["pairs"]]
+    info |= {"channels": 0, "checks": [], "order_free": order_free(blocks)}
+    pairs = [tuple(sorted(p) if kept_once(blocks) else p) for p in info["pairs"]]
     with atomic(plan.out/info["folder"]) as tmp:
         tmp.mkdir()
         checks, got = _write_pairs(plan, rec, [*dict.fromkeys(pairs)], tmp)
@@ -181,7 +181,7 @@ def plan_for(dataset, out, features: str, parts, unlabelled=False, selves=False)
                 code_version(features=features), selves, tuple(sorted(own)))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5b1e08f4
-def _channels(entries): # Names, units and roles over all videos; names must agree
+def _channels(entries): # `CHANNELS` over all videos; names must agree
     first, *others = [e for e in entries if e["names"]]
     for e in others:
         if e["names"] != first["names"]:
