@@ -19,7 +19,6 @@ from .groups import per_unit
 from ..data.recording import run_lengths
 from ..errors import DataError
 from ..files import read_json
-from ..train.review.moments import predict_for_review
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #49e0e0ec
 BINS = 10
@@ -50,13 +49,13 @@ def cut(
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #8ead9aa8
 def pieces_of(
-    predictions, # `PairPrediction`s
+    decisions, # `PairDecision`s, see `Model`
 ) -> Pieces:
     "All pieces of all videos, cut by the usual length of each action's bouts."
     some, spans = [], {}
-    for q in predictions:
+    for q in decisions:
         for k, action in enumerate(q.actions):
-            on = q.codes == k
+            on = q.on[:, k]
             some.append((q.video_id, q.agent, action, q.fps, q.p[:, k].astype(np.float32), on))
             spans.setdefault(action, []).extend(
                 (b - a) / q.fps for code, a, b in run_lengths(on.astype(int)) if code == 1)
@@ -189,13 +188,10 @@ def drawn_groups(
 
 def draws_of(
     run, # Run folder
-    data, # Dataset
-    videos=None, # Video ids, None: all
+    decisions, # `PairDecision`s of its `predict`
     draws: int = 200,
 ) -> tuple: # `Pieces`, drawn, expected (see `draw_seconds`); None: no calibration is told
     "Draws of what happened in videos, by what a run says of itself."
-    from mabe_nb.train.model import load_model
     if not (calibration := calibration_of(run)): return None
-    ids = data.ids if videos is None else videos
-    pieces = pieces_of(predict_for_review(load_model(run), data, ids))
+    pieces = pieces_of(decisions)
     return pieces, *draw_seconds(pieces, calibration, draws)
