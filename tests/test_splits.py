@@ -271,3 +271,16 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
     pd.testing.assert_frame_equal(same.dropna(axis=1), labelled_groups(dataset).dropna(
         axis=1), check_dtype=False)
     assert not len(labelled_groups(dataset, dataset.ids[4:]))
+
+
+def test_a_video_whose_labelled_animals_are_not_tracked_is_told(tmp_path):
+    write_colony(tmp_path, videos=2, minutes=0.1)
+    table = pd.read_csv(tmp_path/"train.csv", dtype={"video_id": str})
+    table.loc[0, "behaviors_labeled"] = '["mouse1,mouse3,sniff"]'
+    table.to_csv(tmp_path/"train.csv", index=False)
+    lost, kept = table.video_id
+    path, = (tmp_path/"train_annotation").rglob(f"{lost}.parquet")
+    pd.read_parquet(path).assign(agent_id=1, target_id=3).to_parquet(path)
+    with pytest.warns(UserWarning, match=f"video {lost} is left out: labelled are mouse1 to mouse3"):
+        assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == [kept]
+    assert labelled_groups([make_recording(0, 60, labelled=frozenset())]).empty

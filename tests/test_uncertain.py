@@ -10,8 +10,9 @@ from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_fact
                                         draw_seconds, drawn_measures, pieces_of)
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.errors import DataError
+from mabe_nb.train import classifier
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.review.moments import PairPrediction
+from mabe_nb.train.model import PairDecision
 from mabe_nb.train.runs import train
 
 TENTHS = (np.arange(10) + 0.5) / 10
@@ -20,9 +21,7 @@ TENTHS = (np.arange(10) + 0.5) / 10
 def pair(p, video="v", agent="a", fps=10.0):
     "A pair with one action, found where its probability is above one half."
     p = np.asarray(p, float)
-    nothing = np.zeros(len(p))
-    return PairPrediction(video, agent, agent, fps, ("rear",), p[:, None],
-                          np.where(p > 0.5, 0, -1), np.full((len(p), 1), -1), nothing, nothing)
+    return PairDecision(video, agent, agent, fps, ("rear",), p[:, None], p[:, None] > 0.5)
 
 
 def test_pieces_hold_every_frame_and_every_probability():
@@ -62,7 +61,7 @@ def test_little_validation_leaves_more_open():
     assert np.isnan(combined(np.ones((5, 1)), np.ones((5, 3)))).all()
 
 
-def test_a_run_carries_its_doubt_into_the_comparison(tmp_path):
+def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path, monkeypatch):
     watched = {(a, t, "sniff") for a, t in (("mouse1", "mouse2"), ("mouse2", "mouse1"))
                } | {(m, m, "rear") for m in ("mouse1", "mouse2")}
     films = [make_recording(k, 500, video_id=f"v{k}", labelled=watched, parts=("nose", "neck",
@@ -73,7 +72,10 @@ def test_a_run_carries_its_doubt_into_the_comparison(tmp_path):
           valid_ids=["v5", "v6"], cache=tmp_path/"cache")
     groups = pd.DataFrame({"video": [r.video_id for r in films], "dose": ["low", "high"] * 3})
     how = dict(groups=groups, by="dose", shuffles=10, say=lines.append)
+    asked, ask = [], classifier.probabilities
+    monkeypatch.setattr(classifier, "probabilities", lambda *a, **k: asked.append(ask(*a, **k)) or asked[-1])
     tables = analyse(films, tmp_path/"out", run, **how)
+    assert len(asked) == 4 * len(films), "each pair of each video once"
     known, drawn = tables["groups"].dropna(subset="drawn"), tables["drawn"]
     assert len(known) and (known.drawn_low < known.drawn).all() and (
         known.drawn < known.drawn_high).all()

@@ -32,12 +32,13 @@ def read_bouts(
     data, # Dataset
     videos=None, # Video ids, None: all
     say=print, # Called with each line meant for a person
+    each=None, # Called with the `PairDecision`s of a run, see `Model`
 ) -> pd.DataFrame: # A submission; None for the annotations
     "Bouts in whatever form they are given."
     if bouts is None or isinstance(bouts, pd.DataFrame): return bouts
     if _is_run(bouts):
         from mabe_nb.train.model import load_model
-        return load_model(bouts).predict(data, videos, say=say)
+        return load_model(bouts).predict(data, videos, say=say, each=each)
     from mabe_nb.kaggle.doctor import read_submission
     return checked_submission(read_submission(bouts), bouts)
 
@@ -68,9 +69,9 @@ def _figures(seen, tables, cases, value):
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
-def _add_doubt(tables, rows, run, data, videos, value, unit):
+def _add_doubt(tables, rows, run, decisions, value, unit):
     "Add what a run is not sure of to the tables; yields sentences."
-    if (found := draws_of(run, data, videos)) is None:
+    if (found := draws_of(run, decisions)) is None:
         return ["the run does not tell how often its probabilities come true: no interval "
                 "holds its doubt"]
     pieces, drawn, expected = found
@@ -117,7 +118,8 @@ def analyse(
     from mabe_nb.data.dataset import as_dataset
     data, cases, notes = as_dataset(data), None, []
     run = bouts if _is_run(bouts) else None
-    bouts = read_bouts(bouts, data, videos, say)
+    decisions = [] # Kept while a run predicts, which then is asked once
+    bouts = read_bouts(bouts, data, videos, say, decisions.append)
     seen = observe(data, bouts, videos)
     tables = _tables(seen, shuffles)
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
@@ -127,7 +129,7 @@ def analyse(
         rows = with_groups(tables["measures"], _groups(data, groups, by), by)
         cases = per_unit(rows, value, unit)
         tables["groups"], notes = compare_groups(cases)
-    if run is not None: notes += _add_doubt(tables, rows, run, data, videos, value, unit)
+    if run is not None: notes += _add_doubt(tables, rows, run, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     how = {"simba": {"data": data},
            "ethogram": {"method": "manual" if bouts is None else "automated"}}

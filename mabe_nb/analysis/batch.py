@@ -34,7 +34,7 @@ def video_facts(
 ) -> dict: # JSON: video, fps, frames, pairs, missing, doubtful, unlike, rows
     "Predict a video, and what tells how far to believe that. Raises `MabeError`."
     doubtful = [] # Share of the frames, of each pair
-    near = lambda p: doubtful.append(((p > DOUBT[0]) & (p < DOUBT[1])).any(1).mean())
+    near = lambda q: doubtful.append(((q.p > DOUBT[0]) & (q.p < DOUBT[1])).any(1).mean())
     with tempfile.TemporaryDirectory(prefix="mabe-") as cache:
         table = model.predict(data, [video], cache=cache, each=near, **options)
     rec, n = data[video], len(doubtful)

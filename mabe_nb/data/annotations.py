@@ -76,7 +76,8 @@ def _from_events(rows, fps, who, path):
             raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout; "
                             "expected START, then STOP, or POINT", path, where)
     for (*key, _), (_, where) in running.items():
-        raise DataError(f"START of {key[2]!r} has no STOP", path, where)
+        raise DataError(f"START of {key[2]!r} has no STOP; is the table cut off? Add the "
+                        "stop in BORIS and export it again", path, where)
     return out
 
 # %% ../../nbs/data/18_annotations.ipynb #e2541f14

@@ -7,7 +7,7 @@ __all__ = ['frame_codes', 'pose_hash', 'marks', 'groups', 'labelled_groups', 'Sp
            'folds', 'leave_one_lab_out', 'choose_videos', 'describe']
 
 # %% ../../nbs/data/60_splits.ipynb #b97b80e5
-import hashlib
+import hashlib, warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +111,15 @@ def _may_be_labelled(dataset, video_id): # True where only reading can tell
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
 
+def _told_untracked(dataset, rec):
+    "Warns of a video that is labelled, but for no animals that are tracked."
+    if rec.labelled != frozenset() or not (listed := dataset.labelled(rec.video_id)): return False
+    pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
+    warnings.warn(f"video {rec.video_id} is left out: labelled are {', '.join(pairs[:4])}"
+                  f"{', ...' * (len(pairs) > 4)}, tracked {', '.join(rec.mice)}; track those "
+                  "animals too, or give them one name in poses and annotations")
+    return True
+
 
 def labelled_groups(
     dataset, # Dataset, path or list of `Recording`s
@@ -119,7 +128,8 @@ def labelled_groups(
     "`groups` of those videos that are labelled; no other is read."
     data = as_dataset(dataset)
     ids = (i for i in (data.ids if ids is None else ids) if _may_be_labelled(data, i))
-    table = _table([(_row(rec), marks(rec)) for i in ids for rec in [data[i]]])
+    read = (rec for i in ids for rec in [data[i]] if not _told_untracked(data, rec))
+    table = _table([(_row(rec), marks(rec)) for rec in read])
     return table[table.filter(like="frames_").notna().any(axis=1)]
 
 # %% ../../nbs/data/60_splits.ipynb #69381180

@@ -24,7 +24,7 @@ from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs
 from .metrics import submission_table
-from .model import evidence_in
+from .model import evidence_in, pair_decision
 from .models import layers_of, make_model
 from .unlike import check_body, doubt_lines, doubtful
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
@@ -221,7 +221,7 @@ def predict(
     smooth_ms: float = None, # See `predict_sequences`
     least_ms: float = 0.0, # Of the shortest bouts, see `lasting`
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
-    each=None, # Called with what was told of each pair, see `Model`
+    each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds = read_thresholds(thresholds)
@@ -235,13 +235,13 @@ def predict(
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
-        row = prepared.sequences.iloc[i]
-        bar, may = bars(thresholds, row.lab_id, self.actions), wanted_actions(self, prepared, i)
-        if each: each(p[:, 1:][:, may])
-        how = (p, may, bar)
-        for codes in decide_apart(*how) if overlap else [decide(*how)]:
-            if least_ms: codes = lasting(codes, least, row.fps)
+        row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
+        how = (p, may, bars(thresholds, row.lab_id, self.actions))
+        every = decide_apart(*how) if overlap else [decide(*how)]
+        if least_ms: every = [lasting(codes, least, row.fps) for codes in every]
+        for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
+        if each: each(pair_decision(row, self.actions, may, p, every))
     return submission_table(by_video, found)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965

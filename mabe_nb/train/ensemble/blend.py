@@ -22,7 +22,7 @@ from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
 from ..metrics import submission_table
-from ..model import evidence_in, no_options
+from ..model import evidence_in, no_options, pair_decision
 from ..predict import blended, completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful
 
@@ -191,7 +191,7 @@ def predict(
     progress: bool = False, # Show bars
     say=lambda text: None, # Called with each line meant for a person
     threads: int = None, # See `thread_pool`
-    each=None, # Called with what was told of each pair, see `Model`
+    each=None, # Called with the `PairDecision` of each pair
     **options, # Refused, see `no_options`
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
@@ -207,8 +207,8 @@ def predict(
         row = table.iloc[i]
         p = blended(q, self.decision.shares, row.fps, self.decision.smooth_ms)
         may = wanted_actions(self, first, i)
-        if each: each(p[:, 1:][:, may])
         codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
+        if each: each(pair_decision(row, self.actions, may, p, [codes]))
         bouts[i] = to_bouts(codes, self.actions, row.agent, row.target)
     by_video = {v: [] for v in table.video_id if v in wanted}
     for i in rows: by_video[table.video_id.iloc[i]] += bouts[i]
