@@ -126,8 +126,7 @@ class Base:
     def start_many(self, jobs, at_once):
         "Start (folder, spec) of each job; its handle. All but Slurm start one by one."
         for folder, spec in jobs: yield self.start(folder, spec)
-    def begun(self, folder, spec): # Has it started, for whoever would send it elsewhere?
-        return self.state(folder, spec)["status"] != "queued"
+    def begun(self, folder, spec): return self.state(folder, spec)["status"] != "queued"
     def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
     def overdue(self, spec) -> bool: # Is its time over, and a week in the queue besides?
         most = self.most_seconds(spec)
