@@ -1,0 +1,77 @@
+"""What pages show beside their cells, made again where it is out of date.
+
+`python .ci/outputs.py [--check] [nbs/a.ipynb ...]` runs notebooks, all of them if none is
+named, and compares what each cell that shows something says with what it shows. Names of
+temporary folders, ids and seconds are passed over, and so are pictures beside the same
+text and widgets. `--check` only tells. Figures of time are those of the machine: run it on
+a quiet one.
+"""
+import argparse
+import os
+import re
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+sys.path.insert(0, str(Path(__file__).parent))
+import notebooks as house
+
+PASSED_OVER = re.compile(
+    r"\btmp\w{8}\b|\d{6}-\d{6}-[0-9a-f]{6}|0x[0-9a-f]+|\d+:\d\d:\d\d|\b[\d.]+ ?(s|ms)\b|^\s+$", re.M)
+NOT_RUN = re.compile(r"^#\|\s*eval:\s*false", re.M)
+
+
+def shown(cell):
+    "The text that a cell shows, None if there is no telling."
+    data = [o.get("data", {"text/plain": o.get("text", "")}) for o in cell.outputs]
+    if any(house.WIDGET in d for d in data): return None
+    return PASSED_OVER.sub("", "".join(d.get("text/plain", "") for d in data)).strip()
+
+
+def run(notebook, folder):
+    "What its cells say now: a copy, run from top to bottom."
+    new = deepcopy(notebook)
+    for cell in new.cells:
+        if cell.cell_type != "code": continue
+        if NOT_RUN.search(cell.source) or "nbdev_export()" in cell.source: cell.source = ""
+    NotebookClient(new, timeout=600, kernel_name="python3", coalesce_streams=True,
+                   resources={"metadata": {"path": str(folder)}}).execute()
+    return new
+
+
+def refresh(path, check):
+    "Numbers of the cells that are out of date; their outputs are replaced, unless `check`."
+    notebook = nbformat.read(path, 4)
+    if not any(c.get("outputs") for c in notebook.cells): return []
+    changed = []
+    for i, (old, new) in enumerate(zip(notebook.cells, run(notebook, path.parent).cells)):
+        if not old.get("outputs") or not new.source: continue
+        if None in (said := (shown(old), shown(new))) or said[0] == said[1]: continue
+        changed.append(i)
+        old.outputs = new.outputs
+    if changed and not check: nbformat.write(notebook, path)
+    return changed
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    p.add_argument("notebooks", nargs="*", type=Path)
+    p.add_argument("--check", action="store_true", help="only tell")
+    p.add_argument("--workers", type=int, default=2)
+    args = p.parse_args()
+    os.environ |= {"PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"}
+    paths = [n.absolute() for n in args.notebooks] or house.notebooks()
+    with ProcessPoolExecutor(args.workers) as pool:
+        runs = {path: pool.submit(refresh, path, args.check) for path in paths}
+        for path, of in runs.items():
+            try: cells = of.result()
+            except Exception as e: print(f"{path.name}: {type(e).__name__}: {str(e)[-300:]}")
+            else:
+                if cells: print(f"{path.name}: cells {', '.join(map(str, cells))}", flush=True)
+
+
+if __name__ == "__main__": main()
