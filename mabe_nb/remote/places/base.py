@@ -129,8 +129,7 @@ class Base:
     def begun(self, folder, spec): return self.state(folder, spec)["status"] != "queued"
     def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
     def overdue(self, spec) -> bool: # Is its time over, and a week in the queue besides?
-        most = self.most_seconds(spec)
-        return time.time() > spec["created"] + 2 * most + self.queue_limit
+        return time.time() > spec["created"] + 2 * self.most_seconds(spec) + self.queue_limit
 
     def vanished(self, spec):
         "The state of a job of which nothing was heard."
