@@ -3,7 +3,7 @@
     python bench/step_time.py --json F
 
 Every network, three lengths of windows: two batches are measured, a line goes through
-them, and it is asked for two batches between them and one twice the larger. Each batch is a
+them, and it is asked for one batch between them and one twice the larger. Each batch is a
 process of its own, measured once in each of three rounds, and its time is the median of
 the three. On a machine that does something else the figures mean nothing.
 """
@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from statistics import median
 
-LENGTHS, MEASURED, ASKED = (50, 100, 200), (8, 32), (16, 24, 64)
+LENGTHS, MEASURED, ASKED = (50, 100, 200), (8, 32), (16, 64)
 
 
 def cases(networks, lengths=LENGTHS, seconds=3.0, rounds=3):
