@@ -1,0 +1,54 @@
+"""Default settings against others: macro F1 on videos left out, fold by fold.
+
+    python bench/defaults.py DATA --others "frame_gap=4 epochs=16; dropout=0.5" --json F
+
+DATA is an annotated folder. One network of `mabe train` learns in each of some of five folds
+of whole neighbouring videos, with the defaults and with each other set of settings. The epoch
+that is kept is chosen on the videos that judge, in all rows alike.
+"""
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.splits import labelled_groups
+from mabe_nb.train.config import make_config
+from mabe_nb.train.ensemble.folds import contiguous_folds
+from mabe_nb.train.runs import train
+from recipe import JUDGED
+
+
+def settings(text):
+    "`a=1 b=2; c=3` -> name and settings of each set."
+    sets = [s.strip() for s in text.split(";") if s.strip()]
+    return {s: dict(pair.split("=", 1) for pair in s.split()) for s in sets}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("data", type=Path)
+    p.add_argument("--others", default="frame_gap=4 epochs=16", help="sets, apart by `;`")
+    p.add_argument("--folds", default="1,3", help="of 1 to 5, the folds left out in turn")
+    p.add_argument("--json", type=Path)
+    args, rows = p.parse_args(), []
+    torch.set_num_threads(1)
+    data = open_dataset(args.data)
+    splits = contiguous_folds(labelled_groups(data), 5)
+    for name, given in {"defaults": {}, **settings(args.others)}.items():
+        for k in map(int, args.folds.split(",")):
+            with tempfile.TemporaryDirectory() as work:
+                metrics = train(data, Path(work)/"run", make_config(given | {"seed": k}),
+                                splits[k - 1].train, splits[k - 1].valid)
+            f1 = metrics["valid"]["f1"]
+            judged = [f1[a] for a in JUDGED.get(args.data.name, f1)]
+            rows.append({"settings": name, "fold": k, "epoch": metrics["best"]["epoch"],
+                         "macro_f1": round(sum(judged) / len(judged), 4)})
+            print(rows[-1], flush=True)
+    out = {"data": args.data.name, "rows": rows}
+    if args.json: args.json.write_text(json.dumps(out, indent=1) + "\n")
+
+
+if __name__ == "__main__": main()
