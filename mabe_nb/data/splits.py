@@ -37,7 +37,7 @@ def frame_codes(
     "A number per frame that is equal where the poses are."
     order = np.argsort(rec.parts)
     return np.concatenate([_codes(rec.xy[i:i + chunk, :, order])
-                           for i in range(0, max(len(rec), 1), chunk)])
+                           for i in range(0, max(len(rec.xy), 1), chunk)])
 
 # %% ../../nbs/data/60_splits.ipynb #7ca4454b
 def pose_hash(

@@ -104,12 +104,13 @@ def up_to_date(
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #d97345ac
 def _write_pairs(plan, rec, pairs, folder): # Pair -> checksum, `Features` of a stretch
-    checks, files, got = {}, {}, None
+    checks, got = {}, None
     with ExitStack() as stack:
+        files = {pair: stack.enter_context(open(folder/pair_file(*pair), "wb"))
+                 for pair in pairs}
         for pair, got in compute_pairs(rec, plan.features, pairs, plan.parts):
             values = np.ascontiguousarray(got.values, np.float32)
-            if pair not in files:
-                files[pair] = stack.enter_context(open(folder/pair_file(*pair), "wb"))
+            if pair not in checks:
                 np.lib.format.write_array_header_1_0(files[pair], {
                     "descr": "<f4", "fortran_order": False,
                     "shape": (len(rec), values.shape[1])})
@@ -204,17 +205,18 @@ def _manifest(plan, entries, skipped):
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
-    done = {}
+    done, here = {}, partial(_try, plan=plan)
+    videos = side_by_side(_try, ids, workers, _start, plan, here=here) if workers > 1 \
+        else ((video_id, here(video_id)) for video_id in ids)
     with tqdm(total=len(ids), desc="prepare", disable=not progress) as bar:
-        for video_id, got in side_by_side(_try, ids, workers, _start, plan,
-                                          here=partial(_try, plan=plan)):
+        for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
                 raise DataError(f"{got.what}; mend it, or leave such videos out with "
                                 "skip_broken=True (--skip-broken)", got.path,
                                 got.where or f"video {video_id}") from got
             done[video_id] = got
             bar.update()
-    _clear(plan.out) # of workers that died
+    if workers > 1: _clear(plan.out) # of workers that died
     for path in (p for e in done.values() if isinstance(e, dict) for p in e.get("damaged", ())):
         warnings.warn(f"{path} did not hold what was written: made again")
     skipped = [(i, done[i]) for i in ids if isinstance(done[i], DataError)]
@@ -260,7 +262,7 @@ def prepare(
     progress: bool = True, # Show a bar
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
-    check_main()
+    if workers > 1: check_main()
     dataset = as_dataset(dataset)
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
