@@ -17,8 +17,9 @@ from mabe_nb.data.blocks.geometry import (ALTERNATIVES, body_points, fill_gaps, 
                                           mouse_order)
 from mabe_nb.data.blocks.windows import (half_frames, rolling_max, rolling_mean_std,
                                          rolling_min)
-from mabe_nb.data.blocks.registry import BLOCKS, block, compute_blocks, named
-from mabe_nb.data.features import ALIASES, PRESETS, compute
+from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
+                                          named)
+from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL, animals

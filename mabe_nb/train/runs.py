@@ -158,8 +158,7 @@ def train(
     init=None, # Run whose weights to start from, see `open_start`; None: fresh ones
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
-    out = Path(out)
-    begun, team, device = _enter(out, cfg, resume)
+    begun, team, device = _enter(out := Path(out), cfg, resume)
     if not team.leads: say, progress = lambda text: None, False
     spill = out/f".mabe-process{team.rank}-"
     try:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from array_api_compat import array_namespace
 
 from .geometry import extend, mouse_order, plain_part
-from .registry import BLOCKS, Block, block
+from .registry import BLOCKS, PRESETS, Block, block
 from ..recording import Finding, Recording
 from ...errors import DataError
 
@@ -169,6 +169,7 @@ def acceleration(p: Piece):
 KAGGLE = ("coords", "speed", "acceleration")
 BLOCKS["kaggle288"] = Block("kaggle288", None, KAGGLE, source="slots",
                             exchange="animals")
+PRESETS.update(coords=("coords",), kaggle288=("kaggle288",))
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #8d888ea2
 def columns(

@@ -19,7 +19,7 @@ from .geometry import (along_time, derive, fill_gaps, in_frame,
                                           stack_columns, unit)
 from .windows import (half_frames, rolling_max, rolling_mean,
                                          rolling_mean_stds, rolling_min)
-from .registry import Channel, block, named
+from .registry import Channel, PRESETS, block, named
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
 GAP_MS = 2000 # Longest gap that is bridged
@@ -287,3 +287,4 @@ def missing(
 
 
 SOCIAL = ("own", "toward", "between", "symmetric", "parts", "missing", "context")
+PRESETS["social"] = SOCIAL
