@@ -36,7 +36,7 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
         raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
                           "another --out or delete it")
     team, device = join_team(pick_device(cfg.device))
-    for folder in (out, out/"last", out/cfg.checkpoint_dir) if team.leads else ():
+    for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
         clear_temporaries(folder) # of processes that were killed
     team.wait() # until everybody has looked into the folder
     return held and listed, team, device

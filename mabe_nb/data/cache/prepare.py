@@ -18,15 +18,16 @@ import numpy as np
 
 from ..blocks.registry import (blocks_of, code_version, kept_once,
                                           order_free, users_blocks)
-from .reader import (DamagedFile, default_folder, FORMAT,
-                                       open_prepared, pair_file, Prepared, read_video)
+from .reader import (DamagedFile, default_folder, FORMAT, pair_file,
+                                       Prepared, read_video)
 from ..dataset import as_dataset, Dataset, dataset_parts
 from ..features import compute_pairs
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
-from ...files import atomic, clear_temporaries, disk_errors, safe_id, temporary, write_json
-from ...locks import LOCK, locked
+from ...files import (atomic, clear_temporaries, disk_errors, safe_id, temporary,
+                           write_json)
+from ...locks import locked_folder
 from ...workers import check_main, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b
@@ -63,10 +64,6 @@ def _drop(folder):
     os.replace(folder, aside)
     shutil.rmtree(aside)
 
-
-def _entry(info): # What the manifest needs to know of a video
-    keys = "video_id", "lab_id", "folder", "key", "fps", "frames", *CHANNELS
-    return {key: info[key] for key in keys}
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1596d0d4
 def _describe(rec, key, selves): # Content of video.json, but for `CHANNELS`
@@ -119,11 +116,11 @@ def _write_pairs(plan, rec, pairs, folder): # Pair -> checksum, `Features` of a 
 def prepare_video(
     plan: Plan,
     video_id: str,
-) -> dict: # What the manifest says about it, None for an unlabelled video
+) -> dict: # Content of its video.json, None for an unlabelled video
     "Compute and write one video, unless it is up to date."
     if not (plan.unlabelled or may_be_labelled(plan.dataset, video_id)): return None
     key, damaged = video_key(plan, safe_id(video_id, "video_id")), []
-    if old := up_to_date(plan, video_id, key, damaged): return _entry(old)
+    if old := up_to_date(plan, video_id, key, damaged): return old
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
     info = _describe(rec, key, plan.selves) | {name: [] for name in CHANNELS}
@@ -138,13 +135,9 @@ def prepare_video(
             info["findings"] |= {f.kind: f.count for f in got.findings}
         write_json(tmp/"video.json", info)
         _drop(plan.out/info["folder"])
-    return _entry(info) | {"damaged": damaged}
+    return info | {"damaged": damaged}
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4730ecff
-def _clear(out):
-    for folder in (out, *out.glob("*/")): clear_temporaries(folder)
-
-
 def forget_videos(
     out: Path, # Cache
     keep, # Function of a video's folder: does it stay?
@@ -216,16 +209,16 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
                                 got.where or f"video {video_id}") from got
             done[video_id] = got
             bar.update()
-    if workers > 1: _clear(plan.out) # of workers that died
-    for path in (p for e in done.values() if isinstance(e, dict) for p in e.get("damaged", ())):
+    for folder in (plan.out, *plan.out.glob("*/")) if workers > 1 else ():
+        clear_temporaries(folder) # of workers that died
+    known = [done[i] for i in ids if isinstance(done[i], dict)]
+    for path in (p for e in known for p in e.pop("damaged", ())):
         warnings.warn(f"{path} did not hold what was written: made again")
-    skipped = [(i, done[i]) for i in ids if isinstance(done[i], DataError)]
-    return [done[i] for i in ids if isinstance(done[i], dict)], skipped
+    return known, [(i, done[i]) for i in ids if isinstance(done[i], DataError)]
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #68385a9d
-def _fill(plan, ids, workers, resume, skip_broken, progress):
+def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     others = set(plan.dataset.ids) - set(ids)
-    _clear(plan.out)
     if not resume: forget_videos(plan.out, lambda folder: folder.name in others)
     entries, skipped = _gather(plan, ids, workers, skip_broken, progress)
     left_out = len(ids) - len(entries) - len(skipped)
@@ -240,11 +233,12 @@ def _fill(plan, ids, workers, resume, skip_broken, progress):
     forget_videos(plan.out, lambda folder: folder in current or folder.name in others)
     manifest = _manifest(plan, entries, skipped) | {"left_out": left_out}
     write_json(plan.out/"manifest.json", manifest) # its time tells when it was used
+    return Prepared(plan.out, manifest, {e["video_id"]: e for e in entries})
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
 def _alone(out):
-    "The lock on a folder, once it is free."
-    return locked(out/LOCK, out, lambda owner: warnings.warn(
+    "A folder to fill alone, once it is free."
+    return locked_folder(out, "*/", wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #d837a85d
@@ -269,11 +263,8 @@ def prepare(
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     plan = plan_for(dataset, out, features, parts, unlabelled, selves, skip_broken)
-    with disk_errors(plan.out):
-        plan.out.mkdir(parents=True, exist_ok=True)
-        with _alone(plan.out):
-            _fill(plan, ids, workers, resume, skip_broken, progress)
-            return open_prepared(plan.out, contents=False) # just written, or looked at
+    with disk_errors(plan.out), _alone(plan.out):
+        return _fill(plan, ids, workers, resume, skip_broken, progress)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #12aa6ae2
 def prepare_shard(
@@ -291,7 +282,6 @@ def prepare_shard(
     if not 1 <= i <= n:
         raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan = plan_for(dataset, out, features, skip_broken=skip_broken)
-    plan.out.mkdir(parents=True, exist_ok=True)
     with _alone(plan.out):
         entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken,
                              progress)
