@@ -13,10 +13,9 @@ from hypothesis import assume, given, settings, strategies as st
 
 from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
-from mabe_nb.data.blocks.geometry import (ALTERNATIVES, body_points, fill_gaps, motion,
-                                          mouse_order)
-from mabe_nb.data.blocks.windows import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
+from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
+from mabe_nb.data.blocks.geometry import (fill_gaps, half_frames, motion, rolling_max,
+                                          rolling_mean_std, rolling_min)
 from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
                                           named)
 from mabe_nb.data.features import compute

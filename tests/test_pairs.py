@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mabe_nb.data import features
-from mabe_nb.data.blocks.geometry import fill_gaps, pair_points
-from mabe_nb.data.blocks.windows import rolling_mean_std
+from mabe_nb.data.blocks.bodies import pair_points
+from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_std
 from mabe_nb.data.blocks.pair import cage, two_of
 from mabe_nb.data.blocks.registry import (BLOCKS, block, exchanged, make_blocks, named,
                                           order_free)

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from .blocks import arena, directed, ownerless # they register their blocks
-from .blocks.geometry import pair_points, places, scale
+from .blocks.bodies import pair_points, places, scale
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
                                         natural_layout)
 from .blocks.pair import cage, two_of

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
-from .geometry import extend, mouse_order, plain_part
+from .bodies import mouse_order
+from .geometry import extend
 from .registry import BLOCKS, PRESETS, Block, block
-from ..recording import Finding, Recording
+from ..recording import Finding, Recording, plain_part
 from ...errors import DataError
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #1596bdb0
