@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .data.cache.prepare import (may_be_labelled, plan_for, prepare, prepare_video,
-                                        up_to_date, video_key)
+from .data.cache.prepare import (plan_for, prepare, prepare_video, up_to_date,
+                                        video_key)
 from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
+from .data.splits import may_be_labelled
 from .errors import DataError
 from .files import atomic, file_hash, write_csv
 from .remote.groups.group import Group
@@ -124,7 +125,7 @@ def map_prepare(
     parts = tuple(dataset_parts(dataset, skip_broken=skip_broken))
     out = Path(out or default_folder(dataset, features, parts)).absolute()
     plan = plan_for(dataset, out, features, parts)
-    prints = {v: _print(dataset, v) for v in ids if may_be_labelled(plan, v)}
+    prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     left = [v for v, known in prints.items()
             if not (known and up_to_date(plan, v, video_key(plan, v), []))]
     if not left: return None

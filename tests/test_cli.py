@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 
 from mabe_nb import cli
 from mabe_nb.commands.parser import LISTED, PRESETS, config_from, setting_words
-from mabe_nb.data.features import PRESETS as FEATURES
+from mabe_nb.data.blocks.registry import PRESETS as FEATURES
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.presets import SPEED
@@ -400,6 +401,7 @@ def test_both_spellings_of_a_setting_are_read():
 
 def test_help_lists_the_words_of_every_choice(mabe, monkeypatch):
     "Those of networks and features too, which the command line does not load."
+    import_module("mabe_nb.data.features") # fills the table of presets
     ours = {name for name, made in NETWORKS.items() if made.make.__module__[:7] == "mabe_nb"}
     assert set(LISTED["model_type"]) == ours and set(LISTED["features"]) == set(FEATURES)
     assert set(PRESETS) == {*SPEED, "large", "calms21"}

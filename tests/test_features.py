@@ -13,12 +13,12 @@ from hypothesis import assume, given, settings, strategies as st
 
 from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
-from mabe_nb.data.blocks.geometry import (ALTERNATIVES, body_points, fill_gaps, motion,
-                                          mouse_order)
-from mabe_nb.data.blocks.windows import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_min)
-from mabe_nb.data.blocks.registry import BLOCKS, block, compute_blocks, named
-from mabe_nb.data.features import ALIASES, PRESETS, compute
+from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
+from mabe_nb.data.blocks.geometry import (fill_gaps, half_frames, motion, rolling_max,
+                                          rolling_mean_std, rolling_min)
+from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
+                                          named)
+from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL, animals

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from mabe_nb.data import features
-from mabe_nb.data.blocks.registry import BLOCKS, block, kept_once, named, order_free
+from mabe_nb.data.blocks.registry import (BLOCKS, PRESETS, block, blocks_of, kept_once, named,
+                                          order_free)
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.cache.reader import FORMAT, OtherOrder, open_prepared
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.features import PRESETS, blocks_of, compute
+from mabe_nb.data.features import compute
 from mabe_nb.data.recording import Recording, pairs
 from mabe_nb.errors import ConfigError, DataError
 

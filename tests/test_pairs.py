@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mabe_nb.data import features
-from mabe_nb.data.blocks.geometry import fill_gaps
-from mabe_nb.data.blocks.windows import rolling_mean_std
+from mabe_nb.data.blocks.bodies import pair_points
+from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_std
 from mabe_nb.data.blocks.pair import cage, two_of
 from mabe_nb.data.blocks.registry import (BLOCKS, block, exchanged, make_blocks, named,
                                           order_free)
-from mabe_nb.data.features import compute, compute_pairs, pair_points
+from mabe_nb.data.features import compute, compute_pairs
 from mabe_nb.data.recording import Recording, pairs
 
 PARTS = ("nose", "ear_left", "ear_right", "neck", "tail_base", "tail_tip")

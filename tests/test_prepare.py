@@ -18,11 +18,11 @@ from filelock import FileLock
 import mabe_nb
 import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
-from mabe_nb.data.blocks.registry import BLOCKS
+from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.cache.prepare import DataError, default_folder, open_prepared, prepare
+from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
+from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.dataset import dataset_parts
-from mabe_nb.data.cache.code_version import code_version
 from mabe_nb.data.recording import frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError

@@ -20,7 +20,8 @@ from .memory_guard import memory_limit, memory_taken, resident
 from .workload import Workload
 from .spec import checked_spec, make_spec
 from .step import Clock, count_work, time_parts, time_steps
-from ..train.machine import blocks_apart, memory_kept, out_of_memory, pick_device
+from ..train.machine import (blocks_apart, memory_kept, onednn_products,
+                                   out_of_memory, pick_device)
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
 from ..train.fit.loop import Trainer
@@ -101,7 +102,8 @@ class Steps:
     def __call__(self) -> torch.Tensor:
         parts = list(itertools.islice(self.plan,
                                       self.trainer.cfg.gradient_accumulation_steps))
-        return self.trainer.take_step(np.concatenate(parts), parts, self.windows())
+        with onednn_products(self.trainer.device):
+            return self.trainer.take_step(np.concatenate(parts), parts, self.windows())
 
 # %% ../../nbs/measure/10_probe.ipynb #e4096a45
 def machine(

@@ -234,14 +234,15 @@ def predict(
     for line in doubt_lines(found): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
+    asked = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
+             for i, lab in enumerate(prepared.sequences.lab_id)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
-        row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
-        how = (p, may, bars(thresholds, row.lab_id, self.actions))
+        row, how = prepared.sequences.iloc[i], (p, *asked[i])
         every = decide_apart(*how) if overlap else [decide(*how)]
         if least_ms: every = [lasting(codes, least, row.fps) for codes in every]
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
-        if each: each(pair_decision(row, self.actions, may, p, every))
+        if each: each(pair_decision(row, self.actions, asked[i][0], p, every))
     return submission_table(by_video, found)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965

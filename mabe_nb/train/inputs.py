@@ -47,7 +47,7 @@ class Standardize:
         x: np.ndarray, # (frames, channels), NaN = missing
     ) -> np.ndarray: # (frames, channels) float32, nothing missing
         "Scaled features."
-        out = np.subtract(x, self.mean, dtype=np.float32)
+        out = np.subtract(np.asarray(x), self.mean, dtype=np.float32)
         out /= self.std
         torch.from_numpy(out).clamp_(-self.clip, self.clip).nan_to_num_(0.0)
         return out

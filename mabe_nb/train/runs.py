@@ -36,7 +36,7 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
         raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
                           "another --out or delete it")
     team, device = join_team(pick_device(cfg.device))
-    for folder in (out, out/"last", out/cfg.checkpoint_dir) if team.leads else ():
+    for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
         clear_temporaries(folder) # of processes that were killed
     team.wait() # until everybody has looked into the folder
     return held and listed, team, device
@@ -158,8 +158,7 @@ def train(
     init=None, # Run whose weights to start from, see `open_start`; None: fresh ones
 ) -> dict: # What `metrics.json` holds; nothing but in the first process of a team
     "Train a classifier and leave a run folder. Raises `ConfigError` if one is there."
-    out = Path(out)
-    begun, team, device = _enter(out, cfg, resume)
+    begun, team, device = _enter(out := Path(out), cfg, resume)
     if not team.leads: say, progress = lambda text: None, False
     spill = out/f".mabe-process{team.rank}-"
     try:
@@ -171,13 +170,14 @@ def train(
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,
                                      progress, start.clf.inputs if start else None)
             clf = new_classifier(data, cfg, team)
+            parameters = count_parameters(clf.model)
             if team.leads: keep_sources(out, learned_from(
                 [data.prepared], dict(zip(("train", "valid"), ids)),
                 cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
             if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress, each)
-            _announce(data, ids, count_parameters(clf.model), say)
+            _announce(data, ids, parameters, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

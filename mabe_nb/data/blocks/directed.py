@@ -11,11 +11,11 @@ from array_api_compat import array_namespace
 from .geometry import norm, unit
 from .pair import smooth_velocity
 from .geometry import known_mean
-from .registry import Channel, block, named, one_each
+from .registry import Channel, PRESETS, block, named, one_each
 from .unordered import over_moment, over_scales
 
 # %% ../../../nbs/data/blocks/52_directed.ipynb #3b3f2872
-PAIRWISE = ("own", "toward", "between", "parts", "missing")
+PAIRWISE = PRESETS["directed"] = "own", "toward", "between", "parts", "missing"
 
 
 def apart(

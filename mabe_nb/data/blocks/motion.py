@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
-from .geometry import extend, mouse_order, plain_part
-from .registry import BLOCKS, Block, block
-from ..recording import Finding, Recording
+from .bodies import mouse_order
+from .geometry import extend
+from .registry import BLOCKS, PRESETS, Block, block
+from ..recording import Finding, Recording, plain_part
 from ...errors import DataError
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #1596bdb0
@@ -169,6 +170,7 @@ def acceleration(p: Piece):
 KAGGLE = ("coords", "speed", "acceleration")
 BLOCKS["kaggle288"] = Block("kaggle288", None, KAGGLE, source="slots",
                             exchange="animals")
+PRESETS.update(coords=("coords",), kaggle288=("kaggle288",))
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #8d888ea2
 def columns(

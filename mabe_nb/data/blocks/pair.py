@@ -14,12 +14,11 @@ from functools import cached_property
 
 from array_api_compat import array_namespace
 
-from .geometry import (along_time, derive, fill_gaps, in_frame,
-                                          known_mean, motion, nearest, norm, shift,
-                                          stack_columns, unit)
-from .windows import (half_frames, rolling_max, rolling_mean,
-                                         rolling_mean_stds, rolling_min)
-from .registry import Channel, block, named, one_each
+from .geometry import (along_time, derive, fill_gaps, half_frames,
+                                          in_frame, known_mean, motion, nearest, norm,
+                                          rolling_max, rolling_mean, rolling_mean_stds,
+                                          rolling_min, shift, stack_columns, unit)
+from .registry import Channel, PRESETS, block, named
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
 GAP_MS = 2000 # Longest gap that is bridged
@@ -249,16 +248,17 @@ RANGE_OF, RANGE_MS = ("pair.nearest", "pair.mean", "most.speed"), 1000
 @block(needs=("between", "symmetric"), exchange="nothing")
 def context(a, between, symmetric):
     "Rolling mean and std; for some also min, max and the rise over the window."
-    known, out = one_each(between, "pair.") | symmetric, {}
-    chosen = {name: known[name] for name in CONTEXT_OF}
-    x, half = as_columns(chosen), half_frames(RANGE_MS, a.fps)
-    both = rolling_mean_stds(x, [half_frames(ms, a.fps) for ms in WINDOWS_MS])
+    known = {f"pair.{name}": c for name, c in between.items()} | symmetric
+    chosen, out = {name: known[name] for name in CONTEXT_OF}, {}
+    x = as_columns({name: known[name] for name in RANGE_OF})
+    half = half_frames(RANGE_MS, a.fps)
+    low, high = rolling_min(x, half), rolling_max(x, half)
+    rise = shift(x, half) - shift(x, -half)
+    both = rolling_mean_stds(as_columns(chosen),
+                             [half_frames(ms, a.fps) for ms in WINDOWS_MS])
     for ms, (mean, std) in zip(WINDOWS_MS, both):
         out |= derived(chosen, f"mean{ms}", mean, "statistic")
         out |= derived(chosen, f"std{ms}", std, "statistic")
-    x = as_columns({name: known[name] for name in RANGE_OF})
-    low, high = rolling_min(x, half), rolling_max(x, half)
-    rise = shift(x, half) - shift(x, -half)
     for i, name in enumerate(RANGE_OF):
         out |= named(known[name].unit, "statistic", **{
             f"{name}.{stat}{RANGE_MS}": v[:, i]
@@ -286,3 +286,4 @@ def missing(
 
 
 SOCIAL = ("own", "toward", "between", "symmetric", "parts", "missing", "context")
+PRESETS["social"] = SOCIAL

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .geometry import plain_part
-from ..recording import Recording
+from ..recording import Recording, plain_part
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #27796f2c

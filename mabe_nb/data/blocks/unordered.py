@@ -9,9 +9,8 @@ __all__ = ['SIZE_OF', 'MULTISCALE_OF', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #8c109837
 from array_api_compat import array_namespace
 
-from .geometry import shift
-from .windows import (half_frames, rolling_max, rolling_mean_std,
-                                         rolling_mean_stds, rolling_min)
+from .geometry import (half_frames, rolling_max, rolling_mean_std,
+                                          rolling_mean_stds, rolling_min, shift)
 from .pair import as_columns, derived, ranked
 from .registry import block
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...data.blocks.geometry import plain_part
+from ...data.recording import plain_part
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
 from ...data.blocks.symmetry import (Law, absence, drift, exchanged, law, mirrored,

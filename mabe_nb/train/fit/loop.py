@@ -101,11 +101,10 @@ def take_step(self: Trainer,
     size, gap, total = self.cfg.sequence_length, self.cfg.frame_gap, 0
     alone = len(parts) == 1 and self.team.size == 1
     whole = None if alone else self.loss.weight(gather(self.answers, starts, size, gap))
-    with onednn_products(self.device):
-        for _ in parts:
-            loss = self.part_loss(windows, whole)
-            self.precision.scaler.scale(loss).backward()
-            total = loss.detach() if alone else total + loss.detach()
+    for _ in parts:
+        loss = self.part_loss(windows, whole)
+        self.precision.scaler.scale(loss).backward()
+        total = loss.detach() if alone else total + loss.detach()
     if self.team.size > 1: total = self.add_gradients(total)
     self.precision.scaler.unscale_(self.optimizer)
     if self.cfg.grad_clip:
@@ -224,7 +223,7 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
     "Train until the epochs are done or validation F1 has long not improved."
     cfg, new = self.cfg, not self.epoch and not self.step_of_epoch
     if new and (self.precision.dtype or self.precision.tf32): self.check_precision()
-    with memory_kept(self.device), stop_signal() as stop:
+    with memory_kept(self.device), onednn_products(self.device), stop_signal() as stop:
         while self.epoch < cfg.epochs:
             if self.history and (self.epoch - best_row(self.history)["epoch"]
                                  >= cfg.early_stopping_patience): break

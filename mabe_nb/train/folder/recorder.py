@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ...data.cache.code_version import code_version
+from ...data.blocks.registry import code_version
 from ...errors import ConfigError, DataError, MabeError
 from ...files import (atomic, read_json, read_tensors, regular_file, temporary,
                            write_json, write_tensors)

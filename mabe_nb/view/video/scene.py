@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks.geometry import body_points, plain_part
+from ...data.blocks.bodies import body_points, plain_part
 from ...data.recording import Recording
 from ..colors import COLORS
 from ..plots import _axes, _ink, _short, styled
