@@ -86,7 +86,7 @@ def _hdf(test):
 
 def _header(path):
     "The cells of a csv's first line."
-    with open(path, encoding="utf-8") as f:
+    with open(path, encoding="utf-8-sig") as f:
         return [name.strip() for name in f.readline(1_000_000).split(",")]
 
 
@@ -175,7 +175,7 @@ def _from_movement(path, source):
 
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
-            _header(path)[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
+            _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
         ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in _header(path)),
