@@ -145,3 +145,47 @@ def test_what_this_package_wrote_is_no_recording_and_no_annotation(lab, tmp_path
 def test_projects_that_are_none(tmp_path, text, words):
     (tmp_path/"p.boris").write_text(text)
     with pytest.raises(DataError, match=words): read_boris(tmp_path/"p.boris", 30, "m1")
+
+
+# Files that a stranger's folder holds
+
+def told(folder):
+    "What the folder's files raise: kind and sentence of each."
+    return [(f.kind, f.message) for f in open_dataset(folder).findings()]
+
+
+@pytest.mark.parametrize("name, content, words", [
+    ("cage5.csv", b"", "is empty"), ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),
+    ("cage5.csv", "Time,Behavior\n".encode("utf-16"), "no text in UTF-8"),
+    ("cage5DLC_net.CSV", b"scorer,n\n", "ends in .CSV; name it .csv"),
+    ("cage5.analysis.h5", b"\x89HDF\r\n\x1a\n" + bytes(80), "truncated or no HDF5")])
+def test_a_file_that_cannot_be_told_says_why(lab, tmp_path, name, content, words):
+    (lab/"day1"/name).write_bytes(content)
+    (kind, said), = told(lab)
+    assert kind == "unreadable_file" and name in said and words in said
+    (tmp_path/"alone").mkdir()
+    (tmp_path/"alone"/name).write_bytes(content)
+    with pytest.raises(DataError, match="is no dataset") as e: open_dataset(tmp_path/"alone")
+    assert words in str(e.value)
+
+
+def test_a_file_of_another_kind_is_no_damage(lab):
+    (lab/"day1"/"notes.txt").write_text("Tuesday: rain")
+    assert [k for k, _ in told(lab)] == ["unknown_file"]
+
+
+@pytest.mark.parametrize("name, near", [
+    ("CAGE1", "day1_cage1"), ("cage01", "day1_cage1"), ("cage1_anna", "day1_cage1"),
+    ("cgae1", "day1_cage1"), ("cage7", None), ("rat", None)])
+def test_a_slip_in_a_name_is_met_with_the_nearest_video(lab, name, near):
+    write_boris(lab/"day1", name, ROWS)
+    (_, said), = told(lab)
+    assert "belongs to no pose file" in said and ("nearest" in said) == bool(near)
+    assert near is None or repr(near) in said
+    assert main(["audit", str(lab)]) == 0
+
+
+def test_audit_prints_a_sentence_for_each_kind_of_warning(lab, capsys):
+    for k in range(5): write_boris(lab/"day1", f"x{k}", ROWS)
+    assert main(["audit", str(lab)]) == 0
+    assert capsys.readouterr().out.count("belongs to no pose file") == 3

@@ -64,6 +64,11 @@ class AuditReport:
     def summary(self): return summarize(self.table)
     def worst(self, n=10): return rank_videos(self.table).head(n)
 
+    def foremost(self, errors=20, each=3):
+        "The first errors, and a few warnings of each kind."
+        first, rest = (self.table[self.table.severity == s] for s in ORDER[:2])
+        return pd.concat([first.head(errors), rest.groupby("kind", sort=False).head(each)])
+
     def to_json(self, path=None):
         "As JSON: name, videos, frames, summary, defects; written to `path` if given."
         rows = [json.loads(t.to_json(orient="records", double_precision=6))
