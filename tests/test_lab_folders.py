@@ -8,6 +8,7 @@ from test_open_folder import recording, write_boris, write_dlc
 
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.audit import audit
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.poses import read_poses
@@ -180,7 +181,7 @@ def test_a_file_of_another_kind_is_no_damage(lab):
 def test_a_slip_in_a_name_is_met_with_the_nearest_video(lab, name, near):
     write_boris(lab/"day1", name, ROWS)
     (_, said), = told(lab)
-    assert "belongs to no pose file" in said and ("nearest" in said) == bool(near)
+    assert "belongs to no pose file" in said and ("did you mean" in said) == bool(near)
     assert near is None or repr(near) in said
     assert main(["audit", str(lab)]) == 0
 
@@ -189,3 +190,99 @@ def test_audit_prints_a_sentence_for_each_kind_of_warning(lab, capsys):
     for k in range(5): write_boris(lab/"day1", f"x{k}", ROWS)
     assert main(["audit", str(lab)]) == 0
     assert capsys.readouterr().out.count("belongs to no pose file") == 3
+
+
+# Names
+
+@pytest.fixture
+def two(tmp_path):
+    "A folder of two videos of the animals mouse_1 and mouse_2, both scored."
+    folder = tmp_path/"two"
+    folder.mkdir()
+    for k in (1, 2):
+        write_dlc(folder, f"v{k}", recording(k), ("mouse_1", "mouse_2"))
+        write_boris(folder, f"v{k}", [("mouse_1", "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
+    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    return folder
+
+
+def sentences(folder): return match_files(open_dataset(folder)).sentences
+
+
+def errors_and_warnings(folder):
+    table = audit(open_dataset(folder)).table
+    return table[table.severity != "info"][["kind", "message"]].values.tolist()
+
+
+def test_a_folder_without_a_slip_raises_no_sentence(two):
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+
+
+@pytest.mark.parametrize("who, near", [
+    ("Mouse1", "mouse_1"), ("mouse_01", "mouse_1"), ("mosue_1", "mouse_1"), ("mouse_7", None),
+    ("brown", None)])
+def test_a_subject_that_the_poses_do_not_have(two, who, near, monkeypatch, capsys):
+    write_boris(two, "v1", [(who, "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
+    hint = f"did you mean {near!r}?" if near else "subjects"
+    one, = sentences(two)
+    assert who in one and one.endswith(hint)
+    (kind, message), = errors_and_warnings(two)
+    assert kind == "unreadable" and message.endswith(hint if near else "dataset.yaml")
+    assert f"names {who!r}, the poses 'mouse_1', 'mouse_2'; say who is who" in message
+    monkeypatch.chdir(two.parent)
+    assert main(["train", "two", "--out", "run"]) == 2
+    assert f"names {who!r}" in (err := capsys.readouterr().err) and (not near or hint in err)
+
+
+@pytest.mark.parametrize("line, words", [
+    ("animals: {Mouse_1: resident}", ("animals", "'Mouse_1'", "mean 'mouse_1'")),
+    ("animals: {brown: resident}", ("animals", "'brown'")),
+    ("parts: {snout: nose}", ("parts", "'snout'", "mean 'Snout'")),
+    ("target: mouse2", ("target", "'mouse2'", "mean 'mouse_2'")),
+    ("videos: {V1: {fps: 25}}", ("videos", "'V1'", "mean 'v1'")),
+    ("videos: {v1: {target: mose_2}}", ("videos, v1, target", "mean 'mouse_2'")),
+    ("actions: [snif, rear]", ("actions", "'snif'", "mean 'sniff'")),
+    ("alone: [raer]", ("alone", "'raer'", "mean 'rear'"))])
+def test_names_that_dataset_yaml_alone_has(two, line, words):
+    rest = "" if "alone" in line else "alone: [rear]\n"
+    (two/"dataset.yaml").write_text(f"fps: 30\n{rest}{line}\n")
+    said = [m for k, m in errors_and_warnings(two) if k == "unknown_name"]
+    assert said == sentences(two) and len(said) == 1
+    assert all(w in said[0] for w in words), said
+
+
+def test_an_agent_that_nobody_is_and_actions_of_two_spellings(two):
+    (two/"v1.boris.csv").write_text("frame,Sniff\n" + "".join(f"{i},0\n" for i in range(299)) + "299,1\n")
+    (two/"v1.boris.csv").rename(two/"v1.csv")
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse1\n")
+    with pytest.raises(DataError, match="agent: names the agent 'mouse1'.*did you mean 'mouse_1'"):
+        open_dataset(two)["v1"]
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    assert sentences(two) == [m for _, m in errors_and_warnings(two)]
+    assert sentences(two)[0].startswith("Sniff and sniff are 2 actions")
+
+
+def test_what_is_not_read_is_not_called_missing(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nparts: {snout: nose}\n")
+    data = open_dataset(two)
+    assert data["v1"] and data.findings() == [], "v2 may have it"
+    assert data["v2"] and len(data.findings()) == 1
+
+
+def test_an_animal_that_no_frame_shows(two):
+    rec = recording(1)
+    xy = rec.xy.copy()
+    xy[:, 1] = np.nan
+    write_dlc(two, "v1", rec.replace(xy=xy), ("mouse_1", "mouse_2"))
+    assert sentences(two) == ["v1: no frame shows mouse_2"]
+    assert ["untracked_animals", "no frame shows mouse_2; 2 bouts of these"] in errors_and_warnings(two)
+
+
+def test_dataset_yml_and_files_of_two_kinds(two):
+    (two/"dataset.yaml").rename(two/"dataset.yml")
+    assert "dataset.yml is not read; name it dataset.yaml" in sentences(two)
+    (two/"dataset.yml").rename(two/"dataset.yaml")
+    (two/"v1DLC_net_filtered.csv").write_bytes((two/"v1DLC_net.csv").read_bytes())
+    found = match_files(open_dataset(two))
+    assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
+    assert "has 2 such files" in found.sentences[0]

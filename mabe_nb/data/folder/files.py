@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['PLAIN', 'OWN', 'TRAINING', 'DEEPEST', 'TEXT', 'STRANGE', 'is_poses', 'lab_files', 'video_of', 'LabFiles',
-           'nearest_video', 'sort_files']
+           'sort_files']
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
-import difflib, os, re
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ..annotations import annotation_source
+from .names import did_you_mean
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.dlcanalyzer import OF_VIDEO, label_rows
@@ -110,39 +111,20 @@ def _of_observation(seen, folders, poses, ends):
     if len(both or ()) == 1: return both[0], None
     return None, (f"can mean {', '.join(both)}" if both else "names no video of this folder")
 
-# %% ../../../nbs/data/folder/25_files.ipynb #a7e3630a
-def _words(name):
-    "Words and numbers of a name, in order."
-    return [int(w) if w.isdecimal() else w for w in re.findall(r"\d+|[^\W\d_]+", name.lower())]
-
-
-def nearest_video(
-    name: str, # That no video has
-    ids, # Names of videos
-) -> str: # One of `ids`, None if there is nothing near
-    "The video that a slip probably means."
-    words, known = _words(name), {i: _words(i) for i in ids}
-    begins = [i for i, own in known.items() if own and words[:len(own)] == own]
-    if begins: return max(begins, key=lambda i: len(known[i]))
-    numbers = lambda words: [w for w in words if isinstance(w, int)]
-    same = [i for i, own in known.items() if numbers(own) == numbers(words)]
-    return next(iter(difflib.get_close_matches(name, same, 1, 0.8)), None)
-
-
-def _hint(name, ids): return f" (the nearest is {n!r})" if (n := nearest_video(name, ids)) else ""
-
 # %% ../../../nbs/data/folder/25_files.ipynb #ba5d18cd
-def _odd(path, root, why, kind="unknown_file", video=""):
+def _odd(path, root, why, kind="unknown_file", video="", hint=""):
     name = printable(str(path.relative_to(root)))
-    return Finding(video, kind, 1, f"{name} {why}, not read")
+    return Finding(video, kind, 1, f"{name} {why}, not read{hint}")
 
 
 def _why_odd(path):
     "Why a file that may be poses or an annotation cannot be told; None: it is another thing."
-    if path.suffix != (small := path.suffix.lower()): return f"ends in {path.suffix}; name it {small}"
+    if path.suffix != (small := path.suffix.lower()):
+        return f"ends in {path.suffix}; name it {small}"
     if not path.stat().st_size: return "is empty"
     if path.suffix in TEXT:
-        try: path.open(encoding="utf-8").read(2**16)
+        try:
+            with path.open(encoding="utf-8") as f: f.read(2**16)
         except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
     try: pose_source(path)
     except DataError as e:
@@ -226,8 +208,8 @@ def sort_files(
             scored.setdefault(video, []).append((path, None))
     findings += [_odd(path, root, "belongs to no pose file" + (
                      f" (video {video})" if isinstance(names, set) else "")
-                     + "; expected one whose name begins the same" + _hint(video, poses),
-                     "annotation_without_poses", video)
+                     + "; expected one whose name begins the same",
+                     "annotation_without_poses", video, did_you_mean(poses, video))
                  for video, some in scored.items() if video not in poses
                  for path, names in some]
     return LabFiles(poses, scored, findings)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..annotations import annotated_rate, scored_window, with_bouts
 from .files import DEEPEST, is_poses, lab_files, sort_files
+from .names import unknown_names
 from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
 from ..formats.readers import reader
@@ -45,11 +46,15 @@ class TrackerFolder:
         self._here = here
         deepest = DEEPEST if self.root.is_dir() else 0
         self._poses, self._scored, self._findings = sort_files(here, deepest)
+        self._findings += [Finding("", "unreadable_file", 1, f"{p.name} is not read; name it "
+                                   "dataset.yaml") for p in here.iterdir() if p.name.lower()
+                           in ("dataset.yml", "dataset.yaml") and p.name != "dataset.yaml"]
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
         self.ids = tuple(i for i in sorted(self._poses, key=_by_number)
                          if split == "train" or i not in self._scored)
         self._labels, self._last = {}, None # Small; and the video that was read last
+        self._names = {} # Video -> the tracker's names of animals and parts
 
     def __len__(self): return len(self.ids)
     def __iter__(self): return (self[i] for i in self.ids)
@@ -61,8 +66,8 @@ class TrackerFolder:
         return f"TrackerFolder {self.name}: {len(self):,} videos, {scored:,} of them scored"
 
     def findings(self):
-        "Files that belong to no video; a video's own are in its `findings`."
-        return self._findings
+        "Files that belong to no video, and once all are read, names that none has."
+        return [*self._findings, *self._unknown()]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #9d132bf5
 def renamed(
@@ -119,11 +124,12 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
 @patch
 def __getitem__(self: TrackerFolder, video_id) -> Recording:
     "Poses and bouts of a video. Raises `DataError` naming the file."
-    video_id = str(video_id)
+    self._names.setdefault(video_id := str(video_id), ((), ()))
     if self._last is not None and self._last.video_id == video_id: return self._last
     poses, scored, rows = self.files(video_id)
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
     rec = read_poses(poses, s.fps or rate, None, s.min_confidence, video_id, s.px_per_cm)
+    self._names[video_id] = rec.mice, rec.parts
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
     if s.fps and rate and abs(s.fps - rate) > 0.01 * rate:
         rec = rec.replace(findings=(*rec.findings, Finding(
@@ -149,6 +155,16 @@ def _with_scored(rec, path, settings, rows):
         labelled |= looked_for(rec, settings, agents, columns)
     return with_bouts(rec, bouts, labelled, None if settings.whole else scored_window(path))
 
+
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
+@patch
+def _unknown(self: TrackerFolder) -> list:
+    "What `dataset.yaml` names and no video has; none while some were not looked at."
+    if not {*self.ids} <= {*self._names}: return []
+    mice, parts = ({n for names in self._names.values() for n in names[k]} for k in (0, 1))
+    seen = {a for bouts, _ in self._labels.values() for a in bouts.action}
+    return [Finding("", "unknown_name", 1, s) for s in
+            unknown_names(self.settings, mice, parts, seen, self.ids)]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #fdb79a7c
 @patch
