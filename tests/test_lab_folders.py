@@ -1,5 +1,6 @@
 "Folders as labs keep them: files by day and by kind, one BORIS file for many videos."
 import json
+import warnings
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.audit import audit
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.poses import read_poses
 from mabe_nb.errors import DataError
 
@@ -286,3 +288,86 @@ def test_dataset_yml_and_files_of_two_kinds(two):
     found = match_files(open_dataset(two))
     assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
     assert "has 2 such files" in found.sentences[0]
+
+
+# Where poses and annotations end
+
+def cut(path, rows):
+    "A table as a copy that stopped leaves it."
+    path.write_text("".join(path.read_text().splitlines(True)[:4 + rows]))
+
+
+def warned(folder, video):
+    "What reading a video warns of."
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        data = open_dataset(folder)
+        for _ in range(2): data[video]
+    return [str(w.message) for w in found if w.category is LabNote]
+
+
+def ends(two):
+    "The one thing that is said of v1, when it is opened, audited and read."
+    one, = sentences(two)
+    kind, message = errors_and_warnings(two)[0]
+    assert one.startswith("v1, v1.") and kind in ("late_annotation", "fps_mismatch")
+    assert warned(two, "v1") == [f"video v1: {message}"] and warned(two, "v2") == []
+    return one
+
+
+def test_poses_that_end_long_before_the_annotation(two):
+    cut(two/"v1DLC_net.csv", 75)
+    said = ends(two)
+    assert "ends at 4.00 s (frame 120), the poses at 2.50 s (frame 75): is the pose file" in said
+    assert ["late_annotation", said.removeprefix("v1, v1.boris.csv: ")
+            + " Cut or left out: 1 bout"] in errors_and_warnings(two)
+    cut(two/"v1DLC_net.csv", 50)
+    audit(two)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error") # An audit tells all in its report
+        audit(open_dataset(two))
+    write_boris(two, "v1", [("mouse_1", "sniff", 30, 52)])
+    assert sentences(two) == [] and warned(two, "v1") == [], "within a second"
+
+
+def test_times_that_are_frames(two):
+    (two/"v1.boris.csv").write_text("Subject,Behavior,Behavior type,Start (s),Stop (s),FPS\n"
+                                    "mouse_1,sniff,STATE,30,61,30\nmouse_2,rear,STATE,90,120,30\n")
+    assert "frame 3,600" in (said := ends(two)) and "are its times frames and not seconds" in said
+
+
+def test_a_table_of_frames_that_is_longer_than_the_poses(two):
+    (two/"v1.boris.csv").unlink()
+    (two/"v1.csv").write_text("sniff\n" + "0\n" * 350 + "1\n" * 50)
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    assert "ends at 13.33 s (frame 400), the poses at 10.00 s" in ends(two)
+
+
+@pytest.mark.parametrize("frames, words", [
+    ((0, 1, 2, 5, 6), "row 5: frame 5 follows 2"), ((0, 2, 4), "row 3: frame 2 follows 0"),
+    ((0, 1, 1), "row 4: frame 1 follows 1"), ((500, 501), "row 2: begins with frame 500")])
+def test_a_table_of_frames_with_a_gap_is_put_to_no_wrong_time(two, frames, words):
+    (two/"v1.boris.csv").unlink()
+    (two/"v1.csv").write_text("frame,sniff\n" + "".join(f"{i},0\n" for i in frames))
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    with pytest.raises(DataError, match=words): open_dataset(two)["v1"]
+
+
+def test_a_film_that_is_longer_than_the_poses(two):
+    "BORIS writes how long the film is."
+    head, *rest = (two/"v1.boris.csv").read_text().splitlines()
+    (two/"v1.boris.csv").write_text("\n".join([head + ",Media duration (s)",
+                                               *(f"{r},60.0" for r in rest)]) + "\n")
+    assert "frames too few: 300 at 30 per second do not last 60 s" in ends(two)
+    (two/"v1.boris.csv").write_text("\n".join([head + ",Media duration (s)",
+                                               *(f"{r},10.1" for r in rest)]) + "\n")
+    assert sentences(two) == []
+
+
+def test_a_table_that_a_spreadsheet_has_saved(two):
+    before = open_dataset(two)["v1"].bouts
+    text = (two/"v1.boris.csv").read_text()
+    for changed in (text.replace(",", ";"), text.replace(",", ";").replace(".", ","),
+                    "\ufeff" + text.replace("\n", "\r\n")):
+        (two/"v1.boris.csv").write_text(changed, newline="")
+        assert open_dataset(two)["v1"].bouts.equals(before)

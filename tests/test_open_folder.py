@@ -129,7 +129,8 @@ def test_rates_and_lengths_that_differ_are_told(lab, capsys):
     write_boris(lab, "v2", [("black", "sniff", 30, 2000)], fps=25)
     answer = opened(capsys, lab)
     said(answer, "25 (v2) and 30 (v1)")
-    said(answer, "v2.boris.csv ends at frame 2,000", "v2 at 300")
+    said(answer, "v2, v2.boris.csv: the annotation ends at 80.00 s (frame 2,000)",
+         "the poses at 12.00 s (frame 300)")
     assert read_settings(lab/"dataset.yaml").fps is None
     answer = opened(capsys, lab, "--overwrite", "--set", "fps=30")
     said(answer, "v2.boris.csv was made at 25", "says 30")

@@ -18,6 +18,7 @@ from .recording import Recording, plural
 KINDS = {
     "unreadable": "error", "empty_video": "error", "infinite_points": "error",
     "bouts_outside": "error", "untracked_bouts": "error", "duplicated_id": "error",
+    "late_annotation": "error",
     "zero_points": "warning", "frozen_points": "warning", "jumps": "warning",
     "identity_swaps": "warning", "frame_gaps": "warning", "points_outside": "warning",
     "untracked_animals": "warning", "empty_bouts": "warning", "overlapping_bouts": "warning",

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..annotations import annotated_rate, annotation_source
-from ..checks import seen, untracked
+from ..annotations import (annotated_length, annotated_rate, annotation_source, late_end,
+                                      scored_window)
+from ..checks import seen, table as video_table, untracked
 from .names import did_you_mean, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
@@ -103,9 +104,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     if s.fps and look.rate and abs(s.fps - look.rate) > 0.01 * look.rate:
         odd.append(f"{scored.name} was made at {look.rate:g} frames per second, dataset.yaml "
                    f"says {s.fps:g}, which is used")
-    if fps and len(bouts) and bouts.stop.max() > len(rec) + fps:
-        odd.append(f"{scored.name} ends at frame {bouts.stop.max():,}, the poses of "
-                   f"{rec.video_id} at {len(rec):,}: is fps right?")
+    if fps: odd += [f"{rec.video_id}, {scored.name}: {said}" for said in _ends(rec, bouts, scored, rows)]
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice, s.agent})),
@@ -113,6 +112,14 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         or boris and s.target_from else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
+def _ends(rec, bouts, scored, rows):
+    "Sentences if the poses do not end with the annotation or with the film."
+    if said := late_end(rec, bouts, scored_window(scored)): yield said
+    long = annotated_length(scored, rows if isinstance(rows, str) else None)
+    yield from (d.message for d in video_table(rec.replace(meta={"video_duration_sec": long}),
+                                               rec.xy) if long and d.kind == "fps_mismatch")
+
+
 def _mirrored(rec):
     "A sentence for each pair of sides that lies the wrong way round."
     at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
