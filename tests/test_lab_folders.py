@@ -4,6 +4,7 @@ import warnings
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
@@ -371,3 +372,66 @@ def test_a_table_that_a_spreadsheet_has_saved(two):
                     "\ufeff" + text.replace("\n", "\r\n")):
         (two/"v1.boris.csv").write_text(changed, newline="")
         assert open_dataset(two)["v1"].bouts.equals(before)
+
+
+# More of what strangers' folders hold
+
+def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
+    (two/"v1.boris.csv").unlink()
+    (two/"study.boris").write_text('{"observations": {"v1": {"events": [[1.0,')
+    (two/"v1.xlsx").write_bytes(b"PK\x03\x04")
+    said = dict((m.split()[0], (k, m)) for k, m in told(two))
+    assert "broken JSON" in said["study.boris"][1] and "workbook" in said["v1.xlsx"][1]
+    assert {k for k, _ in said.values()} == {"unreadable_file"}
+
+
+def test_an_annotation_that_can_mean_two_videos(lab):
+    (lab/"cage1.csv").write_text("sniff\n0\n1\n")
+    (_, said), = told(lab)
+    assert "cage1.csv can mean day1_cage1, day2_cage1; put it beside its poses, not read" == said
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda t: t[:-20], "row 5: has 2 cells, too few: the file is cut off here"),
+    (lambda t: t.replace("\n1.0,", "\n00:00:01.000,"), "have times written in seconds"),
+    (lambda t: t.replace("mouse_1", ""), "names no subject.*agent in its dataset.yaml"),
+    (lambda t: t.splitlines()[0], "no rows; export it again, or take it away")])
+def test_an_export_of_boris_that_is_not_whole(two, change, words):
+    (two/"v1.boris.csv").write_text(change((two/"v1.boris.csv").read_text()))
+    with pytest.raises(DataError, match=words): open_dataset(two)["v1"]
+
+
+def test_blanks_in_a_head_do_no_harm(two):
+    before = open_dataset(two)["v1"].bouts
+    text = (two/"v1.boris.csv").read_text().replace("Time,", "Time ,").replace("Behavior,", " Behavior,")
+    (two/"v1.boris.csv").write_text(text)
+    assert open_dataset(two)["v1"].bouts.equals(before)
+
+
+def test_a_head_without_frames_and_points_that_are_all_unsure(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nmin_confidence: 0.95\n")
+    assert sentences(two) == [f"v{k}: no frame shows mouse_1, mouse_2: is min_confidence 0.95 "
+                              "too high?" for k in (1, 2)]
+    cut(two/"v1DLC_net.csv", 0)
+    with pytest.raises(DataError, match="has a head and no frames"): open_dataset(two)["v1"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".h5"])
+def test_points_that_belong_to_no_animal(tmp_path, suffix):
+    "DeepLabCut's unique body parts."
+    names = [("net", a, p, c) for a, ps in (("black", "ab"), ("white", "ab"), ("single", "xyz"))
+             for p in ps for c in ("x", "y", "likelihood")]
+    table = pd.DataFrame(np.ones((5, len(names))), columns=pd.MultiIndex.from_tuples(
+        names, names=["scorer", "individuals", "bodyparts", "coords"]))
+    path = tmp_path/f"v1{suffix}"
+    table.to_csv(path) if suffix == ".csv" else table.to_hdf(path, key="df_with_missing")
+    with pytest.raises(DataError, match="'single' has the body parts x, y, z, 'black' a, b"):
+        read_poses(path, 30)
+
+
+@pytest.mark.parametrize("line, words", [
+    ("alone: rear", "alone: expected a list such as .rear., got 'rear'"),
+    ("fps: 29,97", "fps: Input should be a valid number")])
+def test_a_line_of_dataset_yaml_in_another_form(two, line, words):
+    (two/"dataset.yaml").write_text(line + "\n")
+    with pytest.raises(DataError, match=words): open_dataset(two)

@@ -30,7 +30,8 @@ def _number(text, name, path, where):
     "`text` as a number from 0 that can be a time or a frame."
     value = parse_number(text)
     if 0 <= value < 1e9: return value
-    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path,
+    hint = "; have times written in seconds" if ":" in str(text) else ""
+    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0{hint}", path,
                     where)
 
 
@@ -45,7 +46,8 @@ def _pair(row, agent, target, subjects, path, where):
     name = row.get("subject", "")
     who = agent or (subjects or {}).get(name, name)
     if not who or who == "No focal subject":
-        raise DataError("names no subject; give agent=", path, where)
+        raise DataError("names no subject; give agent= (for a folder: agent in its dataset.yaml)",
+                        path, where)
     to = row.get("target") or None
     return who, target or (subjects or {}).get(to, to) or who
 

@@ -78,10 +78,10 @@ def missing(rec, xy):
 def untracked(
     rec: Recording,
     xy: np.ndarray, # (frames, mice, parts, 2) from `seen`
-) -> list: # Names; none where nobody is seen at all
+) -> list: # Names
     "Animals that no frame shows."
     shown = np.isfinite(xy).any((0, 2, 3))
-    return [m for m, one in zip(rec.mice, shown) if not one] if shown.any() else []
+    return [m for m, one in zip(rec.mice, shown) if not one] if len(xy) else []
 
 
 def unseen(rec, xy):

@@ -122,7 +122,8 @@ def _at_frames(values, frames, path):
     "Rows of `values` at their frame numbers, NaN in the frames between."
     if frames is None: return values
     whole = np.asarray(frames, np.float64)
-    if not len(whole) or (whole != np.floor(whole)).any() or whole.min() < 0:
+    if not len(whole): raise DataError("has a head and no frames", path)
+    if (whole != np.floor(whole)).any() or whole.min() < 0:
         raise DataError("frame numbers are not whole numbers from 0", path)
     if len(np.unique(whole)) != len(whole):
         raise DataError("frame numbers repeat; expected each frame once", path)

@@ -69,14 +69,15 @@ def look_at(
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    look = Look(row, raw.mice, raw.parts, rate, odd=(*_unseen(rec), *_mirrored(rec)))
+    look = Look(row, raw.mice, raw.parts, rate, odd=(*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 
-def _unseen(rec):
+def _unseen(rec, least):
     "A sentence if animals are listed that no frame shows."
     if gone := untracked(rec, seen(rec)):
-        yield f"{rec.video_id}: no frame shows {', '.join(gone)}"
+        yield (f"{rec.video_id}: no frame shows {', '.join(gone)}"
+               + f": is min_confidence {least:g} too high?" * bool(least))
 
 
 def _shown(data, scored, rows):

@@ -49,7 +49,7 @@ def _target(modifier):
 # %% ../../../nbs/data/formats/27_boris.ipynb #ec380985
 def _cells(row, place, sets, comma=","):
     "The cells of a row by our own names; `sets` are the columns of modifiers."
-    text = lambda c: row[c].strip() if c < len(row) else ""
+    text = lambda c: row[c] if c < len(row) else ""
     out = {k: text(c) for k, c in place.items()} | {"modifier": "|".join(map(text, sets))}
     if comma == ";": out |= {k: out[k].replace(",", ".") for k in NUMBERS if k in out}
     if "fps" in out: out["fps"] = _one_rate(out["fps"])
@@ -57,12 +57,21 @@ def _cells(row, place, sets, comma=","):
     return out
 
 
+def _check_last(rows, place, path):
+    "Raises `DataError` if a table stops in the middle of its last row."
+    needed = [place[k] for k in ("behavior", "status", "stop", "time") if k in place]
+    last = max((i for i, r in enumerate(rows) if any(r)), default=0)
+    if len(rows[last]) <= max(needed):
+        raise DataError(f"has {len(rows[last])} cells, too few: the file is cut off here; copy or "
+                        "export it again", path, f"row {last + 1}")
+
+
 def _table_rows(path, target_from):
     "Rows of a CSV or TSV."
     lines = read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
     head = next((x for x in lines if "Behavior" in x and re.search(r"Time|Start \(s\)", x)), "")
     comma = max("\t;,", key=head.count)
-    try: rows = list(csv.reader(lines, delimiter=comma))
+    try: rows = [[c.strip() for c in r] for r in csv.reader(lines, delimiter=comma)]
     except csv.Error as e:
         raise DataError(f"is no table ({e}), expected a BORIS export", path) from None
     for i, row in enumerate(rows):
@@ -75,6 +84,7 @@ def _table_rows(path, target_from):
     place = {k: row.index(n) for k, names in columns.items() for n in reversed(names) if n in row}
     if target_from and "target" not in place:
         raise DataError(f"has no column {target_from!r} (target_from)", path)
+    _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
     out = [(i + j, _on_video(_cells(r, place, sets, comma)))
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
