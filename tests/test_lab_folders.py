@@ -1,5 +1,6 @@
 "Folders as labs keep them: files by day and by kind, one BORIS file for many videos."
 import json
+import struct
 import warnings
 from itertools import product
 
@@ -269,7 +270,8 @@ def test_what_is_not_read_is_not_called_missing(two):
     (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nparts: {snout: nose}\n")
     data = open_dataset(two)
     assert data["v1"] and data.findings() == [], "v2 may have it"
-    assert data["v2"] and len(data.findings()) == 1
+    with pytest.warns(LabNote, match="'snout'"): assert data["v2"]
+    assert len(data.findings()) == 1
 
 
 def test_an_animal_that_no_frame_shows(two):
@@ -311,7 +313,7 @@ def ends(two):
     "The one thing that is said of v1, when it is opened, audited and read."
     one, = sentences(two)
     kind, message = errors_and_warnings(two)[0]
-    assert one.startswith("v1, v1.") and kind in ("late_annotation", "fps_mismatch")
+    assert one.startswith("v1") and kind in ("late_annotation", "fps_mismatch")
     assert warned(two, "v1") == [f"video v1: {message}"] and warned(two, "v2") == []
     return one
 
@@ -382,7 +384,7 @@ def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
     (two/"v1.xlsx").write_bytes(b"PK\x03\x04")
     said = dict((m.split()[0], (k, m)) for k, m in told(two))
     assert "broken JSON" in said["study.boris"][1] and "workbook" in said["v1.xlsx"][1]
-    assert {k for k, _ in said.values()} == {"unreadable_file"}
+    assert [said[n][0] for n in ("study.boris", "v1.xlsx")] == ["unreadable_file", "unknown_file"]
 
 
 def test_an_annotation_that_can_mean_two_videos(lab):
@@ -435,3 +437,31 @@ def test_points_that_belong_to_no_animal(tmp_path, suffix):
 def test_a_line_of_dataset_yaml_in_another_form(two, line, words):
     (two/"dataset.yaml").write_text(line + "\n")
     with pytest.raises(DataError, match=words): open_dataset(two)
+
+
+def film(path, seconds):
+    "The head of an mp4."
+    box = lambda name, inside: struct.pack(">I4s", 8 + len(inside), name) + inside
+    head = box(b"mvhd", bytes(12) + struct.pack(">II", 600, round(600 * seconds)) + bytes(80))
+    path.write_bytes(box(b"ftyp", b"isom") + box(b"mdat", bytes(99)) + box(b"moov", head))
+
+
+def test_a_film_beside_poses_that_are_not_whole(two):
+    film(two/"v1.mp4", 10)
+    film(two/"v2.MP4", 10)
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+    film(two/"v1.mp4", 20)
+    assert ends(two) == "v1: frames too few: 300 at 30 per second do not last 20 s"
+
+
+def test_training_says_what_does_not_fit(two, monkeypatch):
+    cut(two/"v1DLC_net.csv", 75)
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear, rera]\ntarget: mouse_3\n")
+    monkeypatch.chdir(two.parent)
+    with warnings.catch_warnings(record=True) as found: # `main` prints each as a note
+        warnings.simplefilter("always")
+        assert main(["train", "two", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    notes = [str(w.message) for w in found if w.category is LabNote]
+    assert len(notes) == 2, notes
+    assert "v1: the annotation ends at 4.00 s (frame 120), the poses at 2.50 s" in notes[0]
+    assert "dataset.yaml, target: no file that was read has the animal 'mouse_3'" in notes[1]

@@ -153,8 +153,9 @@ def _files_of(root, deepest, findings):
         if files and files[0].parent == root or len(poses) + len(tables) > known:
             for p in odd:
                 why = _why_odd(p)
-                findings.append(_odd(p, root, why or STRANGE, "unreadable_file" if why else
-                                     "unknown_file"))
+                damaged = why and p.suffix not in SHEETS
+                findings.append(_odd(p, root, why or STRANGE, "unreadable_file" if damaged
+                                     else "unknown_file"))
     return poses, tables
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda

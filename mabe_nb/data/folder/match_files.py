@@ -14,6 +14,7 @@ import pandas as pd
 from ..annotations import (annotated_length, annotated_rate, annotation_source, late_end,
                                       scored_window)
 from ..checks import seen, table as video_table, untracked
+from .films import beside_seconds
 from .names import did_you_mean, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
@@ -69,7 +70,9 @@ def look_at(
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    look = Look(row, raw.mice, raw.parts, rate, odd=(*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)))
+    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)]
+    if fps: odd += _length(rec, poses, scored, one)
+    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 
@@ -105,7 +108,8 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     if s.fps and look.rate and abs(s.fps - look.rate) > 0.01 * look.rate:
         odd.append(f"{scored.name} was made at {look.rate:g} frames per second, dataset.yaml "
                    f"says {s.fps:g}, which is used")
-    if fps: odd += [f"{rec.video_id}, {scored.name}: {said}" for said in _ends(rec, bouts, scored, rows)]
+    if fps and (late := late_end(rec, bouts, scored_window(scored))):
+        odd.append(f"{rec.video_id}, {scored.name}: {late}")
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice, s.agent})),
@@ -113,12 +117,12 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         or boris and s.target_from else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
-def _ends(rec, bouts, scored, rows):
-    "Sentences if the poses do not end with the annotation or with the film."
-    if said := late_end(rec, bouts, scored_window(scored)): yield said
-    long = annotated_length(scored, rows if isinstance(rows, str) else None)
-    yield from (d.message for d in video_table(rec.replace(meta={"video_duration_sec": long}),
-                                               rec.xy) if long and d.kind == "fps_mismatch")
+def _length(rec, poses, scored, one):
+    "A sentence if the poses do not last as long as the film."
+    long = scored and annotated_length(scored, one) or beside_seconds(poses)
+    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
+        rec.replace(meta={"video_duration_sec": long}), rec.xy)
+        if long and d.kind == "fps_mismatch")
 
 
 def _mirrored(rec):

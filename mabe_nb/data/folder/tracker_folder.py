@@ -18,6 +18,7 @@ from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
 from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
+from .films import beside_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses
 from ..recording import Finding, Recording, bout_table
@@ -137,7 +138,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
     rec = read_poses(poses, s.fps or rate, None, s.min_confidence, video_id, s.px_per_cm)
     self._names[video_id] = rec.mice, rec.parts
-    if scored and (seconds := annotated_length(scored, _one(rows))):
+    if seconds := scored and annotated_length(scored, _one(rows)) or beside_seconds(poses):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
     if s.fps and rate and abs(s.fps - rate) > 0.01 * rate:
@@ -148,16 +149,17 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
     self._labels[video_id], self._last = (rec.bouts, rec.labelled), rec
-    if first: _warn(rec)
+    if first:
+        for said in (*_odd(rec), *(f.message for f in self._unknown())):
+            warnings.warn(said, LabNote, stacklevel=2)
     return rec
 
 
-def _warn(rec):
-    "Warns of what a training would learn wrongly, and of what the video's length contradicts."
-    odd = [f.message for f in rec.findings if f.kind == "late_annotation"]
-    for message in (*odd, *(d.message for look in (unseen, table) for d in look(rec, seen(rec))
-                            if d.kind in ("untracked_animals", "fps_mismatch"))):
-        warnings.warn(f"video {rec.video_id}: {message}", LabNote, stacklevel=3)
+def _odd(rec):
+    "What a training would learn wrongly, and what the video's length contradicts."
+    found = [*rec.findings, *unseen(rec, seen(rec)), *table(rec, rec.xy)]
+    return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
+        "late_annotation", "untracked_animals", "fps_mismatch")]
 
 
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
