@@ -132,7 +132,7 @@ def _why_odd(path):
     except DataError as e:
         if "cannot be opened" in e.what or path.suffix not in TEXT: return e.what
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #8042582e
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables = {}, []

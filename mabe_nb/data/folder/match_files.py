@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..annotations import (annotated_length, annotated_rate, annotation_source, late_end,
-                                      scored_window)
+from ..annotations import annotated_rate, annotation_source, late_end, scored_window
 from ..checks import seen, table as video_table, untracked
-from .films import beside_seconds
+from .films import beside_seconds, scored_seconds
 from .names import did_you_mean, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
@@ -119,7 +118,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
 def _length(rec, poses, scored, one):
     "A sentence if the poses do not last as long as the film."
-    long = scored and annotated_length(scored, one) or beside_seconds(poses)
+    long = scored_seconds(scored, one) or beside_seconds(poses)
     yield from (f"{rec.video_id}: {d.message}" for d in video_table(
         rec.replace(meta={"video_duration_sec": long}), rec.xy)
         if long and d.kind == "fps_mismatch")
@@ -206,7 +205,7 @@ def _about_scores(looks, table):
         yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #af5f9404
 def _about_rates(table, rates):
     "Sentences on frames per second."
     if len(rates) > 1:

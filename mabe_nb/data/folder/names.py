@@ -54,7 +54,8 @@ def unknown_names(
            if isinstance(who := said.get(k), str)]
     for key, names, known, what in (
             ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
-            ("videos", s.videos, videos, "video"), ("agent", [s.agent or ""], animals, "animal"),
+            ("videos", s.videos, videos, "video"),
+            ("agent", [s.agent or ""], animals, "animal"),
             ("target", [s.target or ""], animals, "animal"),
             *((f"videos, {v}, {k}", [who], animals, "animal") for v, k, who in own)):
         for name in names:

@@ -102,7 +102,7 @@ def named_bouts(
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
     return read_caltech(path, *who, fps=rec.fps)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
 def _check_animals(bouts, path, mice, settings):
     "Raises `DataError` for an animal that the poses do not have."
     who, names = settings.agent, ", ".join(map(repr, mice))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..annotations import annotated_length, annotated_rate, scored_window, with_bouts
+from ..annotations import annotated_rate, scored_window, with_bouts
 from ..checks import seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
 from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
-from .films import beside_seconds
+from .films import beside_seconds, scored_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses
 from ..recording import Finding, Recording, bout_table
@@ -138,7 +138,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
     rec = read_poses(poses, s.fps or rate, None, s.min_confidence, video_id, s.px_per_cm)
     self._names[video_id] = rec.mice, rec.parts
-    if seconds := scored and annotated_length(scored, _one(rows)) or beside_seconds(poses):
+    if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
     if s.fps and rate and abs(s.fps - rate) > 0.01 * rate:
@@ -154,7 +154,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
             warnings.warn(said, LabNote, stacklevel=2)
     return rec
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316
 def _odd(rec):
     "What a training would learn wrongly, and what the video's length contradicts."
     found = [*rec.findings, *unseen(rec, seen(rec)), *table(rec, rec.xy)]

@@ -56,7 +56,7 @@ def _cells(row, place, sets, comma=","):
     if "target" in out: out["target"] = _target(out["target"])
     return out
 
-
+# %% ../../../nbs/data/formats/27_boris.ipynb #33a37323
 def _check_last(rows, place, path):
     "Raises `DataError` if a table stops in the middle of its last row."
     needed = [place[k] for k in ("behavior", "status", "stop", "time") if k in place]
