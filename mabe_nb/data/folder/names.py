@@ -48,7 +48,7 @@ def unknown_names(
     actions: Collection, # That scorers have marked
     videos: Collection, # Names of videos
 ): # Yields sentences
-    "What `dataset.yaml` names and no file that was read has, and actions that differ in spelling alone."
+    "What `dataset.yaml` names and no file that was read has; actions of two spellings."
     s, animals = settings, {settings.animals.get(m, m) for m in mice}
     own = [(v, k, who) for v, said in s.videos.items() for k in ("agent", "target")
            if isinstance(who := said.get(k), str)]
