@@ -1,6 +1,6 @@
 """What a minute of review is worth: F1 on held-out videos against minutes looked at.
 
-    python bench/review.py DATA --json F [--seeds 0,1,2] [--minutes 5,10,20]
+    python bench/review.py DATA --json F [--seeds 0,1,2] [--minutes 5,10,20] [--ways ours,doubt]
 
 DATA is an annotated folder in Kaggle's layout. A seed draws two annotated videos to begin
 with, fourteen whose labels are hidden, and ten to judge by. In each round a small network
@@ -100,6 +100,7 @@ def main():
     p.add_argument("--json")
     p.add_argument("--seeds", default="0,1,2")
     p.add_argument("--minutes", default="5,10,20")
+    p.add_argument("--ways", default=",".join(WAYS))
     p.add_argument("--cache", help="folder of prepared features")
     args = p.parse_args()
     seeds, budgets = ([*map(int, x.split(","))] for x in (args.seeds, args.minutes))
@@ -107,7 +108,7 @@ def main():
     prepared = prepare(data, NET["features"], out=args.cache, progress=False)
     rows = []
     for seed in seeds:
-        for way in WAYS:
+        for way in args.ways.split(","):
             f1 = curve(prepared, way, seed, budgets)
             rows += [{"way": way, "seed": seed, "minutes": m, "macro_f1": x}
                      for m, x in zip((0, *budgets), f1)]

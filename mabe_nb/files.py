@@ -146,7 +146,7 @@ def read_text(
     if most and (size := path.stat().st_size) > most:
         raise DataError(f"has {size:,} bytes, expected {kind} of at most {most:,}", path)
     try: return path.read_text(encoding=encoding)
-    except UnicodeDecodeError: raise DataError(f"is not text, expected {kind}", path) from None
+    except UnicodeDecodeError: raise DataError(f"is not text in UTF-8, expected {kind}", path) from None
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../nbs/01_files.ipynb #5334fef1

@@ -1,15 +1,20 @@
 "Folders as labs keep them: files by day and by kind, one BORIS file for many videos."
 import json
+import struct
+import warnings
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.audit import audit
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.poses import read_poses
 from mabe_nb.errors import DataError
 
@@ -145,3 +150,320 @@ def test_what_this_package_wrote_is_no_recording_and_no_annotation(lab, tmp_path
 def test_projects_that_are_none(tmp_path, text, words):
     (tmp_path/"p.boris").write_text(text)
     with pytest.raises(DataError, match=words): read_boris(tmp_path/"p.boris", 30, "m1")
+
+
+# Files that a stranger's folder holds
+
+def told(folder):
+    "What the folder's files raise: kind and sentence of each."
+    return [(f.kind, f.message) for f in open_dataset(folder).findings()]
+
+
+@pytest.mark.parametrize("name, content, words", [
+    ("cage5.csv", b"", "is empty"),
+    ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),
+    ("cage5.csv", "Time,Behavior\n".encode("utf-16"), "no text in UTF-8"),
+    ("cage5DLC_net.CSV", b"scorer,n\n", "ends in .CSV; name it .csv"),
+    ("cage5.analysis.h5", b"\x89HDF\r\n\x1a\n" + bytes(80), "truncated or no HDF5")])
+def test_a_file_that_cannot_be_told_says_why(lab, tmp_path, name, content, words):
+    (lab/"day1"/name).write_bytes(content)
+    (kind, said), = told(lab)
+    assert kind == "unreadable_file" and name in said and words in said
+    (tmp_path/"alone").mkdir()
+    (tmp_path/"alone"/name).write_bytes(content)
+    with pytest.raises(DataError, match="is no dataset") as e: open_dataset(tmp_path/"alone")
+    assert words in str(e.value)
+
+
+def test_a_file_of_another_kind_is_no_damage(lab):
+    (lab/"day1"/"notes.txt").write_text("Tuesday: rain")
+    assert [k for k, _ in told(lab)] == ["unknown_file"]
+
+
+@pytest.mark.parametrize("name, near", [
+    ("CAGE1", "day1_cage1"), ("cage01", "day1_cage1"), ("cage1_anna", "day1_cage1"),
+    ("cgae1", "day1_cage1"), ("cage7", None), ("rat", None)])
+def test_a_slip_in_a_name_is_met_with_the_nearest_video(lab, name, near):
+    write_boris(lab/"day1", name, ROWS)
+    (_, said), = told(lab)
+    assert "belongs to no pose file" in said and ("did you mean" in said) == bool(near)
+    assert near is None or repr(near) in said
+    assert main(["audit", str(lab)]) == 0
+
+
+def test_audit_prints_a_sentence_for_each_kind_of_warning(lab, capsys):
+    for k in range(5): write_boris(lab/"day1", f"x{k}", ROWS)
+    assert main(["audit", str(lab)]) == 0
+    assert capsys.readouterr().out.count("belongs to no pose file") == 3
+
+
+# Names
+
+@pytest.fixture
+def two(tmp_path):
+    "A folder of two videos of the animals mouse_1 and mouse_2, both scored."
+    folder = tmp_path/"two"
+    folder.mkdir()
+    for k in (1, 2):
+        write_dlc(folder, f"v{k}", recording(k), ("mouse_1", "mouse_2"))
+        write_boris(folder, f"v{k}", [("mouse_1", "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
+    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    return folder
+
+
+def sentences(folder): return match_files(open_dataset(folder)).sentences
+
+
+def errors_and_warnings(folder):
+    table = audit(open_dataset(folder)).table
+    return table[table.severity != "info"][["kind", "message"]].values.tolist()
+
+
+def test_a_folder_without_a_slip_raises_no_sentence(two):
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+
+
+@pytest.mark.parametrize("who, near", [
+    ("Mouse1", "mouse_1"), ("mouse_01", "mouse_1"), ("mosue_1", "mouse_1"), ("mouse_7", None),
+    ("brown", None)])
+def test_a_subject_that_the_poses_do_not_have(two, who, near, monkeypatch, capsys):
+    write_boris(two, "v1", [(who, "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
+    hint = f"did you mean {near!r}?" if near else "subjects"
+    one, = sentences(two)
+    assert who in one and one.endswith(hint)
+    (kind, message), = errors_and_warnings(two)
+    assert kind == "unreadable" and message.endswith(hint if near else "dataset.yaml")
+    assert f"names {who!r}, the poses 'mouse_1', 'mouse_2'; say who is who" in message
+    monkeypatch.chdir(two.parent)
+    assert main(["train", "two", "--out", "run"]) == 2
+    assert f"names {who!r}" in (err := capsys.readouterr().err) and (not near or hint in err)
+
+
+@pytest.mark.parametrize("line, words", [
+    ("animals: {Mouse_1: resident}", ("animals", "'Mouse_1'", "mean 'mouse_1'")),
+    ("animals: {brown: resident}", ("animals", "'brown'")),
+    ("parts: {snout: nose}", ("parts", "'snout'", "mean 'Snout'")),
+    ("target: mouse2", ("target", "'mouse2'", "mean 'mouse_2'")),
+    ("videos: {V1: {fps: 25}}", ("videos", "'V1'", "mean 'v1'")),
+    ("videos: {v1: {target: mose_2}}", ("videos, v1, target", "mean 'mouse_2'")),
+    ("actions: [snif, rear]", ("actions", "'snif'", "mean 'sniff'")),
+    ("alone: [raer]", ("alone", "'raer'", "mean 'rear'"))])
+def test_names_that_dataset_yaml_alone_has(two, line, words):
+    rest = "" if "alone" in line else "alone: [rear]\n"
+    (two/"dataset.yaml").write_text(f"fps: 30\n{rest}{line}\n")
+    said = [m for k, m in errors_and_warnings(two) if k == "unknown_name"]
+    assert said == sentences(two) and len(said) == 1
+    assert all(w in said[0] for w in words), said
+
+
+def test_an_agent_that_nobody_is_and_actions_of_two_spellings(two):
+    (two/"v1.boris.csv").unlink()
+    (two/"v1.csv").write_text("Sniff\n" + "0\n" * 299 + "1\n")
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse1\n")
+    with pytest.raises(DataError, match="agent: names the agent 'mouse1'.*did you mean 'mouse_1'"):
+        open_dataset(two)["v1"]
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    assert sentences(two) == [m for _, m in errors_and_warnings(two)]
+    assert sentences(two)[0].startswith("Sniff and sniff are 2 actions")
+
+
+def test_what_is_not_read_is_not_called_missing(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nparts: {snout: nose}\n")
+    data = open_dataset(two)
+    assert data["v1"] and data.findings() == [], "v2 may have it"
+    with pytest.warns(LabNote, match="'snout'"): assert data["v2"]
+    assert len(data.findings()) == 1
+
+
+def test_an_animal_that_no_frame_shows(two):
+    rec = recording(1)
+    xy = rec.xy.copy()
+    xy[:, 1] = np.nan
+    write_dlc(two, "v1", rec.replace(xy=xy), ("mouse_1", "mouse_2"))
+    assert sentences(two) == ["v1: no frame shows mouse_2"]
+    found = dict(errors_and_warnings(two))
+    assert found["untracked_animals"] == "no frame shows mouse_2; 2 bouts of these"
+
+
+def test_dataset_yml_and_files_of_two_kinds(two):
+    (two/"dataset.yaml").rename(two/"dataset.yml")
+    assert "dataset.yml is not read; name it dataset.yaml" in sentences(two)
+    (two/"dataset.yml").rename(two/"dataset.yaml")
+    (two/"v1DLC_net_filtered.csv").write_bytes((two/"v1DLC_net.csv").read_bytes())
+    found = match_files(open_dataset(two))
+    assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
+    assert "has 2 such files" in found.sentences[0]
+
+
+# Where poses and annotations end
+
+def cut(path, rows):
+    "A table as a copy that stopped leaves it."
+    path.write_text("".join(path.read_text().splitlines(True)[:4 + rows]))
+
+
+def warned(folder, video):
+    "What reading a video warns of."
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        data = open_dataset(folder)
+        for _ in range(2): data[video]
+    return [str(w.message) for w in found if w.category is LabNote]
+
+
+def ends(two):
+    "The one thing that is said of v1, when it is opened, audited and read."
+    one, = sentences(two)
+    kind, message = errors_and_warnings(two)[0]
+    assert one.startswith("v1") and kind in ("late_annotation", "fps_mismatch")
+    assert warned(two, "v1") == [f"video v1: {message}"] and warned(two, "v2") == []
+    return one
+
+
+def test_poses_that_end_long_before_the_annotation(two):
+    cut(two/"v1DLC_net.csv", 75)
+    said = ends(two)
+    assert "ends at 4.00 s (frame 120), the poses at 2.50 s (frame 75): is the pose file" in said
+    assert ["late_annotation", said.removeprefix("v1, v1.boris.csv: ")
+            + " Cut or left out: 1 bout"] in errors_and_warnings(two)
+    cut(two/"v1DLC_net.csv", 50)
+    audit(two)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error") # An audit tells all in its report
+        audit(open_dataset(two))
+    write_boris(two, "v1", [("mouse_1", "sniff", 30, 52)])
+    assert sentences(two) == [] and warned(two, "v1") == [], "within a second"
+
+
+def test_times_that_are_frames(two):
+    (two/"v1.boris.csv").write_text("Subject,Behavior,Behavior type,Start (s),Stop (s),FPS\n"
+                                    "mouse_1,sniff,STATE,30,61,30\nmouse_2,rear,STATE,90,120,30\n")
+    assert "frame 3,600" in (said := ends(two)) and "are its times frames and not seconds" in said
+
+
+def test_a_table_of_frames_that_is_longer_than_the_poses(two):
+    (two/"v1.boris.csv").unlink()
+    (two/"v1.csv").write_text("sniff\n" + "0\n" * 350 + "1\n" * 50)
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    assert "ends at 13.33 s (frame 400), the poses at 10.00 s" in ends(two)
+
+
+@pytest.mark.parametrize("frames, words", [
+    ((0, 1, 2, 5, 6), "row 5: frame 5 follows 2"), ((0, 2, 4), "row 3: frame 2 follows 0"),
+    ((0, 1, 1), "row 4: frame 1 follows 1"), ((500, 501), "row 2: begins with frame 500")])
+def test_a_table_of_frames_with_a_gap_is_put_to_no_wrong_time(two, frames, words):
+    (two/"v1.boris.csv").unlink()
+    (two/"v1.csv").write_text("frame,sniff\n" + "".join(f"{i},0\n" for i in frames))
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    with pytest.raises(DataError, match=words): open_dataset(two)["v1"]
+
+
+def test_a_film_that_is_longer_than_the_poses(two):
+    "BORIS writes how long the film is."
+    head, *rest = (two/"v1.boris.csv").read_text().splitlines()
+    (two/"v1.boris.csv").write_text("\n".join([head + ",Media duration (s)",
+                                               *(f"{r},60.0" for r in rest)]) + "\n")
+    assert "frames too few: 300 at 30 per second do not last 60 s" in ends(two)
+    (two/"v1.boris.csv").write_text("\n".join([head + ",Media duration (s)",
+                                               *(f"{r},10.1" for r in rest)]) + "\n")
+    assert sentences(two) == []
+
+
+def test_a_table_that_a_spreadsheet_has_saved(two):
+    before = open_dataset(two)["v1"].bouts
+    text = (two/"v1.boris.csv").read_text()
+    for changed in (text.replace(",", ";"), text.replace(",", ";").replace(".", ","),
+                    "\ufeff" + text.replace("\n", "\r\n")):
+        (two/"v1.boris.csv").write_text(changed, newline="")
+        assert open_dataset(two)["v1"].bouts.equals(before)
+
+
+# More of what strangers' folders hold
+
+def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
+    (two/"v1.boris.csv").unlink()
+    (two/"study.boris").write_text('{"observations": {"v1": {"events": [[1.0,')
+    (two/"v1.xlsx").write_bytes(b"PK\x03\x04")
+    said = {m.split()[0]: (k, m) for k, m in told(two)}
+    assert "broken JSON" in said["study.boris"][1] and "workbook" in said["v1.xlsx"][1]
+    assert [said[n][0] for n in ("study.boris", "v1.xlsx")] == ["unreadable_file", "unknown_file"]
+
+
+def test_an_annotation_that_can_mean_two_videos(lab):
+    (lab/"cage1.csv").write_text("sniff\n0\n1\n")
+    (_, said), = told(lab)
+    assert "cage1.csv can mean day1_cage1, day2_cage1; put it beside its poses, not read" == said
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda t: t[:-20], "row 5: has 2 cells, too few: the file is cut off here"),
+    (lambda t: t.replace("\n1.0,", "\n00:00:01.000,"), "have times written in seconds"),
+    (lambda t: t.replace("mouse_1", ""), "names no subject.*agent in its dataset.yaml"),
+    (lambda t: t.splitlines()[0], "no rows; export it again, or take it away")])
+def test_an_export_of_boris_that_is_not_whole(two, change, words):
+    (two/"v1.boris.csv").write_text(change((two/"v1.boris.csv").read_text()))
+    with pytest.raises(DataError, match=words): open_dataset(two)["v1"]
+
+
+def test_blanks_in_a_head_do_no_harm(two):
+    before = open_dataset(two)["v1"].bouts
+    text = (two/"v1.boris.csv").read_text().replace("Time,", "Time ,")
+    (two/"v1.boris.csv").write_text(text.replace("Behavior,", " Behavior,"))
+    assert open_dataset(two)["v1"].bouts.equals(before)
+
+
+def test_a_head_without_frames_and_points_that_are_all_unsure(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nmin_confidence: 0.95\n")
+    assert sentences(two) == [f"v{k}: no frame shows mouse_1, mouse_2: is min_confidence 0.95 "
+                              "too high?" for k in (1, 2)]
+    cut(two/"v1DLC_net.csv", 0)
+    with pytest.raises(DataError, match="has a head and no frames"): open_dataset(two)["v1"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".h5"])
+def test_points_that_belong_to_no_animal(tmp_path, suffix):
+    "DeepLabCut's unique body parts."
+    names = [("net", a, p, c) for a, ps in (("black", "ab"), ("white", "ab"), ("single", "xyz"))
+             for p in ps for c in ("x", "y", "likelihood")]
+    table = pd.DataFrame(np.ones((5, len(names))), columns=pd.MultiIndex.from_tuples(
+        names, names=["scorer", "individuals", "bodyparts", "coords"]))
+    path = tmp_path/f"v1{suffix}"
+    table.to_csv(path) if suffix == ".csv" else table.to_hdf(path, key="df_with_missing")
+    with pytest.raises(DataError, match="'single' has the body parts x, y, z, 'black' a, b"):
+        read_poses(path, 30)
+
+
+@pytest.mark.parametrize("line, words", [
+    ("alone: rear", "alone: expected a list such as .rear., got 'rear'"),
+    ("fps: 29,97", "fps: Input should be a valid number")])
+def test_a_line_of_dataset_yaml_in_another_form(two, line, words):
+    (two/"dataset.yaml").write_text(line + "\n")
+    with pytest.raises(DataError, match=words): open_dataset(two)
+
+
+def film(path, seconds):
+    "The head of an mp4."
+    box = lambda name, inside: struct.pack(">I4s", 8 + len(inside), name) + inside
+    head = box(b"mvhd", bytes(12) + struct.pack(">II", 600, round(600 * seconds)) + bytes(80))
+    path.write_bytes(box(b"ftyp", b"isom") + box(b"mdat", bytes(99)) + box(b"moov", head))
+
+
+def test_a_film_beside_poses_that_are_not_whole(two):
+    film(two/"v1.mp4", 10)
+    film(two/"v2.MP4", 10)
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+    film(two/"v1.mp4", 20)
+    assert ends(two) == "v1: frames too few: 300 at 30 per second do not last 20 s"
+
+
+def test_training_says_what_does_not_fit(two, monkeypatch):
+    cut(two/"v1DLC_net.csv", 75)
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear, rera]\ntarget: mouse_3\n")
+    monkeypatch.chdir(two.parent)
+    with warnings.catch_warnings(record=True) as found: # `main` prints each as a note
+        warnings.simplefilter("always")
+        assert main(["train", "two", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    notes = [str(w.message) for w in found if w.category is LabNote]
+    assert len(notes) == 2, notes
+    assert "v1: the annotation ends at 4.00 s (frame 120), the poses at 2.50 s" in notes[0]
+    assert "dataset.yaml, target: no file that was read has the animal 'mouse_3'" in notes[1]

@@ -90,7 +90,7 @@ def test_matches_questions_and_a_file_to_fill_in(lab, capsys):
 
 
 def test_what_is_not_answered_is_asked_and_never_guessed(lab):
-    with pytest.raises(DataError, match="does not say to whom"): open_dataset(lab)["v1"]
+    with pytest.raises(DataError, match="names 'B', 'W'.*under subjects"): open_dataset(lab)["v1"]
     who = "fps: 30\nsubjects: {B: black, W: white}\n"
     (lab/"dataset.yaml").write_text(who)
     with pytest.raises(DataError, match="does not say to whom 'black'"): open_dataset(lab)["v1"]
@@ -129,12 +129,13 @@ def test_rates_and_lengths_that_differ_are_told(lab, capsys):
     write_boris(lab, "v2", [("black", "sniff", 30, 2000)], fps=25)
     answer = opened(capsys, lab)
     said(answer, "25 (v2) and 30 (v1)")
-    said(answer, "v2.boris.csv ends at frame 2,000", "v2 at 300")
+    said(answer, "v2, v2.boris.csv: the annotation ends at 80.00 s (frame 2,000)",
+         "the poses at 12.00 s (frame 300)")
     assert read_settings(lab/"dataset.yaml").fps is None
     answer = opened(capsys, lab, "--overwrite", "--set", "fps=30")
     said(answer, "v2.boris.csv was made at 25", "says 30")
     answer = opened(capsys, lab, "--overwrite", "--set", "videos={v2: {fps: 25}, v9: {}}")
-    said(answer, "tells of v9")
+    said(answer, "dataset.yaml, videos", "'v9'")
     assert [r["fps"] for r in answer["table"]] == [30, 25]
 
 

@@ -405,6 +405,9 @@ def test_nwb_brings_its_own_frame_rate(tmp_path):
     assert np.allclose(rec.xy, want)
 
 
+DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
+
+
 @pytest.mark.parametrize("name, text, says", [
     ("p.csv", "", "not recognised"), ("p.csv", "a,b\n1,2\n", "not recognised"),
     ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
@@ -412,7 +415,13 @@ def test_nwb_brings_its_own_frame_rate(tmp_path):
     ("p.csv", "scorer,net\nbodyparts,nose\n", "cannot be read as DeepLabCut"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "cannot be"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n", "p.csv"),
-    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv")])
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv"),
+    ("p.csv", DLC + "0,1,1,1\n1,1,1,1\n2,1,\n", "row 6: has 3 of 4 cells: the file is cut off"),
+    ("p.csv", DLC + "0,1,1,1\n1,1\n2,1,1,1\n", "row 5: has 2 of 4 cells: the row is damaged"),
+    ("p.csv", DLC.replace(",", ";") + "0;1,5;1;1\n", "has semicolons"),
+    ("p.csv", "\ufeff" + DLC + "0,1,1,1\n", "has a byte order mark"),
+    ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,1", "row 3: has 3 of 5 cells"),
+    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells")])
 def test_pose_faults(tmp_path, name, text, says):
     (tmp_path/name).write_text(text)
     with pytest.raises(DataError, match=name) as e: read_poses(tmp_path/name, fps=30)
@@ -628,7 +637,7 @@ def test_bad_tables_of_frames(tmp_path, text, words):
 def test_a_folder_with_a_table_of_frames_trains_as_it_lies(tmp_path):
     import shutil
     from mabe_nb.data.dataset import open_dataset
-    shutil.copy(DATA/"poses"/"rat_1.dlc.csv", tmp_path/"rat_1.dlc.csv")
+    shutil.copy(real("poses/rat_1.dlc.csv"), tmp_path/"rat_1.dlc.csv")
     n = sum(1 for _ in open(tmp_path/"rat_1.dlc.csv")) - 4
     rows = ["-1,-1"] * 100 + ["0,1"] * 50 + ["1,0"] * (n - 150)
     (tmp_path/"rat_1_labels.csv").write_text("\n".join(["background,chase", *rows]) + "\n")

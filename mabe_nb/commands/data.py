@@ -72,8 +72,7 @@ def audit(args, say) -> dict:
     data = open_dataset(args.data, args.split)
     report = check(data, pick(data, args.videos), progress=say.progress)
     say(report.summary().to_string(index=False) if len(report.table) else "nothing found")
-    errors = report.table[report.table.severity == "error"]
-    for row in errors.head(20).itertuples():
+    for row in report.foremost().itertuples():
         say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
     return json.loads(report.to_json())
 

@@ -7,7 +7,7 @@ __all__ = ['COLUMNS', 'ORDER', 'summarize', 'rank_videos', 'AuditReport', 'video
            'body_sizes', 'never_seen', 'Notes', 'audit']
 
 # %% ../../nbs/data/50_audit.ipynb #53867f0d
-import json
+import json, warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .checks import KINDS, check, part_distances, seen
+from .folder.tracker_folder import LabNote
 from .dataset import as_dataset, each_video
 from .recording import Recording
 from .splits import marks
@@ -63,6 +64,11 @@ class AuditReport:
 
     def summary(self): return summarize(self.table)
     def worst(self, n=10): return rank_videos(self.table).head(n)
+
+    def foremost(self, errors=20, each=3):
+        "The first errors, and a few warnings of each kind."
+        first, rest = (self.table[self.table.severity == s] for s in ORDER[:2])
+        return pd.concat([first.head(errors), rest.groupby("kind", sort=False).head(each)])
 
     def to_json(self, path=None):
         "As JSON: name, videos, frames, summary, defects; written to `path` if given."
@@ -205,8 +211,10 @@ def audit(
         sized = len(ids) if ids is not None else len(dataset)
         videos = tqdm(videos, unit="video", total=sized)
     for video, read in videos:
-        try: notes.add(read())
-        except DataError as e: notes.unreadable(video, e)
+        with warnings.catch_warnings(): # What reading warns of is in the report
+            warnings.simplefilter("ignore", LabNote)
+            try: notes.add(read())
+            except DataError as e: notes.unreadable(video, e)
     whole = dataset.findings() if callable(getattr(dataset, "findings", None)) else ()
     rows = [_row(f.video_id, "", f.kind, f.count, None, f.message) for f in whole]
     table = pd.DataFrame(rows + notes.all_rows(), columns=COLUMNS)

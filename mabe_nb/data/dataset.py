@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from .folder.files import sort_files
 from .folder import tracker_folder # each of these adds itself to `READERS`
 from .formats import calms21, mabe22
 from . import kaggle # the last, so it is asked first
@@ -97,8 +98,11 @@ def open_dataset(
     if len(found) == 1 and not isinstance(found[0], list): return found[0]
     if found: return RecordingList([rec for part in found for rec in part], path)
     known = ", ".join(sorted(r.expects for r in READERS.values()))
+    odd = [f.message for f in sort_files(path, 0).findings
+           if f.kind != "unknown_file"] if path.is_dir() else []
     raise DataError(("is no dataset" if path.exists() else "does not exist") +
-                    f"; looked for {known}, or a folder of such files", path)
+                    f"; looked for {known}, or a folder of such files" +
+                    "".join(f"; {s}" for s in odd[:3]), path)
 
 # %% ../../nbs/data/20_dataset.ipynb #69050c07
 def as_dataset(

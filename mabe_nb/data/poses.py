@@ -86,7 +86,7 @@ def _hdf(test):
 
 def _header(path):
     "The cells of a csv's first line."
-    with open(path, encoding="utf-8") as f:
+    with open(path, encoding="utf-8-sig") as f:
         return [name.strip() for name in f.readline(1_000_000).split(",")]
 
 
@@ -122,7 +122,8 @@ def _at_frames(values, frames, path):
     "Rows of `values` at their frame numbers, NaN in the frames between."
     if frames is None: return values
     whole = np.asarray(frames, np.float64)
-    if not len(whole) or (whole != np.floor(whole)).any() or whole.min() < 0:
+    if not len(whole): raise DataError("has a head and no frames", path)
+    if (whole != np.floor(whole)).any() or whole.min() < 0:
         raise DataError("frame numbers are not whole numbers from 0", path)
     if len(np.unique(whole)) != len(whole):
         raise DataError("frame numbers repeat; expected each frame once", path)
@@ -175,7 +176,7 @@ def _from_movement(path, source):
 
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
-            _header(path)[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
+            _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
         ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in _header(path)),

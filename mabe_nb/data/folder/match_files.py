@@ -11,7 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..annotations import annotated_rate, annotation_source
+from ..annotations import annotated_rate, annotation_source, late_end, scored_window
+from ..checks import seen, table as video_table, untracked
+from .films import beside_seconds, scored_seconds
+from .names import did_you_mean, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..recording import usual_names
@@ -29,6 +32,7 @@ class Look(NamedTuple):
     strangers: tuple = () # Names in the annotation that no animal has
     nobody: str = None # Its annotation, if that names no animal and nobody has said who acts
     asked: tuple = () # Actions that are done to nobody knows whom
+    actions: tuple = () # Those that its annotation has marked
     odd: tuple = () # Sentences
 
 
@@ -56,7 +60,8 @@ def look_at(
             data, scored, rows))
     except DataError as e:
         several = ", ".join(map(data.shown, data._poses.get(video, ())))
-        return Look(_row(video, several), odd=(_plain(e, data),))
+        tables = ", ".join(_shown(data, *one) for one in data._scored.get(video, ()))
+        return Look(_row(video, several, scored=tables), odd=(_plain(e, data),))
     try:
         one = rows if isinstance(rows, str) else None
         s, rate = data.settings_of(video), scored and annotated_rate(scored, one)
@@ -64,8 +69,17 @@ def look_at(
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(_mirrored(rec)))
+    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)]
+    if fps: odd += _length(rec, poses, scored, one)
+    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
+
+
+def _unseen(rec, least):
+    "A sentence if animals are listed that no frame shows."
+    if gone := untracked(rec, seen(rec)):
+        yield (f"{rec.video_id}: no frame shows {', '.join(gone)}"
+               + f": is min_confidence {least:g} too high?" * bool(least))
 
 
 def _shown(data, scored, rows):
@@ -93,16 +107,23 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     if s.fps and look.rate and abs(s.fps - look.rate) > 0.01 * look.rate:
         odd.append(f"{scored.name} was made at {look.rate:g} frames per second, dataset.yaml "
                    f"says {s.fps:g}, which is used")
-    if fps and len(bouts) and bouts.stop.max() > len(rec) + fps:
-        odd.append(f"{scored.name} ends at frame {bouts.stop.max():,}, the poses of "
-                   f"{rec.video_id} at {len(rec):,}: is fps right?")
+    if fps and (late := late_end(rec, bouts, scored_window(scored))):
+        odd.append(f"{rec.video_id}, {scored.name}: {late}")
     return look._replace(
-        row=look.row | {"actions": ", ".join(actions)}, nobody=nobody,
-        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice})),
+        row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
+        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice, s.agent})),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
         or boris and s.target_from else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
+def _length(rec, poses, scored, one):
+    "A sentence if the poses do not last as long as the film."
+    long = scored_seconds(scored, one) or beside_seconds(poses)
+    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
+        rec.replace(meta={"video_duration_sec": long}), rec.xy)
+        if long and d.kind == "fps_mismatch")
+
+
 def _mirrored(rec):
     "A sentence for each pair of sides that lies the wrong way round."
     at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
@@ -150,8 +171,10 @@ def match_files(
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
-    if gone := [v for v in data.settings.videos if v not in data.ids]:
-        said.append(f"dataset.yaml tells of {_some(gone)}, which no pose file belongs to")
+    mice, parts = ({n for k in looks for n in names(k)} for names in (
+        lambda k: k.mice, lambda k: k.parts))
+    actions = {a for k in looks for a in k.actions}
+    said += unknown_names(data.settings, mice, parts, actions, data.ids)
     return Matches(table, said, _proposal(data, looks, table, rates))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #159de32a
@@ -165,7 +188,7 @@ def _about_strays(findings, most=20):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #045cafc5
 def _about_scores(looks, table):
     "Sentences on annotations, animals and targets."
-    bare = table.video[(table.annotation == "none") & (table.poses != "")]
+    bare = table.video[(table.annotation == "none") & table.frames.notna()]
     if len(bare) == len(table): yield "no video has an annotation: nothing to learn from yet"
     elif len(bare): yield (f"{_some(bare)}: poses without an annotation, to be predicted and "
                            "not learned from")
@@ -174,14 +197,15 @@ def _about_scores(looks, table):
         if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
     for (strangers, animals), files in named.items():
         yield (f"{_some(k.row['annotation'] for k in files)} {_verb('name', files)} "
-               f"{_some(strangers)}, the poses {animals}: say who is who under subjects")
+               f"{_some(strangers)}, the poses {animals}: say who is who under subjects"
+               + did_you_mean(animals.split(", "), *strangers))
     if files := [k.nobody for k in looks if k.nobody]:
         yield f"{_some(files)} {_verb('name', files)} no animal: write under agent who acts"
     if asked := sorted({a for k in looks for a in k.asked}):
         yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #af5f9404
 def _about_rates(table, rates):
     "Sentences on frames per second."
     if len(rates) > 1:

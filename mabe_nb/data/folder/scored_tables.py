@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from ..annotations import annotation_source, read_boris, read_caltech
+from .names import did_you_mean
 from .settings import FolderSettings
 from ..formats.dlcanalyzer import read_labels
 from ..formats.frame_tables import NO_ACTION, frame_table, read_frame_table
@@ -101,6 +102,18 @@ def named_bouts(
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
     return read_caltech(path, *who, fps=rec.fps)
 
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
+def _check_animals(bouts, path, mice, settings):
+    "Raises `DataError` for an animal that the poses do not have."
+    who, names = settings.agent, ", ".join(map(repr, mice))
+    used = who in {*bouts.agent} or annotation_source(path) != "BORIS"
+    if used and who not in (None, *mice): raise DataError(
+        f"names the agent {who!r}, the poses of {Path(path).name} {names}"
+        + did_you_mean(mice, who), "dataset.yaml", "agent")
+    if odd := sorted({*bouts.agent, *bouts.target} - {*mice}): raise DataError(
+        f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under subjects "
+        "in dataset.yaml" + did_you_mean(mice, *odd), path)
+
 
 def read_scored(
     path, # An annotation
@@ -110,6 +123,7 @@ def read_scored(
 ): # Table of bouts, see `bout_table`
     "Bouts in a video's annotation, with the target that its file does not name."
     bouts = named_bouts(path, rec, settings, rows)
+    _check_animals(bouts, path, rec.mice, settings)
     if settings.target_from and annotation_source(path) == "BORIS": return bouts
     return bout_table((agent, _target(agent, action, rec.mice, settings, path), action,
                        start, stop) for agent, _, action, start, stop

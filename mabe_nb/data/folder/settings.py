@@ -61,7 +61,8 @@ def _checked(said, path):
     try: return FolderSettings(**said)
     except ValidationError as e:
         first = e.errors()[0]
-        raise DataError(f"{first['msg']}, got {reprlib.repr(first['input'])[:40]}", path,
+        why = first["msg"].replace("Input should be a valid tuple", "expected a list such as [rear]")
+        raise DataError(f"{why}, got {reprlib.repr(first['input'])[:40]}", path,
                         ".".join(map(str, first["loc"]))) from None
 
 

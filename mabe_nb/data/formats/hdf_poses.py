@@ -13,6 +13,7 @@ import pandas as pd
 
 from ...errors import DataError
 from .pickles import unpickle
+from .text_tables import check_individuals
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #bb8e8022
 def _table_blocks(group):
@@ -61,6 +62,7 @@ def dlc_table(
         blocks = _table_blocks if "table" in group else _fixed_blocks
         names, values, frames = blocks(group)
     levels = LEVELS if len(names[0]) == 4 else (LEVELS[0], *LEVELS[2:])
+    if len(levels) == 4: check_individuals([n[1:3] for n in names], path)
     columns = pd.MultiIndex.from_tuples(names, names=levels)
     table = pd.DataFrame(values, index=frames, columns=columns)
     coords = [c for c in ("x", "y", "z", "likelihood") if c in columns.unique("coords")]

@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 
+from .text_tables import check_rows
 from ..recording import bout_table, run_lengths
 from ...errors import ConfigError, DataError
 from ...files import regular_file
@@ -82,6 +83,7 @@ def simba_poses(
     groups = simba_animals(points)
     parts = list(next(iter(groups.values())))
     order = [f"{own[p]}_{c}" for own in groups.values() for p in parts for c in "xyp"]
+    check_rows(path, lines)
     values = _column(path, order, lines).reshape(-1, len(groups), len(parts), 3)
     gone = (values == 0).all(-1, keepdims=True)
     values = np.where(gone, np.nan, values)
