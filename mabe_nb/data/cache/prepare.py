@@ -64,7 +64,6 @@ def _drop(folder):
     os.replace(folder, aside)
     shutil.rmtree(aside)
 
-
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1596d0d4
 def _describe(rec, key, selves): # Content of video.json, but for `CHANNELS`
     count, bouts = {}, rec.bouts[BOUT_COLUMNS].itertuples(index=False, name=None)
