@@ -273,6 +273,9 @@ def test_what_is_not_read_is_not_called_missing(two):
     assert data["v1"] and data.findings() == [], "v2 may have it"
     with pytest.warns(LabNote, match="'snout'"): assert data["v2"]
     assert len(data.findings()) == 1
+    (two/"v2.boris.csv").unlink()
+    for some in (open_dataset(two, "test"), open_dataset(two/"v2DLC_net.csv")):
+        assert some.ids == ("v2",) and some["v2"] and some.findings() == []
 
 
 def test_an_animal_that_no_frame_shows(two):

@@ -180,7 +180,8 @@ def _with_scored(rec, path, settings, rows):
 @patch
 def _unknown(self: TrackerFolder) -> list:
     "What `dataset.yaml` names and no video has; none while some were not looked at."
-    if not {*self.ids} <= {*self._names}: return []
+    whole = self.split == "train" and self.root.is_dir()
+    if not whole or not {*self.ids} <= {*self._names}: return []
     mice, parts = ({n for names in self._names.values() for n in names[k]} for k in (0, 1))
     seen = {a for bouts, _ in self._labels.values() for a in bouts.action}
     return [Finding("", "unknown_name", 1, s) for s in
