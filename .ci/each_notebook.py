@@ -14,12 +14,15 @@ import journal
 import notebooks as house
 
 WORKERS = 2
+FIRST = ("tutorials", "measure", "50_measure", "07_recipe_items", "30_demo", "55_queue")
+# Names of files or folders that take longest: begun late, one would be left running alone
 
 
 def wanted(top, names=()):
     "Paths of the notebooks to run."
     paths = [Path(top)/n for n in names] or house.notebooks(top)
-    return [p.absolute() for p in paths if not (p.parent/".notest").exists()]
+    found = [p.absolute() for p in paths if not (p.parent/".notest").exists()]
+    return sorted(found, key=lambda p: not {p.stem, p.parent.name} & {*FIRST})
 
 
 def run(path, name, notes, top, flags):

@@ -9,7 +9,6 @@ __all__ = ['cosine', 'after_plateaus', 'learning_rate', 'Average', 'half_type', 
 # %% ../../../nbs/train/fit/30_optim.ipynb #71ae5e57
 import copy, math
 from contextlib import nullcontext
-from functools import partial
 
 import numpy as np
 import torch
@@ -83,7 +82,9 @@ def half_type(
     cudnn: int = None, # Version as `torch.backends.cudnn.version()` gives it
 ): # dtype, or None for full precision
     "The half precision that a device really has."
-    if kind == "cpu": return torch.bfloat16
+    if kind == "cpu":
+        there = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        return torch.bfloat16 if there else None
     if kind != "cuda": return None
     if capability >= (8, 0) and (cudnn or 0) >= 91300: return torch.bfloat16
     return torch.float16
@@ -105,17 +106,20 @@ class Precision:
         device: torch.device,
         amp: bool = False, # Half precision if the device has one
     ):
-        self.device, self.dtype = device, None
+        self.device, self.dtype, self.asked = device, None, amp
         if amp:
             cuda = device.type == "cuda"
             self.dtype = half_type(
                 device.type, torch.cuda.get_device_capability(device) if cuda else None,
                 torch.backends.cudnn.version() if cuda else None)
-        self.context = nullcontext if self.dtype is None else partial(
-            torch.autocast, device.type, self.dtype) # In which a forward pass runs
         self.tf32 = self.dtype is None and allow_tf32(device)
         self.scaler = torch.amp.GradScaler(device.type,
                                            enabled=self.dtype == torch.float16)
+
+    def context(self):
+        "In which a forward pass runs."
+        if self.dtype is None: return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
 
     @property
     def name(self) -> str:
@@ -150,7 +154,9 @@ def trusted(
 ) -> tuple: # `Precision` to use, a note or None
     "The precision given, or full precision and why."
     if precision.dtype is None:
-        return precision, "fp32 on this card: products as TF32" if precision.tf32 else None
+        lacks = f"no half precision on this {precision.device.type}: training is in fp32"
+        return precision, ("fp32 on this card: products as TF32" if precision.tf32 else
+                           lacks if precision.asked else None)
     gap = disagreement(model, batches, precision)
     if gap <= tolerance: return precision, None
     return Precision(precision.device), (
