@@ -7,6 +7,7 @@ __all__ = ['FILMS', 'film_seconds', 'beside_seconds', 'scored_seconds']
 
 # %% ../../../nbs/data/folder/22_films.ipynb #ed32e098
 import struct
+from functools import lru_cache
 from pathlib import Path
 
 from ..annotations import annotation_source
@@ -48,16 +49,23 @@ def film_seconds(
 FILMS = frozenset({".mp4", ".mov", ".m4v"})
 
 
+@lru_cache(16) # A folder of thousands is listed once
+def _films(folder, changed): # `changed`: when it last was
+    "Video -> its films, of those in a folder."
+    out = {}
+    for film in sorted(f for f in folder.iterdir() if f.suffix.lower() in FILMS and f.is_file()):
+        try: out.setdefault(video_name(film), []).append(film)
+        except DataError: continue
+    return out
+
+
 def beside_seconds(
     poses, # A pose file
 ) -> float: # None if no film of the same video lies beside it
     "How long the film lasts that lies beside the poses."
-    here, video = Path(poses).parent, video_name(poses)
-    for film in sorted(f for f in here.iterdir() if f.suffix.lower() in FILMS and f.is_file()):
-        try: mine = video_name(film) == video
-        except DataError: continue
-        if mine and (seconds := film_seconds(film)): return seconds
-    return None
+    here = Path(poses).parent
+    films = _films(here, here.stat().st_mtime_ns).get(video_name(poses), ())
+    return next(filter(None, map(film_seconds, films)), None)
 
 # %% ../../../nbs/data/folder/22_films.ipynb #63ccb8c6
 def scored_seconds(
