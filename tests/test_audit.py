@@ -113,8 +113,8 @@ def test_shares_are_shares():
     rec.xy[:150, 0] = np.nan
     assert [d.share for d in check(rec)] == [0.25]
     rec.xy[:] = np.nan
-    assert [(d.kind, d.share) for d in check(rec)] == [("missing_points", 1),
-                                                       ("frame_gaps", 1)]
+    assert [(d.kind, d.share) for d in check(rec)] == [
+        ("missing_points", 1), ("frame_gaps", 1), ("untracked_animals", 1)]
 
 
 def test_a_slow_camera_does_not_make_jumps():
