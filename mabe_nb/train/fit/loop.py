@@ -222,7 +222,7 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
 def fit(self: Trainer) -> list: # History: a dict per epoch
     "Train until the epochs are done or validation F1 has long not improved."
     cfg, new = self.cfg, not self.epoch and not self.step_of_epoch
-    if new and (self.precision.asked or self.precision.tf32): self.check_precision()
+    if new and (self.precision.dtype or self.precision.tf32): self.check_precision()
     with memory_kept(self.device), onednn_products(self.device), stop_signal() as stop:
         while self.epoch < cfg.epochs:
             if self.history and (self.epoch - best_row(self.history)["epoch"]

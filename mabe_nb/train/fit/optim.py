@@ -82,9 +82,7 @@ def half_type(
     cudnn: int = None, # Version as `torch.backends.cudnn.version()` gives it
 ): # dtype, or None for full precision
     "The half precision that a device really has."
-    if kind == "cpu":
-        there = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        return torch.bfloat16 if there else None
+    if kind == "cpu": return torch.bfloat16
     if kind != "cuda": return None
     if capability >= (8, 0) and (cudnn or 0) >= 91300: return torch.bfloat16
     return torch.float16
@@ -106,7 +104,7 @@ class Precision:
         device: torch.device,
         amp: bool = False, # Half precision if the device has one
     ):
-        self.device, self.dtype, self.asked = device, None, amp
+        self.device, self.dtype = device, None
         if amp:
             cuda = device.type == "cuda"
             self.dtype = half_type(
@@ -136,13 +134,14 @@ def disagreement(
     "How far half precision is from full precision on some batches."
     worst, was = 0.0, model.training
     model.eval()
-    for x, loss_of in batches:
-        full = loss_of(model(x)).item()
-        with precision.context(): scores = model(x)
-        half = loss_of(scores.float()).item()
-        gap = abs(half - full) / max(abs(full), 1e-6)
-        worst = max(worst, gap) if gap == gap else float("inf")
-    model.train(was)
+    try:
+        for x, loss_of in batches:
+            full = loss_of(model(x)).item()
+            with precision.context(): scores = model(x)
+            half = loss_of(scores.float()).item()
+            gap = abs(half - full) / max(abs(full), 1e-6)
+            worst = max(worst, gap) if gap == gap else float("inf")
+    finally: model.train(was)
     return worst
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #f81c8254
@@ -154,10 +153,11 @@ def trusted(
 ) -> tuple: # `Precision` to use, a note or None
     "The precision given, or full precision and why."
     if precision.dtype is None:
-        lacks = f"no half precision on this {precision.device.type}: training is in fp32"
-        return precision, ("fp32 on this card: products as TF32" if precision.tf32 else
-                           lacks if precision.asked else None)
-    gap = disagreement(model, batches, precision)
+        return precision, "fp32 on this card: products as TF32" if precision.tf32 else None
+    try: gap = disagreement(model, batches, precision)
+    except RuntimeError as e:
+        return Precision(precision.device), (f"{precision.name} cannot be computed here "
+                                             f"({str(e)[:80]}): training goes on in fp32")
     if gap <= tolerance: return precision, None
     return Precision(precision.device), (
         f"{precision.name} differs from fp32 by {gap:.1%} on the first batches "
