@@ -13,6 +13,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.audit import audit
 from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.formats import boris
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.poses import read_poses
@@ -91,6 +92,19 @@ def test_each_observation_goes_to_the_video_that_it_names(lab, name, text):
     assert found.table.annotation.tolist() == [f"{name}: monday", f"{name}: day2_cage1",
                                                f"{name}: cage2"]
     assert found.table.poses[2] == "day2/poses/cage2DLC_net.csv"
+
+
+@pytest.mark.parametrize("name, text", [("all.csv", export(MANY)), ("study.boris", project(MANY))])
+def test_a_file_of_many_observations_is_parsed_once_and_again_when_it_changes(
+        lab, monkeypatch, name, text):
+    (lab/name).write_text(text)
+    parsed, reader = [], "_project_rows" if name.endswith(".boris") else "_table_rows"
+    read = getattr(boris, reader)
+    monkeypatch.setattr(boris, reader, lambda *given: parsed.append(given) or read(*given))
+    data = open_dataset(lab)
+    assert [len(data[v].bouts) for v in data.ids] == [2, 1, 2] and len(parsed) == 1, parsed
+    (lab/name).write_text(text.replace("sniff", "nuzzle"))
+    assert "nuzzle" in {*open_dataset(lab)["day2_cage2"].bouts.action} and len(parsed) == 2
 
 
 def test_a_name_and_a_film_that_differ_are_told_and_two_observations_of_one_video(lab):

@@ -23,7 +23,7 @@ from mabe_nb.train.fit.frames import Frames, OnDisk
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
-from mabe_nb.train.fit.optim import Precision, learning_rate
+from mabe_nb.train.fit.optim import Precision, learning_rate, trusted
 
 HERE = Path(__file__).parent
 EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,
@@ -331,6 +331,15 @@ def test_half_precision_that_differs_is_left(monkeypatch):
     one.recorder.note = said.append
     one.fit()
     assert one.precision.name == "fp32" and "bf16 differs" in said[0]
+
+
+def test_too_little_memory_is_not_taken_for_a_lack_of_half_precision():
+    def full(x): raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = torch.nn.Identity()
+    model.forward = full
+    with pytest.raises(torch.OutOfMemoryError):
+        trusted(model, [(torch.ones(2), torch.sum)], Precision(torch.device("cpu"), amp=True))
 
 
 def test_half_precision_is_the_one_that_is_set():

@@ -170,14 +170,13 @@ def train(
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,
                                      progress, start.clf.inputs if start else None)
             clf = new_classifier(data, cfg, team)
-            parameters = count_parameters(clf.model)
             if team.leads: keep_sources(out, learned_from(
                 [data.prepared], dict(zip(("train", "valid"), ids)),
                 cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
             if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress, each)
-            _announce(data, ids, parameters, say)
+            _announce(data, ids, count_parameters(clf.model), say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

@@ -7,12 +7,13 @@ __all__ = ['COLUMNS', 'TIMES', 'NUMBERS', 'MODIFIERS', 'boris_rows', 'Observatio
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #9deae016
 import csv, re
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..recording import parse_number
 from ...errors import DataError
-from ...files import parse_json, read_text
+from ...files import parse_json, read_text, regular_file
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #9e9bfb15
 COLUMNS = {
@@ -155,13 +156,19 @@ def _project_rows(path, target_from):
     return list(enumerate(rows, 1))
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #56d40d6e
+@lru_cache(2) # A file of many observations is asked for again for every video
+def _rows_of(path, state, target_from): # `state`: when the file was written, and its size
+    read = _project_rows if path.suffix == ".boris" else _table_rows
+    return tuple(read(path, target_from))
+
+
 def boris_rows(
     path, # .csv or .tsv export, or a .boris project
     target_from: str = None, # Column that names the target
-) -> list: # (number of the row, its cells by our own names)
+) -> tuple: # (number of the row, its cells by our own names), not to be changed
     "One row for each of the file, times in s of the video. Raises `DataError`."
-    read = _project_rows if Path(path).suffix == ".boris" else _table_rows
-    return read(path, target_from)
+    about = regular_file(path).stat()
+    return _rows_of(Path(path), (about.st_mtime_ns, about.st_size), target_from)
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #26352302
 class Observation(NamedTuple):

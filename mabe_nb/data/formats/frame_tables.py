@@ -20,28 +20,27 @@ NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's 
 
 
 def _frame_rows(lines):
-    "Names of the columns and cells of each row, without a first column of numbers."
+    "Names of the columns, cells of each row, and what stands in a first column of numbers."
     try: rows = [r for r in csv.reader(lines) if r]
-    except csv.Error: return [], []
+    except csv.Error: return [], [], []
     head = [name.strip() for name in rows[0]] if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)
-    return head[first:], [[c.strip().removesuffix(".0") for c in r[first:]] for r in rows[1:]]
+    rows = [[c.strip().removesuffix(".0") for c in r] for r in rows[1:]]
+    return head[first:], [r[first:] for r in rows], [r[0] for r in rows if first]
 
 
 def is_frame_table(
     lines, # The first of a text file
 ) -> bool:
     "Do the first lines have a name for each column, and 0, 1 or -1 in each cell?"
-    names, cells = _frame_rows(lines)
+    names, cells, _ = _frame_rows(lines)
     return bool(cells and names) and all(re.search("[A-Za-z]", n) for n in names) and all(
         len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5a75c7e3
-def _check_numbers(head, lines, before, row, path):
+def _check_numbers(numbers, before, row, path):
     "The last frame's number, None without. Raises `DataError` unless they count up by one."
-    if head.split(",")[0].strip(' "\r\n').lower() not in NUMBERED: return None
-    for i, r in enumerate((r for r in csv.reader(lines) if r), row):
-        frame = r[0].strip().removesuffix(".0")
+    for i, frame in enumerate(numbers, row):
         if not frame.isdecimal(): return None
         if before is None and int(frame) > 1:
             raise DataError(f"begins with frame {frame}, expected 0 or 1", path, f"row {i}")
@@ -69,13 +68,13 @@ def frame_table(
         with open(path, encoding="utf-8-sig") as f:
             lines = iter(lambda: f.readline(2**20), "")
             head, *block = [*islice(lines, 20)] or [""]
-            names, _ = _frame_rows([head])
+            names, *_ = _frame_rows([head])
             if not is_frame_table([head, *block]):
                 raise DataError("is no table of 0, 1 and -1 with a row a frame", path)
             while block:
-                cells = _frame_rows([head, *block])[1]
+                _, cells, numbers = _frame_rows([head, *block])
                 _check_cells(cells, len(names), row, path)
-                last = _check_numbers(head, block, last, row, path)
+                last = _check_numbers(numbers, last, row, path)
                 parts.append(np.array(cells, np.int8).reshape(-1, len(names)))
                 row, block = row + len(cells), [*islice(lines, 4096)]
     except UnicodeDecodeError: raise DataError("is not text, expected a table", path) from None

@@ -6,7 +6,7 @@
 __all__ = ['ROOM', 'RATIO', 'plain_array', 'read_npy', 'mentions', 'read_npz']
 
 # %% ../../../nbs/data/formats/40_npy.ipynb #b034f1e0
-import io, math, zipfile
+import io, math, zipfile, zlib
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +103,7 @@ def read_npz(
         with np.load(path, allow_pickle=False) as z: arrays = {k: z[k] for k in z.files}
     except DataError: raise
     except (ValueError, OSError, MemoryError, EOFError, SyntaxError, TypeError,
-            NotImplementedError, zipfile.BadZipFile, zipfile.zlib.error) as e:
+            NotImplementedError, zipfile.BadZipFile, zlib.error) as e:
         raise DataError(f"is no readable .npz file of plain arrays ({e})",
                         path) from None
     kinds = {k: getattr(a, "dtype", "of no array") for k, a in arrays.items()}

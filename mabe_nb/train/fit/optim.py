@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ...errors import DataError
+from ..machine import out_of_memory
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #a95e09c1
 def cosine(
@@ -156,6 +157,7 @@ def trusted(
         return precision, "fp32 on this card: products as TF32" if precision.tf32 else None
     try: gap = disagreement(model, batches, precision)
     except RuntimeError as e:
+        if out_of_memory(e): raise
         return Precision(precision.device), (f"{precision.name} cannot be computed here "
                                              f"({str(e)[:80]}): training goes on in fp32")
     if gap <= tolerance: return precision, None
