@@ -1,9 +1,9 @@
-"""What pages show beside their cells, made again where it is out of date.
+"""What pages show beside their cells, made again where it is out of date or missing.
 
 `python .ci/outputs.py [--check] [nbs/a.ipynb ...]` runs notebooks, all of them if none is
-named, and compares what each cell that shows something says with what it shows. Names of
-temporary folders, ids and seconds are passed over, and so are pictures beside the same
-text and widgets. `--check` only tells. Figures of time are those of the machine: run it on
+named, and compares what each cell says with what it shows. Names of temporary folders, ids
+and seconds are passed over, and so are pictures beside the same text and widgets. A cell
+that shows nothing yet is filled, unless it is hidden or names a folder of this machine. `--check` only tells. Figures of time are those of the machine: run it on
 a quiet one.
 """
 import argparse
@@ -23,6 +23,8 @@ import notebooks as house
 PASSED_OVER = re.compile(
     r"\btmp\w{8}\b|\d{6}-\d{6}-[0-9a-f]{6}|0x[0-9a-f]+|\d+:\d\d:\d\d|\b[\d.]+ ?(s|ms)\b|^\s+$", re.M)
 NOT_RUN = re.compile(r"^#\|\s*eval:\s*false", re.M)
+NOT_SHOWN = re.compile(r"^#\|\s*hide$", re.M)
+OF_ONE_RUN = re.compile(r"\btmp/tmp|\bobject at 0x") # Worse than nothing, on a page
 
 
 def shown(cell):
@@ -30,6 +32,12 @@ def shown(cell):
     data = [o.get("data", {"text/plain": o.get("text", "")}) for o in cell.outputs]
     if any(house.WIDGET in d for d in data): return None
     return PASSED_OVER.sub("", "".join(d.get("text/plain", "") for d in data)).strip()
+
+
+def missing(old, new):
+    "Does a cell show nothing, and has something to say to a reader?"
+    said = "".join(str(o) for o in new.outputs if o.get("name") != "stderr")
+    return not (old.outputs or NOT_SHOWN.search(old.source) or OF_ONE_RUN.search(said)) and said
 
 
 def run(notebook, folder):
@@ -46,11 +54,12 @@ def run(notebook, folder):
 def refresh(path, check):
     "Numbers of the cells that are out of date; their outputs are replaced, unless `check`."
     notebook = nbformat.read(path, 4)
-    if not any(c.get("outputs") for c in notebook.cells): return []
     changed = []
     for i, (old, new) in enumerate(zip(notebook.cells, run(notebook, path.parent).cells)):
-        if not old.get("outputs") or not new.source: continue
-        if None in (said := (shown(old), shown(new))) or said[0] == said[1]: continue
+        if old.cell_type != "code" or not new.source: continue
+        said = shown(old), shown(new)
+        if not missing(old, new) and (not old.outputs or None in said or said[0] == said[1]):
+            continue
         changed.append(i)
         old.outputs = new.outputs
     if changed and not check: nbformat.write(notebook, path)

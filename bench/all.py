@@ -81,8 +81,10 @@ def recipe_predictor(run, data):
 def seconds(case, run=None, data=None, rounds=4, steps=10):
     "Processor time of a case, the shortest after the first."
     import torch
-    from mabe_nb.train.machine import memory_kept
     from contextlib import nullcontext
+    try: from mabe_nb.train.machine import memory_kept
+    except ModuleNotFoundError: # Where the release before has it
+        from mabe_nb.train.fit.machine import memory_kept
     torch.set_num_threads(1)
     step = case in STEPS
     name, _, engine = (case, "", "") if case == RECIPE else case.partition(", ")

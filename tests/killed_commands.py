@@ -26,7 +26,6 @@ from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble.presets import MemberSpec
 
 torch.set_num_threads(1)
-torch.optim.AdamW([torch.zeros(1)]) # Imports half of PyTorch, once and not in each child
 for used in ("sklearn.ensemble", "mabe_nb.train.runs", "mabe_nb.train.ensemble.recipe",
              "mabe_nb.kaggle.bundle"): import_module(used)
 TINY = ["--features", "coords", "--conv-channels", "8,", "--lstm-hidden", "8",

@@ -364,6 +364,27 @@ def test_state_of_another_model_is_refused():
         two.restore(*copy.deepcopy(one.state()))
 
 
+def test_nothing_loads_pytorchs_compiler(tmp_path):
+    "It takes 1 to 3 s and 70 MB of each process, and nothing here is compiled."
+    code = """
+import sys, torch
+from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.synthetic import colony_video
+from mabe_nb.measure.estimate import estimate
+from mabe_nb.measure.probe import make_spec, measure
+from mabe_nb.train.config import TrainConfig
+from mabe_nb.train.runs import train
+cfg = TrainConfig(epochs=2, conv_channels=[4], lstm_hidden=4, device="cpu", scheduler="plateau")
+colony = RecordingList([colony_video(k, minutes=0.5) for k in (0, 3)])
+train(colony, sys.argv[1], cfg, ["1"], ["4"])
+assert measure(make_spec(cfg, seconds=0.1))["flops"] > 0 and estimate(cfg, card=False)
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path/"run"], text=True,
+                          env=os.environ | {"MABE_HOME": str(tmp_path)}, capture_output=True)
+    assert not done.returncode, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("set_before, turns", [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
 def test_waiting_threads_sleep_soon_unless_told_otherwise(set_before, turns):
     "It counts only if it is set before PyTorch is imported."

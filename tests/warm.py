@@ -17,7 +17,7 @@ from pathlib import Path
 
 from waiting import until
 
-LARGE = "pandas", "sklearn.ensemble", "torch", "torch._dynamo" # The last is an optimizer's
+LARGE = "pandas", "sklearn.ensemble", "torch"
 
 
 class Begun:

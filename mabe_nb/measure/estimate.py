@@ -36,6 +36,9 @@ class Live(TorchDispatchMode):
         self.aside = set(aside)
         self.now, self.peak, self.spaces, self.held = 0, 0, 0, {}
 
+    @classmethod
+    def _should_skip_dynamo(cls): return False # Or PyTorch's compiler is loaded, 1 to 3 s
+
     def _gone(self, key):
         self.now -= self.held.pop(key)[1]
 
@@ -190,7 +193,7 @@ def count_window(
     return found[0][0], float(np.polyval(line, frames))
 
 # %% ../../nbs/measure/20_estimate.ipynb #97836c22
-PROCESS_GB, ONEDNN_GB = Need(0.085, 0.096, 0.13), 0.01 # Besides its tensors
+PROCESS_GB, ONEDNN_GB = Need(0.018, 0.026, 0.06), 0.01 # Besides its tensors
 OTHERS = Need(0.9, 1.0, 1.3) # Factors on a card for what has no workspace we know of
 
 def estimate(

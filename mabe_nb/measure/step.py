@@ -4,17 +4,18 @@
 
 # %% auto #0
 __all__ = ['WARM', 'FEWEST', 'WANTED', 'PARTS', 'CUDNN', 'PEAKS', 'IDLE', 'Clock', 'median_interval', 'known_to', 'summary',
-           'time_steps', 'time_parts', 'formulas', 'Traffic', 'count_flops', 'count_work', 'roofline', 'bottleneck']
+           'time_steps', 'time_parts', 'formulas', 'Work', 'count_flops', 'count_work', 'roofline', 'bottleneck']
 
 # %% ../../nbs/measure/08_step.ipynb #2c5afaab
 import math, time
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 # %% ../../nbs/measure/08_step.ipynb #e91f7fae
 class Clock:
@@ -124,18 +125,18 @@ PARTS = ("data", "forward", "backward", "optimizer")
 
 # %% ../../nbs/measure/08_step.ipynb #3617dd22
 def _recurrent(weights, x, factor):
-    return factor * 2 * x[0] * x[1] * sum(math.prod(w) for w in weights if len(w) == 2)
+    return factor * 2 * x.shape[0] * x.shape[1] * sum(w.numel() for w in weights if w.ndim == 2)
 
 
 def _formula(factor, first, last):
-    def flops(x, *rest, out_shape=None, **kwargs):
+    def flops(x, *rest, **kwargs):
         weights = rest[first] if last is None else rest[first:last]
         return _recurrent(weights, x, factor)
     return flops
 
 
 def formulas() -> dict:
-    "FLOP formulas of fused recurrent layers, for `FlopCounterMode`."
+    "FLOP formulas of fused recurrent layers, beside those of `flop_registry`."
     aten = torch.ops.aten
     return {aten.mkldnn_rnn_layer: _formula(1, 0, 2),
             aten.mkldnn_rnn_layer_backward: _formula(2, 0, 2),
@@ -143,18 +144,28 @@ def formulas() -> dict:
             aten._cudnn_rnn_backward: _formula(2, 0, None)}
 
 # %% ../../nbs/measure/08_step.ipynb #812de796
-class Traffic(TorchDispatchMode):
-    "Counts operations, and bytes that they read and write."
-    total, launches = 0, 0
+class Work(TorchDispatchMode):
+    "Counts operations, what they compute, and bytes that they read and write."
+
+    def __init__(self):
+        super().__init__()
+        self.formulas, self.flops = flop_registry | formulas(), Counter() # By operation
+        self.bytes, self.launches = 0, 0
+
+    @classmethod
+    def _should_skip_dynamo(cls): return False # Or PyTorch's compiler is loaded, 1 to 3 s
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
+        out, kind = func(*args, **(kwargs or {})), func.overloadpacket
+        if kind in self.formulas:
+            self.flops[str(kind)] += self.formulas[kind](*args, **(kwargs or {}), out_val=out)
         if not func.is_view and not func.__name__.startswith(("empty", "new_empty")):
             self.launches += 1
-            self.total += sum(min(t.nbytes, t.untyped_storage().nbytes())
+            self.bytes += sum(min(t.nbytes, t.untyped_storage().nbytes())
                               for t in tree_leaves((args, kwargs, out))
                               if isinstance(t, torch.Tensor))
         return out
+
 
 # %% ../../nbs/measure/08_step.ipynb #2a3788ca
 def count_flops(
@@ -169,13 +180,10 @@ def count_work(
     step, # Function without arguments: a whole training step
 ) -> dict: # flops, flops_cudnn (of convolutions and recurrent layers), bytes, launches
     "What a step asks of a card."
-    with FlopCounterMode(display=False, custom_mapping=formulas()) as counter, \
-            Traffic() as traffic:
-        step()
-    kinds = counter.get_flop_counts().get("Global", {})
-    cudnn = sum(n for op, n in kinds.items() if any(w in str(op) for w in CUDNN))
-    return {"flops": counter.get_total_flops(), "flops_cudnn": cudnn,
-            "bytes": traffic.total, "launches": traffic.launches}
+    with Work() as work: step()
+    cudnn = sum(n for op, n in work.flops.items() if any(w in op for w in CUDNN))
+    return {"flops": work.flops.total(), "flops_cudnn": cudnn, "bytes": work.bytes,
+            "launches": work.launches}
 
 
 CUDNN = "convolution", "rnn" # In the names of operations that cuDNN does on a card

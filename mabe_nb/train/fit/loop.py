@@ -15,7 +15,7 @@ from ...errors import DataError, MabeError
 from ...patch import patch
 from .frames import Augment, Frames, batches, epoch_starts
 from ..machine import Team, memory_kept, onednn_products, stop_signal
-from .optim import (Average, Precision, learning_rate, optimizer_tensors,
+from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from ..losses import make_loss, objective
@@ -68,8 +68,8 @@ def _prepare(self: Trainer, weights):
     self.loss, self.answers = objective(cfg, weights, labels)
     self.valid_loss, self.average = make_loss(cfg, weights), Average(self.model, cfg.ema_decay)
     self.precision = Precision(self.device, cfg.amp)
-    self.optimizer = torch.optim.AdamW(self.model.parameters(), cfg.learning_rate,
-                                       weight_decay=cfg.weight_decay, fused=True)
+    self.optimizer = EagerAdamW(self.model.parameters(), cfg.learning_rate,
+                                weight_decay=cfg.weight_decay, fused=True)
     self.rng = np.random.default_rng(cfg.seed)
     self.epoch_rng = self.rng.bit_generator.state
     self.known = np.r_[0, np.cumsum((labels >= 0).any(1).cpu().numpy())]
