@@ -16,6 +16,7 @@ from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba, read_elan)
 from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
+from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, transitions
@@ -184,6 +185,19 @@ def test_few_animals_get_a_note():
     groups = pd.DataFrame({"video": [f"v{i}" for i in range(4)], "dose": list("xxyy")})
     table, notes = compare_groups(per_unit(with_groups(table_of(), groups, "dose")))
     assert len(notes) == 2 and table.n_a.tolist() == [4] and np.isfinite(table.p).all()
+
+
+def test_an_action_that_one_group_lacks_is_no_comparison():
+    cases = pd.DataFrame([(g, a, f"{g}{i}", float(i)) for g, a in
+                          (("low", "chase"), ("high", "chase"), ("high", "rear"))
+                          for i in range(9)], columns=["group", "action", "unit", "value"])
+    table, notes = compare_groups(cases, draws=99)
+    assert notes == ["low has 0 cases of some action: intervals are wide, and no difference "
+                     "found does not mean none there"]
+    rear = table[table.action == "rear"].iloc[0]
+    assert (rear.n_a, rear.n_b) == (9, 0) and np.isnan(rear.p)
+    assert _compared(rear) == "high n 9, low n 0: too few to compare"
+    assert "difference +0 (" in _compared(table[table.action == "chase"].iloc[0])
 
 
 @pytest.mark.parametrize("text, words", [

@@ -135,9 +135,9 @@ def compare_groups(
                          "mean_b": np.mean(of[b]) if len(of[b]) else np.nan,
                          **compare_two(of[a], of[b], draws)})
     table = pd.DataFrame(rows)
-    least = cases.groupby(["group", "action"]).unit.nunique()
-    for group, n in least.groupby("group").min().items():
-        if n < FEW: notes.append(f"{group} has {n} cases of some action: intervals are wide, "
-                                 "and no difference found does not mean none there")
+    least = cases.groupby(["group", "action"]).unit.nunique().unstack(fill_value=0).min(axis=1)
+    for group, n in least.items():
+        if n < FEW: notes.append(f"{group} has {n} case{'s' * (n != 1)} of some action: intervals "
+                                 "are wide, and no difference found does not mean none there")
     return table.assign(q=false_discovery(table.p)), notes
 

@@ -25,13 +25,18 @@ def analyse(args, say) -> dict:
     say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
         f"{done.video.nunique()} videos: {args.out}")
     for row in tables["groups"].sort_values("p").head(10).itertuples() if "groups" in tables else ():
-        say(f"  {row.action:16s} {row.a} {row.mean_a:.3g} (n {row.n_a}), {row.b} {row.mean_b:.3g} "
-            f"(n {row.n_b}): difference {row.difference:+.3g} ({row.low:.3g} to {row.high:.3g}), "
-            f"p {row.p:.3g}, corrected {row.q:.3g}")
+        say(f"  {row.action:16s} {_compared(row)}")
     return {"out": str(args.out), "bouts": int(done.bouts.sum()),
             "videos": int(done.video.nunique()),
             "groups": tables["groups"].astype(object).where(tables["groups"].notna(), None)
             .to_dict("records") if "groups" in tables else None}
+
+
+def _compared(row): # Of the table of groups
+    if row.p != row.p: return f"{row.a} n {row.n_a}, {row.b} n {row.n_b}: too few to compare"
+    return (f"{row.a} {row.mean_a:.3g} (n {row.n_a}), {row.b} {row.mean_b:.3g} (n {row.n_b}): "
+            f"difference {row.difference:+.3g} ({row.low:.3g} to {row.high:.3g}), p {row.p:.3g}, "
+            f"corrected {row.q:.3g}")
 
 
 # %% ../../nbs/commands/70_analysis.ipynb #907bcba1
