@@ -107,10 +107,9 @@ def read_boris(
     target_from: str = None, # Column with the target, such as Modifiers; empty: itself
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
-    rows = boris_rows(path, target_from)
-    ids = sorted({r["observation"] for _, r in rows if "observation" in r})
-    if observation is not None:
-        rows = [(i, r) for i, r in rows if r.get("observation") == observation]
+    whole = boris_rows(path, target_from)
+    ids = sorted({r["observation"] for _, r in whole if "observation" in r})
+    rows = [(i, r) for i, r in whole if observation in (None, r.get("observation"))]
     if len(ids) > 1 and observation is None or not rows:
         raise DataError("holds the observations " + ", ".join(ids)[:200]
                         + "; give observation=, one of them", path)
