@@ -242,15 +242,32 @@ def test_a_folder_without_a_slip_raises_no_sentence(two):
     ("brown", None)])
 def test_a_subject_that_the_poses_do_not_have(two, who, near, monkeypatch, capsys):
     write_boris(two, "v1", [(who, "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
-    hint = f"did you mean {near!r}?" if near else "subjects"
+    hint = f"did you mean {near!r}?" if near else "whom the poses lack under untracked"
     one, = sentences(two)
     assert who in one and one.endswith(hint)
     (kind, message), = errors_and_warnings(two)
-    assert kind == "unreadable" and message.endswith(hint if near else "dataset.yaml")
+    assert kind == "unreadable" and message.endswith(hint)
     assert f"names {who!r}, the poses 'mouse_1', 'mouse_2'; say who is who" in message
     monkeypatch.chdir(two.parent)
     assert main(["train", "two", "--out", "run"]) == 2
     assert f"names {who!r}" in (err := capsys.readouterr().err) and (not near or hint in err)
+
+
+def test_rows_of_whom_the_poses_lack_are_left_out_where_that_is_said(two):
+    write_boris(two, "v1", [("brown", "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
+    yaml = (two/"dataset.yaml").read_text()
+    (two/"dataset.yaml").write_text(yaml + "untracked: [brown]\n")
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+    data = open_dataset(two)
+    assert data["v1"].bouts.values.tolist() == [["mouse_2", "mouse_2", "rear", 90, 120]]
+    assert "untracked: [brown]" in match_files(data).settings
+    to = "Subject,Behavior,Behavior type,Time,FPS,Modifiers\n" + "".join(
+        f"{who},sniff,{status},{t},30,{to}\n" for who, to, t in
+        (("mouse_1", "mouse_2", 1), ("mouse_1", "brown", 3), ("brown", "mouse_1", 5))
+        for status, t in (("START", t), ("STOP", t + 1)))
+    (two/"v1.boris.csv").write_text(to)
+    bouts = read_boris(two/"v1.boris.csv", target_from="Modifiers", without=["brown"])
+    assert bouts.values.tolist() == [["mouse_1", "mouse_2", "sniff", 30, 60]]
 
 
 @pytest.mark.parametrize("line, words", [

@@ -105,6 +105,7 @@ def read_boris(
     subjects: dict = None, # BORIS's subject to the name of a mouse
     observation: str = None, # Which one, if the file holds several
     target_from: str = None, # Column with the target, such as Modifiers; empty: itself
+    without=(), # Subjects whose rows are left out, as agents and as targets
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
     whole = boris_rows(path, target_from)
@@ -114,6 +115,7 @@ def read_boris(
         raise DataError("holds the observations " + ", ".join(ids)[:200]
                         + "; give observation=, one of them", path)
     read = _from_bouts if {"start", "stop"} <= rows[0][1].keys() else _from_events
+    rows = [(i, r) for i, r in rows if not {r.get("subject"), r.get("target")} & {*without}]
     return bout_table(read(rows, fps, lambda row, where: _pair(
         row, agent, target, subjects, path, where), path))
 

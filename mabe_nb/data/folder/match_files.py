@@ -197,7 +197,8 @@ def _about_scores(looks, table):
         if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
     for (strangers, animals), files in named.items():
         yield (f"{_some(k.row['annotation'] for k in files)} {_verb('name', files)} "
-               f"{_some(strangers)}, the poses {animals}: say who is who under subjects"
+               f"{_some(strangers)}, the poses {animals}: say who is who under subjects, "
+               "or whom the poses lack under untracked"
                + did_you_mean(animals.split(", "), *strangers))
     if files := [k.nobody for k in looks if k.nobody]:
         yield f"{_some(files)} {_verb('name', files)} no animal: write under agent who acts"

@@ -93,7 +93,8 @@ def named_bouts(
         only = rec.mice[0] if len(rec.mice) == 1 else None
         unnamed = dict.fromkeys(("", "No focal subject"), settings.agent)
         return read_boris(path, rec.fps, only, subjects=unnamed | settings.subjects,
-                          observation=rows, target_from=settings.target_from)
+                          observation=rows, target_from=settings.target_from,
+                          without=settings.untracked)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "SimBA": return read_simba(path, *who, actions=settings.actions)
@@ -112,7 +113,7 @@ def _check_animals(bouts, path, mice, settings):
         + did_you_mean(mice, who), "dataset.yaml", "agent")
     if odd := sorted({*bouts.agent, *bouts.target} - {*mice}): raise DataError(
         f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under subjects "
-        "in dataset.yaml" + did_you_mean(mice, *odd), path)
+        "in dataset.yaml, or whom the poses lack under untracked" + did_you_mean(mice, *odd), path)
 
 
 def read_scored(

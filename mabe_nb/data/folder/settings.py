@@ -31,6 +31,7 @@ class FolderSettings(BaseModel):
     lab: str | None = None # Name of the lab; by default the folder's
     animals: dict[str, str] = {} # The tracker's name of an animal to the lab's
     subjects: dict[str, str] = {} # A scorer's name of an animal to the lab's
+    untracked: tuple[str, ...] = () # Scorers' names of whom no pose file has: left out
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
     target_from: str | None = None # BORIS's column that names the target, if there is one
@@ -181,6 +182,7 @@ lab: {lab}  # name of the lab; blank: the folder's
 animals:{animals}
 # Names that scorers use, then the name of the animal above
 subjects:{subjects}
+untracked: {untracked}  # scorers' names of whom the poses do not have: their rows are left out
 # Who acts and to whom, where a table names nobody{nobody}
 agent: {agent}
 target: {target}
@@ -215,7 +217,7 @@ def settings_text(
     lines = {k: _table(said[k] or {}) for k in ("animals", "subjects", "parts", "videos")}
     for k in FolderSettings.model_fields:
         if k not in lines: lines[k] = _yaml(list(said[k]) if isinstance(said[k], tuple) else said[k])
-    if not said["actions"]: lines["actions"] = ""
+    lines |= {k: "" for k in ("actions", "untracked") if not said[k]}
     lines["whole"] = _yaml(bool(said["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",
