@@ -22,10 +22,20 @@ from ..view.plots import COLORS
 from ..view.video.scene import skeleton
 
 # %% ../../nbs/analysis/60_clips.ipynb #b18b0138
+def _draw_bouts(pen, size, frame, window, spans):
+    "Bouts of a window of frames along the lower edge, and where the film is."
+    (width, height), (first, last) = size, window
+    at = lambda f: width * (min(max(f, first), last) - first) / max(last - first, 1)
+    pen.rectangle((0, height - 10, width, height), "#303030")
+    for a, b in spans:
+        if a < last and b > first: pen.rectangle((at(a), height - 10, at(b), height), "#c0c0c0")
+    pen.line((at(frame), height - 14, at(frame), height), "white", 3)
+
+
 def frame_drawer(
     rec: Recording,
     size: int = 480, # Pixels of the longer side
-): # Function of a frame and a text -> (height, width, 3) uint8
+): # Function of a frame, text, window and bouts (both in frames) -> (height, width, 3) uint8
     "Draws skeletons of a recording. Raises `DataError` if nothing was ever seen."
     known = rec.xy[np.isfinite(rec.xy).all(-1)]
     if not len(known): raise DataError("has no points to draw", where=f"video {rec.video_id}")
@@ -35,7 +45,7 @@ def frame_drawer(
     shift = np.array([width, height]) / 2 - scale * (low + high) / 2
     lines, colors = skeleton(rec.parts), [ImageColor.getrgb(c) for c in COLORS]
 
-    def draw(frame, text=""):
+    def draw(frame, text="", window=None, spans=()):
         image = Image.new("RGB", (width, height))
         pen = ImageDraw.Draw(image)
         for m, points in enumerate(rec.xy[frame] * scale + shift):
@@ -46,6 +56,7 @@ def frame_drawer(
                     pen.line([*points[i].tolist(), *points[j].tolist()], color, 3)
             for x, y in points[seen].tolist(): pen.ellipse((x-3, y-3, x+3, y+3), color)
         pen.text((8, 6), text[:200], "white", font_size=18)
+        if window: _draw_bouts(pen, (width, height), frame, window, spans)
         return np.asarray(image)
 
     return draw
@@ -108,9 +119,12 @@ def write_clips(
             said = f"{b.agent} {b.action}{to}"
             files[b.Index] = f"{file_name(video)}-{first}-{last}.mp4"
             step = max(round(rec.fps / 30), 1) # no more than 30 frames a second or so
+            window = max(first - pad, 0), min(last + pad, len(rec))
+            alike = (bouts[["video", "agent", "target", "action"]]
+                     == [video, b.agent, b.target, b.action]).all(axis=1)
+            spans = (bouts.loc[alike, ["start", "stop"]] * rec.fps).to_numpy().tolist()
             write_film(out/files[b.Index], (
-                draw(i, said if first <= i < last else "")
-                for i in range(max(first - pad, 0), min(last + pad, len(rec)), step)),
-                rec.fps / step)
+                draw(i, said if first <= i < last else "", window, spans)
+                for i in range(*window, step)), rec.fps / step)
     return chosen.assign(file=pd.Series(files, dtype=object))
 
