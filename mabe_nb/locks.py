@@ -79,7 +79,7 @@ def locked_folder(
             clear_temporaries(folder)
         yield
 
-
+# %% ../nbs/05_locks.ipynb #8f77f8ec
 def fills_its_folder(
     function, # Takes a folder as its second argument, `out`
 ):

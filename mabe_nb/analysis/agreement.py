@@ -44,7 +44,7 @@ def second_rater(
             data, rec, files[rec.video_id])
     return lambda rec: theirs[rec.video_id] if rec.video_id in theirs.ids else None
 
-
+# %% ../../nbs/analysis/80_agreement.ipynb #111d8d37
 def _scored(data, rec, path):
     settings = data.settings_of(rec.video_id) if hasattr(data, "settings_of") else \
         read_settings(path.parent/"dataset.yaml")

@@ -84,7 +84,7 @@ def _odd_rates(facts, rates):
         elif per_frame * n >= BOUTS and bouts * TIMES <= per_frame * n:
             yield f"{plural(bouts, 'bout')} of {action}, by the training {per_frame * n:.0f}"
 
-
+# %% ../../nbs/analysis/90_batch.ipynb #9dc67d15
 def odd_lines(
     facts: dict, # From `video_facts`
     rates: dict = {}, # See `training_rates`
@@ -179,7 +179,7 @@ def batch_report(
     write_report(path, title, sections)
     return odd
 
-
+# %% ../../nbs/analysis/90_batch.ipynb #44f8bd53
 def usual_animals(
     found, # Facts, see `video_facts`
 ) -> int: # None: there are no videos

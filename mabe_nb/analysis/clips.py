@@ -31,7 +31,7 @@ def _draw_bouts(pen, size, frame, window, spans):
         if a < last and b > first: pen.rectangle((at(a), height - 10, at(b), height), "#c0c0c0")
     pen.line((at(frame), height - 14, at(frame), height), "white", 3)
 
-
+# %% ../../nbs/analysis/60_clips.ipynb #f85de04e
 def frame_drawer(
     rec: Recording,
     size: int = 480, # Pixels of the longer side
@@ -60,7 +60,6 @@ def frame_drawer(
         return np.asarray(image)
 
     return draw
-
 
 # %% ../../nbs/analysis/60_clips.ipynb #3ce44c3b
 def write_film(

@@ -53,7 +53,7 @@ NWB = (("start_time", "Start time of epoch, in seconds", "start"),
        ("stop_time", "Stop time of epoch, in seconds", "stop"), ("action", "what", "action"),
        ("agent", "who", "agent"), ("target", "to whom", "target"))
 
-
+# %% ../../nbs/analysis/50_exports.ipynb #30d5b338
 def export_nwb(
     seen: Observed,
     out, # Folder; the files lie in its folder `nwb`
@@ -77,7 +77,6 @@ def export_nwb(
         file.add_time_intervals(table)
         paths.append(_write_nwb(Path(out)/"nwb"/f"{file_name(video)}.nwb", file))
     return paths
-
 
 # %% ../../nbs/analysis/50_exports.ipynb #7cec1654
 def export_ethogram(
@@ -115,7 +114,7 @@ SCHEMA = {"{http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation"
 
 def _ms(seconds): return str(round(float(seconds) * 1000))
 
-
+# %% ../../nbs/analysis/50_exports.ipynb #d46c10b0
 def _eaf(bouts):
     "An ELAN document of the bouts of one video."
     new = ElementTree.SubElement
@@ -139,7 +138,7 @@ def _eaf(bouts):
     ElementTree.indent(top)
     return ElementTree.tostring(top, "utf-8", xml_declaration=True)
 
-
+# %% ../../nbs/analysis/50_exports.ipynb #998a462c
 def export_elan(
     seen: Observed,
     out, # Folder; the files lie in its folder `elan`
@@ -151,7 +150,6 @@ def export_elan(
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         with atomic(paths[-1]) as tmp: tmp.write_bytes(_eaf(bouts))
     return paths
-
 
 # %% ../../nbs/analysis/50_exports.ipynb #fa328f1d
 def read_elan(
@@ -204,6 +202,6 @@ def export_simba(
         with atomic(paths[-1]) as tmp: pd.DataFrame(columns).to_csv(tmp)
     return paths
 
-
+# %% ../../nbs/analysis/50_exports.ipynb #c03c4962
 FORMATS = {"csv": export_csv, "boris": export_boris, "nwb": export_nwb,
            "ethogram": export_ethogram, "elan": export_elan, "simba": export_simba}

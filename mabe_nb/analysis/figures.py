@@ -93,7 +93,7 @@ def _draw_table(ax, values, words, rows, columns, most):
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
-
+# %% ../../nbs/analysis/40_figures.ipynb #70cf149d
 @styled
 def plot_transitions(
     table: pd.DataFrame, # From `transitions`

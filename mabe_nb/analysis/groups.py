@@ -37,7 +37,7 @@ def read_groups(
     raise DataError(f"has two rows for {' of '.join(again[keys[::-1]].iloc[0])}, expected "
                     "one", path)
 
-
+# %% ../../nbs/analysis/30_groups.ipynb #3c2fe82b
 def with_groups(
     measured: pd.DataFrame, # From `measure`
     groups: pd.DataFrame, # From `read_groups`
@@ -54,7 +54,6 @@ def with_groups(
                         f"is not among {', '.join(measured.video.unique()[:3])}, ...")
     if "subject" not in rows: rows["subject"] = rows.video + " " + rows.animal
     return rows[rows.group != ""]
-
 
 # %% ../../nbs/analysis/30_groups.ipynb #0ca9d32b
 UNITS = "animal", "video"
@@ -100,7 +99,7 @@ def hedges(
 
 def _difference(x, y, axis=-1): return np.mean(y, axis=axis) - np.mean(x, axis=axis)
 
-
+# %% ../../nbs/analysis/30_groups.ipynb #d419aa0b
 def compare_two(
     a, # Values of one group
     b, # Values of the other
@@ -115,7 +114,6 @@ def compare_two(
     p = stats.permutation_test((a, b), _difference, n_resamples=draws, vectorized=True,
                                rng=np.random.default_rng(seed)).pvalue
     return dict(zip(names, (np.mean(b) - np.mean(a), *ends, *hedges(a, b), p)))
-
 
 # %% ../../nbs/analysis/30_groups.ipynb #1e51c091
 def compare_groups(

@@ -90,7 +90,7 @@ def observe(
     return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
         watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]))
 
-
+# %% ../../nbs/analysis/10_measures.ipynb #3cff8b64
 def actions_of_labs(
     data, # Dataset
     bouts: pd.DataFrame, # A submission
@@ -99,7 +99,6 @@ def actions_of_labs(
     names = bouts.video_id.astype(str)
     labs = names.map({v: data.lab(v) for v in {*names} & {*data.ids}})
     return {lab: sorted(some.unique()) for lab, some in bouts.action.groupby(labs)}
-
 
 # %% ../../nbs/analysis/10_measures.ipynb #665413eb
 MEASURES = { # Name -> what it is

@@ -25,7 +25,7 @@ def false_discovery(
 # %% ../../nbs/analysis/20_sequences.ipynb #aaa80a71
 MOST_ACTIONS = 200 # The largest public data set has 38
 
-
+# %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
     gap_s: float = np.inf, # Longest pause between a bout and the one that follows it
@@ -62,7 +62,6 @@ def transitions(
         share=table["count"] / total.where(total > 0),
         ratio=(found / np.where(expected > 0, expected, np.nan)).round(3),
         p=p, q=false_discovery(p))
-
 
 # %% ../../nbs/analysis/20_sequences.ipynb #7bc795c4
 def dyads(

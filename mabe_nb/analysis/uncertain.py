@@ -95,7 +95,7 @@ def calibration_of(
 
 WEIGHT = 2.0 # Bouts for which a probability itself counts, where few were seen
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #8906ed19
 def draw_factors(
     of, # Of one action, see `calibration_of`; None: not told, probabilities are believed
     rng,
@@ -127,7 +127,7 @@ def draw_seconds(
             out[k, d] = np.bincount(pieces.row, pieces.seconds * there, len(pieces.keys))
     return tuple(out)
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #a409b1e2
 def drawn_measures(
     pieces: Pieces,
     drawn: np.ndarray, # (draws, rows) seconds, the first of `draw_seconds`
@@ -184,7 +184,7 @@ def drawn_groups(
     out = np.array([ends.get((r.action, r.a, r.b), none) for r in table.itertuples()])
     return table.assign(**dict(zip(("drawn", "drawn_low", "drawn_high"), out.reshape(-1, 3).T)))
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #40dc02e4
 def draws_of(
     run, # Run folder
     decisions, # `PairDecision`s of its `predict`

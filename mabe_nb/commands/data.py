@@ -49,7 +49,7 @@ def open_folder(args, say) -> dict:
     return {"videos": len(table), "table": table, "sentences": found.sentences,
             "settings": str(path), "written": not keep}
 
-
+# %% ../../nbs/commands/20_data.ipynb #575131bd
 def _answer(data, answers, keep):
     "Put KEY=VALUE into the settings of a folder."
     import yaml

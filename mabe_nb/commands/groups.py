@@ -64,7 +64,7 @@ def follow_group(
     raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume "
                     f"{group.id}' computes those that are left")
 
-
+# %% ../../nbs/commands/62_groups.ipynb #20755bd9
 def _join(group, say):
     "What comes of the items of `mabe prepare|predict|train --on`; {}: nothing yet."
     from mabe_nb.videos import join_predicted, join_prepared

@@ -146,7 +146,7 @@ def until(
     if hours <= 0: raise ConfigError(f"--by {text}: that is past")
     return hours
 
-
+# %% ../../nbs/commands/40_hardware.ipynb #53268f8f
 def _own_run(args, say):
     from mabe_nb.commands.measure import config_and_workload
     from mabe_nb.measure.recommend import recommend

@@ -92,7 +92,7 @@ def predict_elsewhere(
 # %% ../../nbs/commands/31_predict.ipynb #f7a1523a
 OUT = "submission.csv"
 
-
+# %% ../../nbs/commands/31_predict.ipynb #66956f74
 def add_predict_command(command):
     "`predict`."
     p = command("predict", predict)

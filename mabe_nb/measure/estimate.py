@@ -29,6 +29,7 @@ from ..train.machine import exact_in_onednn
 # %% ../../nbs/measure/20_estimate.ipynb #69a83d0f
 THERE, BACK = 0.40, 0.50 # Parts of a recurrent workspace that are taken
 
+# %% ../../nbs/measure/20_estimate.ipynb #6e24d4d0
 class Live(TorchDispatchMode):
     "Bytes of the tensors that were made inside and are still held, and their peak."
 

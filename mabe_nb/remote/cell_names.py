@@ -30,7 +30,7 @@ def _symbols(cell):
     if re.search(r"import\s+\*", cell): return None
     return used, made
 
-
+# %% ../../nbs/remote/32_cell_names.ipynb #2b58c804
 def names_used(
     cell: str, # Python
     own: dict = {}, # Of the notebook: what it calls `sum` stands before Python's `sum`
@@ -74,7 +74,7 @@ def _instead(sign, words):
     except ValueError: parts = words.split()
     return f"in a job, write 'import subprocess; subprocess.run({parts}, check=True)'"
 
-
+# %% ../../nbs/remote/32_cell_names.ipynb #92690622
 def check_plain(
     cell: str, # As it was typed
 ):
@@ -111,7 +111,7 @@ def imports_in(
         found[name] = found.get(name, False) or needed
     return found
 
-
+# %% ../../nbs/remote/32_cell_names.ipynb #ab30c18f
 def check_alone(
     cell: str, # Python
 ):

@@ -112,7 +112,7 @@ def take_apart(
         return {"plain": plain(part)}
     return walk(value), arrays
 
-
+# %% ../../nbs/remote/12_compound.ipynb #51434489
 def put_together(
     structure, # From `take_apart`, or what claims to be
     arrays, # Number of the array -> array

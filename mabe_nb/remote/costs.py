@@ -88,7 +88,7 @@ def spent(
     "What the jobs of a month were billed."
     return sum(r["usd"] for r in receipts() if month(r["created"]) == (when or month(time.time())))
 
-
+# %% ../../nbs/remote/38_costs.ipynb #efc74794
 def check_budget(
     most: float, # USD that a job may cost
     reserved: float, # USD that jobs which have not ended may cost

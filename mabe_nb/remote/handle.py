@@ -83,7 +83,7 @@ def _last_lines(self: Job, number, span=2**16):
         if not begin or len(lines) > number + 1: return "\n".join(lines[-number - 1:])
         span *= 8
 
-
+# %% ../../nbs/remote/39_handle.ipynb #241372a1
 @patch
 def wait(self: Job, timeout=None) -> str:
     "Wait until it ended, or for `timeout` seconds; its status."
@@ -221,7 +221,7 @@ def cost(self: Job, state=None) -> float:
     billed = self.backend.billed(max(seconds, 0.0))
     return billed / 3600 * self.backend.usd_per_hour(self.spec)
 
-
+# %% ../../nbs/remote/39_handle.ipynb #775be715
 @patch
 def resume(self: Job):
     "Start another attempt in the same folder, which finds the files in CKPT."

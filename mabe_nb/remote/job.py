@@ -69,7 +69,7 @@ def new_id() -> str:
     "A name for a job: when, and some letters that make it the only one."
     return time.strftime("%y%m%d-%H%M%S-") + random_secrets.token_hex(3)
 
-
+# %% ../../nbs/remote/40_job.ipynb #92b6acd6
 def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
     "All that is asked of a job, as JSON. Raises `ConfigError`."
     try: json.dumps(options)

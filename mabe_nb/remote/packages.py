@@ -72,7 +72,7 @@ def _files(place, name):
                               "there")
     return [f for f in files if f.suffix == ".py" and f.is_file()]
 
-
+# %% ../../nbs/remote/34_packages.ipynb #c7646cdc
 def modules_beside(
     names, # Modules that are imported
 ) -> tuple: # {path: text} of those that lie beside the notebook, and all imports in them

@@ -198,7 +198,7 @@ def _helpers(with_, namespace):
         else: found[helper.__name__] = helper
     return found
 
-
+# %% ../../nbs/remote/36_travel.ipynb #4d60fa03
 def _joined(along, cell):
     "Code of a job from what goes along and the cell."
     before, kinds = along.code(), {}

@@ -123,7 +123,7 @@ def _pack(value, name):
     if len(text) > JSON_LIMIT: raise DataError(_too_large(name, len(text), JSON_LIMIT))
     return "json", text, len(text)
 
-
+# %% ../../nbs/remote/10_values.ipynb #a17ce58a
 def _checked(value, name, room, limit):
     "As `_pack`. Raises `DataError` for a bad name, or for more than there is room for."
     if not good_name(name):

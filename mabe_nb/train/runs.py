@@ -48,7 +48,7 @@ def _announce(data, ids, parameters, say):
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
         f"{parameters:,} parameters")
 
-
+# %% ../../nbs/train/70_runs.ipynb #3460e168
 def _fit(data, clf, recorder, team, resume): # The history
     trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, clf.cfg,
                       team, data.augment)

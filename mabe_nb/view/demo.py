@@ -91,7 +91,7 @@ def score_files(
 # %% ../../nbs/view/30_demo.ipynb #6cc3073d
 DEMO = {"epochs": 20, "flip": 0.5, "keypoint_dropout": 0.05}
 
-
+# %% ../../nbs/view/30_demo.ipynb #861aafad
 def run_demo(
     out, # Folder for everything it leaves; an earlier demo in it is replaced
     videos: int = 12,

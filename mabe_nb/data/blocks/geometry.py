@@ -247,7 +247,7 @@ def rolling_mean_stds(
         yield (by_frame(mean + centre, x.shape),
                by_frame(xp.clip(spread, 0, None)**0.5, x.shape))
 
-
+# %% ../../../nbs/data/blocks/10_geometry.ipynb #02d70393
 def rolling_mean_std(
     x, # (frames, ...) float64, NaN = missing
     half: int, # Frames to either side

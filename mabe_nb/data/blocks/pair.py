@@ -70,7 +70,7 @@ def cage(
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names), fps,
                    length)
 
-
+# %% ../../../nbs/data/blocks/40_pair.ipynb #6e29c85a
 def two_of(
     a: Animals, # Of a cage
     i: int, # Agent

@@ -135,7 +135,7 @@ def make_blocks(
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
     return made
 
-
+# %% ../../../nbs/data/blocks/05_registry.ipynb #b6c5cd04
 def compute_blocks(
     pair, # What the blocks are computed from: `Animals`
     wanted, # Names of blocks, in the order wanted
@@ -190,7 +190,7 @@ def order_free(
     "Are the channels the same whoever of the two is the agent?"
     return kept_once(names) and {BLOCKS[name].exchange for name in names} == {"nothing"}
 
-
+# %% ../../../nbs/data/blocks/05_registry.ipynb #bcb15f36
 def other_order(
     blocks, # Of each channel, where it comes from
     names, # Of the channels
@@ -208,7 +208,6 @@ def other_order(
         turned = side and back == name and how == "names"
         out.append(-at[block, back] if turned else at[block, back])
     return out
-
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #4704c95f
 def users_blocks(

@@ -77,7 +77,7 @@ def _describe(rec, key, selves): # Content of video.json, but for `CHANNELS`
         scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
 
-
+# %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
 def up_to_date(
     plan: Plan,
     video_id: str,

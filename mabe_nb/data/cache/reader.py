@@ -69,7 +69,7 @@ def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
             and (not (order := info["other_order"]) or len(order) == info["channels"]
                  and all(type(n) is int and 0 < abs(n) <= len(order) for n in order)))
 
-
+# %% ../../../nbs/data/cache/30_reader.ipynb #e138187e
 def read_values(
     path, # One pair's file
     shape: tuple, # (frames, channels) it must have
@@ -234,7 +234,7 @@ def labels(
     return frame_labels(self.recording(row.video_id), row.agent, row.target,
                         self.actions if actions is None else actions)
 
-
+# %% ../../../nbs/data/cache/30_reader.ipynb #f2f05095
 @patch
 @property
 def self_actions(self: Prepared) -> tuple: # Sorted names

@@ -42,7 +42,7 @@ def is_poses(
     try: return bool(pose_source(path))
     except DataError: return False
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #6a07705d
 def lab_files(
     root, # Folder
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
@@ -97,7 +97,7 @@ def _candidates(name, folders, poses, ends):
     return [v for v, above in ends.get(short, {}).items()
             if above[:len(folders)] == folders]
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #fde3d4c6
 def _of_observation(seen, folders, poses, ends):
     "The video of an observation, or why there is none."
     named = seen.name and _candidates(seen.name, folders, poses, ends)
@@ -181,7 +181,7 @@ def _of_one(path, root, found, alone, scored, findings):
     else: findings.append(_odd(path, root, f"can mean {', '.join(found)}; put it beside its poses",
                                "annotation_without_poses", alone))
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 def _observed(path, poses, ends, root, scored, findings):
     "Put each observation of a BORIS file to its video."
     alone, folders = video_of(path, root), _folders(path, root)

@@ -74,7 +74,7 @@ def look_at(
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
 def _unseen(rec, least):
     "A sentence if animals are listed that no frame shows."
     if gone := untracked(rec, seen(rec)):
@@ -157,7 +157,7 @@ def _some(names, most=5):
 
 def _verb(verb, names): return verb + "s" * (len(names) == 1)
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #cd315d30
 def match_files(
     data, # `TrackerFolder`, see `open_dataset`
     progress: bool = False, # Show a progress bar

@@ -64,7 +64,7 @@ def unknown_names(
                        + did_you_mean(known, name))
     yield from _slips(s, actions)
 
-
+# %% ../../../nbs/data/folder/15_names.ipynb #32e6c223
 def _slips(settings, actions):
     "Sentences on actions."
     for key in ("alone", "actions"):

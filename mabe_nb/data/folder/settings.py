@@ -21,7 +21,7 @@ from ...files import atomic, read_text, safe_id
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OF_ONE_VIDEO = "fps", "px_per_cm", "agent", "target" # What `videos` may say otherwise
 
-
+# %% ../../../nbs/data/folder/10_settings.ipynb #adbebf43
 class FolderSettings(BaseModel):
     "What `dataset.yaml` may say of a folder of tracker files."
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -112,7 +112,7 @@ def read_settings(
     if not isinstance(said, dict): raise DataError("expected lines such as 'fps: 30'", path)
     return make_settings(said, path)
 
-
+# %% ../../../nbs/data/folder/10_settings.ipynb #372ac992
 def make_settings(
     said: dict, # As YAML has it
     path=None, # File that it came from, for messages

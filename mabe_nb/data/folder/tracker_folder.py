@@ -37,7 +37,7 @@ class LabNote(UserWarning):
 def _by_number(name): # v2 stands before v10
     return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
 class TrackerFolder:
     "Pose files and annotations of a folder, or one pose file and what lies beside it."
     def __init__(self,
@@ -118,7 +118,7 @@ def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
     "What `dataset.yaml` says of a video."
     return of_video(self.settings, str(video_id), self.settings_file)
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video or a line of `dataset.yaml` does."

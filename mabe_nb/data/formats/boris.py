@@ -66,7 +66,7 @@ def _check_last(rows, place, path):
         raise DataError(f"has {len(rows[last])} cells, too few: the file is cut off here; copy or "
                         "export it again", path, f"row {last + 1}")
 
-
+# %% ../../../nbs/data/formats/27_boris.ipynb #aece8b80
 def _table_rows(path, target_from):
     "Rows of a CSV or TSV."
     lines = read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
@@ -143,7 +143,7 @@ def _events(name, observation, states, path, target_from):
             | ({"target": _target(modifier)} if target_from else {})))
     return out
 
-
+# %% ../../../nbs/data/formats/27_boris.ipynb #fbbf5cd3
 def _project_rows(path, target_from):
     "Rows of a `.boris`; a line is the number of the event."
     if target_from not in (None, *MODIFIERS):

@@ -45,7 +45,7 @@ def _seconds(row, key, path, where):
     if 0 <= value < 1e9: return value
     raise DataError(f"{key} is {row[key][:40]!r}, expected seconds from 0", path, where)
 
-
+# %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #2ff69138
 def read_labels(
     path, # CSV of DLCAnalyzer
     fps: float, # Frames per second

@@ -62,7 +62,7 @@ def read_npy(
         return out.item() if isinstance(out, np.ndarray) and out.shape == () else out
     return _numbers(data, f.tell(), shape, fortran, dtype, path)
 
-
+# %% ../../../nbs/data/formats/40_npy.ipynb #61fbed4c
 def _numbers(data, start, shape, fortran, dtype, path):
     "The array behind a header. Raises `DataError` for one of other bytes."
     if not dtype.itemsize or math.prod(n or 1 for n in shape) * dtype.itemsize > 2**62:

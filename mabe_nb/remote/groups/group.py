@@ -120,7 +120,7 @@ def results(self: Group) -> dict: # Number of an item -> what the function retur
     self.collect()
     return {n: values.read_value(file) for n, file in self.done().items()}
 
-
+# %% ../../../nbs/remote/groups/10_group.ipynb #deb2f286
 @patch
 def result(self: Group, item: int):
     "What the function returned for one item. Raises `DataError` if there is nothing yet."
@@ -197,7 +197,7 @@ def resume(self: Group,
         if todo: self.start(todo)
     return self
 
-
+# %% ../../../nbs/remote/groups/10_group.ipynb #67b9f852
 @patch
 def wait(self: Group,
     timeout: float = None, # Seconds

@@ -34,7 +34,7 @@ def _code(function, with_, given):
     known = {**function.__globals__, name: function}
     return name, cell_code(f"{name};", (), (), [function, *with_], known)
 
-
+# %% ../../../nbs/remote/groups/20_map.ipynb #f5602667
 def _put_folders(pack, folders, on_disk):
     "Folders and files that go along: argument -> path there. Elsewhere links are sent."
     if on_disk: return {name: os.path.abspath(path) for name, path in folders.items()}

@@ -105,7 +105,7 @@ def save_outputs(
     back = f"; what came back: {', '.join(kept)}" if kept else ""
     raise DataError("; ".join(str(e) for e in faults)[:3500] + back)
 
-
+# %% ../../../nbs/remote/inside/20_cell.ipynb #5e5cb43f
 def _left_by_command(out, spec, faults):
     "Index what a command left; name -> kind."
     from mabe_nb.remote import values

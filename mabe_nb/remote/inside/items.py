@@ -156,7 +156,7 @@ def _take_turns(process, todo):
             except queue.Empty: break
     finally: process.end()
 
-
+# %% ../../../nbs/remote/inside/26_items.ipynb #ed6e81de
 def _do_all(todo, workers, args, look):
     "Do items side by side; `look` is called now and then."
     waiting = queue.SimpleQueue()

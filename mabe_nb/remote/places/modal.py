@@ -65,7 +65,7 @@ def ready():
         answers = in_thread(lambda over: [modal.Client.from_env()], beat=10)
         if next(answers) == b"": raise TimeoutError # the client would try for a minute
 
-
+# %% ../../../nbs/remote/places/44_modal.ipynb #d0c3cddc
 def _check_secrets(names):
     "Raises `ConfigError` for a secret that Modal does not have."
     import modal
@@ -137,7 +137,7 @@ def _jobs_on(volume):
 
 def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 
-
+# %% ../../../nbs/remote/places/44_modal.ipynb #6f5486cb
 def _put_job(batch, folder, spec, files):
     "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
@@ -191,7 +191,7 @@ def start(self: Backend, folder, spec):
     remove(self.volume(spec), *(f"jobs/{spec['id']}/{name}" for name in old))
     return next(self.start_many([(folder, spec)], 1))
 
-
+# %% ../../../nbs/remote/places/44_modal.ipynb #28d1fe08
 @patch
 def start_many(self: Backend, jobs, at_once):
     "Start jobs that ask for the same: one look at the data, one upload, a call for each."
@@ -290,7 +290,7 @@ def files(self: Backend, folder, spec, under=""):
     return {n: size for n, size in found.items()
             if not n.startswith("log.d/") and n not in ("running", "clock.json")}
 
-
+# %% ../../../nbs/remote/places/44_modal.ipynb #bf6246cf
 @patch
 def read(self: Backend, folder, spec, name, limit):
     if not good_file(name): raise DataError(f"no file of a job: {name[:80]!r}")

@@ -104,7 +104,7 @@ def start_attempt(
     mark.write_text(str(time.time()))
     return _has_time(folder)
 
-
+# %% ../../../nbs/remote/places/41_modal_clock.ipynb #a705d084
 def _has_time(folder):
     "Count the start; a job whose time or starts are used up ends."
     spec, clock = read_json(folder/"job.json"), Clock(folder)

@@ -37,7 +37,7 @@ class LogReader:
             if len(piece) < modal_app.PIECE: break
         self.rest = there.get("log", 0) - self.seen
 
-
+# %% ../../../nbs/remote/places/43_modal_log.ipynb #cbc0fde0
 class FollowedLog(LogReader):
     def followed(self, over, gone, nap=0.5, patience=600.0):
         "All that comes until the job has ended, or `gone()` says so."

@@ -28,7 +28,7 @@ def parts_of_labs(
         turn += len(groups)
     return out
 
-
+# %% ../../../nbs/train/ensemble/10_folds.ipynb #b81ed669
 def on_both_sides(
     part: pd.Series, # Group -> its part, see `parts_of_labs`
     shows: np.ndarray, # (groups, labels) bool, sorted by group, see `group_labels`

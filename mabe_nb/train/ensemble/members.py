@@ -135,7 +135,7 @@ def net_config(
     epochs = enough_epochs(cfg, int(table.frames[table.video_id.isin(ids)].sum()), least)
     return make_config(settings | {"epochs": epochs, "early_stopping_patience": epochs})
 
-
+# %% ../../../nbs/train/ensemble/50_members.ipynb #258b5287
 def train_net(
     prepared, # `Prepared` with the config's features
     ids, # Videos to learn from

@@ -127,7 +127,7 @@ def predict(
     out.attrs["doubts"] = {v: x for t in tables for v, x in t.attrs["doubts"].items()}
     return out
 
-
+# %% ../../../nbs/train/ensemble/80_per_lab.ipynb #75fe0c9f
 @patch
 def files(self: PerLab, **options) -> dict:
     "Those of every recipe, and which lab is whose."

@@ -41,6 +41,8 @@ MIRRORED = CONV | {"flip": 0.5} # Where agent and target are apart; else it chan
 SLOW = RECURRENT | {"every_ms": 200}
 VARIED = SLOW | {"epochs": 12, "least_steps": 420, "keypoint_dropout": 0.1, "scale": 0.1,
                  "time_stretch": 0.1} # Learns longer, as each window is another one
+
+# %% ../../../nbs/train/ensemble/60_presets.ipynb #15b2acf7
 RECIPES = {
     "best": (
         MemberSpec("roles", "net", "directed_smoothed", 1, MIRRORED | {"every_ms": 133},

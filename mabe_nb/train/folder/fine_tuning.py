@@ -128,7 +128,7 @@ def start_of(
     start.check(cfg)
     return start
 
-
+# %% ../../../nbs/train/folder/40_fine_tuning.ipynb #495f2331
 @patch
 def apply(self: Start,
     data, # `TrainingSet`; gets a note if videos that judge were learned from before

@@ -191,7 +191,7 @@ def _listed(ids, most=8):
     more = f" and {len(ids) - most} more" if len(ids) > most else ""
     return f"{len(ids)} video{'s' * (len(ids) != 1)} ({', '.join(ids[:most])}{more})"
 
-
+# %% ../../../nbs/train/folder/20_recorder.ipynb #5c28b838
 def source_changes(
     old: dict, # From `learned_from`, then
     new: dict, # And now

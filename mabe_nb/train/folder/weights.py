@@ -87,7 +87,7 @@ def best_epoch(
     history = read_history(run).dropna()
     return int(history.epoch[history.valid_f1.idxmax()]) if len(history) else None
 
-
+# %% ../../../nbs/train/folder/10_weights.ipynb #ca8fb7b4
 def try_file(
     kind: str, # "best", "epoch" or "state"
     path: Path,

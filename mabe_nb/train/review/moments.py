@@ -176,7 +176,7 @@ def rank_moments(
     table = table.sort_values("worth", ascending=False, kind="stable")
     return within(table, minutes).reset_index(drop=True)
 
-
+# %% ../../../nbs/train/review/10_moments.ipynb #e88f41fc
 def _not_reviewed(table, reviewed):
     "Without the moments of which a correction tells."
     told, end = {}, 2**62

@@ -197,7 +197,7 @@ class JudgedBouts(NamedTuple):
     row: np.ndarray # (bouts - known,) int64: rows of the submission
     groups: pd.DataFrame # lab and action of each group
 
-
+# %% ../../../nbs/train/scores/30_official_counts.ipynb #e9c8ec6e
 def judged_bouts(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
@@ -249,7 +249,7 @@ class FrameCounter:
         return pd.DataFrame({k: np.bincount(self.code, v, len(self.names))
                              for k, v in counts.items()}, self.names)
 
-
+# %% ../../../nbs/train/scores/30_official_counts.ipynb #be49b9da
 def count_frames(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`

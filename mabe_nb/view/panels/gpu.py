@@ -75,6 +75,7 @@ class GPUPanel(Panel):
         "What was chosen, as code."
         return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
+# %% ../../../nbs/view/panels/20_gpu.ipynb #5bf13371
 def _known_place(on):
     if on in PLACES.values(): return on
     raise ConfigError.unknown("place", on, PLACES.values())
@@ -170,6 +171,7 @@ def take_advice(self: GPUPanel):
     "Take the card that the advice names."
     if self.pick is not None: self.card.value = self.pick
 
+# %% ../../../nbs/view/panels/20_gpu.ipynb #96af9958
 @patch
 @one_at_a_time
 def set_config(self: GPUPanel, cfg: TrainConfig):

@@ -129,6 +129,7 @@ def reattach(self: JobFollower, resume: bool = False, id: str = None):
         return self.watch(job)
     self.start(work, f"{'resuming' if resume else 'looking for job'} {id}")
 
+# %% ../../../nbs/view/panels/30_job.ipynb #231392d8
 @patch
 def recall_job(self: JobFollower):
     "After a restart of the kernel: the settings of before, and the job again."
@@ -138,6 +139,7 @@ def recall_job(self: JobFollower):
 # %% ../../../nbs/view/panels/30_job.ipynb #fb0e5074
 SENT_BY_NAME = "add it to 'Variables to send'" # Where data is named, for messages
 
+# %% ../../../nbs/view/panels/30_job.ipynb #29a10d79
 class JobPanel(JobFollower):
     "Send work to a card and watch it; `job` is the one that is watched."
     title = "Send a job"
@@ -173,6 +175,7 @@ class JobPanel(JobFollower):
         self.took[asked] = took
         self.changed()
 
+# %% ../../../nbs/view/panels/30_job.ipynb #3b7e8ae8
 def _shell(): # The notebook's; None outside of one
     from IPython import get_ipython
     return get_ipython()
@@ -233,6 +236,7 @@ def priced(self: JobPanel) -> dict: # Of `price_ceiling`
     return {**place_of(self.gpu), "timeout": self.timeout.value,
             "retries": self.retries.value, "options": self.option_values()}
 
+# %% ../../../nbs/view/panels/30_job.ipynb #0d32519a
 @patch
 def most_usd(self: JobPanel) -> float:
     "The most that it may cost."

@@ -54,7 +54,7 @@ def forget_old(
             if gone or age > 86400 * KEPT_DAYS: file.unlink()
         except (MabeError, OSError, AttributeError): continue # being written, or strange
 
-
+# %% ../../../nbs/view/panels/08_memory.ipynb #d3debdd1
 def recall(
     panel, # As its cell made it
 ): # Name of the job that it watched, or None

@@ -183,6 +183,7 @@ def set_status(self: Panel, status: str, words: str = ""):
     self.status, self.error = status, words if status == "error" else None
     self.status_line.value = status_html(status, words)
 
+# %% ../../../nbs/view/panels/10_panel.ipynb #a001b441
 @patch
 @one_at_a_time
 def acknowledge(self: Panel, words: str):
@@ -267,6 +268,7 @@ def run_beside(self: Panel, work, daemon: bool = True) -> threading.Thread:
     thread.start()
     return thread
 
+# %% ../../../nbs/view/panels/10_panel.ipynb #05717a97
 @patch
 def side_button(self: Panel,
     description: str, # Its name

@@ -13,6 +13,7 @@ from .panel import button, control, row
 # %% ../../../nbs/view/panels/12_question.ipynb #b339987f
 ASK_ABOVE = 1.0 # USD
 
+# %% ../../../nbs/view/panels/12_question.ipynb #eba87c73
 class Question:
     "Asks before a job that may cost more than an amount; `row` and `amount` are shown."
     def __init__(self, go):

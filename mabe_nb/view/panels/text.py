@@ -40,7 +40,7 @@ def _leaves(widget): # All that is not laid out away
     if not isinstance(widget, W.Box): yield widget
     for child in getattr(widget, "children", ()): yield from _leaves(child)
 
-
+# %% ../../../nbs/view/panels/09_text.ipynb #ae42708d
 def panel_text(
     panel, # With `box`, and `verbs`: name of a button -> call
 ) -> str:

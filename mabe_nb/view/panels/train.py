@@ -209,6 +209,7 @@ def cfg(self: TrainPanel) -> TrainConfig:
     values = {k: f.value for k, f in self.fields.items()}
     return make_config({k: as_setting(v) for k, v in values.items() if v != ""})
 
+# %% ../../../nbs/view/panels/40_train.ipynb #143b4805
 @patch
 @one_at_a_time
 def changed(self: TrainPanel):

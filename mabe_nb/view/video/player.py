@@ -175,6 +175,7 @@ def step_bout(self: Player, direction: int):
     i = np.searchsorted(self.bout_starts, self.frame, side) - (direction < 0)
     if 0 <= i < len(self.bout_starts): self.go_to(self.bout_starts[i])
 
+# %% ../../../nbs/view/video/40_player.ipynb #171a388c
 @patch
 def play(self: Player):
     "Start to play; at the end, begin anew."

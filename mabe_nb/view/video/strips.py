@@ -76,6 +76,7 @@ def _truth(ax, labels, fps, start, base, color):
 # %% ../../../nbs/view/video/30_strips.ipynb #05d8f959
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "---", "|||")
 
+# %% ../../../nbs/view/video/30_strips.ipynb #72036e92
 @styled
 def plot_feature(
     values: np.ndarray, # (frames,)

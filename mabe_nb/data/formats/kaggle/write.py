@@ -87,7 +87,7 @@ def write_kaggle(
     with atomic(root/f"{split}.csv") as tmp: table.to_csv(tmp, index=False)
     return table
 
-
+# %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #c8c46a8d
 def _row(rec): # Of the table of videos
     if len(rec.mice) > len(MICE):
         raise DataError(f"has {len(rec.mice)} animals, Kaggle's layout holds {len(MICE)}",

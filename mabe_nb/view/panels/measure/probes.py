@@ -50,7 +50,7 @@ def job_of(
         except MabeError: continue
         if sent == spec: return job
 
-
+# %% ../../../../nbs/view/panels/measure/10_probes.ipynb #971a8cf6
 def adopt(
     ask: tuple, # (spec, place, card or device)
     known=None, # As for `job_of`

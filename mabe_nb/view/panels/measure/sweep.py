@@ -87,6 +87,7 @@ def changed(self: MeasuringPanel):
     self.question.withdraw()
     Panel.changed(self)
 
+# %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #816e4d0b
 @patch
 def press_start(self: MeasuringPanel):
     "Measure, or ask first, if it may cost much."
@@ -124,6 +125,7 @@ def _until_cancelled(self: MeasuringPanel, measure):
         return self.so_far
     finally: self.stop_button.disabled = True
 
+# %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #641e7251
 @patch
 def adopted(self: MeasuringPanel, asks: list) -> list: # Of dict, or None
     "What is known of each ask, and that in the status."
