@@ -3,8 +3,8 @@
 `python .ci/outputs.py [--check] [nbs/a.ipynb ...]` runs notebooks, all of them if none is
 named, and compares what each cell says with what it shows. Names of temporary folders, ids
 and seconds are passed over, and so are pictures beside the same text and widgets. A cell
-that shows nothing yet is filled, unless it is hidden or names a folder of this machine. `--check` only tells. Figures of time are those of the machine: run it on
-a quiet one.
+that shows nothing yet is filled, unless it is hidden or names a folder of this machine.
+`--check` only tells. Figures of time are those of the machine: run it on a quiet one.
 """
 import argparse
 import os
@@ -35,9 +35,9 @@ def shown(cell):
 
 
 def missing(old, new):
-    "Does a cell show nothing, and has something to say to a reader?"
+    "Has a cell that shows nothing something to say to a reader?"
     said = "".join(str(o) for o in new.outputs if o.get("name") != "stderr")
-    return not (old.outputs or NOT_SHOWN.search(old.source) or OF_ONE_RUN.search(said)) and said
+    return said and not NOT_SHOWN.search(old.source) and not OF_ONE_RUN.search(said)
 
 
 def run(notebook, folder):
@@ -57,8 +57,8 @@ def refresh(path, check):
     changed = []
     for i, (old, new) in enumerate(zip(notebook.cells, run(notebook, path.parent).cells)):
         if old.cell_type != "code" or not new.source: continue
-        said = shown(old), shown(new)
-        if not missing(old, new) and (not old.outputs or None in said or said[0] == said[1]):
+        if not old.outputs and not missing(old, new): continue
+        if old.outputs and (None in (said := (shown(old), shown(new))) or said[0] == said[1]):
             continue
         changed.append(i)
         old.outputs = new.outputs

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..errors import MabeError
 from ..hardware.memory import CONTEXT_GB, USABLE, Need
 from .probe import Steps, make_trainer
 from .spec import make_spec
+from .step import EagerMode
 from .workload import Workload, checked_workload
 from ..train.config import make_config
 from ..train.machine import exact_in_onednn
@@ -30,16 +30,13 @@ from ..train.machine import exact_in_onednn
 THERE, BACK = 0.40, 0.50 # Parts of a recurrent workspace that are taken
 
 # %% ../../nbs/measure/20_estimate.ipynb #6e24d4d0
-class Live(TorchDispatchMode):
+class Live(EagerMode):
     "Bytes of the tensors that were made inside and are still held, and their peak."
 
     def __init__(self, aside=()): # Shapes that are not counted: gradients of weights
         super().__init__()
         self.aside = set(aside)
         self.now, self.peak, self.spaces, self.held = 0, 0, 0, {}
-
-    @classmethod
-    def _should_skip_dynamo(cls): return False # Or PyTorch's compiler is loaded, 1 to 3 s
 
     def _gone(self, key):
         self.now -= self.held.pop(key)[1]

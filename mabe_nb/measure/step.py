@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['WARM', 'FEWEST', 'WANTED', 'PARTS', 'CUDNN', 'PEAKS', 'IDLE', 'Clock', 'median_interval', 'known_to', 'summary',
-           'time_steps', 'time_parts', 'formulas', 'Work', 'count_flops', 'count_work', 'roofline', 'bottleneck']
+           'time_steps', 'time_parts', 'formulas', 'EagerMode', 'Work', 'count_flops', 'count_work', 'roofline',
+           'bottleneck']
 
 # %% ../../nbs/measure/08_step.ipynb #2c5afaab
 import math, time
@@ -144,16 +145,19 @@ def formulas() -> dict:
             aten._cudnn_rnn_backward: _formula(2, 0, None)}
 
 # %% ../../nbs/measure/08_step.ipynb #812de796
-class Work(TorchDispatchMode):
+class EagerMode(TorchDispatchMode):
+    "What sees every operation, without loading PyTorch's compiler (1 to 3 s, 70 MB)."
+    @classmethod
+    def _should_skip_dynamo(cls): return False
+
+
+class Work(EagerMode):
     "Counts operations, what they compute, and bytes that they read and write."
 
     def __init__(self):
         super().__init__()
         self.formulas, self.flops = flop_registry | formulas(), Counter() # By operation
         self.bytes, self.launches = 0, 0
-
-    @classmethod
-    def _should_skip_dynamo(cls): return False # Or PyTorch's compiler is loaded, 1 to 3 s
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out, kind = func(*args, **(kwargs or {})), func.overloadpacket
