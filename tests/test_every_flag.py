@@ -76,7 +76,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
                 "--value bouts|--unit video|--to boris|--to elan simba"),
     "clips": ("clips annotations DATA --out OUT --most 1",
-              f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep"),
+              f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep|"
+              "--most-sure 2|--films none|--films nowhere"),
     "review": ("review RUN DATA --minutes 1", f"--split test|{ID}|--out OUT.csv|--minutes 2|"
                "--minutes 0|--corrections SAID|--corrections nowhere"),
     "retrain": ("retrain RUN DATA --out OUT", "--out OUT|--corrections SAID|"

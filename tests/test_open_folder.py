@@ -324,6 +324,90 @@ def test_dlcanalyzer_faults(tmp_path, old, new, words):
         read_labels(tmp_path/"l.csv", 10, lambda cell: cell == "OFT_11")
 
 
+# our own tables of bouts
+
+@pytest.fixture
+def cage(tmp_path):
+    "Two videos of three animals, and nothing scored yet."
+    for k in (1, 2):
+        rec = recording(k, mice=3)
+        write_dlc(tmp_path, f"day{k}", rec, ("black", "white", "brown"))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    return tmp_path
+
+
+BOUTS = """video,agent,target,action,start,stop
+day1,black,white,chase,1.0,2.5
+day1,white,white,rear,4.0,4.01
+day2,brown,black,sniff,0.5,1
+day3,brown,black,sniff,0.5,1
+"""
+TOLD = {"day1": [["black", "white", "chase", 30, 75], ["white", "white", "rear", 120, 121]],
+        "day2": [["brown", "black", "sniff", 15, 30]]}
+
+
+@pytest.mark.parametrize("text", [BOUTS, BOUTS.replace(",", ";"), "\ufeff" + BOUTS, (
+    "video_id,agent_id,target_id,action,start_frame,stop_frame\n"
+    "day1,black,white,chase,30,75\nday1,white,self,rear,120,121\nday2,brown,black,sniff,15,30\n"
+    "day3,brown,black,sniff,1,2\n")])
+def test_one_table_of_bouts_for_many_videos(cage, text):
+    (cage/"scored.csv").write_text(text)
+    data = open_dataset(cage)
+    assert {v: data[v].bouts.values.tolist() for v in data.ids} == TOLD
+    assert data.labelled("day2") == {("brown", "black", "sniff")}
+    said = match_files(data)
+    assert said.table.annotation.tolist() == ["scored.csv"] * 2 and "No file says" not in said.settings
+    assert any("belongs to no pose file (video day3)" in s for s in said.sentences)
+    (cage/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nactions: [chase, rear]\n")
+    looked = open_dataset(cage).labelled("day2")
+    assert len(looked) == 6 + 3 + 1 and ("brown", "white", "chase") in looked
+
+
+def test_tables_of_bouts_of_one_video_each(cage):
+    (cage/"day1.csv").write_text("agent,target,action,start,stop\nB,white,chase,1,2.5\n"
+                                 ",,rear,4,4.01\nblack,nobody,rear,1,2\n")
+    (cage/"dataset.yaml").write_text("fps: 30\nsubjects: {B: black}\nalone: [rear]\n"
+                                     "agent: white\nuntracked: [nobody]\n")
+    assert open_dataset(cage)["day1"].bouts.values.tolist() == TOLD["day1"]
+    (cage/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    with pytest.raises(DataError, match="day1.csv, row 3: names no agent"): open_dataset(cage)["day1"]
+
+
+@pytest.mark.filterwarnings("ignore::mabe_nb.data.folder.tracker_folder.LabNote")
+@pytest.mark.parametrize("row, words", [
+    ("black,white,chase,2,1", "row 2: stops before"), ("black,white,chase,x,1", "start is 'x'"),
+    ("black,white,chase,-1,1", "expected seconds"), ("black,white,,1,2", "names no action"),
+    ("black,,chase,1,2", "does not say to whom 'black' does 'chase'"),
+    ("black,whit,chase,1,2", "did you mean 'white'"), ("black,white,chase,1", "stop is ''"),
+    ("black,white,chase,30,75", "are its times frames and not seconds")])
+def test_faults_of_a_table_of_bouts(cage, row, words):
+    (cage/"day1.csv").write_text(f"agent,target,action,start,stop\n{row}\n")
+    try: said = [f.message for f in open_dataset(cage)["day1"].findings]
+    except DataError as e: said = [str(e)]
+    assert any(words in s for s in said)
+
+
+def test_what_a_run_found_is_no_annotation(cage):
+    head = "video_id,agent,target,action,start,stop"
+    for name, more in (("sub", "row_id"), ("moments", "confidence"), ("differ", "seen_by")):
+        (cage/f"{name}.csv").write_text(f"{head},{more}\nday1,black,white,chase,3,9,0\n")
+    data = open_dataset(cage)
+    assert data.labelled("day1") is None and sum("not read" in f.message for f in data.findings()) == 3
+
+
+def test_bouts_that_we_wrote_come_back(tmp_path):
+    from mabe_nb.analysis.exports import export_csv
+    from mabe_nb.analysis.measures import observe
+    recs = [recording(k, 900, mice=3).replace(video_id=f"v{k}") for k in (1, 2)]
+    for rec in recs: write_dlc(tmp_path, rec.video_id, rec, rec.mice)
+    export_csv(observe(recs), tmp_path)
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    data = open_dataset(tmp_path)
+    for rec in recs:
+        assert len(rec.bouts) > 3
+        assert data[rec.video_id].bouts.values.tolist() == rec.bouts.values.tolist()
+
+
 # the whole way
 
 def test_real_files_of_many_trackers(tmp_path, capsys):

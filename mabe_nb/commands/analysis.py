@@ -41,19 +41,28 @@ def _compared(row): # Of the table of groups
 
 # %% ../../nbs/commands/70_analysis.ipynb #907bcba1
 def clips(args, say) -> dict:
-    "Films of bouts, drawn from the poses."
-    from mabe_nb.analysis.analyse import read_bouts
-    from mabe_nb.analysis.clips import write_clips
+    "Clips of bouts, over the film of the video or drawn from the poses."
+    from mabe_nb.analysis.analyse import is_run, read_bouts
+    from mabe_nb.analysis.clips import with_confidence, write_clips
     from mabe_nb.analysis.measures import observe
     from mabe_nb.data.dataset import open_dataset
     check_out(args.out, folder=True, overwrite=args.overwrite)
-    data = open_dataset(args.data, args.split)
-    videos = pick(data, args.videos)
     bouts = None if args.bouts == "annotations" else args.bouts
-    found = observe(data, read_bouts(bouts, data, videos, say), videos).bouts
-    films = write_clips(data, found, args.out, args.action, args.most)
-    say(f"{len(films)} films of {len(found):,} bouts: {args.out}")
-    return {"out": str(args.out), "films": films.to_dict("records")}
+    if args.most_sure and args.most: raise ConfigError("give --most or --most-sure, not both")
+    if args.most_sure and not is_run(bouts):
+        raise ConfigError("--most-sure needs a run folder: only a run tells how sure it is")
+    data, decisions = open_dataset(args.data, args.split), []
+    videos = pick(data, args.videos)
+    each = decisions.append if args.most_sure else None
+    found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
+    if args.most_sure: found = with_confidence(found, decisions)
+    done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
+                       films={} if args.films == "none" else args.films)
+    films = done.film[done.film != ""].nunique()
+    say(f"{len(done)} clips of {len(found):,} bouts"
+        + (f", over {films} film{'s' * (films != 1)}" if films else "") + f": {args.out}")
+    return {"out": str(args.out), "films": films,
+            "clips": done.astype(object).where(done.notna(), None).to_dict("records")}
 
 
 # %% ../../nbs/commands/70_analysis.ipynb #9192c29c
@@ -83,5 +92,10 @@ def add_commands(command):
     p.example = "mabe clips annotations colony --action attack --out films"
     _common(p)
     p.add_argument("--action", help="only of this one")
-    p.add_argument("--most", type=COUNT, default=20, help="longest bouts first")
+    p.add_argument("--most", type=COUNT, help="the longest bouts first (default: 20)")
+    p.add_argument("--most-sure", type=COUNT, metavar="N",
+                   help="the N bouts that a run is surest of, in place of --most")
+    p.add_argument("--films", metavar="FOLDER",
+                   help="films to draw on, named as the videos (default: beside the poses), "
+                   "or none")
 

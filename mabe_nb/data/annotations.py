@@ -14,9 +14,11 @@ import numpy as np
 from ..errors import DataError
 from ..files import read_text, regular_file
 from .formats.boris import boris_rows
+from .formats.bout_tables import is_bout_table
 from .formats.dlcanalyzer import is_label_table
 from .formats.frame_tables import NO_ACTION, frame_table, is_frame_table
 from .formats.simba import simba_actions, simba_head
+from .formats.text_tables import frame_span
 from .recording import Finding, Recording, bout_table, parse_number, plural
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
@@ -33,11 +35,6 @@ def _number(text, name, path, where):
     raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0{hint}", path,
                     where)
 
-
-def _span(start, stop, fps):
-    "Seconds as frames: to the nearest frame, at least one frame long."
-    first, last = (math.floor(t * fps + 0.5) for t in (start, stop))
-    return first, max(first + 1, last)
 
 # %% ../../nbs/data/18_annotations.ipynb #cd1d2300
 def _pair(row, agent, target, subjects, path, where):
@@ -70,10 +67,10 @@ def _from_events(rows, fps, who, path):
         time = _number(row["time"], "Time", path, where)
         rate = _rate(row, fps, path, where)
         status = row.get("status", "").upper()
-        if status == "POINT": out.append((*key, *_span(time, time, rate)))
+        if status == "POINT": out.append((*key, *frame_span(time, time, rate)))
         elif status == "START" and run not in running: running[run] = time, where
         elif status == "STOP" and time >= running.get(run, (math.inf,))[0]:
-            out.append((*key, *_span(running.pop(run)[0], time, rate)))
+            out.append((*key, *frame_span(running.pop(run)[0], time, rate)))
         else:
             raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout; "
                             "expected START, then STOP, or POINT", path, where)
@@ -93,7 +90,7 @@ def _from_bouts(rows, fps, who, path):
         stop = start if point else _number(row["stop"], "Stop (s)", path, where)
         if stop < start: raise DataError("stops before it starts", path, where)
         out.append((*who(row, where), row["behavior"],
-                    *_span(start, stop, _rate(row, fps, path, where))))
+                    *frame_span(start, stop, _rate(row, fps, path, where))))
     return out
 
 # %% ../../nbs/data/18_annotations.ipynb #2c369fcb
@@ -163,7 +160,7 @@ def _bento_span(cells, fps, path, where):
     if not fps: raise DataError("is in seconds; give fps=", path, where)
     start, stop = (_number(c, "time", path, where) for c in cells[:2])
     if stop < start: raise DataError("stops before it starts", path, where)
-    return _span(start, stop, fps)
+    return frame_span(start, stop, fps)
 
 # %% ../../nbs/data/18_annotations.ipynb #304ac239
 def read_caltech(
@@ -211,7 +208,7 @@ def scored_window(
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "BORIS"; or None
+) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "bouts", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
@@ -223,6 +220,7 @@ def annotation_source(
     if Path(path).suffix == ".csv":
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
         if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"
+        if is_bout_table(text.splitlines()[:1]): return "bouts"
         if is_frame_table(text.splitlines()[:20]): return "frames"
     rows = [line for line in text.splitlines() if "Behavior" in line]
     return "BORIS" if any("Time" in r or "Start (s)" in r for r in rows) else None

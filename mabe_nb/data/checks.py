@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'Defect', 'seen', 'missing', 'untracked', 'unseen', 'part_distances', 'body_length', 'exchanges',
-           'all_exchanges', 'movement', 'frozen', 'outside', 'bouts', 'labels', 'table', 'check']
+           'all_exchanges', 'movement', 'frozen', 'picture_size', 'outside', 'bouts', 'labels', 'table', 'check']
 
 # %% ../../nbs/data/40_checks.ipynb #be673063
 from itertools import combinations
@@ -188,11 +188,19 @@ def _number(rec, *keys): # First of the keys that `meta` holds as a number above
         except (TypeError, ValueError): continue
         if 0 < value < np.inf: return value
 
+
+def picture_size(
+    rec: Recording,
+) -> tuple: # Width, height in pixels; inf where it is not told
+    "How large the picture was that the poses were tracked in."
+    return (_number(rec, "video_width_pix", "width") or np.inf,
+            _number(rec, "video_height_pix", "height") or np.inf)
+
+
 # %% ../../nbs/data/40_checks.ipynb #622694a4
 def outside(rec, xy):
     "Points left of, above, right of or below the picture."
-    width = _number(rec, "video_width_pix", "width") or np.inf
-    height = _number(rec, "video_height_pix", "height") or np.inf
+    width, height = picture_size(rec)
     below, above = (xy < 0).any(-1), (xy > np.float32([width, height])).any(-1)
     if not (off := below | above).any(): return []
     return _some("points_outside", off, np.isfinite(xy[..., 0]).sum(),

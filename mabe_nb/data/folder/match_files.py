@@ -18,7 +18,7 @@ from .names import did_you_mean, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..recording import usual_names
-from .scored_tables import named_bouts, scored_columns
+from .scored_tables import NAMING, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
@@ -95,8 +95,8 @@ def _plain(error, data):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
-    boris, alone = annotation_source(scored) == "BORIS", len(rec.mice) == 1
-    nobody = None if boris or alone or s.agent else scored.name
+    source, alone = annotation_source(scored), len(rec.mice) == 1
+    nobody = None if source in NAMING or alone or s.agent else scored.name
     known = s.model_copy(update={"agent": rec.mice[0]}) if nobody else s
     try:
         bouts = named_bouts(scored, rec, known, rows)
@@ -111,9 +111,10 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         odd.append(f"{rec.video_id}, {scored.name}: {late}")
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
-        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {*rec.mice, s.agent})),
+        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {"", *rec.mice, s.agent})),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
-        or boris and s.target_from else tuple(actions))
+        or source == "BORIS" and s.target_from or source == "bouts" and bouts.target.all()
+        else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
 def _length(rec, poses, scored, one):

@@ -18,7 +18,7 @@ from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
 from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
-from .films import beside_seconds, scored_seconds
+from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses
 from ..recording import Finding, Recording, bout_table
@@ -117,6 +117,13 @@ def files(self: TrackerFolder, video_id) -> tuple: # Pose file; annotation or No
 def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
     "What `dataset.yaml` says of a video."
     return of_video(self.settings, str(video_id), self.settings_file)
+
+
+@patch
+def films(self: TrackerFolder, video_id) -> list: # Paths
+    "Films of a video that lie beside its poses."
+    return films_beside(self.files(str(video_id))[0])
+
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch

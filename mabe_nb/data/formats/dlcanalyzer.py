@@ -6,11 +6,9 @@
 __all__ = ['OF_VIDEO', 'NO_LABEL', 'is_label_table', 'label_rows', 'read_labels']
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #97e8af63
-import csv, math
-
+from .text_tables import frame_span, named_cells
 from ..recording import bout_table, parse_number
 from ...errors import ConfigError, DataError
-from ...files import read_text
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c74170
 OF_VIDEO = "CSVname", "DLCFile", "ID", "file" # Columns that tell of which video a row is
@@ -29,15 +27,11 @@ def label_rows(
     path, # CSV with semicolons or commas
 ) -> list: # (number of the row, its cells by name)
     "Rows of a table of labels. Raises `DataError` if it is none."
-    lines = read_text(path, "a table", "utf-8-sig", most=2**25).splitlines()
-    if not is_label_table(lines):
+    rows = named_cells(path)
+    if rows and not is_label_table([",".join(rows[0][1])]):
         raise DataError("has no columns from, to, type and ID", path, "row 1")
-    comma = "," if ";" not in lines[0] else ";"
-    rows = csv.DictReader(lines, delimiter=comma, skipinitialspace=True)
-    try: return [(rows.line_num, {k.strip(' "'): (v or "").strip() for k, v in row.items() if k})
-                 for row in rows]
-    except (csv.Error, AttributeError) as e:
-        raise DataError(f"is no table ({e})", path) from None
+    return rows
+
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c5ed67
 def _seconds(row, key, path, where):
@@ -66,6 +60,5 @@ def read_labels(
         if scorer not in (None, r.get("Experimenter")) or r["type"] in NO_LABEL: continue
         start, stop = (_seconds(r, key, path, f"row {i}") for key in ("from", "to"))
         if stop < start: raise DataError("stops before it starts", path, f"row {i}")
-        first, last = (math.floor(t * fps + 0.5) for t in (start, stop))
-        out.append((agent, target, r["type"], first, max(first + 1, last)))
+        out.append((agent, target, r["type"], *frame_span(start, stop, fps)))
     return bout_table(out)
