@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ConfigError, DataError
-from ..files import atomic
+from ..files import atomic, regular_file
 from ..patch import patch
 
 
@@ -81,7 +81,7 @@ class Film:
 @patch
 def _read(self: Film, before, after):
     ffmpeg = _ffmpeg()
-    where = f"file:{self.path.resolve()}" # never an option, nor another place
+    where = f"file:{regular_file(self.path).absolute()}" # never an option, nor another place
     try: yield from ffmpeg.read_frames(where, input_params=[*ONLY_FILES, *before],
                                        output_params=after)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError):

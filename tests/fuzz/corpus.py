@@ -103,10 +103,16 @@ def jobs(path):
 
 
 def lab(path):
-    "A tracker's folder: one video scored frame by frame, one in BORIS, and settings."
+    "A tracker's folder: videos scored frame by frame, in BORIS and in a table, and settings."
     path.mkdir()
     for name, text in LAB.items(): (path/name).write_text(text)
-    for name in ("v1.csv", "v2.csv"): dlc(path/name, "csv")
+    for name in ("v1.csv", "v2.csv", "v3.csv"): dlc(path/name, "csv")
+
+
+def film(path):
+    "Twelve pictures."
+    from mabe_nb.analysis.film import write_film
+    write_film(path, RNG().integers(0, 255, (12, 48, 64, 3), "u1"), 25.0)
 
 
 LAB = {
@@ -114,6 +120,8 @@ LAB = {
         f"{i},{int(i < 3)},{int(i >= 3)},0\n" for i in range(1, 7)) + "7,-1,-1,-1\n",
     "v2.boris.csv": "Observation id,FPS,Subject,Behavior,Modifiers,Status,Time\n"
                     "a,25,x,sniff,y,START,0.04\na,25,x,sniff,y,STOP,0.2\n",
+    "scored.csv": "video,agent,target,action,start,stop\nv3,a,b,sniff,0.04,0.2\n"
+                  "v3,b,self,dig,0.1,0.12\n",
     "dataset.yaml": "fps: 25\nlab: Ours\nactions: [sniff]\nalone: [dig]\n"
                     "subjects: {x: a, y: b}\nmin_confidence: 0.01\n"}
 TEXTS = {
@@ -148,6 +156,6 @@ def make(folder):
         dlc(folder/name, layout)
     for name, write in (("jabs.h5", jabs), ("sleap.h5", sleap), ("labels.slp", slp),
                         ("poses.nwb", nwb), ("run", run), ("home", jobs),
-                        ("lab", lab)): write(folder/name)
+                        ("lab", lab), ("film.mp4", film)): write(folder/name)
     for name, text in TEXTS.items(): (folder/name).write_text(text)
     return folder

@@ -129,6 +129,12 @@ def boris_target(path):
     scored_window(path)
 
 
+def film(path):
+    from mabe_nb.analysis.film import Film
+    found = Film(path, 12)
+    assert all(p.shape == (*found.shown[::-1], 3) for p in found.pictures(3, 9, 25.0))
+
+
 def groups(folder):
     from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
     from mabe_nb.analysis.measures import measure, observe
@@ -153,7 +159,7 @@ KAGGLE = ["train.csv", *(f"train_{k}/Ours/{v}.parquet" for k in ("tracking", "an
 SUBJECTS = [ # Name in the corpus, the file that is damaged, what is done, is a folder needed
     *((n, n, AUDIT) for n in ("calms21.npy", "calms21.json", "mabe22.npy", "clips.npz")),
     *(("kaggle" if "/" in n else n, n, compared(n)) for n in plain.PLAIN),
-    ("bento.annot", "bento.annot", read_bouts),
+    ("bento.annot", "bento.annot", read_bouts), ("film.mp4", "film.mp4", film),
     *(("kaggle", f"kaggle/{n}", by_command("audit", "{}/kaggle", "--json")) for n in KAGGLE),
     *(("*", f"run/{n}", predict) for n in ("best.safetensors", "config.yaml", "videos.json")),
     ("*", "run/best.safetensors", by_command("runs", "{}/run")),
