@@ -431,12 +431,23 @@ def test_an_annotation_that_can_mean_two_videos(lab):
 
 @pytest.mark.parametrize("change, words", [
     (lambda t: t[:-20], "row 5: has 2 cells, too few: the file is cut off here"),
-    (lambda t: t.replace("\n1.0,", "\n00:00:01.000,"), "have times written in seconds"),
+    (lambda t: t.replace("\n1.0,", "\n00:99:01.000,"), "Time is '00:99:01.000', expected a number"),
     (lambda t: t.replace("mouse_1", ""), "names no subject.*agent in its dataset.yaml"),
     (lambda t: t.splitlines()[0], "no rows; export it again, or take it away")])
 def test_an_export_of_boris_that_is_not_whole(two, change, words):
     (two/"v1.boris.csv").write_text(change((two/"v1.boris.csv").read_text()))
     with pytest.raises(DataError, match=words): open_dataset(two)["v1"]
+
+
+def test_times_as_a_clock_shows_them(two):
+    before = open_dataset(two)["v1"].bouts
+    head, *rows = (two/"v1.boris.csv").read_text().splitlines()
+    clock = lambda s: f"{int(s) // 3600:02d}:{int(s) // 60 % 60:02d}:{s % 60:06.3f}"
+    rows = [",".join([clock(60 * 60 + 61 + float(t)), *rest]) for t, *rest in (r.split(",") for r in rows)]
+    (two/"v1.boris.csv").write_text("\n".join([head, *rows]))
+    late = read_boris(two/"v1.boris.csv", 30)
+    assert len(before) and (late.start - before.start).eq(3661 * 30).all()
+    assert (late.stop - before.stop).eq(3661 * 30).all()
 
 
 def test_blanks_in_a_head_do_no_harm(two):
@@ -459,12 +470,23 @@ def test_points_that_belong_to_no_animal(tmp_path, suffix):
     "DeepLabCut's unique body parts."
     names = [("net", a, p, c) for a, ps in (("black", "ab"), ("white", "ab"), ("single", "xyz"))
              for p in ps for c in ("x", "y", "likelihood")]
-    table = pd.DataFrame(np.ones((5, len(names))), columns=pd.MultiIndex.from_tuples(
-        names, names=["scorer", "individuals", "bodyparts", "coords"]))
-    path = tmp_path/f"v1{suffix}"
-    table.to_csv(path) if suffix == ".csv" else table.to_hdf(path, key="df_with_missing")
-    with pytest.raises(DataError, match="'single' has the body parts x, y, z, 'black' a, b"):
-        read_poses(path, 30)
+    def write(names, path):
+        table = pd.DataFrame(np.arange(5.)[:, None] + np.arange(len(names)), columns=(
+            pd.MultiIndex.from_tuples(names, names=["scorer", "individuals", "bodyparts", "coords"])))
+        table.to_csv(path) if suffix == ".csv" else table.to_hdf(path, key="df_with_missing")
+        return path
+    rec = read_poses(write(names, tmp_path/f"v1{suffix}"), 30)
+    assert rec.mice == ("black", "white") and rec.parts == ("a", "b")
+    assert rec.xy[2, 1, 1].tolist() == [11, 12] # of columns 9 and 10
+    assert [(f.kind, f.count) for f in rec.findings] == [("points_of_no_animal", 3)]
+    assert "left out: x, y, z" in rec.findings[0].message
+    alike = [n for n in names if n[1] != "white"] # one animal, and the arena
+    assert read_poses(write(alike, tmp_path/f"v2{suffix}"), 30).mice == ("black",)
+    named = [(s, "single" if a == "white" else a, p, c) for s, a, p, c in names if a != "single"]
+    assert read_poses(write(named, tmp_path/f"v3{suffix}"), 30).mice == ("black", "single")
+    odd = [n for n in names if n[1:3] != ("white", "b")]
+    with pytest.raises(DataError, match="'white' has the body parts a, 'black' a, b"):
+        read_poses(write(odd, tmp_path/f"v4{suffix}"), 30)
 
 
 @pytest.mark.parametrize("line, words", [

@@ -19,7 +19,7 @@ from .formats.dlcanalyzer import is_label_table
 from .formats.frame_tables import NO_ACTION, frame_table, is_frame_table
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
-from .recording import Finding, Recording, bout_table, parse_number, plural
+from .recording import Finding, Recording, bout_table, parse_number, parse_seconds, plural
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):
@@ -27,13 +27,11 @@ def _lines(path):
     return read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
 
 
-def _number(text, name, path, where):
+def _number(text, name, path, where, parse=parse_number):
     "`text` as a number from 0 that can be a time or a frame."
-    value = parse_number(text)
+    value = parse(text)
     if 0 <= value < 1e9: return value
-    hint = "; have times written in seconds" if ":" in str(text) else ""
-    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0{hint}", path,
-                    where)
+    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path, where)
 
 
 # %% ../../nbs/data/18_annotations.ipynb #cd1d2300
@@ -64,7 +62,7 @@ def _from_events(rows, fps, who, path):
         where = f"row {line}"
         key = (*who(row, where), row["behavior"])
         run = *key, row["modifier"] # BORIS begins and ends by modifier
-        time = _number(row["time"], "Time", path, where)
+        time = _number(row["time"], "Time", path, where, parse_seconds)
         rate = _rate(row, fps, path, where)
         status = row.get("status", "").upper()
         if status == "POINT": out.append((*key, *frame_span(time, time, rate)))
@@ -85,9 +83,9 @@ def _from_bouts(rows, fps, who, path):
     out = []
     for line, row in rows:
         where = f"row {line}"
-        start = _number(row["start"], "Start (s)", path, where)
+        start = _number(row["start"], "Start (s)", path, where, parse_seconds)
         point = row.get("status", "").upper() == "POINT"
-        stop = start if point else _number(row["stop"], "Stop (s)", path, where)
+        stop = start if point else _number(row["stop"], "Stop (s)", path, where, parse_seconds)
         if stop < start: raise DataError("stops before it starts", path, where)
         out.append((*who(row, where), row["behavior"],
                     *frame_span(start, stop, _rate(row, fps, path, where))))

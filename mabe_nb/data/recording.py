@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BOUT_COLUMNS', 'MOST_PARTS', 'SYNONYMS', 'SPELLINGS', 'SIDED', 'Finding', 'plural', 'bout_table', 'Recording',
            'content_hash', 'tracks_hash', 'pairs', 'of_pair', 'frame_labels', 'run_lengths', 'submitted_bouts',
-           'check_parts', 'parse_number', 'plain_part', 'usual_names']
+           'check_parts', 'parse_number', 'parse_seconds', 'plain_part', 'usual_names']
 
 # %% ../../nbs/data/00_recording.ipynb #13f3fa9f
 import dataclasses, hashlib, math, re
@@ -213,6 +213,20 @@ def parse_number(
     try: out = float(value)
     except (TypeError, ValueError, OverflowError): return math.nan
     return out if math.isfinite(out) else math.nan
+
+
+_CLOCK = re.compile(r"\s*(?:(\d+):)?([0-5]?\d):([0-5]?\d(?:\.\d*)?)\s*", re.ASCII)
+
+
+def parse_seconds(
+    value, # Text such as "75.3", "1:15.3" or "00:01:15.300", or a number
+) -> float: # NaN if it is no time
+    "A time in a cell of a table."
+    if not isinstance(value, str) or not (parts := _CLOCK.fullmatch(value)):
+        return parse_number(value)
+    hours, minutes, seconds = (float(p or 0) for p in parts.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
 
 # %% ../../nbs/data/00_recording.ipynb #3a464847
 SYNONYMS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..annotations import annotation_source
 from .scored_tables import video_name
 from ..formats.boris import boris_rows
-from ..recording import parse_number
+from ..recording import parse_seconds
 from ...errors import DataError
 
 # %% ../../../nbs/data/folder/22_films.ipynb #9b224ef3
@@ -108,5 +108,5 @@ def scored_seconds(
     if not path or annotation_source(path) != "BORIS": return None
     said = {r.get("length") for _, r in boris_rows(path)
             if observation in (None, r.get("observation"))}
-    length = parse_number(said.pop() or "") if len(said) == 1 else 0
+    length = parse_seconds(said.pop() or "") if len(said) == 1 else 0
     return length if length > 0 else None

@@ -7,7 +7,7 @@ __all__ = ['OF_VIDEO', 'AGENT', 'TARGET', 'TIMES', 'NOT_SEEN', 'is_bout_table', 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #fef61067
 from .text_tables import frame_span, named_cells
-from ..recording import bout_table, parse_number
+from ..recording import bout_table, parse_number, parse_seconds
 from ...errors import DataError
 
 
@@ -34,9 +34,9 @@ def _first(row, keys): # Of the columns that there are
 def _frames(row, fps, path, where):
     "First frame, and frame to end before."
     seconds = row.get("start") is not None
-    found = []
+    parse, found = parse_seconds if seconds else parse_number, []
     for key in TIMES[not seconds]:
-        value = parse_number(row[key].replace(",", "."))
+        value = parse(row[key].replace(",", "."))
         if not 0 <= value < 1e9 or not seconds and value % 1:
             raise DataError(f"{key} is {row[key][:40]!r}, expected "
                             + ("seconds from 0" if seconds else "a whole number from 0"),

@@ -7,7 +7,7 @@ __all__ = ['OF_VIDEO', 'NO_LABEL', 'is_label_table', 'label_rows', 'read_labels'
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #97e8af63
 from .text_tables import frame_span, named_cells
-from ..recording import bout_table, parse_number
+from ..recording import bout_table, parse_seconds
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c74170
@@ -35,7 +35,7 @@ def label_rows(
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c5ed67
 def _seconds(row, key, path, where):
-    value = parse_number(row[key].replace(",", "."))
+    value = parse_seconds(row[key].replace(",", "."))
     if 0 <= value < 1e9: return value
     raise DataError(f"{key} is {row[key][:40]!r}, expected seconds from 0", path, where)
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ...errors import DataError
 from .pickles import unpickle
-from .text_tables import check_individuals
+from .text_tables import check_individuals, NO_ANIMAL
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #bb8e8022
 def _table_blocks(group):
@@ -52,7 +52,7 @@ LEVELS = ("scorer", "individuals", "bodyparts", "coords")
 def dlc_table(
     path, # A DeepLabCut .h5 file with one table
 ) -> pd.DataFrame: # One row per frame, columns by `LEVELS`
-    "DeepLabCut's HDF5 as the DataFrame it was, columns in regular order."
+    "DeepLabCut's HDF5 as the DataFrame it was, columns in regular order; see `of_animals`."
     import h5py
     with h5py.File(path) as f:
         groups = [g for g in f.values() if "pandas_type" in g.attrs]
@@ -62,12 +62,17 @@ def dlc_table(
         blocks = _table_blocks if "table" in group else _fixed_blocks
         names, values, frames = blocks(group)
     levels = LEVELS if len(names[0]) == 4 else (LEVELS[0], *LEVELS[2:])
-    if len(levels) == 4: check_individuals([n[1:3] for n in names], path)
+    none = check_individuals([n[1:3] for n in names], path) if len(levels) == 4 else ()
+    if none:
+        own = [i for i, n in enumerate(names) if str(n[1]) != NO_ANIMAL]
+        names, values = [names[i] for i in own], values[:, own]
     columns = pd.MultiIndex.from_tuples(names, names=levels)
     table = pd.DataFrame(values, index=frames, columns=columns)
     coords = [c for c in ("x", "y", "z", "likelihood") if c in columns.unique("coords")]
     regular = pd.MultiIndex.from_product([*map(columns.unique, levels[:-1]), coords])
-    return table[regular.set_names(levels)]
+    table = table[regular.set_names(levels)]
+    table.attrs["left_out"] = none
+    return table
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #3cfd7343
 def _slots(ids, valid):
