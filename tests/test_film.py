@@ -12,6 +12,7 @@ from mabe_nb.analysis.measures import observe
 from mabe_nb.cli import main
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.films import find_films
+from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import DataError
 from mabe_nb.train.model import PairDecision
@@ -154,6 +155,7 @@ def test_films_beside_the_poses_are_found(tmp_path, capsys):
     data = open_dataset(lab(tmp_path/"lab"))
     assert {v: f.name for v, f in find_films(data, data.ids).items()} == {
         "cage1": "cage1.mp4", "cage2": "cage2.mp4"}
+    assert match_files(data).table.film.tolist() == ["cage1.mp4", "cage2.mp4"]
     assert find_films([colony()], ["cage1"]) == {} and find_films(data, data.ids, {}) == {}
     (tmp_path/"elsewhere").mkdir()
     with pytest.raises(DataError, match="holds no film of these videos; looked for cage1, cage2"):

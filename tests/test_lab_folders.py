@@ -480,6 +480,8 @@ def test_points_that_belong_to_no_animal(tmp_path, suffix):
     assert rec.xy[2, 1, 1].tolist() == [11, 12] # of columns 9 and 10
     assert [(f.kind, f.count) for f in rec.findings] == [("points_of_no_animal", 3)]
     assert "left out: x, y, z" in rec.findings[0].message
+    assert [s for s in match_files(open_dataset(tmp_path)).sentences if "no animal" in s] == [
+        "v1: points that belong to no animal are left out: x, y, z"]
     alike = [n for n in names if n[1] != "white"] # one animal, and the arena
     assert read_poses(write(alike, tmp_path/f"v2{suffix}"), 30).mice == ("black",)
     named = [(s, "single" if a == "white" else a, p, c) for s, a, p, c in names if a != "single"]

@@ -34,19 +34,22 @@ class Look(NamedTuple):
     asked: tuple = () # Actions that are done to nobody knows whom
     actions: tuple = () # Those that its annotation has marked
     odd: tuple = () # Sentences
+    left_out: tuple = () # Points in the pose file that belong to no animal
 
 
-def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None, actions=()):
+def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None, actions=(),
+         film=""):
     return {"video": video, "poses": poses, "tracker": tracker, "frames": frames, "fps": fps,
-            "animals": ", ".join(animals), "annotation": scored or "none",
+            "animals": ", ".join(animals), "film": film, "annotation": scored or "none",
             "actions": ", ".join(actions)}
 
 
 def _poses(path, video, s, rate):
-    "Poses and frames per second, None if nobody says."
+    "Poses; frames per second, None if nobody says; points of no animal."
     points = tracked_points(path)
     fps = s.fps or rate or points[1].fps
-    return read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points), fps
+    rec = read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points)
+    return rec, fps, points[1].left_out
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af1a33b2
 def look_at(
@@ -57,7 +60,7 @@ def look_at(
     try:
         poses, scored, rows = data.files(video)
         row = _row(video, data.shown(poses), pose_source(poses), scored=_shown(
-            data, scored, rows))
+            data, scored, rows), film=next(map(data.shown, data.films(video)), ""))
     except DataError as e:
         several = ", ".join(map(data.shown, data._poses.get(video, ())))
         tables = ", ".join(_shown(data, *one) for one in data._scored.get(video, ()))
@@ -65,13 +68,13 @@ def look_at(
     try:
         one = rows if isinstance(rows, str) else None
         s, rate = data.settings_of(video), scored and annotated_rate(scored, one)
-        raw, fps = _poses(poses, video, s, rate)
+        raw, fps, left_out = _poses(poses, video, s, rate)
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)]
     if fps: odd += _length(rec, poses, scored, one)
-    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd))
+    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
@@ -142,7 +145,8 @@ def _mirrored(rec):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):
     "What lies in a folder."
-    table: pd.DataFrame # video, poses, tracker, frames, fps, animals, annotation, actions
+    table: pd.DataFrame # video, poses, tracker, frames, fps, animals, film if there is one,
+    # annotation, actions
     sentences: list # What does not fit, or must be asked
     settings: str # Proposal for `dataset.yaml`
 
@@ -169,6 +173,7 @@ def match_files(
     looks = [look_at(data, video) for video in ids]
     table = pd.DataFrame([k.row for k in looks], columns=[*_row("")])
     table["frames"] = table.frames.astype("Int64")
+    if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
@@ -221,11 +226,14 @@ def _about_rates(table, rates):
 
 
 def _about_parts(data, looks):
-    "A sentence if videos do not have the same body parts."
-    own = {}
+    "A sentence if videos do not have the same body parts, and on points of no animal."
+    own, none = {}, {}
     for k in looks:
+        if k.left_out: none.setdefault(k.left_out, []).append(k.row["video"])
         usual = usual_names(k.parts) | data.settings.parts
         if k.parts: own.setdefault(frozenset(usual[p] for p in k.parts), []).append(k.row["video"])
+    for points, videos in none.items():
+        yield f"{_some(videos)}: points that belong to no animal are left out: {_some(points, 8)}"
     if len(own) < 2: return
     every = frozenset.intersection(*own)
     yield "videos have different body parts: " + "; ".join(
