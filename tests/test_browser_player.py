@@ -44,7 +44,14 @@ for _ in range(90): writer.send(red)
 writer.close()
 film = Player(short, video="red.mp4")
 film.box.add_class("film")
-film"""]
+film""", """writer = imageio_ffmpeg.write_frames("two.avi", (640, 640), fps=30, codec="mpeg4")
+writer.send(None)
+green = np.roll(red, 1, 2)
+for i in range(3600): writer.send(red if i < 1800 else green)
+writer.close()
+pieces = Player(short, video="two.avi")
+pieces.box.add_class("pieces")
+pieces"""]
 
 
 @pytest.fixture(scope="module")
@@ -311,6 +318,25 @@ def test_a_video_lies_under_the_poses(lab):
     lab.page.keyboard.press("ArrowRight")
     expect_frame(box, 1)
     lab.page.wait_for_function(red)
+
+
+def test_seconds_of_a_film_that_cannot_be_sent_whole(lab):
+    box = lab.page.locator(".pieces")
+    box.scroll_into_view_if_needed()
+    shows = lambda i, k: lab.page.wait_for_function("""([i, k]) => {
+        const c = document.querySelector('.pieces .mabe-arena canvas');
+        const p = c.getContext('2d').getImageData(c.width / 2, c.height / 2, 1, 1).data;
+        return p[i] > 150 && p[k] < 60 }""", arg=[i, k])
+    shows(0, 1)
+    fill(box, 3000)
+    shows(1, 0)
+    fill(box, 1500)
+    shows(0, 1)
+    press(box, "Play") # across the end of the stretch and the change of colour
+    box.get_by_label("Speed").select_option(label="2 ×")
+    shows(1, 0)
+    assert 1800 <= frame(box) < 3500
+    press(box, "Pause")
 
 
 def test_a_channel_is_chosen(lab):

@@ -1,5 +1,7 @@
 """Films under the poses: the right picture, the right place, and one sentence for a wrong film."""
 import json
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -7,7 +9,7 @@ import pytest
 
 import mabe_nb as mb
 from mabe_nb.analysis.clips import frame_drawer, with_confidence, write_clips
-from mabe_nb.analysis.film import Film, write_film
+from mabe_nb.view.video.film import Film, write_film
 from mabe_nb.analysis.measures import observe
 from mabe_nb.cli import main
 from mabe_nb.data.dataset import open_dataset
@@ -16,7 +18,8 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import DataError
 from mabe_nb.train.model import PairDecision
-from mabe_nb.view.video.stage import films_to_show
+from mabe_nb.view.video.scene import scene_of
+from mabe_nb.view.video.stage import Stage
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="pip install imageio-ffmpeg")
 WIDTH, HEIGHT, FRAMES = 320, 192, 90
@@ -209,13 +212,64 @@ def test_the_surest_come_first_and_nobody_is_sure_of_annotations(tmp_path, capsy
     assert main([*words, "--most-sure", "3"]) == 2 and "needs a run" in capsys.readouterr().err
 
 
-# in the browser
 
-def test_films_that_a_browser_can_be_sent_lie_under_the_poses(tmp_path):
-    data = open_dataset(lab(tmp_path/"lab"))
-    (tmp_path/"lab"/"cage2.mp4").rename(tmp_path/"lab"/"cage2.avi")
-    with pytest.warns(UserWarning, match="cage2 is shown without its film: .*'cage2.avi' is .* mp4"):
-        (tmp_path/"lab"/"cage2.avi").write_bytes(b"RIFF" + bytes(60))
-        assert {v: f.name for v, f in films_to_show(data, data.ids).items()} == {"cage1": "cage1.mp4"}
-    assert films_to_show(data, data.ids, {"cage1": "x.mp4"}) == {"cage1": "x.mp4"}
-    assert [*films_to_show(data, ["cage1"], tmp_path/"lab")] == ["cage1"]
+# a film that no browser can be sent
+
+@pytest.fixture
+def stage(tmp_path):
+    "A film of 40 s in an `.avi`, and what is sent to the browser."
+    writer = imageio_ffmpeg.write_frames(str(tmp_path/"long.avi"), (WIDTH, HEIGHT), fps=10, codec="mpeg4")
+    writer.send(None)
+    for p in numbered(400): writer.send(np.ascontiguousarray(p)) # its number, of 256
+    writer.close()
+    xy = np.random.default_rng(0).uniform(10, 180, (400, 1, 3, 2)).astype(np.float32)
+    stage = Stage(scene_of(Recording(xy, ("a",), ("nose", "neck", "tail_base"), 10.0)), tmp_path/"long.avi")
+    stage.said = []
+    stage.send = lambda message, buffers=(): stage.said.append(
+        (message, *map(bytes, buffers)))
+    return stage
+
+
+def shown(stage, tmp_path):
+    "First and last frame of the stretch that was told of last, and the numbers in it."
+    for _ in range(500):
+        if stage.said and not stage.stretches.busy: break
+        time.sleep(0.01)
+    told = stage.said[-1][0]
+    for k in range(told["film"]): stage.answer({"video": k})
+    (tmp_path/"got.mp4").write_bytes(b"".join(x for m, *b in stage.said if "video" in m for x in b))
+    stage.said.clear()
+    return told["first"], told["last"], numbers(Film(tmp_path/"got.mp4").pictures(0, 999, 10.0))
+
+
+def test_seconds_of_a_film_around_the_frame(stage, tmp_path):
+    assert stage.about["film"] and not stage.about["video"]
+    stage.answer({"film": 0}) # as the page does when it is drawn
+    assert shown(stage, tmp_path) == (0, 250, [i % 256 for i in range(250)])
+    stage.frame = 200
+    assert shown(stage, tmp_path) == (0, 250, [i % 256 for i in range(250)])
+    stage.frame = 215 # soon over
+    assert shown(stage, tmp_path) == (165, 400, [i % 256 for i in range(165, 400)])
+    stage.frame = 399
+    assert shown(stage, tmp_path)[:2] == (165, 400)
+    stage.answer({"film": -7})
+    assert shown(stage, tmp_path)[:2] == (0, 250)
+    assert len([*Path(stage.stretches.folder.name).iterdir()]) == 1
+
+
+def test_of_many_wishes_the_last_one_counts(stage, tmp_path):
+    for frame in (10, 390, 20, 380): stage.frame = frame
+    first, last, _ = shown(stage, tmp_path)
+    assert first <= 380 < last
+
+
+def test_a_film_that_cannot_be_read_is_told_in_the_picture(tmp_path):
+    (tmp_path/"bad.avi").write_bytes(b"RIFF" + bytes(99))
+    for name, words in (("bad.avi", "bad.avi: cannot be read as a film"), ("gone.mp4", "file not found")):
+        stage, said = Stage(scene_of(colony()), tmp_path/name), []
+        stage.send = lambda message, buffers=(): said.append(message)
+        stage.answer({"film": 3})
+        for _ in range(500):
+            if said: break
+            time.sleep(0.01)
+        assert words in said[0]["lost"]

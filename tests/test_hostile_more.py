@@ -407,7 +407,7 @@ def test_actions_that_look_like_numbers_keep_their_names(tmp_path):
 def test_a_film_without_room_is_none(tmp_path):
     "The encoder is a process of its own, and says nothing."
     code = """import resource, signal, sys; import numpy as np
-from mabe_nb.analysis.film import write_film
+from mabe_nb.view.video.film import write_film
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 frames = np.random.default_rng(0).integers(0, 255, (30, 64, 64, 3), "u1")

@@ -14,7 +14,7 @@ import pandas as pd
 from PIL import Image, ImageColor, ImageDraw
 
 from .exports import file_name
-from .film import Film, write_film
+from ..view.video.film import Film, write_film
 from ..data.checks import picture_size
 from ..data.dataset import as_dataset
 from ..data.folder.films import find_films

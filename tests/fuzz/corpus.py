@@ -111,7 +111,7 @@ def lab(path):
 
 def film(path):
     "Twelve pictures."
-    from mabe_nb.analysis.film import write_film
+    from mabe_nb.view.video.film import write_film
     write_film(path, RNG().integers(0, 255, (12, 48, 64, 3), "u1"), 25.0)
 
 

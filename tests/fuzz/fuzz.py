@@ -130,7 +130,7 @@ def boris_target(path):
 
 
 def film(path):
-    from mabe_nb.analysis.film import Film
+    from mabe_nb.view.video.film import Film
     found = Film(path, 12)
     assert all(p.shape == (*found.shown[::-1], 3) for p in found.pictures(3, 9, 25.0))
 

@@ -42,7 +42,7 @@ class Player(Panel):
         strips=None, # Of `Strip`; None: the ethogram
         frame: int = 0,
         errors: dict = {}, # (agent, target) -> frames at which errors begin
-        video=None, # mp4 of the same frames, to lie under the poses
+        video=None, # Film of the same frames, to lie under the poses
     ):
         super().__init__()
         if not len(rec) or not rec.mice:

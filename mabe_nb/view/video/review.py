@@ -15,6 +15,7 @@ import pandas as pd
 from ...data.corrections import (Correction, add_correction, corrected, corrections_file,
                                       read_corrections, undo_correction)
 from ...data.dataset import as_dataset
+from ...data.folder.films import find_films
 from ...data.recording import bout_table
 from ...data.video_ids import select_videos
 from ...errors import ConfigError
@@ -24,7 +25,6 @@ from ...train.review.moments import CONTEXT, predict_for_review, rank_moments
 from ..panels.panel import FULL, Panel, button, control, row
 from .player import Player
 from .prediction_errors import predicted_bouts, ribbon_strip
-from .stage import films_to_show
 from .strips import actions_of, ethogram_strip
 
 # %% ../../../nbs/view/video/70_review.ipynb #763be7a6
@@ -53,7 +53,7 @@ class ReviewPanel(Panel):
         predictions, # `PairPrediction`s of the videos in it
         file, # Of the corrections
         author: str = None, # None: the name of the user
-        films: dict = {}, # Video id -> mp4 of the same frames, to lie under the poses
+        films: dict = {}, # Video id -> film of the same frames, to lie under the poses
     ):
         super().__init__()
         self.moments, self.dataset = list(moments.itertuples()), dataset
@@ -285,7 +285,7 @@ def review(
     videos=None, # Ids, or text such as "1-3"; None: those that nobody has annotated
     corrections=None, # File of the answers; None: `corrections.jsonl` beside the data
     author: str = None, # None: the name of the user
-    films=None, # Video id -> mp4 or a folder of them; None: those beside the poses
+    films=None, # Video id -> film, or a folder of them; None: those beside the poses
     cache=None, # Folder of prepared features; None: one under `home`
 ) -> ReviewPanel:
     "Look at what a run predicts, and correct it: `mb.review(\"run\", \"new_videos\")`."
@@ -296,4 +296,4 @@ def review(
     told = list(predict_for_review(model, data, ids, cache))
     moments = rank_moments(told, minutes, read_corrections(file))
     return ReviewPanel(moments, data, told, file, author,
-                       films_to_show(data, moments.video_id.unique(), films))
+                       find_films(data, moments.video_id.unique(), films))

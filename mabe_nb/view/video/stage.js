@@ -102,24 +102,23 @@ function mark(ctx, [x, y], i, size) {
   ctx.stroke();
 }
 
-// An mp4 under the poses, its bytes from the kernel.
-function makeVideo(model, about, ready) {
-  if (!about.video) return null;
+// An mp4 under the poses from frame `first` to before `last`, its bytes from the kernel.
+function makeVideo(model, count, first, last, ready) {
+  if (!count) return null;
   const film = h("video", { muted: true, playsinline: true, preload: "auto" }), pieces = [];
   film.muted = true;
-  film.addEventListener("seeked", ready);
-  film.addEventListener("loadeddata", ready);
-  film.addEventListener("error", ready);
+  for (const now of ["seeked", "loadeddata", "error"])
+    film.addEventListener(now, () => ready(now === "loadeddata"));
   let url;
   const got = (message, buffers) => {
     if (url || message.video !== pieces.length) return;
     pieces.push(buffers[0]);
-    if (pieces.length < about.video) return model.send({ video: pieces.length });
+    if (pieces.length < count) return model.send({ video: pieces.length });
     film.src = url = URL.createObjectURL(new Blob(pieces, { type: "video/mp4" }));
     pieces.length = 0; // the browser holds them once, on disk where they are many
   };
   model.send({ video: 0 });
-  return { film, got, end: () => url && URL.revokeObjectURL(url) };
+  return { film, first, last, got, end: () => url && URL.revokeObjectURL(url) };
 }
 
 function render({ model, el }) {
@@ -129,10 +128,11 @@ function render({ model, el }) {
   let frame = model.get("frame"), exact = frame, last = 0, playing = false, speed = 1;
   let zoom = 1, panX = 0, panY = 0, width = 0, height = 0, due = 0, sent = frame;
   let sentAt = 0, worded = 0, fresh = false, drawn = -1, later = 0, dragging = null, box = null, starts = [];
-  let drawnStrips = {};
+  let drawnStrips = {}, coming = null;
 
   const poses = makePoses(model, about, c => c === Math.floor(frame / about.piece) && paint());
-  const video = makeVideo(model, about, () => paint());
+  let lostFilm = "", video = makeVideo(model, about.video, 0, frames, () => paint());
+  if (about.film) model.send({ film: frame });
 
   // What there is to see
   const canvas = h("canvas", { "aria-hidden": "true" });
@@ -204,9 +204,26 @@ function render({ model, el }) {
   }
   function pace() { if (video) video.film.playbackRate = clamp(speed, 0.1, 16); }
   function seek() {
-    if (!video || !video.film.src) return;
-    if (!playing || Math.abs(video.film.currentTime - frame / fps) > 0.2)
-      video.film.currentTime = (frame + 0.5) / fps;
+    if (!filmed() || !video.film.src) return;
+    const at = (frame - video.first) / fps;
+    if (!playing || Math.abs(video.film.currentTime - at) > 0.2)
+      video.film.currentTime = at + 0.5 / fps;
+  }
+  const filmed = () => video && video.first <= frame && frame < video.last;
+  function newFilm({ film, first, last }) { // another stretch; the one before stays until it is there
+    if (video?.first === first && video.last === last) return;
+    const next = makeVideo(model, film, first, last, loaded => {
+      if (loaded && next !== video) {
+        video?.film.pause();
+        video?.end();
+        [video, coming, lostFilm] = [next, null, ""];
+        pace();
+        if (playing) video.film.play().catch(() => {});
+        seek();
+      }
+      paint();
+    });
+    coming = next;
   }
   function setPlaying(value) {
     if (value === playing) return;
@@ -254,7 +271,7 @@ function render({ model, el }) {
     const ink = getComputedStyle(root).color, [k, x0, y0] = view();
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     ctx.clearRect(0, 0, width, height);
-    if (video?.film.readyState > 1) ctx.drawImage(
+    if (filmed() && video.film.readyState > 1) ctx.drawImage(
       video.film, x0, y0, k * video.film.videoWidth, k * video.film.videoHeight);
     ctx.lineJoin = ctx.lineCap = "round";
     ctx.font = "12px system-ui, sans-serif";
@@ -355,8 +372,9 @@ function render({ model, el }) {
         .sort().join(", ") || "nothing"));
     const lost = gone.length ? [`not detected: ${gone.join(", ")}`] : [];
     const said = [`${clock(frame / fps)} of ${clock(frames / fps)}`, model.get("who"),
-      does.join("; "), ...lost, ...(video?.film.error ? ["this browser cannot show the video"]
-        : []), ...(pose ? [] : ["the poses are on their way"])];
+      does.join("; "), ...lost, lostFilm, ...(video?.film.error ?? coming?.film.error
+        ? ["this browser cannot show the video"] : []),
+      ...(pose ? [] : ["the poses are on their way"])];
     const text = said.filter(Boolean).join(" · ");
     if (words.textContent !== text) words.textContent = text;
     [...legend.children].forEach((item, i) => {
@@ -465,7 +483,9 @@ function render({ model, el }) {
   }
   const came = (message, buffers) => {
     poses.got(message, buffers);
-    video?.got(message, buffers);
+    if (message.film) newFilm(message);
+    (coming ?? video)?.got(message, buffers);
+    if (message.lost) { lostFilm = message.lost; paint(); }
     if (message.strips) newStrips(message.strips);
     if (message.go !== undefined) { sent = message.go; go(message.go); }
   };
