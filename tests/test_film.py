@@ -10,6 +10,7 @@ import pytest
 import mabe_nb as mb
 from mabe_nb.analysis.clips import frame_drawer, with_confidence, write_clips
 from mabe_nb.view.video.film import Film, write_film
+from mabe_nb.view.video.film_stretches import FilmStretches
 from mabe_nb.analysis.measures import observe
 from mabe_nb.cli import main
 from mabe_nb.data.dataset import open_dataset
@@ -19,7 +20,7 @@ from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import DataError
 from mabe_nb.train.model import PairDecision
 from mabe_nb.view.video.scene import scene_of
-from mabe_nb.view.video.stage import Stage
+from mabe_nb.view.video.stage import Stage, about_scene
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="pip install imageio-ffmpeg")
 WIDTH, HEIGHT, FRAMES = 320, 192, 90
@@ -236,6 +237,7 @@ def shown(stage, tmp_path):
         if stage.said and not stage.stretches.busy: break
         time.sleep(0.01)
     told = stage.said[-1][0]
+    assert told["size"] == [WIDTH, HEIGHT]
     for k in range(told["film"]): stage.answer({"video": k})
     (tmp_path/"got.mp4").write_bytes(b"".join(x for m, *b in stage.said if "video" in m for x in b))
     stage.said.clear()
@@ -255,6 +257,20 @@ def test_seconds_of_a_film_around_the_frame(stage, tmp_path):
     stage.answer({"film": -7})
     assert shown(stage, tmp_path)[:2] == (0, 250)
     assert len([*Path(stage.stretches.folder.name).iterdir()]) == 1
+
+
+def test_a_large_film_is_sent_smaller_and_drawn_as_it_was(tmp_path):
+    large = (np.full((1088, 1920, 3), 9, np.uint8) for _ in range(20))
+    write_film(tmp_path/"large.mp4", large, 10.0)
+    got, stretches = [], FilmStretches(tmp_path/"large.mp4", colony(frames=20))
+    stretches.around(0, lambda *said: got.append((Film(said[0]).size, *said[1:])), print)
+    for _ in range(1000):
+        if got: break
+        time.sleep(0.01)
+    assert got == [((960, 544), 0, 20, [1920, 1088])]
+    assert about_scene(scene_of(colony()))["picture"] is None
+    tracked = colony(meta={"width": 640, "height": 480})
+    assert about_scene(scene_of(tracked))["picture"] == [640, 480]
 
 
 def test_of_many_wishes_the_last_one_counts(stage, tmp_path):

@@ -124,7 +124,8 @@ def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     "One bout, with what was around it."
     first, last = (round(t * rec.fps) for t in (b.start, min(b.stop, b.start + longest_s)))
     pad, to = round(around_s * rec.fps), "" if b.agent == b.target else f" {b.target}"
-    said = f"{b.agent} {b.action}{to}" + (f" {b.confidence:.0%}" if "confidence" in bouts else "")
+    said = f"{b.agent} {b.action}{to}" + (
+        f" {b.confidence:.0%}" if getattr(b, "confidence", np.nan) >= 0 else "")
     step = max(round(rec.fps / 30), 1) # no more than 30 frames a second or so
     window = max(first - pad, 0), min(last + pad, len(rec))
     alike = (bouts[["agent", "target", "action"]] == [b.agent, b.target, b.action]).all(axis=1)

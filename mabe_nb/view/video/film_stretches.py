@@ -30,7 +30,7 @@ class FilmStretches:
         self.folder, self.lock = TemporaryDirectory(prefix="mabe-film-"), Lock()
         self.first = self.last = self.wanted = 0
         self.path: Path | None = None
-        self.busy = False
+        self.busy, self.size = False, [0, 0]
 
     def has(self, frame: int) -> bool:
         "Is a frame in the stretch that there is, and not about to leave it?"
@@ -42,14 +42,14 @@ class FilmStretches:
 @patch
 def around(self: FilmStretches,
     frame: int, # That is shown
-    lay, # Called with path, first frame and frame to end before
+    lay, # Called with path, first frame, frame to end before, width and height of the film
     lost, # Called with the error if it cannot be cut out
 ):
     "Cut out what is around a frame, in a thread; of several wishes the last one counts."
     with self.lock:
         self.wanted = min(max(frame, 0), self.frames - 1)
         if self.busy: return
-        if self.has(self.wanted): return lay(self.path, self.first, self.last)
+        if self.has(self.wanted): return lay(self.path, self.first, self.last, self.size)
         self.busy = True
     Thread(target=self._cut, args=(lay, lost), daemon=True).start()
 
@@ -58,6 +58,7 @@ def around(self: FilmStretches,
 def _cut(self: FilmStretches, lay, lost):
     try:
         film = Film(self.film, self.frames)
+        self.size = list(film.size)
         while True:
             first = max(self.wanted - round(BEFORE * self.fps), 0)
             last = min(first + round((BEFORE + AFTER) * self.fps), self.frames)
@@ -67,7 +68,7 @@ def _cut(self: FilmStretches, lay, lost):
                 self.path, self.first, self.last = path, first, last
                 if done := self.has(self.wanted): self.busy = False
             if old not in (None, path): old.unlink(missing_ok=True)
-            if done: return lay(path, first, last)
+            if done: return lay(path, first, last, self.size)
     except MabeError as error:
         self.busy = False
         lost(error)

@@ -103,7 +103,7 @@ function mark(ctx, [x, y], i, size) {
 }
 
 // An mp4 under the poses from frame `first` to before `last`, its bytes from the kernel.
-function makeVideo(model, count, first, last, ready) {
+function makeVideo(model, count, { first, last, size }, ready) {
   if (!count) return null;
   const film = h("video", { muted: true, playsinline: true, preload: "auto" }), pieces = [];
   film.muted = true;
@@ -118,7 +118,7 @@ function makeVideo(model, count, first, last, ready) {
     pieces.length = 0; // the browser holds them once, on disk where they are many
   };
   model.send({ video: 0 });
-  return { film, first, last, got, end: () => url && URL.revokeObjectURL(url) };
+  return { film, first, last, size, got, end: () => url && URL.revokeObjectURL(url) };
 }
 
 function render({ model, el }) {
@@ -131,7 +131,8 @@ function render({ model, el }) {
   let drawnStrips = {}, coming = null;
 
   const poses = makePoses(model, about, c => c === Math.floor(frame / about.piece) && paint());
-  let lostFilm = "", video = makeVideo(model, about.video, 0, frames, () => paint());
+  let lostFilm = "", video = makeVideo(
+    model, about.video, { first: 0, last: frames }, () => paint());
   if (about.film) model.send({ film: frame });
 
   // What there is to see
@@ -210,9 +211,9 @@ function render({ model, el }) {
       video.film.currentTime = at + 0.5 / fps;
   }
   const filmed = () => video && video.first <= frame && frame < video.last;
-  function newFilm({ film, first, last }) { // another stretch; the one before stays until it is there
+  function newFilm({ film, first, last, size }) { // another stretch; the one before stays until it is there
     if (video?.first === first && video.last === last) return;
-    const next = makeVideo(model, film, first, last, loaded => {
+    const next = makeVideo(model, film, { first, last, size }, loaded => {
       if (loaded && next !== video) {
         video?.film.pause();
         video?.end();
@@ -271,8 +272,10 @@ function render({ model, el }) {
     const ink = getComputedStyle(root).color, [k, x0, y0] = view();
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     ctx.clearRect(0, 0, width, height);
-    if (filmed() && video.film.readyState > 1) ctx.drawImage(
-      video.film, x0, y0, k * video.film.videoWidth, k * video.film.videoHeight);
+    if (filmed() && video.film.readyState > 1) { // may be smaller than what was tracked
+      const [w, h] = about.picture ?? video.size ?? [video.film.videoWidth, video.film.videoHeight];
+      ctx.drawImage(video.film, x0, y0, k * w, k * h);
+    }
     ctx.lineJoin = ctx.lineCap = "round";
     ctx.font = "12px system-ui, sans-serif";
     scaleBar(ink, k);

@@ -14,6 +14,7 @@ import anywidget
 import numpy as np
 import traitlets as T
 
+from ...data.checks import picture_size
 from ...errors import ConfigError
 from ...patch import patch
 from ..colors import COLORS
@@ -27,12 +28,13 @@ def about_scene(
     scene, # See `scene_of`
 ) -> dict: # As JSON can hold it
     "What does not change while a video is shown."
-    rec = scene.rec
+    rec, size = scene.rec, [*picture_size(scene.rec)]
     return {"frames": len(rec), "fps": float(rec.fps), "piece": PIECE, "video": 0,
             "mice": list(map(str, rec.mice)), "parts": list(map(str, rec.parts)),
             "lines": [list(map(int, ends)) for ends in scene.lines],
             "head": list(map(int, scene.head)),
             "extent": list(map(float, scene.extent)),
+            "picture": size if np.isfinite(size).all() else None, # width, height in pixels
             "scale": float(rec.px_per_cm or 1), # pixels in a unit
             "unit": "cm" if rec.px_per_cm else "pixels",
             "colors": [COLORS[i % len(COLORS)] for i in range(len(rec.mice))]}
@@ -108,9 +110,9 @@ def answer(self: Stage,
 @patch
 def stretch(self: Stage, frame: int):
     "Lay the film under the poses from before a frame to after it, once it is cut out."
-    def lay(path, first, last):
+    def lay(path, first, last, size):
         self.video, pieces = video_pieces(path)
-        self.send({"film": pieces, "first": first, "last": last})
+        self.send({"film": pieces, "first": first, "last": last, "size": size})
     if self.stretches:
         self.stretches.around(frame, lay, lambda error: self.send({"lost": str(error)}))
 
