@@ -138,6 +138,8 @@ def test_poses_of_a_film_that_was_shown_smaller(tmp_path):
         frame_drawer(colony(scale=2.0), film=film)
     with pytest.raises(DataError, match="is 320 x 192 pixels, but the poses were tracked in 640 x 640"):
         frame_drawer(colony(meta={"width": 640, "height": 640}), film=film)
+    with pytest.raises(DataError, match="give the film that was tracked; .* draws the poses alone"):
+        write_clips([colony(scale=2.0)], observe([rec]).bouts, tmp_path/"out", films={"cage1": film.path})
 
 
 def lab(folder, films=True):

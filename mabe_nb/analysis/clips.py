@@ -120,6 +120,14 @@ def _chosen(bouts, action, most):
 
 
 # %% ../../nbs/analysis/60_clips.ipynb #63d0c606
+def _drawn_on(rec, path):
+    "The film in a file, if there is one, and what draws on it."
+    if not path: return None, frame_drawer(rec)
+    try: return (film := Film(path, len(rec))), frame_drawer(rec, film=film)
+    except DataError as e:
+        raise DataError(f"{e.what}; films={{}} (--films none) draws the poses alone", e.path,
+                        e.where) from None
+
 def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     "One bout, with what was around it."
     first, last = (round(t * rec.fps) for t in (b.start, min(b.stop, b.start + longest_s)))
@@ -158,9 +166,8 @@ def write_clips(
     data, files = as_dataset(data), {}
     films = find_films(data, chosen.video.unique(), films)
     for video, some in chosen.groupby("video", sort=False):
-        rec, path = data[video], films.get(video)
-        film = Film(path, len(rec)) if path else None
-        draw, alike = frame_drawer(rec, film=film), bouts[bouts.video == video]
+        rec, alike = data[video], bouts[bouts.video == video]
+        film, draw = _drawn_on(rec, films.get(video))
         for b in some.itertuples():
             files[b.Index] = _write_clip(out, b, alike, draw, rec, film, around_s, longest_s)
     return chosen.assign(file=pd.Series(files, dtype=object),
