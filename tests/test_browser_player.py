@@ -335,7 +335,7 @@ def test_seconds_of_a_film_that_cannot_be_sent_whole(lab):
     press(box, "Play") # across the end of the stretch and the change of colour
     box.get_by_label("Speed").select_option(label="2 ×")
     shows(1, 0)
-    assert 1800 <= frame(box) < 3500
+    assert 1790 < frame(box) < 3500 # A film that plays may be 0.2 s ahead
     press(box, "Pause")
 
 
