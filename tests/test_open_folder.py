@@ -395,6 +395,17 @@ def test_what_a_run_found_is_no_annotation(cage):
     assert data.labelled("day1") is None and sum("not read" in f.message for f in data.findings()) == 3
 
 
+def test_a_table_of_many_videos_is_parsed_once(cage, monkeypatch):
+    from mabe_nb.data.formats import text_tables
+    parsed, parse = [], text_tables._named_cells
+    monkeypatch.setattr(text_tables, "_named_cells", lambda path: parsed.append(path) or parse(path))
+    (cage/"scored.csv").write_text(BOUTS)
+    data = open_dataset(cage)
+    assert {v: data[v].bouts.values.tolist() for v in data.ids} == TOLD and len(parsed) == 1
+    (cage/"scored.csv").write_text(BOUTS.replace("1.0,2.5", "1.0,2.0")) # of the same size
+    assert open_dataset(cage)["day1"].bouts.stop.iloc[0] == 60 and len(parsed) == 2
+
+
 def test_bouts_that_we_wrote_come_back(tmp_path):
     from mabe_nb.analysis.exports import export_csv
     from mabe_nb.analysis.measures import observe

@@ -17,7 +17,7 @@ from .names import did_you_mean
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats import bout_tables, dlcanalyzer
-from ..formats.text_tables import named_cells
+from ..formats.text_tables import rows_by
 from ..poses import TRACKERS, pose_source
 from ..recording import Finding
 from ...errors import DataError
@@ -160,24 +160,22 @@ def _files_of(root, deepest, findings):
     return poses, tables
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
-def _named_videos(rows, columns, path, poses, ends, root):
+def _named_videos(rows, path, poses, ends, root):
     "Names of videos in a table of many, by the video; the first where there is none."
     out, folders = {}, _folders(path, root)
-    for i, row in rows:
-        if not any(row.values()): continue
-        if not (cells := [row[c] for c in columns if row.get(c)]):
-            raise DataError("names no video", path, f"row {i}")
+    for cells, some in rows.items():
+        if not cells: raise DataError("names no video", path, f"row {some[0][0]}")
         try: names = [video_name(c) for c in cells]
-        except DataError:
-            raise DataError(f"{cells[0][:40]!r} is no name of a video", path, f"row {i}") from None
+        except DataError: raise DataError(f"{cells[0][:40]!r} is no name of a video", path,
+                                          f"row {some[0][0]}") from None
         found = ((n, v) for n in names for v in _candidates(n, folders, poses, ends)[:1])
         name, video = next(found, (names[0],) * 2)
         out.setdefault(video, set()).add(name)
     return out
 
 
-OF_MANY = {"DLCAnalyzer": (dlcanalyzer.label_rows, dlcanalyzer.OF_VIDEO),
-           "bouts": (named_cells, bout_tables.OF_VIDEO)} # Tables that may be of many videos
+OF_MANY = {"DLCAnalyzer": dlcanalyzer.label_rows, # Rows by video of tables that may be of many
+           "bouts": lambda path: rows_by(path, bout_tables.OF_VIDEO)}
 
 
 def _of_one(path, root, found, alone, scored, findings):
@@ -216,10 +214,9 @@ def sort_files(
     poses, tables = _files_of(root, deepest, findings)
     ends = _by_name(poses, root)
     for path, source in tables:
-        read, columns = OF_MANY.get(source, (None, ()))
-        rows = read(path) if read else ()
-        if any(row.get(c) for _, row in rows for c in columns):
-            for video, names in _named_videos(rows, columns, path, poses, ends, root).items():
+        rows = OF_MANY[source](path) if source in OF_MANY else {}
+        if any(rows): # some cell names a video
+            for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
         elif source == "BORIS": _observed(path, poses, ends, root, scored, findings)
         else:

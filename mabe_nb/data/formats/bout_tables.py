@@ -6,7 +6,7 @@
 __all__ = ['OF_VIDEO', 'AGENT', 'TARGET', 'TIMES', 'NOT_SEEN', 'is_bout_table', 'read_bout_table']
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #fef61067
-from .text_tables import frame_span, named_cells
+from .text_tables import frame_span, rows_by
 from ..recording import bout_table, parse_number, parse_seconds
 from ...errors import DataError
 
@@ -57,11 +57,9 @@ def read_bout_table(
 ): # Table of bouts, see `bout_table`; a target that the table does not say is empty
     "Bouts of one video. Raises `DataError` naming the row."
     name = lambda x: (subjects or {}).get(x, x)
-    out = []
-    for i, row in named_cells(path):
-        if not any(row.values()): continue
-        where, video = f"row {i}", _first(row, OF_VIDEO)
-        if is_video and video and not is_video(video): continue
+    mine, out = lambda cells: not is_video or not cells or any(map(is_video, cells)), []
+    for i, row in (r for cells, rows in rows_by(path, OF_VIDEO).items() if mine(cells) for r in rows):
+        where = f"row {i}"
         who, to, action = _first(row, AGENT), _first(row, TARGET), row.get("action")
         if {who, to} & {*without}: continue
         if not action: raise DataError("names no action", path, where)

@@ -6,7 +6,7 @@
 __all__ = ['OF_VIDEO', 'NO_LABEL', 'is_label_table', 'label_rows', 'read_labels']
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #97e8af63
-from .text_tables import frame_span, named_cells
+from .text_tables import frame_span, rows_by
 from ..recording import bout_table, parse_seconds
 from ...errors import ConfigError, DataError
 
@@ -25,12 +25,13 @@ def is_label_table(
 
 def label_rows(
     path, # CSV with semicolons or commas
-) -> list: # (number of the row, its cells by name)
+) -> dict: # Cells that name the video -> [(number of the row, its cells by name)]
     "Rows of a table of labels. Raises `DataError` if it is none."
-    rows = named_cells(path)
-    if rows and not is_label_table([",".join(rows[0][1])]):
+    found = rows_by(path, OF_VIDEO)
+    first = next(iter(found.values()), None)
+    if first and not is_label_table([",".join(first[0][1])]):
         raise DataError("has no columns from, to, type and ID", path, "row 1")
-    return rows
+    return found
 
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c5ed67
@@ -49,8 +50,8 @@ def read_labels(
     scorer: str = None, # Experimenter, if several scored the video
 ): # Table of bouts, see `bout_table`
     "Bouts of one video. Raises `DataError` naming the row, `ConfigError` for the scorer."
-    rows = [(i, r) for i, r in label_rows(path)
-            if any(r.get(c) and is_video(r[c]) for c in OF_VIDEO)]
+    rows = [row for cells, some in label_rows(path).items() if any(map(is_video, cells))
+            for row in some]
     who = sorted({r["Experimenter"] for _, r in rows if r.get("Experimenter")})
     if scorer is None and len(who) > 1:
         raise ConfigError(f"{path}: {' and '.join(who)} scored this video; name one of them "

@@ -69,7 +69,7 @@ def _cut(self: FilmStretches, lay, lost):
                 if done := self.has(self.wanted): self.busy = False
             if old not in (None, path): old.unlink(missing_ok=True)
             if done: return lay(path, first, last, self.size)
-    except MabeError as error:
+    except (MabeError, OSError) as error: # or the disk is full
         self.busy = False
         lost(error)
 
