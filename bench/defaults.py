@@ -1,6 +1,6 @@
 """Default settings against others: macro F1 on videos left out, fold by fold.
 
-    python bench/defaults.py DATA --others "frame_gap=4 epochs=16; dropout=0.5" --json F
+    python bench/defaults.py DATA --others "dropout=0.5; frame_gap=2" --json F
 
 DATA is an annotated folder. One network of `mabe train` learns in each of some of five folds
 of whole neighbouring videos, with the defaults and with each other set of settings. The epoch
@@ -20,6 +20,8 @@ from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.runs import train
 from recipe import JUDGED
 
+BEFORE = "frame_gap=2 epochs=10 keypoint_dropout=0 scale=0 time_stretch=0" # Until 2026-11-23
+
 
 def settings(text):
     "`a=1 b=2; c=3` -> name and settings of each set."
@@ -30,7 +32,7 @@ def settings(text):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("data", type=Path)
-    p.add_argument("--others", default="frame_gap=4 epochs=16", help="sets, apart by `;`")
+    p.add_argument("--others", default=BEFORE, help="sets, apart by `;`")
     p.add_argument("--folds", default="1,3", help="of 1 to 5, the folds left out in turn")
     p.add_argument("--json", type=Path)
     args, rows = p.parse_args(), []

@@ -31,7 +31,7 @@ PARTS = ("nose", "ear_left", "ear_right", "body_center", "hip_left", "hip_right"
 PRESETS = ["coords", "social", "kaggle288", "coords+speed+acceleration+social"]
 POSITIONS = ["coords", "kaggle288", "coords+toward"]
 FEW = settings(max_examples=5, deadline=None)
-ALL = dict(flip=0.5, rotation=180.0, swap_others=0.5, keypoint_dropout=0.1)
+ALL = dict(flip=0.5, rotation=180.0, swap_others=0.5, keypoint_dropout=0.2)
 
 
 def recording(seed=0, mice=4, parts=PARTS, frames=200, spread=10):
@@ -208,7 +208,7 @@ def test_nothing_leaves_the_range():
 def test_refusals_name_their_cause():
     def notes(rec, features, cfg=ALL, **changes):
         inputs = inputs_of(rec, features, **changes)
-        steps, said = make_steps(TrainConfig(**cfg), inputs)
+        steps, said = make_steps(TrainConfig(**{"keypoint_dropout": 0} | cfg), inputs)
         assert len(steps) + len(said) == len(cfg)
         return "\n".join(said)
 
@@ -379,12 +379,20 @@ def test_labels_move_with_their_frames_and_chance_is_the_batch_s():
 def test_settings_make_the_step_or_say_why_not():
     rec = recording()
     inputs, units = inputs_of(rec, "coords"), units_of(rec, "coords")
-    assert make_rescale(TrainConfig(), inputs, units) == (None, [])
+    assert make_rescale(TrainConfig(scale=0, time_stretch=0), inputs, units) == (None, [])
     off = TrainConfig(scale=0.1, use_augmentation=False)
     assert make_rescale(off, inputs, units) == (None, [])
-    step, notes = make_rescale(TrainConfig(time_stretch=0.2), inputs, units)
+    step, notes = make_rescale(TrainConfig(scale=0, time_stretch=0.2), inputs, units)
     assert step.most.tolist() == [0, np.log1p(0.2)] and not notes
     mixed = inputs_of(rec, "coords", include_pca=True, pca_components=2)
-    step, notes = make_rescale(TrainConfig(scale=0.1), mixed, units)
+    step, notes = make_rescale(TrainConfig(scale=0.2), mixed, units)
     assert step is None and "principal components" in notes[0]
+
+
+def test_a_default_that_cannot_be_met_is_left_out_without_a_word():
+    rec, cfg = recording(), TrainConfig()
+    mixed = inputs_of(rec, "coords", include_pca=True, pca_components=2)
+    assert cfg.keypoint_dropout and cfg.scale and cfg.time_stretch
+    assert make_steps(cfg, mixed) == ([], [])
+    assert make_rescale(cfg, mixed, units_of(rec, "coords")) == (None, [])
 

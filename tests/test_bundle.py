@@ -27,7 +27,7 @@ from mabe_nb.train.model import load_model
 from mabe_nb.train.runs import train
 
 TINY = make_config({"epochs": 4, "conv_channels": [16], "lstm_hidden": 16, "stride": 50,
-                    "learning_rate": 0.01, "batch_size": 4, "device": "cpu"})
+                    "frame_gap": 2, "learning_rate": 0.01, "batch_size": 4, "device": "cpu"})
 LAB = "AmberOtter" # Of the colony; mouse1 mounts mouse2 there
 
 KERNEL = '''

@@ -35,7 +35,7 @@ print(panel)
 print("code:", panel.code())
 """
 SAID = ("panel.batch.value = 16  # Batch (windows)", "panel.go()  # Send",
-        "panel.fields['epochs'].value = 10  # Epochs (number)", "panel.go()  # Measure",
+        "panel.fields['epochs'].value = 20  # Epochs (number)", "panel.go()  # Measure",
         "panel.take_advice()  # Take the advice", "panel.go()  # Compare",
         "✓ done · job", "hello 3", "result: {'y': [1, 2, 1, 2, 1, 2]}",
         "⚠ error · the cell uses 'ys', which neither it nor the notebook defines")

@@ -45,7 +45,7 @@ class InputConfig(BaseModel):
     include_pca: bool = about(False, "Add principal components of the coordinates")
     pca_components: Count = 16
     sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(100, "Frames a window")
-    frame_gap: Count = about(2, "Every how many frames one is taken")
+    frame_gap: Count = about(4, "Every how many frames one is taken")
     stride: Count = about(None, "Frames between windows; None: they do not overlap")
     fps: Positive = about(None, "Expected frames per second, checked against the data")
     input_dim: Count = about(None, "Expected channels, checked against the data")
@@ -87,7 +87,7 @@ class ModelConfig(BaseModel):
 # %% ../../nbs/train/10_config.ipynb #ce41ed9d
 class FitConfig(BaseModel):
     "The training loop."
-    epochs: Count = 10
+    epochs: Count = 20
     batch_size: Many = about(16, "Windows whose gradient is taken at a time")
     gradient_accumulation_steps: Count = about(1, "Batches in a step of the optimizer")
     limit: Count = about(None, "Most videos to learn from, for a trial; None: all")
@@ -117,9 +117,9 @@ class FitConfig(BaseModel):
     swap_others: Chance = about(
         0.0, "Share of windows in which animals 3 and 4 change places")
     keypoint_dropout: Chance = about(
-        0.0, "Chance of each keypoint to be missing in a window")
-    scale: Chance = about(0.0, "Most that sizes change, 0.1: up to a tenth")
-    time_stretch: Chance = about(0.0, "Most that the pace changes, as a share")
+        0.1, "Chance of each keypoint to be missing in a window")
+    scale: Chance = about(0.1, "Most that sizes change, 0.1: up to a tenth")
+    time_stretch: Chance = about(0.1, "Most that the pace changes, as a share")
     temporal_jitter: Annotated[int, Field(ge=0, le=100_000)] = about(
         2, "Frames a window may shift")
     mixup_alpha: NotNegative = about(0.0, "0: no mixup")
@@ -182,6 +182,12 @@ class TrainConfig(PlaceConfig, FitConfig, ModelConfig, InputConfig, _Strict):
         settings, lines = yaml_settings(path)
         return make_config({**settings, **changes},
                            {k: v for k, v in lines.items() if k not in changes})
+
+    def is_default(self,
+        key: str, # Name of a setting
+    ) -> bool:
+        "If a setting has the value that it has where nobody says anything."
+        return getattr(self, key) == type(self).model_fields[key].default
 
     @model_validator(mode="after")
     def _agree(self):

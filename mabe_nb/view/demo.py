@@ -89,7 +89,7 @@ def score_files(
     return result
 
 # %% ../../nbs/view/30_demo.ipynb #6cc3073d
-DEMO = {"epochs": 20, "flip": 0.5, "keypoint_dropout": 0.05}
+DEMO = {"epochs": 40, "flip": 0.5}
 
 # %% ../../nbs/view/30_demo.ipynb #861aafad
 def run_demo(

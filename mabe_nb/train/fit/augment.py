@@ -203,13 +203,14 @@ def make_steps(
     cfg, # `TrainConfig`
     inputs: Inputs,
     device=torch.device("cpu"),
-) -> tuple: # Steps for `Augment`, a sentence for each setting that is left out
+) -> tuple: # Steps for `Augment`, a sentence for what was asked for and is left out
     "The steps that a config asks for and the inputs allow."
     steps, notes = [], []
     for key in GEOMETRY if cfg.use_augmentation else ():
         if not getattr(cfg, key): continue
         try: steps.append(make_step(key, getattr(cfg, key), inputs, device))
-        except ConfigError as e: notes.append(f"{key} is left out: {e}")
+        except ConfigError as e:
+            if not cfg.is_default(key): notes.append(f"{key} is left out: {e}")
         else:
             if not getattr(steps[-1], "free", True):
                 notes.append("rotation is by quarter turns, as some channels need it")

@@ -78,10 +78,12 @@ def make_rescale(
     inputs: Inputs,
     units, # Of the prepared channels
     device=torch.device("cpu"),
-) -> tuple: # `Rescale` or None, a sentence if it cannot be done
+) -> tuple: # `Rescale` or None, a sentence if it was asked for and cannot be done
     "The step that a config asks for."
     amounts = cfg.scale, cfg.time_stretch
     if not (cfg.use_augmentation and any(amounts)): return None, []
     try: return Rescale(inputs, units, *amounts, device), []
-    except ConfigError as e: return None, [f"scale and time_stretch are left out: {e}"]
+    except ConfigError as e:
+        asked = not (cfg.is_default("scale") and cfg.is_default("time_stretch"))
+        return None, [f"scale and time_stretch are left out: {e}"] * asked
 
