@@ -45,7 +45,7 @@ def main():
                 metrics = train(data, Path(work)/"run", make_config(given | {"seed": k}),
                                 splits[k - 1].train, splits[k - 1].valid)
             f1 = metrics["valid"]["f1"]
-            judged = [f1[a] for a in JUDGED.get(args.data.name, f1)]
+            judged = [f1[a] for a in JUDGED.get(args.data.name, f1) if f1[a] is not None]
             rows.append({"settings": name, "fold": k, "epoch": metrics["best"]["epoch"],
                          "macro_f1": round(sum(judged) / len(judged), 4)})
             print(rows[-1], flush=True)
