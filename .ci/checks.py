@@ -153,6 +153,7 @@ def counted(about, code, out, path):
     found = journal.Journal(path)
     cut = found.running + found.never
     if code: print(out[-12000:])
+    for line in found.slowest(): print(line)
     if cut:
         print(f"{about}: {len(found.passed)} had passed, {len(found.failed)} failed, "
               f"{len(found.running)} were running and {len(found.never)} never ran")

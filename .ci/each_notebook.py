@@ -30,7 +30,8 @@ def run(path, name, notes, top, flags):
     from nbdev.test import test_nb
     journal.note(notes, name=name, state="started")
     good, seconds = test_nb(path, skip_flags=flags, basepath=top)
-    journal.note(notes, name=name, state="passed" if good else "failed")
+    journal.note(notes, name=name, state="passed" if good else "failed",
+                 seconds=round(seconds, 2))
     sys.stderr.flush()
     return good, seconds
 

@@ -30,16 +30,26 @@ class Journal:
     "What a journal says, by now."
 
     def __init__(self, path):
-        self.reasons, noted, planned = {}, {}, []
+        self.reasons, self.seconds, noted, planned = {}, Counter(), {}, []
         for row in rows(path):
             if "planned" in row: planned = row["planned"]
             else: noted.setdefault(row["name"], set()).add(row["state"])
+            if row.get("seconds"): self.seconds[row["name"]] += row["seconds"]
             if row.get("why"): self.reasons.setdefault(row["name"], row["why"])
         states = {name: next(s for s in STATES if s in seen)
                   for name, seen in noted.items()}
         self.failed, self.skipped, self.passed, self.running = (
             [n for n, state in states.items() if state == s] for s in STATES)
         self.never = [name for name in planned if name not in states]
+
+    def slowest(self, most=12):
+        "What took longest, and all of a file together, in lines."
+        files = Counter()
+        for name, took in self.seconds.items(): files[name.partition("::")[0]] += took
+        for found in (files, self.seconds):
+            if len(found) > 1: yield "slowest: " + ", ".join(
+                f"{name} {took:.0f} s" for name, took in found.most_common(most))
+            if found == self.seconds: break # notebooks: every file is one
 
     def told(self):
         "What was cut off, in lines: failures with their reasons, the rest by file."
@@ -73,7 +83,9 @@ class Notes:
         note(self.path, name=nodeid, state="started")
 
     def pytest_runtest_logreport(self, report):
-        if report.passed and report.when != "teardown": return
+        if report.passed and report.when != "teardown":
+            return note(self.path, name=report.nodeid, state="started",
+                        seconds=round(report.duration, 2))
         note(self.path, name=report.nodeid, state=report.outcome,
              why=report.longreprtext if report.failed else "")
 

@@ -169,6 +169,17 @@ def test_a_line_that_was_cut_off_is_passed_over(tmp_path):
     assert found.passed == ["a"] and found.never == ["b"]
 
 
+def test_what_took_longest_is_said(tree, capsys):
+    (tree/"tests"/"test_a.py").write_text(
+        "import time\ndef test_a(): time.sleep(1.2)\ndef test_b(): pass\n")
+    (tree/"tests"/"test_b.py").write_text("import time\ndef test_c(): time.sleep(0.02)\n")
+    assert checks.run_pytest(tree/"journal") == (3, 0, 0)
+    files, tests = [line for line in capsys.readouterr().out.splitlines()
+                    if line.startswith("slowest: ")]
+    assert files.startswith("slowest: tests/test_a.py 1 s, tests/test_b.py 0 s")
+    assert tests.startswith("slowest: tests/test_a.py::test_a 1 s, ")
+
+
 # notebooks
 
 def notebook(path, *cells):
