@@ -40,7 +40,7 @@ def parts_of(base): # Name -> kind, features, settings
         "base: dilated convolutions, 133 ms": ("net", base, CONV | PACE),
         "features: agent and target apart": ("net", "directed_smoothed", CONV | PACE),
         "features: whoever is who": ("net", "smoothed", CONV | PACE),
-        "features: against the video's mean": ("net", "smoothed+zscored", CONV | PACE),
+        "features: against the video's mean": ("net", base + "+zscored", CONV | PACE),
         "features: and the place": ("net", base + "+arena", CONV | PACE),
         "features: and points without owners": ("net", base + "+ownerless", CONV | PACE),
         "features: social": ("net", "social", CONV | PACE),
