@@ -52,7 +52,7 @@ def pretrained(data, cfg, steps, share, seed):
     model = make_model(cfg, dim, dim).train()
     best = torch.optim.AdamW(model.parameters(), cfg.learning_rate, weight_decay=cfg.weight_decay)
     rate = torch.optim.lr_scheduler.OneCycleLR(best, cfg.learning_rate, steps)
-    known, size, gap = np.arange(len(x) + 1), cfg.sequence_length, cfg.frame_gap
+    known, size, gap = np.arange(len(x) + 1), cfg.sequence_length, cfg.gap
     starts, errors = [], []
     for _ in range(steps):
         if len(starts) < cfg.batch_size:
@@ -81,7 +81,7 @@ def learned(prepared, ids, settings, seed, weights=None):
     epochs = enough_epochs(cfg, int(table.frames[table.video_id.isin(ids)].sum()), least)
     cfg = make_config(settings | {"epochs": epochs, "early_stopping_patience": epochs})
     data = training_set(prepared, ids, ids[:1], cfg)
-    clf = new_classifier(data, cfg)
+    clf = new_classifier(data)
     own = clf.model.state_dict()
     for k, v in (weights or {}).items():
         if not k.startswith("head."): own[k].copy_(v)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -379,6 +380,16 @@ def test_help_opens_with_an_example_and_shows_one_spelling_a_flag(mabe, monkeypa
         assert "_" not in flag, flag
     two = {x for x in shown if "," in re.sub(r"\{.*?\}|(?<= )[A-Z].*", "", x)}
     assert two <= {"-h, --help", "--resume, --no-resume"}, two
+
+
+def test_demo_trains_as_long_as_its_help_says(mabe, monkeypatch):
+    from mabe_nb.commands import train
+    from mabe_nb.view import demo
+    asked = []
+    monkeypatch.setattr(demo, "run_demo", lambda *given: asked.append(given[4].epochs))
+    for words in (["demo"], ["demo", "--epochs", "3"]):
+        train.demo(cli.make_parser().parse_args(words), SimpleNamespace(progress=None))
+    assert asked == [int(re.search(r"default: (\d+)", mabe("demo", "--help")[1])[1]), 3]
 
 
 def test_the_examples_of_the_help_run_one_after_the_other(mabe, work, tmp_path,

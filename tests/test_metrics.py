@@ -445,6 +445,21 @@ def test_frame_f1_against_sklearn():
     assert (confusion(columns(true, 4), guess, list("abcd")).to_numpy() == full).all()
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 9), st.sampled_from([np.float32, np.float64]),
+       st.integers(0, 2**32 - 1))
+def test_average_precision_against_sklearn(frames, levels, dtype, seed):
+    from sklearn.metrics import average_precision_score
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(-1, 2, (frames, 3)).astype(np.int8)
+    p = (rng.integers(0, levels + 1, labels.shape) / levels).astype(dtype) # with ties
+    for y, q, ours in zip(labels.T, p.T, masked_average_precision(labels, p)):
+        y, q = y[y >= 0], q[y >= 0]
+        if 0 < y.sum() < len(y):
+            np.testing.assert_allclose(ours, average_precision_score(y, q), rtol=1e-12)
+        else: assert np.isnan(ours)
+
+
 def test_unknown_frames_change_nothing():
     rng = np.random.default_rng(1)
     labels, codes = rng.integers(-1, 2, (500, 3)), rng.integers(-1, 3, 500)

@@ -36,7 +36,7 @@ def test_the_step_is_that_of_training():
     parts = [next(step.plan) for _ in range(3)]
     step = Steps(mine)
     for _ in parts: step()
-    gap = theirs.cfg.frame_gap
+    gap = theirs.cfg.gap
     windows = zip(*(batches(x, parts, 10, gap) for x in (theirs.learn.x, theirs.answers)))
     with onednn_products(CPU): # As a training does; they may round in another way
         for p in parts: theirs.take_step(p, [p], windows)

@@ -246,6 +246,26 @@ def test_full_disk_keeps_the_state_before(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.parametrize("fps, gap", [(30, 4), (120, 16), (25, 3), (5, 1)])
+def test_windows_last_as_long_for_any_camera(tmp_path, fps, gap):
+    data = RecordingList([video.replace(fps=float(fps)) for video in COLONY])
+    cfg = SMALL.model_copy(update={"epochs": 1})
+    def run(cfg, resume=False): return train(data, tmp_path/"run", cfg, resume=resume)
+    first = run(cfg)
+    at = tmp_path/"run"/"config.yaml"
+    assert load_classifier(tmp_path/"run"/"best.safetensors").cfg.frame_gap == gap
+    assert TrainConfig.from_yaml(at).frame_gap == gap
+    assert run(cfg, resume=True)["valid"] == first["valid"]
+    with pytest.raises(ConfigError, match=f"frame_gap {gap}, not 7"):
+        run(cfg.model_copy(update={"frame_gap": 7}), resume=True)
+
+
+def test_a_run_of_another_pace_goes_on_with_its_own(tmp_path):
+    small_run(tmp_path, cfg=SMALL.model_copy(update={"frame_gap": 3}))
+    small_run(tmp_path, resume=True)
+    assert load_classifier(tmp_path/"run"/"best.safetensors").cfg.frame_gap == 3
+
+
 def test_another_setting_is_no_resume(tmp_path):
     small_run(tmp_path)
     other = SMALL.model_copy(update={"batch_size": 8})

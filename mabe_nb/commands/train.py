@@ -141,9 +141,9 @@ def demo(args, say) -> dict:
     "Colony, audit, features, training, prediction, score and a report."
     from mabe_nb.train.config import make_config
     from mabe_nb.view.demo import DEMO, run_demo
+    given = {"seed": args.seed} | ({"epochs": args.epochs} if args.epochs else {})
     return run_demo(args.out, args.videos, args.minutes, args.seed,
-                    make_config(DEMO | {"epochs": args.epochs, "seed": args.seed}), say,
-                    say.progress)
+                    make_config(DEMO | given), say, say.progress)
 
 # %% ../../nbs/commands/30_train.ipynb #807163fd
 def _train_flags(p):
@@ -175,5 +175,5 @@ def add_run_commands(command):
     p.add_argument("--out", default="demo", help="folder to write")
     p.add_argument("--videos", type=number(int, low=6), default=12)
     p.add_argument("--minutes", type=number(float, above=0), default=1.0)
-    p.add_argument("--epochs", type=COUNT, default=20)
+    p.add_argument("--epochs", type=COUNT, help="default: 40")
     p.add_argument("--seed", type=NATURAL, default=0)

@@ -241,7 +241,7 @@ def kept_results(
     return sorted(found, key=lambda r: -float(r.get("created") or 0))
 
 # %% ../../nbs/measure/20_estimate.ipynb #7996cce5
-FREE = ("batch_size", "device", "num_workers", "pin_memory")
+FREE = ("batch_size", "device", "frame_gap", "num_workers", "pin_memory")
 
 def _key(spec): # What a result depends on, but for the batch
     settings = {k: v for k, v in spec["settings"].items() if k not in FREE}

@@ -38,7 +38,7 @@ def make_frames(
     folder=None, # Where data that do not fit would lie; None: on the device
 ) -> Frames:
     "Made-up frames of some shape."
-    n = (cfg.sequence_length - 1) * cfg.frame_gap + 1 + FRAMES
+    n = (cfg.sequence_length - 1) * cfg.gap + 1 + FRAMES
     rng, lengths = np.random.default_rng(0), np.array([n])
     x = rng.standard_normal((n, shape.channels), np.float32)
     labels = np.zeros((n, shape.classes - 1), np.int8)
@@ -89,7 +89,7 @@ class Steps:
         rng = np.random.default_rng(0)
         draws = (rng.integers(0, FRAMES, cfg.batch_size) for _ in itertools.count())
         self.plan, *plans = itertools.tee(draws, 3)
-        self.pairs = zip(*(batches(x, plan, cfg.sequence_length, cfg.frame_gap,
+        self.pairs = zip(*(batches(x, plan, cfg.sequence_length, cfg.gap,
                                    cfg.num_workers, cfg.pin_memory)
                            for x, plan in zip((trainer.learn.x, trainer.answers),
                                               plans)))

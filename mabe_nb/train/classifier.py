@@ -182,7 +182,7 @@ def predict_sequences(
         from tqdm.auto import tqdm
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
-        p = probabilities(model, prepared.values(i), cfg.sequence_length, cfg.frame_gap,
+        p = probabilities(model, prepared.values(i), cfg.sequence_length, cfg.gap,
                           clf.possible, cfg.loss, apart, inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, table.fps.iloc[i], ms) if ms else p

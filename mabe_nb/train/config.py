@@ -45,7 +45,8 @@ class InputConfig(BaseModel):
     include_pca: bool = about(False, "Add principal components of the coordinates")
     pca_components: Count = 16
     sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(100, "Frames a window")
-    frame_gap: Count = about(4, "Every how many frames one is taken")
+    frame_gap: Count = about(None, "Every how many frames one is taken; None: one "
+                             "in 133 ms")
     stride: Count = about(None, "Frames between windows; None: they do not overlap")
     fps: Positive = about(None, "Expected frames per second, checked against the data")
     input_dim: Count = about(None, "Expected channels, checked against the data")
@@ -172,6 +173,11 @@ class _Strict(BaseModel):
 # %% ../../nbs/train/10_config.ipynb #457e7955
 class TrainConfig(PlaceConfig, FitConfig, ModelConfig, InputConfig, _Strict):
     "Everything that describes a training run, flat, typed and checked."
+
+    @property
+    def gap(self) -> int:
+        "Frames from one that is taken to the next; of no data, those of 30 a second."
+        return self.frame_gap or 4
 
     @classmethod
     def from_yaml(cls,

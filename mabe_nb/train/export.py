@@ -78,7 +78,7 @@ def windows_of(
     "Windows of real videos, from all over them."
     ids = set(map(str, dataset.ids[:1] if videos is None else videos))
     prepared = clf.prepared(dataset, sorted(ids))
-    length, gap, out = clf.cfg.sequence_length, clf.cfg.frame_gap, []
+    length, gap, out = clf.cfg.sequence_length, clf.cfg.gap, []
     for i in np.flatnonzero(prepared.sequences.video_id.isin(ids)):
         values = np.asarray(prepared.values(i))
         starts = window_starts(len(values), length, gap)
@@ -116,7 +116,7 @@ def as_file(
     about = {"format": 1, "actions": clf.actions, "self_actions": clf.self_actions,
              "features": inputs.features, "channels": inputs.names,
              "parts": inputs.parts, "frames": cfg.sequence_length,
-             "gap": cfg.frame_gap, "any_length": free}
+             "gap": cfg.gap, "any_length": free}
     onnx.helper.set_model_props(model, {"mabe": json.dumps(about)})
     onnx.checker.check_model(model)
     return model.SerializeToString(), found

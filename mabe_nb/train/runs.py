@@ -164,15 +164,15 @@ def train(
     try:
         with enough_memory(cfg, device):
             dataset = as_dataset(dataset)
-            ids = begun_with(out, cfg, [train_ids, valid_ids]) if begun else \
-                list(choose_videos(dataset, cfg, train_ids, valid_ids))
+            if begun: cfg, ids = begun_with(out, cfg, [train_ids, valid_ids])
+            else: ids = list(choose_videos(dataset, cfg, train_ids, valid_ids))
             start = (init or (out/INIT).exists()) and start_of(out, init, begun, cfg)
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,
                                      progress, start.clf.inputs if start else None)
-            clf = new_classifier(data, cfg, team)
+            clf = new_classifier(data, team)
             if team.leads: keep_sources(out, learned_from(
                 [data.prepared], dict(zip(("train", "valid"), ids)),
-                cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
+                clf.cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
             if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress, each)

@@ -23,7 +23,7 @@ from .classifier import Classifier
 from .config import TrainConfig
 from .fit.frames import Augment, Frames, OnDisk
 from .machine import Team, synchronised
-from .inputs import Inputs, features_of, fit_inputs
+from .inputs import Inputs, features_of, fit_inputs, with_gap
 from .losses import class_counts, class_weights
 from .models import make_model
 from .fit.rescale import make_rescale
@@ -107,6 +107,7 @@ class TrainingSet(NamedTuple):
     weights: np.ndarray # (classes,) of the loss
     augment: Augment # What is done to each batch
     notes: list # Expectations of the config that the data does not meet
+    cfg: TrainConfig # With the `frame_gap` of these videos, see `with_gap`
 
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
 def training_set(
@@ -120,13 +121,13 @@ def training_set(
     inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
-    actions = tuple(prepared.actions)
+    cfg, actions = with_gap(cfg, prepared), tuple(prepared.actions)
     fps = tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
     self_actions = prepared.self_actions
-    least = (cfg.sequence_length - 1) * cfg.frame_gap + 1
+    least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(learn.labels.cpu().numpy())
@@ -138,7 +139,7 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), Augment(cfg, steps, rescale),
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + refused + cannot)
+                       + refused + cannot, cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(
@@ -165,13 +166,12 @@ def load_training_set(
 # %% ../../nbs/train/62_training_set.ipynb #b3dae624
 def new_classifier(
     data: TrainingSet,
-    cfg: TrainConfig,
     team: Team = Team(),
 ) -> Classifier: # On the device of the data
     "A classifier with fresh weights for a training set."
-    torch.manual_seed(cfg.seed)
-    model = make_model(cfg, data.inputs.dim, len(data.counts))
+    torch.manual_seed(data.cfg.seed)
+    model = make_model(data.cfg, data.inputs.dim, len(data.counts))
     model = model.to(data.learn.labels.device)
     if team.size > 1: model = synchronised(model)
     return Classifier(model, data.inputs, data.actions, data.self_actions,
-                      data.counts > 0, cfg)
+                      data.counts > 0, data.cfg)

@@ -20,7 +20,7 @@ from .boosting import (Trees, grow_trees, tree_arrays,
 from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
-from ..inputs import features_of
+from ..inputs import features_of, frames_of
 from ..losses import balanced_weights
 from ..fit.loop import Trainer
 from ..training_set import new_classifier, training_set
@@ -70,7 +70,7 @@ class Net:
         "Class probabilities of each frame."
         cfg = self.clf.cfg
         model = self.clf.model.to(pick_device(cfg.device)).eval()
-        return probabilities(model, values, cfg.sequence_length, cfg.frame_gap,
+        return probabilities(model, values, cfg.sequence_length, cfg.gap,
                              self.clf.possible, cfg.loss, inputs=self.clf.inputs)
 
     def save(self, path):
@@ -102,7 +102,7 @@ def at_frame_rate(
     "Settings for a camera."
     settings = dict(settings)
     if not (ms := settings.pop("every_ms", None)): return settings
-    gap = max(1, round(ms * fps / 1000))
+    gap = frames_of(ms, fps)
     return settings | {"frame_gap": gap, "temporal_jitter": gap,
                        "stride": max(settings["sequence_length"] * gap // 2, 1)}
 
@@ -113,7 +113,7 @@ def enough_epochs(
     least_steps: int, # Of the optimizer; 0: as many as the epochs have
 ) -> int:
     "Epochs in which so many steps are taken, at least those of the config."
-    windows = frames / (cfg.stride or cfg.sequence_length * cfg.frame_gap)
+    windows = frames / (cfg.stride or cfg.sequence_length * cfg.gap)
     a_step = cfg.batch_size * cfg.gradient_accumulation_steps
     return max(cfg.epochs, math.ceil(least_steps / max(windows / a_step, 1)))
 
@@ -148,7 +148,7 @@ def train_net(
     cfg = net_config(prepared, ids, settings, seed)
     data = training_set(prepared, ids, ids[:1], cfg, pick_device(cfg.device),
                         (spill, None), room)
-    clf = new_classifier(data, cfg)
+    clf = new_classifier(data)
     trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, cfg,
                       augment=data.augment)
     trainer.fit()

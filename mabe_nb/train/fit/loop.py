@@ -98,7 +98,7 @@ def take_step(self: Trainer,
 ) -> torch.Tensor: # Mean loss of the step, on the device
     "One change of the weights."
     self.optimizer.zero_grad(set_to_none=True)
-    size, gap, total = self.cfg.sequence_length, self.cfg.frame_gap, 0
+    size, gap, total = self.cfg.sequence_length, self.cfg.gap, 0
     alone = len(parts) == 1 and self.team.size == 1
     whole = None if alone else self.loss.weight(gather(self.answers, starts, size, gap))
     for _ in parts:
@@ -131,8 +131,8 @@ def add_gradients(self: Trainer,
 def plan_epoch(self: Trainer) -> tuple: # Windows of each step, and this process's parts of each step
     "The windows of an epoch, in the order of the steps."
     cfg, size = self.cfg, self.cfg.sequence_length
-    starts = epoch_starts(self.learn.lengths, self.known, size, cfg.frame_gap,
-                          cfg.stride or size * cfg.frame_gap, self.rng,
+    starts = epoch_starts(self.learn.lengths, self.known, size, cfg.gap,
+                          cfg.stride or size * cfg.gap, self.rng,
                           cfg.temporal_jitter if cfg.use_augmentation else 0)
     starts = self.rng.permutation(starts)
     batch = cfg.batch_size * cfg.gradient_accumulation_steps
@@ -173,7 +173,7 @@ def run_epoch(self: Trainer,
 def read_ahead(self: Trainer, parts: list):
     "Yield the inputs and answers of the parts of steps."
     plan, cfg = [part for step in parts for part in step], self.cfg
-    yield from zip(*(batches(x, plan, cfg.sequence_length, cfg.frame_gap,
+    yield from zip(*(batches(x, plan, cfg.sequence_length, cfg.gap,
                              cfg.num_workers, cfg.pin_memory)
                      for x in (self.learn.x, self.answers)))
 
@@ -204,7 +204,7 @@ def check_number(self: Trainer):
 def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known actions)
     "Loss and frame-wise macro F1 of the averaged weights over whole sequences."
     model, cfg = self.average.model.eval(), self.cfg
-    size, gap, loss, count, codes = cfg.sequence_length, cfg.frame_gap, 0.0, 0, []
+    size, gap, loss, count, codes = cfg.sequence_length, cfg.gap, 0.0, 0, []
     for x, labels in self.valid:
         scores = over_windows(model, x, size, gap, stride=size * gap)
         scores = torch.from_numpy(scores).to(self.device)
@@ -244,7 +244,7 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
 def check_precision(self: Trainer, count: int = 3):
     "Compare half with full precision on the first batches; fall back if they differ."
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
-    size, gap = cfg.sequence_length, cfg.frame_gap
+    size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts(self.learn.lengths, self.known, size, gap, size * gap, rng)
     plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(count)]
     pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))

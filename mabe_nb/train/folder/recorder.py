@@ -92,7 +92,7 @@ def __enter__(self: RunRecorder):
     cfg.to_yaml(self.out/"config.yaml")
     if self.progress:
         from tqdm.auto import tqdm
-        step = cfg.stride or cfg.sequence_length * cfg.frame_gap
+        step = cfg.stride or cfg.sequence_length * cfg.gap
         self.bar = tqdm(total=self.frames * cfg.epochs // step, unit=" windows")
     device = next(self.clf.model.parameters()).device
     if device.type in WATCHED: self.monitor = Monitor(card_reader(device)).__enter__()
@@ -144,9 +144,11 @@ def begun_with(
     out: Path, # Run folder
     cfg: TrainConfig,
     ids: list, # Train and valid ids asked for, or None
-) -> list: # Train and valid ids of the run
-    "The videos of a run to resume. Raises `ConfigError` if it began with other settings."
-    old, new = TrainConfig.from_yaml(out/"config.yaml").model_dump(), cfg.model_dump()
+) -> tuple: # Its config, and train and valid ids
+    "What a run to resume began with. Raises `ConfigError` for other settings or videos."
+    old = TrainConfig.from_yaml(out/"config.yaml").model_dump()
+    if cfg.frame_gap is None: cfg = cfg.model_copy(update={"frame_gap": old["frame_gap"]})
+    new = cfg.model_dump()
     odd = [f"{k} {old[k]!r}, not {v!r}" for k, v in new.items()
            if k not in FREE_TO_CHANGE and v != old[k]]
     if odd:
@@ -156,7 +158,7 @@ def begun_with(
     for name, want in zip(("train", "valid"), ids):
         if want is not None and list(map(str, want)) != videos[name]:
             raise ConfigError(f"{out} began with other {name} videos than asked for now")
-    return [videos["train"], videos["valid"]]
+    return cfg, [videos["train"], videos["valid"]]
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #18f6795e
 SOURCES = "sources.json" # In the folder of a run or a recipe

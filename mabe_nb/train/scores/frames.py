@@ -46,13 +46,14 @@ def masked_average_precision(
     p: np.ndarray, # (frames, actions) probabilities
 ) -> np.ndarray: # (actions,) NaN where an action was never seen, or always
     "Area under the precision-recall curve of each action, over frames where it is known."
-    from sklearn.metrics import average_precision_score
     out = np.full(labels.shape[1], np.nan)
-    for a in range(len(out)):
-        known = labels[:, a] >= 0
-        truth = labels[known, a] == 1
-        if truth.any() and not truth.all():
-            out[a] = average_precision_score(truth, p[known, a])
+    for a, (y, q) in enumerate(zip(labels.T, p.T)):
+        y, q = y[y >= 0], q[y >= 0]
+        if not 0 < y.sum() < len(y): continue
+        order = np.argsort(-q)
+        last = np.flatnonzero(np.diff(q[order], append=np.nan) != 0) # Of those that are equal
+        hits = np.cumsum(y[order])[last]
+        out[a] = np.diff(hits, prepend=0) @ (hits / (last + 1)) / hits[-1]
     return out
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #75bc7f7e
