@@ -91,7 +91,7 @@ def growth(rows, job):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--videos", type=int, nargs=3, default=(12, 60, 300))
+    p.add_argument("--videos", type=int, nargs=3, default=(12, 120, 1200))
     p.add_argument("--minutes", type=float, nargs=3, default=(1, 10, 100))
     p.add_argument("--json", type=Path)
     args, out = p.parse_args(), {}
