@@ -75,19 +75,19 @@ def test_from_colony_to_score(mabe, trained, work):
 def test_videos_unlike_the_training_have_a_column_on_request(mabe, trained, work):
     shutil.copytree(work/"colony", work/"fast")
     about = pd.read_csv(work/"fast"/"train.csv")
-    about.loc[about.video_id == 1, "frames_per_second"] *= 8
+    about.loc[about.video_id == 2, "frames_per_second"] *= 4
     about.to_csv(work/"fast"/"train.csv", index=False)
     words = ("predict", "run", "fast", "--videos", "1-3", "--json", "--overwrite", "--out")
     code, out, err = mabe(*words, "doubts.csv", "--doubts")
-    assert code == 0 and "frames/s" in json.loads(out)["doubts"]["1"][0], err
+    assert code == 0 and "frames/s" in json.loads(out)["doubts"]["2"][0], err
     table = pd.read_csv(work/"doubts.csv", keep_default_na=False)
-    assert list(table)[-1] == "doubt" and set(table.video_id) > {1}
-    assert (table.doubt.str.contains("frames/s") == (table.video_id == 1)).all()
+    assert list(table)[-1] == "doubt" and set(table.video_id) > {2}
+    assert (table.doubt.str.contains("frames/s") == (table.video_id == 2)).all()
     mabe(*words, "plain.csv")
     pd.testing.assert_frame_equal(pd.read_csv(work/"plain.csv"), table.drop(columns="doubt"))
     code, out, err = mabe("analyse", "run", "fast", "--videos", "1-3", "--out", "told")
     told = pd.read_csv(work/"told"/"measures.csv", keep_default_na=False)
-    assert (told.doubt.str.contains("frames/s") == (told.video == 1)).all() and code == 0
+    assert (told.doubt.str.contains("frames/s") == (told.video == 2)).all() and code == 0
 
 
 def test_a_refused_submission_is_mended_on_request(mabe, trained, work):
