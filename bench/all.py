@@ -29,7 +29,7 @@ FAST = {"sequence_length": 256, "hidden_size": 64, "num_layers": 6, "frame_gap":
 STEPS = {"step of the default network": {}, "step of `conv_bilstm`":
          {"model_type": "conv_bilstm"}, "step of the recipe's `tcn`": FAST,
          "step of the recipe's `conv_bilstm`": SLOW}
-PREDICT = {"prediction of the default network": [{}],
+PREDICT = {"prediction of the default network": [{"frame_gap": 4}], # Of any release
            "prediction of the recipe's networks": [FAST] * 10 + [SLOW] * 25}
 RECIPE = "a video by a recipe, features included"
 ENGINES = "bfloat16", "onnx" # Beside float32

@@ -85,7 +85,7 @@ def told(kind, features, settings, seed=0, view=lambda prepared: prepared):
     for k, split in zip(left, splits):
         member = train_member(kind, view(prepared), split.train, settings | more, seed + k)
         for i in np.flatnonzero(prepared.sequences.video_id.isin(split.valid)):
-            out[i] = member(prepared.values(i))
+            out[i] = member(prepared.values(i), prepared.sequences.fps.iloc[i])
     return prepared, out
 
 

@@ -182,10 +182,12 @@ def predict_sequences(
         from tqdm.auto import tqdm
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
-        p = probabilities(model, prepared.values(i), cfg.sequence_length, cfg.gap,
-                          clf.possible, cfg.loss, apart, inputs=clf.inputs)
+        fps = table.fps.iloc[i]
+        p = probabilities(model, prepared.values(i), cfg.sequence_length,
+                          clf.inputs.gap_at(cfg.gap, fps), clf.possible, cfg.loss, apart,
+                          inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
-        yield i, smooth(p, table.fps.iloc[i], ms) if ms else p
+        yield i, smooth(p, fps, ms) if ms else p
 
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01
 @patch

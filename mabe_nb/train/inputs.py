@@ -179,6 +179,16 @@ def check(self: Inputs, prepared):
                     f"{self.features!r}; prepare it with --features {self.features}",
                     prepared.root)
 
+# %% ../../nbs/train/35_inputs.ipynb #pace0004
+@patch
+def gap_at(self: Inputs,
+    gap: int, # Every how many frames one is taken in the training videos
+    fps: float, # Frames per second of another video
+) -> int:
+    "Every how many frames one is taken there, so that windows last as long."
+    low, high = self.fps
+    return max(round(gap * fps / min(max(fps, low), high)), 1)
+
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
     prepared, # `Prepared`

@@ -50,12 +50,14 @@ def load_frames(
     device=torch.device("cpu"),
     spill=None, # File to write to if there is no room; None: memory whatever the size
     budget: float = float("inf"), # Bytes that may lie on the device
-    least: int = 1, # Frames; shorter sequences are filled up with unknown ones
+    length: int = 1, # Frames of a window; shorter sequences are filled up with unknown ones
+    gap: int = 1, # Every how many frames one is taken
 ) -> Frames:
     "All sequences of some videos, scaled and labelled."
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(ids)))
     if not len(rows): raise DataError("these videos hold no labelled pair of animals")
-    lengths = prepared.sequences.frames.to_numpy()[rows].clip(least)
+    lengths = prepared.sequences.frames.to_numpy()[rows].clip((length - 1) * gap + 1)
+    gaps = tuple(inputs.gap_at(gap, fps) for fps in prepared.sequences.fps.iloc[rows])
     labels = [prepared.labels(i, actions) for i in rows]
     labels = np.concatenate([np.pad(y, ((0, n - len(y)), (0, 0)), constant_values=-1)
                              for y, n in zip(labels, lengths)])
@@ -65,10 +67,10 @@ def load_frames(
     if spill is None or 4.0 * n * inputs.dim <= budget:
         x = torch.empty((n, inputs.dim), device=device)
         for part, stop in zip(values, np.cumsum(lengths)): x[stop - len(part):stop] = part
-        return Frames(x, labels, lengths)
+        return Frames(x, labels, lengths, gaps)
     with atomic(spill) as tmp, open(tmp, "wb") as f:
         for part in values: part.numpy().tofile(f)
-    return Frames(OnDisk(Path(spill), n, inputs.dim, device), labels, lengths)
+    return Frames(OnDisk(Path(spill), n, inputs.dim, device), labels, lengths, gaps)
 
 # %% ../../nbs/train/62_training_set.ipynb #9d75bcb2
 def unmet(
@@ -126,9 +128,8 @@ def training_set(
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
-    self_actions = prepared.self_actions
-    least = (cfg.sequence_length - 1) * cfg.gap + 1
-    learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
+    self_actions, windows = prepared.self_actions, (cfg.sequence_length, cfg.gap)
+    learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, *windows)
                     for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(learn.labels.cpu().numpy())
     steps, rescale, refused, cannot = (), None, [], []

@@ -104,11 +104,11 @@ def load_recipe(
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
-def _means(recipe, values, threads): # Member's name -> (frames, classes), as `values` has them
+def _means(recipe, values, fps, threads): # Member's name -> (frames, classes), as `values` has them
     of = {name: recipe.members[name] for name in values}
     calls = [(m, values[name]) for name, some in of.items() for m in some]
     with thread_pool(threads) as pool:
-        out = pool.map(lambda call: call[0](call[1]), calls)
+        out = pool.map(lambda call: call[0](call[1], fps), calls)
         return {name: sum(next(out) for _ in some) / len(some) for name, some in of.items()}
 
 
@@ -122,9 +122,10 @@ def probabilities(
     self: Recipe,
     values: dict, # Member's name -> (frames, channels) as prepared for it
     threads: int = None, # See `thread_pool`
+    fps: float = None, # Frames per second; None: as in the training videos
 ) -> np.ndarray: # (members, frames, classes)
     "What each member says on average over its folds and seeds."
-    return _complete(self, _means(self, values, threads))
+    return _complete(self, _means(self, values, fps, threads))
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #f57ad1ce
 def _pair_of(row): return row.video_id, *sorted((row.agent, row.target))
@@ -156,7 +157,8 @@ def of_pairs(
         if pair != last: last, said = pair, {}
         means = {name: said.pop((name, r.path), None) for name, r in row.items()}
         new = _means(self, {name: prepared[name].values(i)
-                            for name, p in means.items() if p is None}, threads)
+                            for name, p in means.items() if p is None},
+                     next(iter(row.values())).fps, threads)
         said |= {(name, row[name].path): p for name, p in new.items()
                  if prepared[name].videos[pair[0]]["order_free"]}
         yield i, _complete(self, means | new)

@@ -38,6 +38,7 @@ class Boost:
 
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared
+        fps: float = None, # Frames per second, of no meaning to trees
     ) -> np.ndarray: # (frames, classes)
         "Class probabilities of each frame."
         at = np.unique(np.r_[0:len(values):self.every, max(len(values) - 1, 0)])
@@ -66,12 +67,14 @@ class Net:
 
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared
+        fps: float = None, # Frames per second; None: as in the training videos
     ) -> np.ndarray: # (frames, classes)
         "Class probabilities of each frame."
-        cfg = self.clf.cfg
+        cfg, inputs = self.clf.cfg, self.clf.inputs
+        gap = inputs.gap_at(cfg.gap, fps) if fps else cfg.gap
         model = self.clf.model.to(pick_device(cfg.device)).eval()
-        return probabilities(model, values, cfg.sequence_length, cfg.gap,
-                             self.clf.possible, cfg.loss, inputs=self.clf.inputs)
+        return probabilities(model, values, cfg.sequence_length, gap, self.clf.possible,
+                             cfg.loss, inputs=inputs)
 
     def save(self, path):
         "Write the member to a file."

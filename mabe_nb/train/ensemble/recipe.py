@@ -69,8 +69,9 @@ def predict_out_of_fold(
     out, seeds = {}, len(tasks) // len(splits)
     def predict(at, task):
         member, left = load_member(task.path, task.kind), splits[at // seeds].valid
-        rows = np.flatnonzero(task.prepared.sequences.video_id.isin(left))
-        return [(i, member(task.prepared.values(i)) / seeds) for i in rows]
+        fps, of = task.prepared.sequences.fps, task.prepared.sequences.video_id.isin(left)
+        return [(i, member(task.prepared.values(i), fps.iloc[i]) / seeds)
+                for i in np.flatnonzero(of)]
     with thread_pool() as pool:
         for predicted in pool.map(predict, range(len(tasks)), tasks):
             for i, p in predicted: out[i] = out.get(i, 0) + p
