@@ -26,7 +26,7 @@ from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.model import load_model
 from mabe_nb.train.runs import train
 
-TINY = make_config({"epochs": 4, "conv_channels": [16], "lstm_hidden": 16, "stride": 50,
+TINY = make_config({"epochs": 8, "conv_channels": [16], "lstm_hidden": 16, "stride": 50,
                     "frame_gap": 2, "learning_rate": 0.01, "batch_size": 4, "device": "cpu"})
 LAB = "AmberOtter" # Of the colony; mouse1 mounts mouse2 there
 

@@ -22,12 +22,11 @@ from mabe_nb.train.classifier import load_classifier, predict_dataset
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import members
 from mabe_nb.train.fit.frames import Frames, OnDisk
-from mabe_nb.train.fit import loop
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
 from mabe_nb.train.fit.optim import Precision, learning_rate, trusted
-from mabe_nb.train.training_set import load_training_set, new_classifier
+from mabe_nb.train.training_set import load_training_set
 
 HERE = Path(__file__).parent
 EVEN = dict(model_type="lstm", dropout=0.0, use_augmentation=False, ema_decay=0.0,
@@ -267,7 +266,8 @@ def test_windows_last_as_long_for_any_camera(tmp_path, fps, gap):
 def test_videos_of_another_camera_are_looked_at_as_often(tmp_path, monkeypatch):
     small_run(tmp_path)
     clf, asked = load_classifier(tmp_path/"run"/"best.safetensors"), []
-    (low, high), gap = clf.inputs.fps, clf.cfg.gap
+    rate, gap = clf.inputs.rate, clf.cfg.gap
+    assert rate in {video.fps for video in COLONY}
 
     def noted(model, x, length, gap, *more, **how):
         asked.append(gap)
@@ -276,31 +276,34 @@ def test_videos_of_another_camera_are_looked_at_as_often(tmp_path, monkeypatch):
     for module in (classifier, members):
         real = module.probabilities
         monkeypatch.setattr(module, "probabilities", noted)
-    for fps in (low / 2, low, high, 4 * high):
-        other = RecordingList([COLONY[0].replace(fps=fps)])
-        prepared = clf.prepared(other, cache=tmp_path/f"{fps}")
+    for times in (0.5, 1, 4):
+        other = RecordingList([COLONY[0].replace(fps=rate * times)])
+        prepared = clf.prepared(other, cache=tmp_path/f"{times}")
         one = [p for _, p in classifier.predict_sequences(clf, prepared)]
-        two = [members.Net(clf)(prepared.values(i), fps) for i in range(len(prepared))]
-        assert all(map(np.array_equal, one, two))
-        assert {*asked} == {max(round(gap * fps / min(max(fps, low), high)), 1)}
+        two = [members.Net(clf)(prepared.values(i), rate * times) for i in range(len(prepared))]
+        assert all(map(np.array_equal, one, two)) and {*asked} == {gap * times}
         asked.clear()
         assert members.Net(clf)(prepared.values(0)).shape == one[0].shape and asked == [gap]
         asked.clear()
 
 
-def test_an_epoch_is_judged_at_the_pace_of_prediction(tmp_path, monkeypatch):
-    data = RecordingList([COLONY[0], COLONY[1].replace(fps=2 * COLONY[0].fps)])
-    made = load_training_set(data, (["1"], ["4"]), SMALL, tmp_path)
-    assert {*made.learn.gaps} == {made.cfg.gap} and {*made.valid.gaps} == {2 * made.cfg.gap}
-    clf = new_classifier(made)
-    trainer = Trainer(clf.model, made.learn, made.valid, made.weights, clf.possible, clf.cfg)
-    asked, real = [], loop.over_windows
-    def noted(model, x, length, gap, **how):
-        asked.append(gap)
-        return real(model, x, length, gap, **how)
-    monkeypatch.setattr(loop, "over_windows", noted)
-    trainer.validate()
-    assert {*asked} == {2 * made.cfg.gap}
+def test_videos_are_learned_at_one_rate(tmp_path):
+    "Every third frame of a camera of 90 a second is what one of 30 would have seen."
+    slow = COLONY[0].replace(fps=30.0)
+    again = slow.replace(xy=slow.xy.repeat(3, axis=0), fps=90.0, video_id="90",
+                         bouts=slow.bouts.assign(start=3 * slow.bouts.start,
+                                                 stop=3 * slow.bouts.stop))
+    data = RecordingList([slow, slow.replace(video_id="30"), again])
+    cfg = SMALL.model_copy(update={"features": "coords"})
+    made = load_training_set(data, (["1", "30"], ["90"]), cfg, tmp_path)
+    assert made.inputs.rate == 30 and made.cfg.gap == 4
+    want = load_training_set(data, (["1", "30"], ["1"]), cfg, tmp_path)
+    assert made.valid.lengths.tolist() == want.valid.lengths.tolist()
+    assert torch.equal(made.valid.labels, want.valid.labels)
+    assert torch.equal(made.valid.x, want.valid.x)
+    turned = load_training_set(data, (["90"], ["1"]), cfg, tmp_path)
+    assert turned.inputs.rate == 90 and turned.cfg.gap == 12
+    assert turned.valid.lengths.tolist() == turned.learn.lengths.tolist()
 
 
 def test_a_run_of_another_pace_goes_on_with_its_own(tmp_path):

@@ -44,19 +44,21 @@ def workload_of(
     "The workload of a dataset under some settings. Raises `DataError` as training."
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
-    from mabe_nb.train.inputs import features_of, fit_inputs, with_gap
+    from mabe_nb.train.inputs import features_of, fit_inputs, frames_at, with_gap
     from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)
     prepared = prepare(dataset, features_of(cfg), ids=learn, progress=progress,
                        workers=max(cfg.num_workers, 1))
-    cfg = with_gap(cfg, prepared)
     rows = np.flatnonzero(prepared.sequences.video_id.isin(learn))
-    labels = [prepared.labels(i) for i in rows]
+    inputs = fit_inputs(prepared, rows, cfg)
+    cfg, table = with_gap(cfg, inputs.rate), prepared.sequences
+    labels = [prepared.labels(i)[frames_at(table.frames[i], table.fps[i], inputs.rate)]
+              for i in rows]
     known = np.r_[0, np.cumsum((np.concatenate(labels) >= 0).any(1))]
     size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts([len(x) for x in labels], known, size, gap,
                           cfg.stride or size * gap, np.random.default_rng(cfg.seed))
-    return Workload(fit_inputs(prepared, rows, cfg).dim, len(prepared.actions) + 1,
+    return Workload(inputs.dim, len(prepared.actions) + 1,
                  any(map(_half_known, labels)), len(starts))
 
 # %% ../../nbs/measure/05_workload.ipynb #08a15040

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVERY_MS', 'moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_pca', 'chosen', 'features_of', 'has_coords',
-           'frames_of', 'with_gap', 'Inputs', 'fit_inputs']
+           'frames_of', 'with_gap', 'Inputs', 'common_rate', 'frames_at', 'fit_inputs']
 
 # %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
@@ -132,12 +132,11 @@ def frames_of(
 
 def with_gap(
     cfg, # `TrainConfig`
-    prepared, # `Prepared`
+    fps: float, # Frames per second
 ): # `TrainConfig`
     "The config, with the `frame_gap` for this camera if it names none."
-    if cfg.frame_gap: return cfg
-    gap = frames_of(EVERY_MS, float(np.median(prepared.sequences.fps)))
-    return cfg.model_copy(update={"frame_gap": gap})
+    return cfg if cfg.frame_gap else cfg.model_copy(
+        update={"frame_gap": frames_of(EVERY_MS, fps)})
 
 # %% ../../nbs/train/35_inputs.ipynb #aa5ed5e4
 @dataclass(frozen=True)
@@ -153,6 +152,7 @@ class Inputs:
     fps: tuple # Lowest and highest frame rate of the training videos
     always: np.ndarray # Indices of channels that all of them have
     pca: PCA = None
+    rate: float = 30.0 # Frames per second that they are brought to
 
     @property
     def dim(self) -> int:
@@ -180,14 +180,31 @@ def check(self: Inputs, prepared):
                     prepared.root)
 
 # %% ../../nbs/train/35_inputs.ipynb #pace0004
+def common_rate(
+    fps, # (sequences,) frames per second
+) -> float:
+    "The rate that videos are brought to: the median, of two in the middle the lower one."
+    return float(np.sort(fps)[(len(fps) - 1) // 2])
+
+
+def frames_at(
+    frames: int, # Of a video
+    fps: float, # Frames per second
+    rate: float, # Frames per second that are wanted
+) -> np.ndarray: # Numbers of frames, increasing
+    "The frames that a camera of another rate would have taken; all, if it is within 2 %."
+    if abs(fps - rate) <= 0.02 * rate: return np.arange(frames)
+    at = np.arange(max(round(frames * rate / fps), 1)) * fps / rate
+    return np.minimum(at.round().astype(np.int64), frames - 1)
+
+
 @patch
 def gap_at(self: Inputs,
-    gap: int, # Every how many frames one is taken in the training videos
-    fps: float, # Frames per second of another video
+    gap: int, # Every how many frames one is taken at the rate of training
+    fps: float, # Frames per second of a video
 ) -> int:
     "Every how many frames one is taken there, so that windows last as long."
-    low, high = self.fps
-    return max(round(gap * fps / min(max(fps, low), high)), 1)
+    return max(round(gap * fps / self.rate), 1)
 
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
@@ -214,7 +231,8 @@ def fit_inputs(
     fps = prepared.sequences.fps.iloc[list(rows)]
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler,
-                  (float(fps.min()), float(fps.max())), np.flatnonzero(always), pca)
+                  (float(fps.min()), float(fps.max())), np.flatnonzero(always), pca,
+                  common_rate(fps))
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch
@@ -231,7 +249,8 @@ def arrays(self: Inputs) -> dict:
 def about(self: Inputs) -> dict:
     "Everything else."
     return {"features": self.features, "parts": list(self.parts), "names": list(self.names),
-            "clip": self.scaler.clip, "fps": list(self.fps), "version": VERSION}
+            "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate,
+            "version": VERSION}
 
 # %% ../../nbs/train/35_inputs.ipynb #cb16a434
 @patch
@@ -251,7 +270,10 @@ def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
     scaler = Standardize(arrays["mean"], arrays["std"], float(about["clip"]))
     if len(scaler.mean) != n or (pca and pca.components.shape[1] != len(arrays["base"])):
         raise DataError("scaling and channel names differ in number")
+    fps = tuple(map(float, about["fps"]))
+    rate = float(about.get("rate", fps[0]))
+    if not all(0 < f < float("inf") for f in (*fps, rate)):
+        raise DataError("its frame rates are no frames per second")
     return cls(str(about["features"]), tuple(map(str, about["parts"])),
                tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
-               arrays["base"], scaler, tuple(map(float, about["fps"])),
-               arrays["always"], pca)
+               arrays["base"], scaler, fps, arrays["always"], pca, rate)

@@ -112,7 +112,7 @@ def evidence_in(
     out = {}
     for video in ids:
         seen, bouts = out.setdefault(dataset.lab(video), {}), dataset.annotations(video)
-        for _, _, action in dataset.labelled(video) or (): seen.setdefault(action, 0)
+        for _, _, action in sorted(dataset.labelled(video) or ()): seen.setdefault(action, 0)
         for action, n in (bouts.stop - bouts.start).groupby(bouts.action).sum().items():
             seen[action] = seen.get(action, 0) + int(n)
     return out

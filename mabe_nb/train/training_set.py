@@ -23,7 +23,8 @@ from .classifier import Classifier
 from .config import TrainConfig
 from .fit.frames import Augment, Frames, OnDisk
 from .machine import Team, synchronised
-from .inputs import Inputs, features_of, fit_inputs, with_gap
+from .inputs import (Inputs, features_of, fit_inputs, frames_at,
+                                   with_gap)
 from .losses import class_counts, class_weights
 from .models import make_model
 from .fit.rescale import make_rescale
@@ -50,27 +51,27 @@ def load_frames(
     device=torch.device("cpu"),
     spill=None, # File to write to if there is no room; None: memory whatever the size
     budget: float = float("inf"), # Bytes that may lie on the device
-    length: int = 1, # Frames of a window; shorter sequences are filled up with unknown ones
-    gap: int = 1, # Every how many frames one is taken
+    least: int = 1, # Frames; shorter sequences are filled up with unknown ones
 ) -> Frames:
-    "All sequences of some videos, scaled and labelled."
+    "All sequences of some videos, scaled, labelled and at one frame rate."
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(ids)))
     if not len(rows): raise DataError("these videos hold no labelled pair of animals")
-    lengths = prepared.sequences.frames.to_numpy()[rows].clip((length - 1) * gap + 1)
-    gaps = tuple(inputs.gap_at(gap, fps) for fps in prepared.sequences.fps.iloc[rows])
-    labels = [prepared.labels(i, actions) for i in rows]
-    labels = np.concatenate([np.pad(y, ((0, n - len(y)), (0, 0)), constant_values=-1)
-                             for y, n in zip(labels, lengths)])
+    taken = [frames_at(one.frames, one.fps, inputs.rate)
+             for one in prepared.sequences.iloc[rows].itertuples()]
+    lengths = np.array([len(at) for at in taken]).clip(least)
+    labels = np.concatenate([
+        np.pad(prepared.labels(i, actions)[at], ((0, n - len(at)), (0, 0)), constant_values=-1)
+        for i, at, n in zip(rows, taken, lengths)])
     labels, n = torch.from_numpy(labels).to(device), int(lengths.sum())
-    values = (F.pad(x, (0, 0, 0, n - len(x))) for x, n in zip(
-        (inputs(prepared.values(i)) for i in rows), lengths))
+    values = (F.pad(inputs(prepared.values(i)[at]), (0, 0, 0, n - len(at)))
+              for i, at, n in zip(rows, taken, lengths))
     if spill is None or 4.0 * n * inputs.dim <= budget:
         x = torch.empty((n, inputs.dim), device=device)
         for part, stop in zip(values, np.cumsum(lengths)): x[stop - len(part):stop] = part
-        return Frames(x, labels, lengths, gaps)
+        return Frames(x, labels, lengths)
     with atomic(spill) as tmp, open(tmp, "wb") as f:
         for part in values: part.numpy().tofile(f)
-    return Frames(OnDisk(Path(spill), n, inputs.dim, device), labels, lengths, gaps)
+    return Frames(OnDisk(Path(spill), n, inputs.dim, device), labels, lengths)
 
 # %% ../../nbs/train/62_training_set.ipynb #9d75bcb2
 def unmet(
@@ -123,13 +124,13 @@ def training_set(
     inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
-    cfg, actions = with_gap(cfg, prepared), tuple(prepared.actions)
-    fps = tuple(sorted(prepared.sequences.fps.unique()))
+    actions, fps = tuple(prepared.actions), tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
-    self_actions, windows = prepared.self_actions, (cfg.sequence_length, cfg.gap)
-    learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, *windows)
+    cfg, self_actions = with_gap(cfg, inputs.rate), prepared.self_actions
+    least = (cfg.sequence_length - 1) * cfg.gap + 1
+    learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(learn.labels.cpu().numpy())
     steps, rescale, refused, cannot = (), None, [], []

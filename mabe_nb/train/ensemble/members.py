@@ -20,7 +20,7 @@ from .boosting import (Trees, grow_trees, tree_arrays,
 from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
-from ..inputs import features_of, frames_of
+from ..inputs import common_rate, features_of, frames_of
 from ..losses import balanced_weights
 from ..fit.loop import Trainer
 from ..training_set import new_classifier, training_set
@@ -131,11 +131,12 @@ def net_config(
     seed: int = 0,
 ): # `TrainConfig`, with as many epochs as are needed
     "How a network learns from these videos."
-    settings = at_frame_rate(settings, float(np.median(prepared.sequences.fps))) | {"seed": seed}
+    table = prepared.sequences[prepared.sequences.video_id.isin(ids)]
+    rate = common_rate(table.fps)
+    settings = at_frame_rate(settings, rate) | {"seed": seed}
     if any(map(HANDED.search, prepared.actions)): settings["flip"] = 0.0 # no mirror images
-    least, table = settings.pop("least_steps", 0), prepared.sequences
-    cfg = make_config(settings)
-    epochs = enough_epochs(cfg, int(table.frames[table.video_id.isin(ids)].sum()), least)
+    frames, least = (table.frames / table.fps).sum() * rate, settings.pop("least_steps", 0)
+    epochs = enough_epochs(make_config(settings), round(frames), least)
     return make_config(settings | {"epochs": epochs, "early_stopping_patience": epochs})
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #258b5287
@@ -152,7 +153,7 @@ def train_net(
     data = training_set(prepared, ids, ids[:1], cfg, pick_device(cfg.device),
                         (spill, None), room)
     clf = new_classifier(data)
-    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, cfg,
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, clf.cfg,
                       augment=data.augment)
     trainer.fit()
     return Net(replace(clf, model=trainer.average.model.eval()))

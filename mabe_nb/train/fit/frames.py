@@ -62,7 +62,6 @@ class Frames:
     x: object # (frames, channels) float32, nothing missing: a tensor, or `OnDisk`
     labels: torch.Tensor # (frames, actions) int8: 1, 0 or -1 unknown; on the device
     lengths: np.ndarray # (sequences,) frames of each
-    gaps: tuple = () # To predict each, every how many frames one is taken; (): one for all
 
     @property
     def offsets(self): return np.r_[0, np.cumsum(self.lengths)]

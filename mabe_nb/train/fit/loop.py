@@ -204,9 +204,8 @@ def check_number(self: Trainer):
 def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known actions)
     "Loss and frame-wise macro F1 of the averaged weights over whole sequences."
     model, cfg = self.average.model.eval(), self.cfg
-    size, loss, count, codes = cfg.sequence_length, 0.0, 0, []
-    gaps = self.valid.gaps or [cfg.gap] * len(self.valid.lengths)
-    for (x, labels), gap in zip(self.valid, gaps):
+    size, gap, loss, count, codes = cfg.sequence_length, cfg.gap, 0.0, 0, []
+    for x, labels in self.valid:
         scores = over_windows(model, x, size, gap, stride=size * gap)
         scores = torch.from_numpy(scores).to(self.device)
         loss += len(scores) * self.valid_loss(scores, labels).item()
