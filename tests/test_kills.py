@@ -90,6 +90,12 @@ def test_ctrl_c(place, begin, times, words, sign, kept):
     else: raise AssertionError("a worker outlives its starter")
 
 
+def test_who_is_told_to_end_says_what_is_kept(place, begin):
+    p = begun(begin, TRAIN, "run/last/state.safetensors", place)
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(60) == 130 and "--resume goes on" in (place/"said").read_text()
+
+
 def test_after_ctrl_c_the_same_line_goes_on(place, begin):
     p = begun(begin, TRAIN, "run/last/state.safetensors", place)
     p.send_signal(signal.SIGINT)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mabe_nb as mb
 from mabe_nb.commands.score import ignored_rows
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import Recording, bout_table
@@ -426,6 +427,17 @@ def test_video_ids_survive_a_csv(tmp_path):
         path = tmp_path/"s.csv"
         submission_table({v: data[v].bouts for v in ids}).to_csv(path, index=False)
         assert kaggle_score(solution_table(data), pd.read_csv(path)) == 1
+
+
+@pytest.mark.parametrize("ids", [["001", "002"], ["7", "007", "8"], ["1", "2", "x"]])
+def test_videos_are_scored_and_measured_under_their_own_names(ids, tmp_path):
+    data, path = RecordingList([recording(v) for v in ids]), tmp_path/"s.csv"
+    some = submission_table({v: data[v].bouts for v in ids[:2]})
+    some.to_csv(path, index=False)
+    for bouts in (some, path): assert mb.score(data, bouts, ids[:2])["score"] == 1
+    mb.analyse(data, tmp_path/"out", path, videos=ids[:2], shuffles=10, say=lambda line: None)
+    table = pd.read_csv(tmp_path/"out"/"bouts.csv", dtype=str)
+    assert set(table.video) == set(ids[:2])
 
 
 # --- frames and bouts

@@ -65,7 +65,8 @@ def test_every_network_says_in_onnx_what_it_says_in_pytorch(kind, tmp_path):
     model = onnx.load(path)
     about = json.loads(model.metadata_props[0].value)
     assert about["actions"] == ["chase", "groom"] and about["channels"] == [*"abcde"]
-    assert about["frames"] == 30 and about["any_length"] == (kind != "transformer")
+    assert (about["frames"], about["gap"], about["fps"]) == (30, clf.cfg.gap, 30)
+    assert about["any_length"] == (kind != "transformer")
     assert {node.domain for node in model.graph.node} == {""}
     assert not any(t.external_data for t in model.graph.initializer)
     assert str(sys.prefix).encode() not in path.read_bytes()

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import Split, check_no_leak, groups
@@ -23,7 +24,8 @@ from mabe_nb.train.ensemble.boosting import trees_of
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, codes_of, nested
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
-from mabe_nb.train.ensemble.members import ActionFrames, train_member
+from mabe_nb.train.ensemble import members
+from mabe_nb.train.ensemble.members import ActionFrames, Boost, train_member, train_net
 from mabe_nb.train.predict import completed, fair_shares
 from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
 from mabe_nb.train.ensemble.recipe import train_recipe
@@ -141,6 +143,30 @@ def test_completed(seed, plain, which, kinds):
     shares = np.array(fair_shares(asked))
     assert np.isclose(shares.sum(), 1) and np.isclose(shares[asked].sum(), 0.5)
     assert len(set(shares[asked])) == len(set(shares[~asked])) == 1
+
+
+@pytest.mark.parametrize("rates, rate", [
+    ((30, 30, 120, 120), 30), ((30, 120, 120), 120), ((25, 30), 25)])
+def test_a_network_looks_as_often_as_asked_at_the_rate_learned_at(rates, rate):
+    data = RecordingList([make_recording(seed=i, frames=300, video_id=str(i)).replace(
+        fps=float(fps)) for i, fps in enumerate((*rates, 60))]) # the last is not learned from
+    spec, ids = RECIPES["best"][0], data.ids[:-1]
+    small = spec.settings | {"features": "coords", "epochs": 1, "least_steps": 1,
+                             "hidden_size": 8, "num_layers": 1, "sequence_length": 20}
+    clf = train_net(prepare(data, "coords", progress=False), ids, small).clf
+    assert clf.inputs.rate == rate and clf.cfg.gap == round(0.133 * rate)
+    del small["every_ms"]
+    clf = train_net(prepare(data, "coords", progress=False), ids, small).clf
+    assert clf.cfg.gap == round(0.133 * rate) # where a config does not say
+
+
+@pytest.mark.parametrize("fps, asked", [(1, 30), (5, 30), (15, 16), (30, 11), (120, 11)])
+def test_trees_are_asked_ten_times_a_second(fps, asked, monkeypatch):
+    seen = []
+    monkeypatch.setattr(members, "tree_probabilities",
+                        lambda trees, x, n: seen.append(len(x)) or np.zeros((len(x), n)))
+    Boost(None, "coords", ("x",), 2)(np.zeros((30, 1), np.float32), fps)
+    assert seen == [asked]
 
 
 def test_only_frames_with_an_action_are_known(colony, tmp_path):

@@ -18,6 +18,7 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
+from mabe_nb.train.folder.weights import load_run
 from mabe_nb.train.review.moments import PairPrediction, _not_reviewed, moments_of
 from mabe_nb.train.review.retrain import retrain, reviewed_split
 from mabe_nb.train.runs import train
@@ -209,6 +210,10 @@ def test_a_retraining_goes_on_from_the_weights_or_takes_new_ones(lab, tmp_path):
         assert any("starts from the weights" in line for line in said) != new
         assert begun.exists() != new
         assert new or begun.read_bytes() == (tmp_path/"run"/"best.safetensors").read_bytes()
+    faster = RecordingList([rec.replace(fps=120.0) for rec in lab], lab.root, "fast")
+    for name, new, gap in (("kept", False, 4), ("changed", True, 16)): # of 30 and of 120 fps
+        retrain(tmp_path/"run", faster, tmp_path/name, say=said.append, new_weights=new)
+        assert load_run(tmp_path/name).cfg.gap == gap
     with pytest.raises(ConfigError, match="begun from new weights"):
         retrain(tmp_path/"run", lab, tmp_path/"fresh", say=said.append)
 

@@ -39,6 +39,7 @@ def _listen(ear, text, seconds): # Until the other end is closed, or the process
         except TimeoutError: os._exit(130)
         except OSError: return
         if not numbers: return
+        if signal.SIGTERM in numbers: os.write(2, f"\n{text}\n".encode())
         interrupts += numbers.count(signal.SIGINT)
         if interrupts > 1: os._exit(130)
         if interrupts == 1:

@@ -68,8 +68,9 @@ def judged_submission(
     "The submission to score; mended and written to a file if `--fix` asks for it."
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission, read_submission
+    from mabe_nb.train.metrics import with_ids_of
     from mabe_nb.train.scores.official_counts import judged_bouts
-    table = read_submission(args.submission)
+    table = with_ids_of(solution, read_submission(args.submission))
     if not len(table): raise DataError("holds no bouts to score", args.submission)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")

@@ -42,12 +42,20 @@ def fix_submission(
     return fixed, notes[notes.done != "nothing"].reset_index(drop=True)
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #495b99a1
+def _numbers(ids): # As pandas reads them, but 007 is another video than 7
+    known = pd.Series(ids.dropna().unique(), dtype=str)
+    whole = known.str.fullmatch(r"\s*[+-]?\d{1,18}(\.\d*)?\s*").all()
+    zeros = known.str.match(r"\s*[+-]?0\d").any()
+    return pd.to_numeric(ids) if whole and not zeros else ids
+
+
 def _cells(path, names):
     "The table of a CSV file, `None` and `NA` kept as names, no cell a formula."
     none = {c: [""] if c in IDS else ["", "NA", "N/A", "NaN", "nan", "None", "null"]
             for c in names if isinstance(c, str)}
     table = pd.read_csv(path, low_memory=False, index_col=False, keep_default_na=False,
-                        na_values=none, dtype={"action": str}) # -0 and 007 are names
+                        na_values=none, dtype={"action": str, "video_id": str})
+    if "video_id" in table: table["video_id"] = _numbers(table["video_id"])
     texts = [c for c in table if c in IDS and table[c].dtype.kind not in "biuf"]
     return table.assign(**{c: table[c].map(plain_cell) for c in texts})
 

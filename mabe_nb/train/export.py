@@ -78,9 +78,9 @@ def windows_of(
     "Windows of real videos, from all over them."
     ids = set(map(str, dataset.ids[:1] if videos is None else videos))
     prepared = clf.prepared(dataset, sorted(ids))
-    length, gap, out = clf.cfg.sequence_length, clf.cfg.gap, []
+    length, out, rates = clf.cfg.sequence_length, [], prepared.sequences.fps
     for i in np.flatnonzero(prepared.sequences.video_id.isin(ids)):
-        values = np.asarray(prepared.values(i))
+        values, gap = np.asarray(prepared.values(i)), clf.inputs.gap_at(clf.cfg.gap, rates[i])
         starts = window_starts(len(values), length, gap)
         out.append(gather(values, starts[::-(-len(starts) // WINDOWS)], length, gap))
     return torch.from_numpy(np.concatenate(out))
@@ -116,7 +116,7 @@ def as_file(
     about = {"format": 1, "actions": clf.actions, "self_actions": clf.self_actions,
              "features": inputs.features, "channels": inputs.names,
              "parts": inputs.parts, "frames": cfg.sequence_length,
-             "gap": cfg.gap, "any_length": free}
+             "gap": cfg.gap, "fps": inputs.rate, "any_length": free}
     onnx.helper.set_model_props(model, {"mabe": json.dumps(about)})
     onnx.checker.check_model(model)
     return model.SerializeToString(), found

@@ -34,14 +34,15 @@ class Boost:
     features: str # Name for `compute`
     names: tuple # Channels of the prepared features
     classes: int
-    every: int = 3 # Frames; between those that are asked lies a straight line
+    every: int = 3 # Frames, at most 0.1 s; between those asked lies a straight line
 
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared
-        fps: float = None, # Frames per second, of no meaning to trees
+        fps: float = None, # Frames per second; None: 30 or more
     ) -> np.ndarray: # (frames, classes)
         "Class probabilities of each frame."
-        at = np.unique(np.r_[0:len(values):self.every, max(len(values) - 1, 0)])
+        every = min(self.every, math.ceil(fps / 10)) if fps else self.every
+        at = np.unique(np.r_[0:len(values):every, max(len(values) - 1, 0)])
         if not len(values): return np.zeros((0, self.classes), np.float32)
         some = tree_probabilities(self.trees, np.asarray(values[at]), self.classes)
         frames = np.arange(len(values))

@@ -29,6 +29,7 @@ from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          roles_section)
 from .members import ActionFrames, load_member
 from .presets import RECIPES
+from ..inputs import common_rate
 from .queue import (MemberTask, progress_reporter, thread_pool,
                                           train_members)
 from ..predict import completed
@@ -126,7 +127,7 @@ def member_digests(
         of = task.prepared
         about = [task.kind, task.settings, task.seed, type(of).__name__, of.features,
                  sources["features"][of.features], of.names, of.actions, of.self_actions,
-                 float(np.median(of.sequences.fps)),
+                 common_rate(of.sequences.fps[of.sequences.video_id.isin(task.ids)]),
                  {v: sources["videos"][v] for v in task.ids}]
         text = json.dumps(about, sort_keys=True, default=list)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -18,6 +18,7 @@ from ..classifier import Classifier
 from ..config import TrainConfig
 from ..folder.fine_tuning import INIT
 from ..folder.weights import load_run
+from ..inputs import EVERY_MS, frames_of
 from ..model import load_model
 from ..runs import predict_labelled, train
 from ..scores.frames import masked_f1
@@ -61,7 +62,10 @@ def retrain(
     data = with_corrections(as_dataset(data), corrections)
     ids = before.run_videos()
     ids = reviewed_split(data, ids["train"], ids["valid"], before.cfg)
-    train(data, out, before.cfg, *ids, resume=True, cache=cache, say=say, progress=progress,
+    cfg = before.cfg
+    if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
+        cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
+    train(data, out, cfg, *ids, resume=True, cache=cache, say=say, progress=progress,
           init=None if new_weights else run)
     return compared(before, load_run(out), data, ids[1], cache)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .tables import MICE
+from .tables import MICE, triple
 from ...recording import Recording
 from ....errors import DataError
 from ....files import atomic, safe_id
@@ -32,9 +32,15 @@ def whitelist_text(
 ) -> str: # None if the recording is unlabelled
     "What was looked for, as Kaggle's table of videos lists it."
     if rec.labelled is None: return None
-    mouse = dict(zip(rec.mice, MICE))
-    return json.dumps(sorted(f"{mouse[a]},{'self' if a == t else mouse[t]},{x}"
-                             for a, t, x in rec.labelled))
+    mouse, tokens = dict(zip(rec.mice, MICE)), []
+    for agent, target, action in rec.labelled:
+        agent, target = mouse[agent], mouse[target]
+        tokens.append(f"{agent},{'self' if agent == target else target},{action}")
+        if triple(tokens[-1]) == (agent, target, action): continue
+        raise DataError(f"the action {action!r} cannot be written in Kaggle's layout: rename "
+                        "it without commas, and without quotes or spaces at its ends",
+                        where=f"video {rec.video_id}")
+    return json.dumps(sorted(tokens))
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #f1ae7a24
 def tracking_table(
