@@ -13,7 +13,8 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import compare_groups, per_unit, read_groups, with_groups
+from .groups import (compare_groups, of_nothing, per_unit, read_groups,
+                                     with_groups)
 from .measures import checked_submission, measure, observe, over_time
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
@@ -129,9 +130,11 @@ def analyse(
         tables["measures"] = with_doubts(tables["measures"], found, "video")
     rows = None
     if by is not None:
-        rows = with_groups(tables["measures"], _groups(data, groups, by), by)
+        known = _groups(data, groups, by)
+        rows = with_groups(tables["measures"], known, by)
         cases = per_unit(rows, value, unit)
         tables["groups"], notes = compare_groups(cases)
+        if groups is not None: notes += of_nothing(tables["measures"], known)
     if run is not None: notes += _add_doubt(tables, rows, run, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     how = {"simba": {"data": data},

@@ -53,13 +53,13 @@ def open_folder(args, say) -> dict:
 def _answer(data, answers, keep):
     "Put KEY=VALUE into the settings of a folder."
     import yaml
-    from mabe_nb.data.folder.settings import make_settings
+    from mabe_nb.data.folder.settings import make_settings, read_yaml
     if keep: raise DataError("already exists; edit it, or change it with --overwrite",
                              data.settings_file)
     said = data.settings.model_dump()
     for key, equals, text in (a.partition("=") for a in answers):
         if not equals: raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
-        try: said[key.strip()] = yaml.safe_load(text)
+        try: said[key.strip()] = read_yaml(text)
         except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
                 AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
     data.settings = make_settings(said)

@@ -65,6 +65,13 @@ def _folders(path, root):
     return [f for f in path.relative_to(root).parts[:-1] if f.lower() not in PLAIN]
 
 
+def _of_folders(path, root):
+    "Words on folders that keep an annotation from its poses."
+    if not (names := _folders(Path(path), Path(root))): return ""
+    return (f" in {'/'.join(map(printable, names))}; a folder that is not part of the "
+            "video's name is called annotations")
+
+
 def video_of(
     path, # A file
     root, # The folder that was opened
@@ -224,7 +231,7 @@ def sort_files(
             _of_one(path, root, found, video_of(path, root), scored, findings)
     findings += [_odd(path, root, "belongs to no pose file" + (
                      f" (video {video})" if isinstance(names, set) else "")
-                     + "; expected one whose name begins the same",
+                     + "; expected one whose name begins the same" + _of_folders(path, root),
                      "annotation_without_poses", video, did_you_mean(poses, video))
                  for video, some in scored.items() if video not in poses
                  for path, names in some]

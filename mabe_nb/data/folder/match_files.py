@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..annotations import annotated_rate, annotation_source, late_end, scored_window
+from ..annotations import (annotated_rate, annotation_source, late_end,
+                                    scored_window, streams_of)
 from ..checks import seen, table as video_table, untracked
 from .films import beside_seconds, scored_seconds
 from .names import did_you_mean, unknown_names
@@ -44,10 +45,10 @@ def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=
             "actions": ", ".join(actions)}
 
 
-def _poses(path, video, s, rate):
+def _poses(data, path, video, s, rate):
     "Poses; frames per second, None if nobody says; points of no animal."
     points = tracked_points(path)
-    fps = s.fps or rate or points[1].fps
+    fps = data.frame_rate(video, points[1].fps, rate)
     rec = read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points)
     return rec, fps, points[1].left_out
 
@@ -68,7 +69,7 @@ def look_at(
     try:
         one = rows if isinstance(rows, str) else None
         s, rate = data.settings_of(video), scored and annotated_rate(scored, one)
-        raw, fps, left_out = _poses(poses, video, s, rate)
+        raw, fps, left_out = _poses(data, poses, video, s, rate)
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
@@ -107,9 +108,13 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))
     odd, fps = [], look.row["fps"]
-    if s.fps and look.rate and abs(s.fps - look.rate) > 0.01 * look.rate:
-        odd.append(f"{scored.name} was made at {look.rate:g} frames per second, dataset.yaml "
-                   f"says {s.fps:g}, which is used")
+    if len(streams := streams_of(scored)) > 1:
+        odd.append(f"{scored.name} has the streams {_some(streams)}: all are read as of "
+                   f"{known.agent or rec.mice[0]!r}; keep one where they are of several animals")
+    if s.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
+        odd.append(f"{scored.name} was made at {look.rate:g} frames per second, "
+                   f"{'dataset.yaml' if fps == s.fps else look.row['poses']} says {fps:g}, "
+                   "which is used")
     if fps and (late := late_end(rec, bouts, scored_window(scored))):
         odd.append(f"{rec.video_id}, {scored.name}: {late}")
     return look._replace(

@@ -20,9 +20,9 @@ from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
 from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
-from ..poses import TRACKERS, read_poses
+from ..poses import TRACKERS, read_poses, tracked_points
 from ..recording import Finding, Recording, bout_table
-from .scored_tables import (looked_for, read_scored, scored_agents,
+from .scored_tables import (looked_for, other_sign, read_scored, scored_agents,
                                         scored_columns, video_name)
 from ..video_ids import unknown_video
 from ...errors import DataError
@@ -110,13 +110,30 @@ def files(self: TrackerFolder, video_id) -> tuple: # Pose file; annotation or No
                      + (f": {f[1]}" if isinstance(f[1], str) else "") for f in found]
             raise DataError(f"video {video_id!r} has {len(found)} such files "
                             f"({', '.join(names)}); keep one of them", self._here)
-    return (poses[0], *(scored[0] if scored else (None, None)))
+    if not scored: return poses[0], None, None
+    if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
+        raise DataError(f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "
+                        "that no name of a video can hold; rename one if they are of two "
+                        "videos, both if of one", self._here)
+    return (poses[0], *scored[0])
 
 
 @patch
 def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
     "What `dataset.yaml` says of a video."
     return of_video(self.settings, str(video_id), self.settings_file)
+
+
+@patch
+def frame_rate(self: TrackerFolder,
+    video_id: str,
+    own=None, # Frames per second of the pose file, None: it does not say
+    scored=None, # Of the annotation
+):
+    "That of the video in `dataset.yaml`, else the file's, else the folder's; None: unknown."
+    fps = self.settings_of(video_id).fps
+    if own and fps and not self.settings.videos.get(video_id, {}).get("fps"): return own
+    return fps or scored or own
 
 
 @patch
@@ -143,15 +160,18 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     self._names.setdefault(video_id, ((), ()))
     poses, scored, rows = self.files(video_id)
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
-    rec = read_poses(poses, s.fps or rate, None, s.min_confidence, video_id, s.px_per_cm)
+    points = tracked_points(poses)
+    rec = read_poses(poses, self.frame_rate(video_id, points[1].fps, rate), None,
+                     s.min_confidence, video_id, s.px_per_cm, points)
     self._names[video_id] = rec.mice, rec.parts
     if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
-    if s.fps and rate and abs(s.fps - rate) > 0.01 * rate:
+    if s.fps and rate and abs(rec.fps - rate) > 0.01 * rate:
+        says = "dataset.yaml" if rec.fps == s.fps else poses.name
         rec = rec.replace(findings=(*rec.findings, Finding(
             video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
-            f"second, dataset.yaml says {s.fps:g}, which is used")))
+            f"second, {says} says {rec.fps:g}, which is used")))
     if scored: rec = _with_scored(rec, scored, s, rows)
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))

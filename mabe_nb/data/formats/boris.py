@@ -52,7 +52,7 @@ def _cells(row, place, sets, comma=","):
     "The cells of a row by our own names; `sets` are the columns of modifiers."
     text = lambda c: row[c] if c < len(row) else ""
     out = {k: text(c) for k, c in place.items()} | {"modifier": "|".join(map(text, sets))}
-    if comma == ";": out |= {k: out[k].replace(",", ".") for k in NUMBERS if k in out}
+    if comma != ",": out |= {k: out[k].replace(",", ".") for k in NUMBERS if k in out}
     if "fps" in out: out["fps"] = _one_rate(out["fps"])
     if "target" in out: out["target"] = _target(out["target"])
     return out
@@ -87,7 +87,9 @@ def _table_rows(path, target_from):
         raise DataError(f"has no column {target_from!r} (target_from)", path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
-    out = [(i + j, _on_video(_cells(r, place, sets, comma)))
+    above = {"offset": r[1].replace(",", ".") for r in rows[:i]
+             if len(r) > 1 and r[0] in COLUMNS["offset"]}
+    out = [(i + j, _on_video(above | _cells(r, place, sets, comma)))
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
     if not out: raise DataError("has a header but no rows; export it again, or take it "
                                  "away if nobody scored the video", path, f"row {i + 1}")

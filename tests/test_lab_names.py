@@ -1,0 +1,129 @@
+"Names, rates and offsets that a lab's files state are those that are read, or one is asked."
+import warnings
+
+import pandas as pd
+import pytest
+from test_open_folder import recording, write_boris, write_dlc
+
+import mabe_nb as mb
+from mabe_nb.analysis.groups import of_nothing, read_groups
+from mabe_nb.cli import main
+from mabe_nb.data.annotations import read_boris
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.scored_tables import video_name
+from mabe_nb.data.folder.settings import read_settings, read_yaml
+from mabe_nb.data.recording import bout_table
+from mabe_nb.errors import DataError
+
+YAML = "fps: 30\nalone: [rear]\n"
+
+
+def write_one(folder, video, rows, animal="adult"):
+    "The first animal of a recording alone, and what was scored."
+    rec = recording(1)
+    write_dlc(folder, video, rec.replace(xy=rec.xy[:, :1], mice=rec.mice[:1], bouts=bout_table(),
+                                         labelled=None), animals=(animal,))
+    write_boris(folder, video, rows)
+    (folder/"dataset.yaml").write_text(YAML)
+
+
+@pytest.mark.parametrize("rows, want", [
+    ([("rat7", "rear", 30, 60)], [30]), # the one name is the one animal
+    ([("rat7", "rear", 30, 60), ("", "rear", 90, 120)], [30, 90]),
+    ([("adult", "rear", 30, 60), ("No focal subject", "rear", 90, 120)], [30, 90]),
+    ([("adult", "rear", 30, 60), ("juvenile", "rear", 90, 120)], None),
+    ([("rat7", "rear", 30, 60), ("rat8", "rear", 90, 120)], None)])
+def test_of_several_subjects_the_one_animal_is_not_all(tmp_path, rows, want):
+    write_one(tmp_path, "v1", rows)
+    if want is None:
+        with pytest.raises(DataError, match="say who is who under subjects"):
+            open_dataset(tmp_path)["v1"]
+        (tmp_path/"dataset.yaml").write_text(YAML + "untracked: [juvenile, rat8]\n")
+        want = [30]
+    found = open_dataset(tmp_path)["v1"].bouts
+    assert found.start.tolist() == want and set(found.agent) == set(found.target) <= {
+        "adult", "rat7", "mouse1"} and found.agent.nunique() == 1
+
+
+def test_a_rate_that_the_poses_state_stands_against_that_of_the_folder(tmp_path, monkeypatch):
+    write_one(tmp_path, "v1", [])
+    (tmp_path/"v1.boris.csv").write_text("agent,target,action,start,stop\n,,rear,4,5\n")
+    from mabe_nb.data import poses
+    read = poses.TRACKERS["DeepLabCut"].read
+    monkeypatch.setattr(poses, "TRACKERS", poses.TRACKERS | {"DeepLabCut": poses.TRACKERS[
+        "DeepLabCut"]._replace(read=lambda path: (*read(path)[:4], 25.0, *read(path)[5:]))})
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.fps == 25 and rec.bouts.start.tolist() == [100]
+    assert match_files(open_dataset(tmp_path)).table.fps.tolist() == [25]
+    (tmp_path/"dataset.yaml").write_text(YAML + "videos:\n  v1: {fps: 50}\n")
+    assert open_dataset(tmp_path)["v1"].fps == 50 # what is said of the video itself
+
+
+@pytest.mark.parametrize("offset, start", [("0.0", 330), ("10.0", 30), ("10,0", 30)])
+def test_the_offset_above_a_table_of_boris(tmp_path, offset, start):
+    cells = [["Observation id", "v1"], ["Time offset (s)", offset], ["Time", "FPS", "Subject",
+             "Behavior", "Status"], ["11", "30", "a", "rear", "START"], ["12", "30", "a", "rear", "STOP"]]
+    (tmp_path/"old.tsv").write_text("\n".join(map("\t".join, cells)) + "\n")
+    assert read_boris(tmp_path/"old.tsv").start.tolist() == [start]
+
+
+def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
+    assert read_yaml("1_2: on\n010: 01\n5.10: 2024-01-05\n1: [yes, true, 30, 2.5, -1, ~]\n") == {
+        "1_2": "on", "010": "01", "5.10": "2024-01-05", "1": ["yes", True, 30, 2.5, -1, None]}
+    for video in ("1_2", "12"): write_one(tmp_path, video, [("a", "rear", 30, 60)])
+    assert main(["open", str(tmp_path), "--overwrite", "--set",
+                 "videos={1_2: {laser: on}, 12: {laser: off}}"]) == 0
+    assert read_settings(tmp_path/"dataset.yaml").videos["1_2"]["laser"] == "on"
+    assert open_dataset(tmp_path).groups().set_index("video").laser.to_dict() == {
+        "1_2": "on", "12": "off"}
+
+
+@pytest.mark.parametrize("file, name", [
+    ("m1DLC_resnet50_aShuffle1_100.csv", "m1"), ("open_field_DLC_m1DLC_net.csv", "open_field_DLC_m1"),
+    ("open_field_DLC_m2.csv", "open_field_DLC_m2"), ("DLC_m1.csv", "DLC_m1"),
+    ("DLC_m1DLC_resnet50_x.h5", "DLC_m1"), ("m1_DLC_Resnet50_x.csv", "m1_"),
+    ("m1DLC_net_filtered.csv", "m1"), ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1")])
+def test_the_name_of_a_video(file, name): assert video_name(file) == name
+
+
+@pytest.mark.parametrize("poses, scored, same", [
+    ("WT\u2642", "WT\u2640", False), ("K\xe4fig", "Ka\u0308fig", True), ("K\xe4fig", "K_fig", True),
+    ("my cage", "my_cage", True), ("B\xf6", "B\xe4", False)])
+def test_names_that_differ_in_a_sign(tmp_path, poses, scored, same):
+    write_one(tmp_path, poses, [("a", "rear", 30, 60)])
+    (tmp_path/f"{poses}.boris.csv").rename(tmp_path/f"{scored}.boris.csv")
+    data = open_dataset(tmp_path)
+    if same: assert len(data[data.ids[0]].bouts) == 1
+    else:
+        with pytest.raises(DataError, match="differ in a sign"): data[data.ids[0]]
+        assert "differ in a sign" in " ".join(match_files(data).sentences)
+
+
+def test_streams_of_one_file_are_told(tmp_path):
+    write_one(tmp_path, "v1", [])
+    (tmp_path/"v1.boris.csv").unlink()
+    head = "Caltech Behavior Annotator - Annotation File\n\n"
+    one = "{}: start    end     type\n-----\n 1 30 other\n {} rear\n"
+    for more, told in (("", False), (one.format("S2", "90 120"), True)):
+        (tmp_path/"v1.txt").write_text(head + one.format("S1", "31 60") + more)
+        said = [s for s in match_files(open_dataset(tmp_path)).sentences if "streams S1, S2" in s]
+        assert bool(said) == told
+
+
+def test_a_table_of_groups_from_a_spreadsheet(tmp_path):
+    path = tmp_path/"g.csv"
+    path.write_text("Video;Group;Note\nv1;drug ;\n v2;veh;x\nv3;drug;\n;;\n")
+    groups = read_groups(path)
+    assert groups.columns.tolist() == ["video", "Group", "Note"]
+    assert groups.values.tolist() == [["v1", "drug", ""], ["v2", "veh", "x"], ["v3", "drug", ""]]
+    measured = pd.DataFrame({"video": ["v1", "v2"], "animal": ["a", "b"]})
+    assert ["'v3'" in s and "1 of 3 rows" in s for s in of_nothing(measured, groups)] == [True]
+    assert of_nothing(measured, groups[:2]) == []
+    for video in ("v1", "v2"): write_one(tmp_path, video, [("a", "rear", 30, 60)])
+    said = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mb.analyse(open_dataset(tmp_path), tmp_path/"out", groups=path, by="Group", shuffles=10,
+                   say=said.append)
+    assert any("rows of the groups are of nothing in the data: 'v3'" in s for s in said)
