@@ -100,7 +100,7 @@ def read_yaml(
     text: str,
 ): # Keys as they stand
     "What YAML says, names and groups as they are written. Raises as `yaml.safe_load`."
-    return yaml.load(text, _Plain)
+    return yaml.load(text, _Plain) # A safe loader
 
 
 def yaml_nodes(

@@ -87,8 +87,8 @@ def _table_rows(path, target_from):
         raise DataError(f"has no column {target_from!r} (target_from)", path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
-    above = {"offset": r[1].replace(",", ".") for r in rows[:i]
-             if len(r) > 1 and r[0] in COLUMNS["offset"]}
+    above = [r[1].replace(",", ".") for r in rows[:i] if r[0:1] == ["Time offset (s)"] and r[1:]]
+    above = {"offset": above[0]} if above else {}
     out = [(i + j, _on_video(above | _cells(r, place, sets, comma)))
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
     if not out: raise DataError("has a header but no rows; export it again, or take it "
