@@ -120,7 +120,7 @@ def analyse(
     for name in to:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
     from mabe_nb.data.dataset import as_dataset
-    data, cases, notes = as_dataset(data), None, []
+    data, rows, cases, notes = as_dataset(data), None, None, []
     run = bouts if is_run(bouts) else None
     decisions = [] # Kept while a run predicts, which then is asked once
     bouts = read_bouts(bouts, data, videos, say, decisions.append)
@@ -128,7 +128,6 @@ def analyse(
     tables = _tables(seen, shuffles)
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
-    rows = None
     if by is not None:
         known = _groups(data, groups, by)
         rows = with_groups(tables["measures"], known, by)
@@ -137,8 +136,8 @@ def analyse(
         if groups is not None: notes += of_nothing(tables["measures"], known)
     if run is not None: notes += _add_doubt(tables, rows, run, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
-    how = {"simba": {"data": data},
-           "ethogram": {"method": "manual" if bouts is None else "automated"}}
+    method = "manual" if bouts is None else "automated"
+    how = {"simba": {"data": data}, "ethogram": {"method": method}}
     for name in to: FORMATS[name](seen, out, **how.get(name, {}))
     for line in notes: say(f"note: {line}")
     return tables

@@ -123,7 +123,7 @@ def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
     "What `dataset.yaml` says of a video."
     return of_video(self.settings, str(video_id), self.settings_file)
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c97e675e
 @patch
 def frame_rate(self: TrackerFolder,
     video_id: str,
