@@ -66,6 +66,15 @@ def _groups(data, groups, by):
     return table
 
 
+def _by_group(data, tables, groups, by, value, unit):
+    "Measures with their groups, the cases compared, and what a reader should know."
+    known = _groups(data, groups, by)
+    rows = with_groups(tables["measures"], known, by)
+    cases = per_unit(rows, value, unit)
+    tables["groups"], notes = compare_groups(cases)
+    return rows, cases, notes + (of_nothing(tables["measures"], known) if groups is not None else [])
+
+
 def _figures(seen, tables, cases, value):
     yield "raster", figures.plot_raster(seen)
     yield "transitions", figures.plot_transitions(tables["transitions"])
@@ -128,12 +137,7 @@ def analyse(
     tables = _tables(seen, shuffles)
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
-    if by is not None:
-        known = _groups(data, groups, by)
-        rows = with_groups(tables["measures"], known, by)
-        cases = per_unit(rows, value, unit)
-        tables["groups"], notes = compare_groups(cases)
-        if groups is not None: notes += of_nothing(tables["measures"], known)
+    if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     if run is not None: notes += _add_doubt(tables, rows, run, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     method = "manual" if bouts is None else "automated"
