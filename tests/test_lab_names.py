@@ -119,7 +119,7 @@ def test_a_table_of_groups_from_a_spreadsheet(tmp_path):
     assert groups.values.tolist() == [["v1", "drug", ""], ["v2", "veh", "x"], ["v3", "drug", ""]]
     measured = pd.DataFrame({"video": ["v1", "v2"], "animal": ["a", "b"]})
     assert ["'v3'" in s and "1 of 3 rows" in s for s in of_nothing(measured, groups)] == [True]
-    assert of_nothing(measured, groups[:2]) == []
+    assert of_nothing(measured, groups[:2]) == of_nothing(measured, groups, ["v1", "v3"]) == []
     for video in ("v1", "v2"): write_one(tmp_path, video, [("a", "rear", 30, 60)])
     said = []
     with warnings.catch_warnings():

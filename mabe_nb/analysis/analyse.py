@@ -72,7 +72,8 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    return rows, cases, notes + (of_nothing(tables["measures"], known) if groups is not None else [])
+    if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
+    return rows, cases, notes
 
 
 def _figures(seen, tables, cases, value):

@@ -69,11 +69,14 @@ def with_groups(
 def of_nothing(
     measured: pd.DataFrame, # From `measure`
     groups: pd.DataFrame, # From `read_groups`
+    ids=(), # Of the data; of videos that were not measured there is nothing to say
 ) -> list: # One sentence, if there are any
     "Rows of the groups that no video, or no animal, is called as."
     keys = [c for c in ("video", "animal") if c in groups]
     there = set(map(tuple, measured[keys].astype(str).values))
-    lost = [" of ".join(row[::-1]) for row in groups[keys].values if tuple(row) not in there]
+    unseen = {*map(str, ids)} - {*measured.video.astype(str)}
+    lost = [" of ".join(row[::-1]) for row in groups[keys].values
+            if tuple(row) not in there and row[0] not in unseen]
     if not lost: return []
     return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the data: "
             + ", ".join(map(repr, lost[:5])) + ", ..." * (len(lost) > 5)]

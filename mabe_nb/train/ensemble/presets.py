@@ -60,7 +60,7 @@ RECIPES = {
         MemberSpec("kinds", "net", "unordered+ownerless", 3, SLOW, which=True)),
     "quick": (
         MemberSpec("net", "net", "directed", 1, PLAIN | {
-            "every_ms": 67, "sequence_length": 100, "model_type": "conv_bilstm", "epochs": 12, "conv_channels": [16],
-            "lstm_hidden": 16, "learning_rate": 0.01}, ordered=True),
+            "every_ms": 67, "sequence_length": 100, "model_type": "conv_bilstm",
+            "epochs": 12, "conv_channels": [16], "lstm_hidden": 16, "learning_rate": 0.01}, ordered=True),
         MemberSpec("trees", "boost", "directed", 1, {"sample": 2, "rounds": 10},
                    ordered=True))}
