@@ -28,7 +28,7 @@ from mabe_nb.train.ensemble.presets import MemberSpec
 torch.set_num_threads(1)
 for used in ("sklearn.ensemble", "mabe_nb.train.runs", "mabe_nb.train.ensemble.recipe",
              "mabe_nb.kaggle.bundle"): import_module(used)
-TINY = ["--features", "coords", "--conv-channels", "8,", "--lstm-hidden", "8",
+TINY = ["--features", "coords", "--conv-channels", "8", "--lstm-hidden", "8",
         "--stride", "20", "--batch-size", "8", "--device", "cpu"]
 presets.RECIPES["small"] = (
     MemberSpec("net", "net", "coords", 1, {"epochs": 1, "conv_channels": [4], "lstm_hidden": 4}),

@@ -305,6 +305,8 @@ def test_flags_win_over_the_file(work):
     assert (cfg.epochs, cfg.learning_rate, cfg.include_pca) == (2, 1e-3, True)
     assert cfg.conv_channels == [8, 9] and not cfg.use_augmentation
     assert cfg.class_weights == [1, 2]
+    args = cli.make_parser().parse_args(["train", "d", "--out", "r", "--conv-channels", "8"])
+    assert config_from(args).conv_channels == [8]
 
 
 def test_broken_video_stops_training_with_its_name_and_can_be_skipped(mabe, work):

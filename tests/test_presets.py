@@ -99,7 +99,7 @@ def test_every_loss_trains(trained, loss, model):
 @pytest.mark.parametrize("scheduler", ["plateau", "cosine", "onecycle", "none"])
 def test_every_schedule_trains(trained, scheduler):
     trained("--scheduler", scheduler, "--mixup-alpha", "0.2", "--label-smoothing", "0.1",
-            "--conv-channels", "8,", "--lstm-hidden", "8", *SHORT)
+            "--conv-channels", "8", "--lstm-hidden", "8", *SHORT)
 
 
 def test_the_designs_config_trains_as_it_lies_there(trained, tmp_path):
@@ -141,7 +141,7 @@ def test_the_published_baseline_is_one_short_command(trained, tmp_path, capsys):
 
 
 def test_resume_on_the_command_line(trained, colony, tmp_path, capsys):
-    short = ["--conv-channels", "8,", "--lstm-hidden", "8", "--device", "cpu", "--epochs", "2"]
+    short = ["--conv-channels", "8", "--lstm-hidden", "8", "--device", "cpu", "--epochs", "2"]
     trained(*short)
     whole = (tmp_path/"run"/"best.safetensors").read_bytes()
     words = ["train", str(colony), "--out", str(tmp_path/"run")]

@@ -80,7 +80,7 @@ def observe(
         first, last = (bouts is None and rec.scored) or (0, len(rec))
         times = {c: some[c].clip(first, last) / rec.fps for c in ("start", "stop")}
         timed = some.assign(video=video, **times)
-        found.append(timed[timed.stop > timed.start])
+        found.append(timed[timed.stop > timed.start].drop_duplicates())
         looked = _looked_for(rec, some, by_lab.get(rec.lab_id, ()))
         when = first / rec.fps, (last - first) / rec.fps, rec.fps
         watched += [(video, rec.lab_id, *who, *when) for who in sorted(looked)]

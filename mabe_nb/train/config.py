@@ -71,6 +71,11 @@ class ModelConfig(BaseModel):
         of = {"model_type": "conv_bilstm"} if values.get("conv_channels") else {}
         return of | {k: v for k, v in values.items() if v or k != "model_type"}
 
+    @field_validator("conv_channels", mode="before")
+    @classmethod
+    def _one_layer(cls, value): # `--conv-channels 16`
+        return value if isinstance(value, (list, tuple)) else [value]
+
     @field_validator("model_type")
     @classmethod
     def _registered(cls, name):
