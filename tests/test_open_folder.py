@@ -346,7 +346,9 @@ TOLD = {"day1": [["black", "white", "chase", 30, 75], ["white", "white", "rear",
         "day2": [["brown", "black", "sniff", 15, 30]]}
 
 
-@pytest.mark.parametrize("text", [BOUTS, BOUTS.replace(",", ";"), "\ufeff" + BOUTS, (
+@pytest.mark.parametrize("text", [
+    BOUTS, BOUTS.replace(",", ";"), BOUTS.replace(",", "\t"), "\ufeff" + BOUTS,
+    BOUTS.replace("video,agent,target,action,start,stop", "Video,Agent,TARGET, Action ,Start,Stop"), (
     "video_id,agent_id,target_id,action,start_frame,stop_frame\n"
     "day1,black,white,chase,30,75\nday1,white,self,rear,120,121\nday2,brown,black,sniff,15,30\n"
     "day3,brown,black,sniff,1,2\n")])

@@ -226,10 +226,10 @@ def annotation_source(
     if head.startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
+    if is_bout_table(text.splitlines()[:1]): return "bouts"
     if Path(path).suffix == ".csv":
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
         if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"
-        if is_bout_table(text.splitlines()[:1]): return "bouts"
         if is_frame_table(text.splitlines()[:20]): return "frames"
     rows = [line for line in text.splitlines() if "Behavior" in line]
     return "BORIS" if any("Time" in r or "Start (s)" in r for r in rows) else None

@@ -6,7 +6,7 @@
 __all__ = ['OF_VIDEO', 'AGENT', 'TARGET', 'TIMES', 'NOT_SEEN', 'is_bout_table', 'read_bout_table']
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #fef61067
-from .text_tables import frame_span, rows_by
+from .text_tables import column_names, frame_span, rows_by
 from ..recording import bout_table, parse_number, parse_seconds
 from ...errors import DataError
 
@@ -21,7 +21,7 @@ def is_bout_table(
     lines, # The first of a text file
 ) -> bool:
     "Does the head have an action, a beginning and an end, and did a person score it?"
-    names = {c.strip(' "') for c in lines[0].replace(";", ",").split(",")} if lines else set()
+    names = column_names(lines)
     return ("action" in names and not names & NOT_SEEN
             and any({*times} <= names for times in TIMES))
 
@@ -48,7 +48,7 @@ def _frames(row, fps, path, where):
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #1b9eec84
 def read_bout_table(
-    path, # CSV
+    path, # Text with tabs, semicolons or commas
     fps: float, # Frames per second
     is_video=None, # From a cell to whether it names the video that is meant; None: all do
     agent: str = None, # Who acts where a row does not say; None: it must

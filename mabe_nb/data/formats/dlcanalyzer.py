@@ -6,12 +6,12 @@
 __all__ = ['OF_VIDEO', 'NO_LABEL', 'is_label_table', 'label_rows', 'read_labels']
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #97e8af63
-from .text_tables import frame_span, rows_by
+from .text_tables import column_names, frame_span, rows_by
 from ..recording import bout_table, parse_seconds
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/data/formats/29_dlcanalyzer.ipynb #30c74170
-OF_VIDEO = "CSVname", "DLCFile", "ID", "file" # Columns that tell of which video a row is
+OF_VIDEO = "csvname", "dlcfile", "id", "file" # Columns that tell of which video a row is
 NO_LABEL = frozenset({"_DEFAULT", "Start/End", "None", ""})
 
 
@@ -19,7 +19,7 @@ def is_label_table(
     lines, # The first of a text file
 ) -> bool:
     "Does the head have the columns from, to and type, and one that names the video?"
-    names = {c.strip(' "') for c in lines[0].replace(";", ",").split(",")} if lines else set()
+    names = column_names(lines)
     return {"from", "to", "type"} <= names and bool(names & {*OF_VIDEO})
 
 
@@ -52,13 +52,13 @@ def read_labels(
     "Bouts of one video. Raises `DataError` naming the row, `ConfigError` for the scorer."
     rows = [row for cells, some in label_rows(path).items() if any(map(is_video, cells))
             for row in some]
-    who = sorted({r["Experimenter"] for _, r in rows if r.get("Experimenter")})
+    who = sorted({r["experimenter"] for _, r in rows if r.get("experimenter")})
     if scorer is None and len(who) > 1:
         raise ConfigError(f"{path}: {' and '.join(who)} scored this video; name one of them "
                           "as scorer in dataset.yaml")
     out = []
     for i, r in rows:
-        if scorer not in (None, r.get("Experimenter")) or r["type"] in NO_LABEL: continue
+        if scorer not in (None, r.get("experimenter")) or r["type"] in NO_LABEL: continue
         start, stop = (_seconds(r, key, path, f"row {i}") for key in ("from", "to"))
         if stop < start: raise DataError("stops before it starts", path, f"row {i}")
         out.append((agent, target, r["type"], *frame_span(start, stop, fps)))
