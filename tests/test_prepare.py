@@ -1,9 +1,7 @@
 "The prepared cache: the same bytes however it came about, and nothing done twice."
 import importlib
 import linecache
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 from filelock import FileLock
+from seed_files import Folder
 
 import mabe_nb
 import mabe_nb.data.cache.prepare as prepare_module
@@ -26,30 +25,9 @@ from mabe_nb.data.dataset import dataset_parts
 from mabe_nb.data.recording import frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError
-from mabe_nb.files import file_hash, read_json, write_json
+from mabe_nb.files import read_json, write_json
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.inputs import fit_inputs
-
-
-class Folder:
-    "Recordings made from files that each hold a seed: cheap to read, easy to change."
-    name = "folder"
-
-    def __init__(self, root, ids=None, delay=0, die=None):
-        self.root, self.delay, self.die = Path(root), delay, die
-        self.ids = tuple(ids or sorted(p.stem for p in self.root.glob("*.txt")))
-
-    def fingerprint(self, video_id): return file_hash(self.root/f"{video_id}.txt")
-
-    def __getitem__(self, video_id):
-        time.sleep(self.delay)
-        if video_id == self.die and "spawn_main" in " ".join(sys.orig_argv):
-            os.kill(os.getpid(), signal.SIGKILL)
-        seed = (self.root/f"{video_id}.txt").read_text()
-        if not seed.isdigit():
-            raise DataError("expected a number", self.root/f"{video_id}.txt")
-        return make_recording(seed=int(seed), frames=120 + int(seed), video_id=video_id,
-                              lab_id=f"Lab{int(seed) % 2}")
 
 
 @pytest.fixture
@@ -78,7 +56,8 @@ def times(out):
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
-from test_prepare import Folder, prepare
+from mabe_nb.data.cache.prepare import prepare
+from seed_files import Folder
 if __name__ == "__main__":
     prepare(Folder({root!r}, delay=.3), "coords", {out!r}, workers={workers},
             progress=False)
