@@ -6,7 +6,7 @@
 __all__ = ['make_parser', 'version', 'complete', 'main']
 
 # %% ../nbs/cli.ipynb #751fc9ab
-import json, os, sys, warnings
+import atexit, gc, json, os, sys, warnings
 
 from .commands.cache import add_cache
 from .commands.data import add_data_commands
@@ -61,6 +61,7 @@ def main(
     argv=None, # Words of the command line; None: those of this process
 ) -> int: # Exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads on
     "Run one command."
+    if argv is None: atexit.register(gc.freeze) # No search for garbage in a process that ends
     parser = make_parser()
     complete(parser)
     args, extra = parser.parse_known_args(argv)

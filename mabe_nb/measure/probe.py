@@ -6,7 +6,7 @@
 __all__ = ['FRAMES', 'make_frames', 'precision_of', 'make_trainer', 'Steps', 'machine', 'processor', 'remedy', 'measure', 'main']
 
 # %% ../../nbs/measure/10_probe.ipynb #5e694c79
-import itertools, json, os, platform, sys, tempfile, time
+import atexit, gc, itertools, json, os, platform, sys, tempfile, time
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -199,4 +199,6 @@ def main(
 
 # %% ../../nbs/measure/10_probe.ipynb #471b69ab
 #| eval: false
-if __name__ == "__main__": sys.exit(main(sys.argv[1]))
+if __name__ == "__main__":
+    atexit.register(gc.freeze) # As `mabe` does
+    sys.exit(main(sys.argv[1]))
