@@ -111,6 +111,24 @@ def test_streams_of_one_file_are_told(tmp_path):
         assert bool(said) == told
 
 
+def test_streams_of_one_file_are_chosen(tmp_path):
+    write_one(tmp_path, "v1", [])
+    (tmp_path/"v1.boris.csv").unlink()
+    (tmp_path/"v1.txt").write_text(
+        "Caltech Behavior Annotator - Annotation File\n\n" + "".join(
+            f"{name}: start    end     type\n-----\n {span} rear\n"
+            for name, span in (("S1", "31 60"), ("S2", "90 119"))))
+    settings = (tmp_path/"dataset.yaml").read_text()
+    for streams, starts in (("", [30, 89]), ("[S2]", [89]), ("[S1, S2]", [30, 89])):
+        (tmp_path/"dataset.yaml").write_text(f"{settings}\nstreams: {streams}\n")
+        data = open_dataset(tmp_path)
+        assert data["v1"].bouts.start.tolist() == starts
+        assert any("streams S1, S2" in s for s in match_files(data).sentences) != bool(streams)
+    (tmp_path/"dataset.yaml").write_text(f"{settings}\nstreams: [S3]\n")
+    with pytest.raises(DataError, match=r"v1.txt: has the channels \['S1', 'S2'\]"):
+        open_dataset(tmp_path)["v1"]
+
+
 def test_a_table_of_groups_from_a_spreadsheet(tmp_path):
     path = tmp_path/"g.csv"
     path.write_text("Video;Group;Note\nv1;drug ;\n v2;veh;x\nv3;drug;\n;;\n")

@@ -108,9 +108,9 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))
     odd, fps = [], look.row["fps"]
-    if len(streams := streams_of(scored)) > 1:
+    if not s.streams and len(streams := streams_of(scored)) > 1:
         odd.append(f"{scored.name} has the streams {_some(streams)}: all are read as of "
-                   f"{known.agent or rec.mice[0]!r}; keep one where they are of several animals")
+                   f"{known.agent or rec.mice[0]!r}; name some as streams in dataset.yaml")
     if s.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
         odd.append(f"{scored.name} was made at {look.rate:g} frames per second, "
                    f"{'dataset.yaml' if fps == s.fps else look.row['poses']} says {fps:g}, "

@@ -137,7 +137,7 @@ def named_bouts(
     if source == "SimBA": return read_simba(path, *who, actions=settings.actions)
     if source == "DLCAnalyzer":
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
-    return read_caltech(path, *who, fps=rec.fps)
+    return read_caltech(path, *who, settings.streams or None, rec.fps)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
 def _check_animals(bouts, path, mice, settings):

@@ -39,6 +39,7 @@ class FolderSettings(BaseModel):
     alone: tuple[str, ...] | None = None # Done by oneself; None: nobody has said
     whole: bool = False # Scorers looked at all frames, also before the first they marked
     scorer: str | None = None # Whose rows to read, of a table by several
+    streams: tuple[str, ...] = () # Of Caltech and Bento files, to read; () = all
     parts: dict[str, str] = {} # The tracker's name of a body part to the one to use
     videos: dict[str, dict[str, Any]] = {} # Groups, and what is otherwise in a video
 
@@ -220,6 +221,7 @@ actions: {actions}
 alone: {alone}
 whole: {whole}  # true: scorers looked at all frames, also before the first they marked
 scorer: {scorer}  # whose rows to read, of a table by several
+streams: {streams}  # which to read of a Caltech or Bento file, such as [S1]; blank: all
 
 # Body parts: the tracker's name, then the name to use (a proposal, by the names alone)
 parts:{parts}
@@ -242,7 +244,7 @@ def settings_text(
     lines = {k: _table(said[k] or {}) for k in ("animals", "subjects", "parts", "videos")}
     for k in FolderSettings.model_fields:
         if k not in lines: lines[k] = _yaml(list(said[k]) if isinstance(said[k], tuple) else said[k])
-    lines |= {k: "" for k in ("actions", "untracked") if not said[k]}
+    lines |= {k: "" for k in ("actions", "untracked", "streams") if not said[k]}
     lines["whole"] = _yaml(bool(said["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",
