@@ -28,9 +28,8 @@ def by_column(
     x, # (frames, ...)
 ): # (columns, frames)
     "Columns of frames, each in one piece."
-    columns = math.prod(x.shape[1:])
-    return array_namespace(x).reshape(
-        array_namespace(x).moveaxis(x, 0, -1), (columns, x.shape[0]))
+    xp, columns = array_namespace(x), math.prod(x.shape[1:])
+    return xp.reshape(xp.moveaxis(x, 0, -1), (columns, x.shape[0]))
 
 
 def by_frame(
@@ -51,7 +50,6 @@ def stack_columns(
     out = xp.empty((len(arrays), *x.shape[1:], x.shape[0]), dtype=x.dtype, device=x.device)
     for i, x in enumerate(arrays): out[i, ...] = xp.moveaxis(x, 0, -1)
     return xp.moveaxis(out, (0, -1), (axis, 0))
-
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #58701fc6
 def shift(
@@ -193,35 +191,26 @@ def window_sums(
         if 2*size > 2*most + 1: return sums
         x, size = x[:, :-size] + x[:, size:], 2*size
 
-
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #c4d8f1a6
 def window_counts(
     known, # (columns, frames) bool
     halves, # Frames to either side, of several windows
 ): # List, for each window (columns, frames) float64, NaN where nothing is known
     "Known values in windows of several lengths."
-    xp, (columns, n), out = array_namespace(known), known.shape, []
-    halves = [min(half, n) for half in halves]
-    most = max(halves)
+    xp, (columns, n), most = array_namespace(known), known.shape, max(halves)
     edge = xp.zeros((columns, most + 1), dtype=xp.bool, device=known.device)
     total = xp.cumulative_sum(xp.concat([edge, known, edge], axis=1), axis=1,
                               dtype=xp.int32)
-    for half in halves:
-        before, last = most - half, most + half + 1
-        count = xp.astype(total[:, last:last + n] - total[:, before:before + n],
-                          xp.float64)
-        count[count == 0] = math.nan
-        out.append(count)
-    return out
-
+    counts = [total[:, most + half + 1:][:, :n] - total[:, most - half:][:, :n]
+              for half in halves]
+    return [xp.where(c > 0, xp.astype(c, xp.float64), math.nan) for c in counts]
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #7ae5f654
 def typical(
     x, # (columns, frames) floats, NaN = missing
 ): # (columns, 1), 0 where nothing is known
     "Median of the known values of a hundred frames."
-    xp = array_namespace(x)
-    x = x[:, ::x.shape[1]//100 + 1]
+    xp, x = array_namespace(x), x[:, ::x.shape[1]//100 + 1]
     count = xp.sum(xp.astype(~xp.isnan(x), xp.int64), axis=1, keepdims=True)
     x = xp.sort(xp.where(xp.isnan(x), math.inf, x), axis=1)
     middle = (xp.arange(x.shape[1], device=x.device) == count//2) & (count > 0)
@@ -234,21 +223,18 @@ AT_ONCE = 16_384 # Numbers that a processor keeps at hand with all that is made 
 def few_columns(
     x, # (frames, ...) float64, NaN = missing
     halves, # Frames to either side, of several windows
-): # Yields which columns, and as (columns, frames) their typical value, what they are
-   # less that with 0 for NaN, and for each window how many values are known
+): # Yields which columns, their typical values, what they are less these, and counts
     "What statistics of windows are made of, a few columns at a time."
     xp, rows = array_namespace(x), by_column(x)
     centres, before = typical(rows), None
     step = max(1, AT_ONCE // max(1, x.shape[0]))
-    for a in range(0, rows.shape[0], step):
-        some = slice(a, a + step)
+    for some in (slice(a, a + step) for a in range(0, rows.shape[0], step)):
         values = rows[some] - centres[some]
         lost = xp.isnan(values)
         values[lost] = 0.
         if before is None or lost.shape != before.shape or xp.any(lost != before):
             counts, before = window_counts(~lost, halves), lost
         yield some, centres[some], values, counts
-
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #8cd8bab5
 def rolling_mean(
@@ -262,15 +248,15 @@ def rolling_mean(
         out[some] = window_sums(values, [half])[0] / count + centre
     return by_frame(out, x.shape)
 
-
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #b82f4e63
 def rolling_mean_stds(
     x, # (frames, ...) float64, NaN = missing
     halves, # Frames to either side, of several windows
+    dtype=None, # Of the result; None: of `x`
 ): # List of mean and population standard deviation, each like `x`
     "Mean and spread of the known values in windows of several lengths."
     xp, shape = array_namespace(x), (math.prod(x.shape[1:]), x.shape[0])
-    out = xp.empty((len(halves), 2, *shape), dtype=x.dtype, device=x.device)
+    out = xp.empty((len(halves), 2, *shape), dtype=dtype or x.dtype, device=x.device)
     for some, centre, values, counts in few_columns(x, halves):
         both = (window_sums(v, halves) for v in (values, values * values))
         for each, total, squares, count in zip(out, *both, counts):
@@ -280,14 +266,14 @@ def rolling_mean_stds(
             each[0, some], each[1, some] = mean + centre, spread**.5
     return [tuple(by_frame(v, x.shape) for v in each) for each in out]
 
-
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #02d70393
 def rolling_mean_std(
     x, # (frames, ...) float64, NaN = missing
     half: int, # Frames to either side
+    dtype=None, # Of the result; None: of `x`
 ): # Mean and population standard deviation, each like `x`
     "Mean and spread of the known values in each window."
-    return rolling_mean_stds(x, [half])[0]
+    return rolling_mean_stds(x, [half], dtype)[0]
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ff7aa4d2
 def rolling_max(

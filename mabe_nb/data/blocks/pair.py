@@ -254,8 +254,8 @@ def context(a, between, symmetric):
     half = half_frames(RANGE_MS, a.fps)
     low, high = rolling_min(x, half), rolling_max(x, half)
     rise = shift(x, half) - shift(x, -half)
-    both = rolling_mean_stds(as_columns(chosen),
-                             [half_frames(ms, a.fps) for ms in WINDOWS_MS])
+    both = rolling_mean_stds(as_columns(chosen), [half_frames(ms, a.fps) for ms in
+                                                  WINDOWS_MS], array_namespace(x).float32)
     for ms, (mean, std) in zip(WINDOWS_MS, both):
         out |= derived(chosen, f"mean{ms}", mean, "statistic")
         out |= derived(chosen, f"std{ms}", std, "statistic")
