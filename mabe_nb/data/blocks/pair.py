@@ -60,13 +60,12 @@ def cage(
     "All mice of `xy`, short gaps bridged."
     xp, seen = array_namespace(xy), along_time(xy) * factor
     filled = fill_gaps(seen, round(GAP_MS * fps / 1000))
-    some = [derive(x, points) for x in (seen, filled)]
+    whole, x = derive(filled, points), derive(seen[..., 0], points)
     if nobody:
         gone = xp.full((len(xy), 1, len(points), 2), math.nan, dtype=xp.float64,
                        device=xy.device)
-        some = [xp.concat([x, gone], axis=1) for x in some]
-    lost, still = (xp.astype(xp.isnan(x[..., 0]), xp.float64) for x in some)
-    whole = some[1]
+        whole, x = (xp.concat(both, axis=1) for both in ([whole, gone], [x, gone[..., 0]]))
+    lost, still = (xp.astype(xp.isnan(x), xp.float64) for x in (x, whole[..., 0]))
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names), fps,
                    length)
 
