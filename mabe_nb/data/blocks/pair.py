@@ -60,12 +60,13 @@ def cage(
     "All mice of `xy`, short gaps bridged."
     xp, seen = array_namespace(xy), along_time(xy) * factor
     filled = fill_gaps(seen, round(GAP_MS * fps / 1000))
-    whole, x = derive(filled, points), derive(seen[..., 0], points)
+    whole, lost = derive(filled, points), derive(seen[..., 0], points)
     if nobody:
         gone = xp.full((len(xy), 1, len(points), 2), math.nan, dtype=xp.float64,
                        device=xy.device)
-        whole, x = (xp.concat(both, axis=1) for both in ([whole, gone], [x, gone[..., 0]]))
-    lost, still = (xp.astype(xp.isnan(x), xp.float64) for x in (x, whole[..., 0]))
+        whole = xp.concat([whole, gone], axis=1)
+        lost = xp.concat([lost, gone[..., 0]], axis=1)
+    lost, still = (xp.astype(xp.isnan(x), xp.float64) for x in (lost, whole[..., 0]))
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names), fps,
                    length)
 
@@ -253,8 +254,8 @@ def context(a, between, symmetric):
     half = half_frames(RANGE_MS, a.fps)
     low, high = rolling_min(x, half), rolling_max(x, half)
     rise = shift(x, half) - shift(x, -half)
-    both = rolling_mean_stds(as_columns(chosen), [half_frames(ms, a.fps) for ms in
-                                                  WINDOWS_MS], array_namespace(x).float32)
+    halves = [half_frames(ms, a.fps) for ms in WINDOWS_MS]
+    both = rolling_mean_stds(as_columns(chosen), halves, array_namespace(x).float32)
     for ms, (mean, std) in zip(WINDOWS_MS, both):
         out |= derived(chosen, f"mean{ms}", mean, "statistic")
         out |= derived(chosen, f"std{ms}", std, "statistic")
