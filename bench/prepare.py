@@ -3,7 +3,8 @@
 python bench/prepare.py --before DIR --data DIR [DIR ...] --json F
 
 Each round runs both checkouts in fresh processes, one after the other; a ratio is taken
-within a round. Only CPU time counts, so that a busy machine does not matter.
+within a round, that of 4 animals to 2 as well. Only CPU time counts, so that a busy machine
+does not matter.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 
 CHILD = '''
@@ -45,6 +47,13 @@ print(json.dumps({
 '''
 
 
+def processor():
+    "What it calls itself; asked elsewhere, as a child is not told a smaller peak than its parent's."
+    ask = "from mabe_nb.measure.probe import processor; print(processor())"
+    return subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
 def one(checkout, *case):
     "What one run of a checkout took."
     out = tempfile.mkdtemp()
@@ -70,6 +79,19 @@ def measure(before, case, rounds):
     return row
 
 
+def four_over_two(before, features, rounds):
+    "Cost of 4 animals over that of 2 in both checkouts, medians of ratios within a round."
+    checkouts = before, Path(__file__).resolve().parents[1]
+    runs = [[one(c, mice, features, 2)["cpu_s"] for c in checkouts for mice in (2, 4)]
+            for _ in range(rounds)]
+    row = {"data": "4 over 2 animals", "features": features}
+    for i, name in enumerate(("before", "after")):
+        ratios = [r[2*i + 1] / r[2*i] for r in runs]
+        row |= {name: round(statistics.median(ratios), 2), f"least_{name}": round(min(ratios), 2),
+                f"most_{name}": round(max(ratios), 2)}
+    return row
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--before", type=Path, required=True, help="another checkout")
@@ -79,13 +101,18 @@ def main():
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--json", type=Path, help="file for the rows")
     args = p.parse_args()
-    rows = []
+    rows, before, cpu = [], args.before.resolve(), processor()
+
+    def add(row):
+        rows.append(row)
+        print(row, flush=True)
+        if args.json: args.json.write_text(json.dumps(
+            {"date": date.today().isoformat(), "cpu": cpu, "rows": rows}, indent=1) + "\n")
     for data in (*args.data, 2, 4):
         for features in args.features:
             videos = args.videos if data not in (2, 4) else 2
-            rows.append(measure(args.before.resolve(), (data, features, videos), args.rounds))
-            print(rows[-1], flush=True)
-            if args.json: args.json.write_text(json.dumps(rows, indent=1) + "\n")
+            add(measure(before, (data, features, videos), args.rounds))
+    for features in args.features: add(four_over_two(before, features, args.rounds))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mabe_nb.data import features
+from mabe_nb.data.blocks import geometry
 from mabe_nb.data.blocks.bodies import pair_points
-from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_std
+from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_std, rolling_mean_stds
 from mabe_nb.data.blocks.pair import cage, two_of
 from mabe_nb.data.blocks.registry import (BLOCKS, block, exchanged, make_blocks, named,
                                           order_free)
@@ -121,3 +122,22 @@ def test_windows_and_gaps_are_the_plain_definition(seed):
         far = ~np.array([wild[max(t - half, 0):t + half + 1].any() for t in range(frames)])
         for ours, plain in zip(both, plain_mean_std(column, half)):
             assert same(ours[far, i, j], plain[far], 1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 500, 10**6])
+def test_columns_at_a_time_do_not_show(monkeypatch, at_once):
+    "Neighbours that miss the same frames are counted once, others each by itself."
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 7)).cumsum(0)
+    lost = rng.random((200, 4)) < .3
+    x[:, :6][np.repeat(lost[:, :3], 2, axis=1)] = np.nan
+    x[lost[:, 3], 6] = np.nan
+    monkeypatch.setattr(geometry, "AT_ONCE", at_once)
+    for half, both in zip((2, 30), rolling_mean_stds(x, [2, 30])):
+        assert np.array_equal(geometry.rolling_mean(x, half), both[0], equal_nan=True)
+        for i in range(7):
+            for ours, plain in zip(both, plain_mean_std(x[:, i], half)):
+                assert same(ours[:, i], plain, 1e-9)
+    short = rolling_mean_std(x, 30, np.float32)
+    assert short[0].dtype == np.float32 and np.array_equal(short[1], both[1].astype(np.float32),
+                                                           equal_nan=True)

@@ -60,13 +60,13 @@ def cage(
     "All mice of `xy`, short gaps bridged."
     xp, seen = array_namespace(xy), along_time(xy) * factor
     filled = fill_gaps(seen, round(GAP_MS * fps / 1000))
-    some = [derive(x, points) for x in (seen, filled)]
+    whole, lost = derive(filled, points), derive(seen[..., 0], points)
     if nobody:
         gone = xp.full((len(xy), 1, len(points), 2), math.nan, dtype=xp.float64,
                        device=xy.device)
-        some = [xp.concat([x, gone], axis=1) for x in some]
-    lost, still = (xp.astype(xp.isnan(x[..., 0]), xp.float64) for x in some)
-    whole = some[1]
+        whole = xp.concat([whole, gone], axis=1)
+        lost = xp.concat([lost, gone[..., 0]], axis=1)
+    lost, still = (xp.astype(xp.isnan(x), xp.float64) for x in (lost, whole[..., 0]))
     return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names), fps,
                    length)
 
@@ -254,8 +254,8 @@ def context(a, between, symmetric):
     half = half_frames(RANGE_MS, a.fps)
     low, high = rolling_min(x, half), rolling_max(x, half)
     rise = shift(x, half) - shift(x, -half)
-    both = rolling_mean_stds(as_columns(chosen),
-                             [half_frames(ms, a.fps) for ms in WINDOWS_MS])
+    halves = [half_frames(ms, a.fps) for ms in WINDOWS_MS]
+    both = rolling_mean_stds(as_columns(chosen), halves, array_namespace(x).float32)
     for ms, (mean, std) in zip(WINDOWS_MS, both):
         out |= derived(chosen, f"mean{ms}", mean, "statistic")
         out |= derived(chosen, f"std{ms}", std, "statistic")

@@ -25,7 +25,7 @@ ROLES = ("value", "statistic", "mask", "x", "y")
 class Channel(NamedTuple):
     "One number per frame, or one for agent and target each, and what it means."
     unit: str # Such as cm/s; "1" for cosines and shares
-    values: object # (frames,) or (frames, 2) float64, NaN = missing; NumPy or torch
+    values: object # (frames,) or (frames, 2) floats, NaN = missing; NumPy or torch
     role: str = "value" # One of `ROLES`
     sided: bool = False # Does its sign tell left from right?
     twin: str = None # The channel that agent and target exchange with this one

@@ -59,7 +59,8 @@ def over_scales(
         out.update(derived(dict(list(channels.items())[:values.shape[1]]), suffix,
                            values, "statistic"))
 
-    both = rolling_mean_stds(x, [half_frames(ms, fps) for ms in MEAN_MS])
+    both = rolling_mean_stds(x, [half_frames(ms, fps) for ms in MEAN_MS],
+                             array_namespace(x).float32)
     for ms, (mean, std) in zip(MEAN_MS, both):
         add(f"mean{ms}", mean)
         if ms in STD_MS: add(f"std{ms}", std)
@@ -87,7 +88,9 @@ def over_moment(
     fps: float, # Frames per second
 ) -> dict: # Name -> `Channel` of (frames,)
     "Mean and deviation of every channel over a moment."
-    mean, std = rolling_mean_std(as_columns(channels), half_frames(MOMENT_MS, fps))
+    x = as_columns(channels)
+    mean, std = rolling_mean_std(x, half_frames(MOMENT_MS, fps),
+                                 array_namespace(x).float32)
     return (derived(channels, f"mean{MOMENT_MS}", mean)
             | derived({k: c._replace(sided=False) for k, c in channels.items()},
                       f"std{MOMENT_MS}", std))
