@@ -66,7 +66,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--json", type=Path)
     args, rows = p.parse_args(), []
-    with tempfile.TemporaryDirectory() as os.environ["MABE_HOME"]: # Nothing is known yet
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["MABE_HOME"] = home # Nothing is known yet
         for row in cases(NETWORKS):
             rows.append(row)
             print(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()),

@@ -34,7 +34,7 @@ class Live(EagerMode):
     def __init__(self, aside=()): # Shapes that are not counted: gradients of weights
         super().__init__()
         self.aside = set(aside)
-        self.now, self.peak, self.spaces, self.held = 0, 0, 0, {}
+        self.now, self.peak, self.held = 0, 0, {}
 
     def _gone(self, key):
         self.now -= self.held.pop(key)[1]
@@ -56,7 +56,6 @@ class Live(EagerMode):
             if t.untyped_storage()._cdata in given: continue
             space = i == 3 and name.startswith("mkldnn_rnn_layer.")
             self._made(t, THERE if space else 1)
-            self.spaces += t.nbytes * space
         back = name.startswith("mkldnn_rnn_layer_backward")
         more = int(BACK * max(t.nbytes for t in args if isinstance(t, torch.Tensor))
                    ) if back else 0
