@@ -1,11 +1,12 @@
 """Memory that is counted before a run against what a process really takes, on a processor.
 
     python bench/memory.py --json F
-    ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 python bench/memory.py --json F
+    ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+        python bench/memory.py --json F
 
 Every network, three lengths of windows, three batches, with and without a running mean
 of the weights. Each case is a process of its own, which takes three training steps. The
-second line has oneDNN and PyTorch work as on a processor without AVX-512.
+second has oneDNN, PyTorch and MKL work as on a processor without AVX-512.
 """
 import argparse
 import itertools
