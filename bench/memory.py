@@ -1,18 +1,25 @@
 """Memory that is counted before a run against what a process really takes, on a processor.
 
     python bench/memory.py --json F
+    ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+        python bench/memory.py --json F
 
 Every network, three lengths of windows, three batches, with and without a running mean
-of the weights. Each case is a process of its own, which takes three training steps.
+of the weights. Each case is a process of its own, which takes three training steps. The
+second has oneDNN, PyTorch and MKL work as on a processor without AVX-512.
 """
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from datetime import date
 from pathlib import Path
 
 LENGTHS, BATCHES, MEANS = (50, 200, 600), (4, 16, 32), (0.0, 0.99)
+LIMITS = "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS"
 HERE = ("import json, sys, torch\n"
         "from mabe_nb.measure.memory_guard import memory_taken, resident\n"
         "from mabe_nb.measure.probe import Steps, blocks_apart, make_trainer\n"
@@ -46,16 +53,28 @@ def cases(networks, lengths=LENGTHS, batches=BATCHES, means=MEANS):
                    "counted_gb": gb, "measured_gb": took, "error": gb / took - 1}
 
 
+def about():
+    "Where the figures come from."
+    import torch
+    from mabe_nb.measure.probe import machine
+    limits = {name: os.environ[name] for name in LIMITS if name in os.environ}
+    return {"date": date.today().isoformat(), **machine(torch.device("cpu")),
+            "capability": torch.backends.cpu.get_cpu_capability(), "limits": limits}
+
+
 def main():
     from mabe_nb.train.models import NETWORKS
     p = argparse.ArgumentParser()
     p.add_argument("--json", type=Path)
     args, rows = p.parse_args(), []
-    for row in cases(NETWORKS):
-        rows.append(row)
-        print(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()),
-              flush=True)
-        if args.json: args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["MABE_HOME"] = home # Nothing is known yet
+        for row in cases(NETWORKS):
+            rows.append(row)
+            print(*(f"{v:.3g}" if isinstance(v, float) else v for v in row.values()),
+                  flush=True)
+            if args.json: args.json.write_text(
+                json.dumps({"run": about(), "rows": rows}, indent=1) + "\n")
     print(f"largest error {max(abs(r['error']) for r in rows):.1%} of {len(rows)} cases")
 
 

@@ -142,11 +142,10 @@ def measure(
     spec: dict, # From `make_spec`
 ) -> dict: # JSON: status "ok" or "oom", seconds, windows_s, memory, parts, flops, bytes
     "Measure one training step on this machine. Raises `ConfigError`."
-    cfg = make_config(checked_spec(spec)["settings"])
+    before, cfg = resident(), make_config(checked_spec(spec)["settings"])
     device, short = pick_device(cfg.device), False
     about = {**machine(device), "batch": cfg.batch_size, "created": time.time()}
     if device.type == "cuda": torch.cuda.reset_peak_memory_stats(device)
-    before = resident()
     try:
         with memory_limit(device, spec["memory_gb"]), \
                 tempfile.TemporaryDirectory() as place:
