@@ -23,6 +23,29 @@ from .scored_tables import NAMING, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
+# %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
+def _length(rec, poses, scored, one):
+    "A sentence if the poses do not last as long as the film."
+    long = scored_seconds(scored, one) or beside_seconds(poses)
+    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
+        rec.replace(meta={"video_duration_sec": long}), rec.xy)
+        if long and d.kind == "fps_mismatch")
+
+
+def _mirrored(rec):
+    "A sentence for each pair of sides that lies the wrong way round."
+    at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
+    if not {"nose", "tail_base"} <= {*at}: return
+    body = at["nose"] - at["tail_base"]
+    for left in (p for p in rec.parts if p.endswith("_left")):
+        if (right := f"{left[:-4]}right") not in at: continue
+        across = at[left] - at[right]
+        turn = body[..., 0] * across[..., 1] - body[..., 1] * across[..., 0]
+        turn = turn[np.isfinite(turn)]
+        if len(turn) > 20 and (share := (turn > 0).mean()) > 0.8:
+            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of the frames: "
+                   "are they swapped under parts, or is the picture a mirror's?")
+
 # %% ../../../nbs/data/folder/40_match_files.ipynb #de71afcb
 class Look(NamedTuple):
     "What was found of one video."
@@ -123,29 +146,6 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
         or source == "BORIS" and s.target_from or source == "bouts" and bouts.target.all()
         else tuple(actions))
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
-def _length(rec, poses, scored, one):
-    "A sentence if the poses do not last as long as the film."
-    long = scored_seconds(scored, one) or beside_seconds(poses)
-    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
-        rec.replace(meta={"video_duration_sec": long}), rec.xy)
-        if long and d.kind == "fps_mismatch")
-
-
-def _mirrored(rec):
-    "A sentence for each pair of sides that lies the wrong way round."
-    at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
-    if not {"nose", "tail_base"} <= {*at}: return
-    body = at["nose"] - at["tail_base"]
-    for left in (p for p in rec.parts if p.endswith("_left")):
-        if (right := f"{left[:-4]}right") not in at: continue
-        across = at[left] - at[right]
-        turn = body[..., 0] * across[..., 1] - body[..., 1] * across[..., 0]
-        turn = turn[np.isfinite(turn)]
-        if len(turn) > 20 and (share := (turn > 0).mean()) > 0.8:
-            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of the frames: "
-                   "are they swapped under parts, or is the picture a mirror's?")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):
