@@ -22,7 +22,8 @@ def make_parser() -> Parser:
     import mabe_nb
     parser = Parser(prog="mabe", description="Poses in, behaviour out.", allow_abbrev=False)
     parser.example = "mabe demo"
-    parser.add_argument("--version", action="version", version=f"mabe_nb {mabe_nb.__version__}")
+    parser.add_argument("--version", action="version",
+                        version=f"mabe_nb {mabe_nb.__version__}")
     subs = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name, function, data=False):
@@ -54,8 +55,8 @@ def complete(parser: Parser):
 # %% ../nbs/cli.ipynb #be4f5cf1
 def _run(args):
     "Call the function of a command, and print what it answers for a program."
-    kept = what_is_kept(args.parser.prog.split()[-1], bool(getattr(args, "recipe", None)),
-                        getattr(args, "watch", None) is not None)
+    name, watches = args.parser.prog.split()[-1], getattr(args, "watch", None) is not None
+    kept = what_is_kept(name, bool(getattr(args, "recipe", None)), watches)
     with answered(kept):
         answer = args.function(args, Talk(args.json))
         if args.json:

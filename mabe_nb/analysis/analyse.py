@@ -113,7 +113,7 @@ def _write(out, tables, figures):
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def _measured(data, bouts, videos, shuffles, say):
-    "What was seen, the tables of it, and the `PairDecision`s of a run that predicted it."
+    "What was seen, tables of it, and the `PairDecision`s of a run that predicted it."
     decisions = [] # Kept while a run predicts, which then is asked once
     bouts = read_bouts(bouts, data, videos, say, decisions.append)
     seen = observe(data, bouts, videos)

@@ -60,6 +60,20 @@ def _looked_for(rec, bouts, actions):
         return {(agent, action) for agent, _, action in rec.labelled}
     return {(animal, action) for animal in rec.mice for action in actions}
 
+# %% ../../nbs/analysis/10_measures.ipynb #39e30088
+def _timed(rec, some, video, annotated, actions):
+    "Bouts of a video in seconds, and rows of `Observed.watched`. Raises `DataError`."
+    if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
+        raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
+                        "give the dataset that was predicted", where=f"video {video}")
+    first, last = (annotated and rec.scored) or (0, len(rec))
+    times = {c: some[c].clip(first, last) / rec.fps for c in ("start", "stop")}
+    timed = some.assign(video=video, **times)
+    when = first / rec.fps, (last - first) / rec.fps, rec.fps
+    looked = _looked_for(rec, some, actions)
+    return timed[timed.stop > timed.start], [(video, rec.lab_id, *who, *when)
+                                             for who in sorted(looked)]
+
 # %% ../../nbs/analysis/10_measures.ipynb #e434054b
 def observe(
     data, # Dataset, path, or list of `Recording`s
@@ -74,16 +88,10 @@ def observe(
     for video, read in each_video(data, videos):
         rec = read()
         some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
-        if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
-            raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
-                            "give the dataset that was predicted", where=f"video {video}")
-        first, last = (bouts is None and rec.scored) or (0, len(rec))
-        times = {c: some[c].clip(first, last) / rec.fps for c in ("start", "stop")}
-        timed = some.assign(video=video, **times)
-        found.append(timed[timed.stop > timed.start])
-        looked = _looked_for(rec, some, by_lab.get(rec.lab_id, ()))
-        when = first / rec.fps, (last - first) / rec.fps, rec.fps
-        watched += [(video, rec.lab_id, *who, *when) for who in sorted(looked)]
+        actions = by_lab.get(rec.lab_id, ())
+        bouts_of, rows = _timed(rec, some, video, bouts is None, actions)
+        found.append(bouts_of)
+        watched += rows
     if not watched:
         raise DataError("no video has annotations or predicted bouts", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop"]

@@ -15,7 +15,7 @@ from ..locks import locked_beside
 
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
 def _predict_here(args, options, say):
-    "Predict in this process; table of bouts, ids of the videos, those that it learned from."
+    "Predict in this process; bouts, ids of videos, and of those that it learned from."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
@@ -46,8 +46,8 @@ def predict(args, say) -> dict:
     table, ids, known = _predict_here(args, options, say)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
-    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that the run "
-                  "learned from; a score of those says nothing about new ones")
+    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that the "
+                  "run learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
             "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}

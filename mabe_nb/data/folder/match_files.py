@@ -119,6 +119,20 @@ def _plain(error, data):
     here = data.root if data.root.is_dir() else data.root.parent
     return str(error).replace(f"{here}/", "").replace(f"{here}: ", "")
 
+# %% ../../../nbs/data/folder/40_match_files.ipynb #4e4a100f
+def _odd_scores(look, rec, scored, settings, agent, bouts):
+    "Sentences on streams, frame rates and ends that do not fit; `agent`: of streams."
+    fps = look.row["fps"]
+    if len(streams := streams_of(scored)) > 1:
+        yield (f"{scored.name} has the streams {_some(streams)}: all are read as of "
+               f"{agent!r}; keep one where they are of several animals")
+    if settings.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
+        yield (f"{scored.name} was made at {look.rate:g} frames per second, "
+               f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
+               f"{fps:g}, which is used")
+    if fps and (late := late_end(rec, bouts, scored_window(scored))):
+        yield f"{rec.video_id}, {scored.name}: {late}"
+
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
@@ -130,16 +144,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         actions = sorted({*bouts.action, *scored_columns(scored, s)})
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))
-    odd, fps = [], look.row["fps"]
-    if len(streams := streams_of(scored)) > 1:
-        odd.append(f"{scored.name} has the streams {_some(streams)}: all are read as of "
-                   f"{known.agent or rec.mice[0]!r}; keep one where they are of several animals")
-    if s.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
-        odd.append(f"{scored.name} was made at {look.rate:g} frames per second, "
-                   f"{'dataset.yaml' if fps == s.fps else look.row['poses']} says {fps:g}, "
-                   "which is used")
-    if fps and (late := late_end(rec, bouts, scored_window(scored))):
-        odd.append(f"{rec.video_id}, {scored.name}: {late}")
+    odd = _odd_scores(look, rec, scored, s, known.agent or rec.mice[0], bouts)
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted({*bouts.agent, *bouts.target} - {"", *rec.mice, s.agent})),

@@ -36,9 +36,10 @@ def _by_number(name): # v2 stands before v10
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
 def _misnamed(here):
     "Settings that are not read, because their file is called almost as it should be."
-    return [Finding("", "unreadable_file", 1, f"{p.name} is not read; name it dataset.yaml")
-            for p in here.iterdir() if p.name.lower() in ("dataset.yml", "dataset.yaml")
-            and p.name != "dataset.yaml"]
+    almost = [p.name for p in here.iterdir() if p.name != "dataset.yaml"
+              and p.name.lower() in ("dataset.yml", "dataset.yaml")]
+    return [Finding("", "unreadable_file", 1, f"{name} is not read; name it dataset.yaml")
+            for name in almost]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:
@@ -68,9 +69,11 @@ class TrackerFolder:
     def __contains__(self, video_id): return str(video_id) in self.ids
     def __getstate__(self): return vars(self) | {"_last": None}
 
-    def __repr__(self):
-        scored = sum(i in self._scored for i in self.ids)
-        return f"TrackerFolder {self.name}: {len(self):,} videos, {scored:,} of them scored"
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #ac1146a2
+@patch
+def __repr__(self: TrackerFolder):
+    scored = sum(i in self._scored for i in self.ids)
+    return f"TrackerFolder {self.name}: {len(self):,} videos, {scored:,} of them scored"
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #9d132bf5
 def renamed(
@@ -157,6 +160,16 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
 class LabNote(UserWarning):
     "What does not fit in a lab's files, and can be learned from all the same."
 
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
+def _with_rates(rec, rate, settings, scored, poses):
+    "A recording that says so if its annotation was made at another frame rate."
+    fps = settings.fps
+    if not (fps and rate and abs(rec.fps - rate) > 0.01 * rate): return rec
+    source = "dataset.yaml" if rec.fps == fps else poses.name
+    return rec.replace(findings=(*rec.findings, Finding(
+        rec.video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
+        f"second, {source} says {rec.fps:g}, which is used")))
+
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #45e7c75d
 @patch
 def __getitem__(self: TrackerFolder, video_id) -> Recording:
@@ -174,11 +187,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
-    if s.fps and rate and abs(rec.fps - rate) > 0.01 * rate:
-        says = "dataset.yaml" if rec.fps == s.fps else poses.name
-        rec = rec.replace(findings=(*rec.findings, Finding(
-            video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
-            f"second, {says} says {rec.fps:g}, which is used")))
+    rec = _with_rates(rec, rate, s, scored, poses)
     if scored: rec = _with_scored(rec, scored, s, rows)
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
