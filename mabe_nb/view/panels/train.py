@@ -167,7 +167,8 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     self.preset = control(W.Dropdown, "Preset", "Sets several settings at once",
                           options=["none", *SPEED])
     self.start_button = button("Start", self.start)
-    self.resume_button = button("Resume", self.resume, "Go on with the one chosen")
+    self.resume_button = button("Resume", self.resume,
+                                "Go on with the one chosen above")
     self.stop_button.description = "Stop"
     self.stop_button.tooltip = "Resume goes on from there"
     self.locked += [self.start_button, self.resume_button]

@@ -32,9 +32,9 @@ def envelope(
     return at, *(f.reduceat(shown, at - start) for f in (np.fmin, np.fmax))
 
 # %% ../../../nbs/view/video/30_strips.ipynb #f9bd0ac4
-def _probability(ax, k, p, labels, span, fps, base, color):
+def _probability(ax, k, p, labels, span, fps, base, name):
     "Action `k` on a line of its own: how probable, and what was seen, if known."
-    at, _, high = envelope(p[:, k], *span)
+    (at, _, high), color = envelope(p[:, k], *span), action_color(name)
     at, high = np.append(at, span[1]) / fps, np.append(high, high[-1])
     ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
                     color=color, linewidth=0)
@@ -62,8 +62,7 @@ def plot_probabilities(
     if not len(actions) or stop <= start: return _empty(figure, ax, "There is nothing.")
     bases = len(actions) - 1 - np.arange(len(actions))
     for k, base in enumerate(bases):
-        color = action_color(actions[k])
-        _probability(ax, k, p, labels, (start, stop), fps, base, color)
+        _probability(ax, k, p, labels, (start, stop), fps, base, actions[k])
     _name_rows(ax, bases + 0.5, [_short(a) for a in actions])
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
            ylabel="probability, 0 to 1",
