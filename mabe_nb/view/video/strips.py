@@ -102,15 +102,12 @@ def plot_feature(
     if stop <= start: return _empty(figure, ax, "There is nothing.")
     at, low, high = envelope(values, start, stop)
     ax.fill_between(at / fps, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
-    shaded = [] if bouts is None else sorted(bouts.action.unique())
-    actions = shaded if actions is None else list(actions)
-    for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
+    count = _shade_all(ax, bouts, actions, fps, start, stop)
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
            ylabel=f"{_short(name, 20)} ({unit})", title=_short(name, 60))
-    if shaded: _name_shades(ax, len(actions))
-    missing = np.isnan(values[start:stop]).mean()
+    if count is not None: _name_shades(ax, count)
     figure.set_label(f"{name} in {unit} from {start / fps:g} to {stop / fps:g} s, "
-                     f"{missing:.0%} missing")
+                     f"{np.isnan(values[start:stop]).mean():.0%} missing")
     return figure, ax
 
 # %% ../../../nbs/view/video/30_strips.ipynb #b6c3345e
@@ -119,6 +116,14 @@ def _shade(ax, bouts, action, i, fps, start, stop):
                    label=_short(action, 16), transform=ax.get_xaxis_transform(),
                    alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
                    hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
+
+
+def _shade_all(ax, bouts, actions, fps, start, stop):
+    "Bouts of each action shaded; how many actions, None where there are no bouts."
+    shaded = [] if bouts is None else sorted(bouts.action.unique())
+    actions = shaded if actions is None else list(actions)
+    for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
+    return len(actions) if shaded else None
 
 # %% ../../../nbs/view/video/30_strips.ipynb #f748fd43
 def _name_shades(ax, count):
