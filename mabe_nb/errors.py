@@ -27,6 +27,24 @@ class DataError(MabeError, ValueError):
 import difflib
 from numbers import Integral, Real
 
+# %% ../nbs/00_errors.ipynb #c0450a4e
+def _nearest(name, known):
+    "The name that was meant, if one is near; else those that there are."
+    near = difflib.get_close_matches(str(name), known, 1, 0.5)
+    return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+
+
+def _within(value, low, high, whole):
+    "Is it a number within its bounds? NaN is none."
+    good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    return (good and (low is None or value >= low) and (high is None or value <= high)
+            and value == value)
+
+
+def _bounds(low, high, whole):
+    return (f"{'whole ' * whole}number" + f" from {low:.15g}" * (low is not None)
+            + f" to {high:.15g}" * (high is not None))
+
 # %% ../nbs/00_errors.ipynb #fa62d931
 class ConfigError(MabeError, ValueError):
     "A setting, flag or name that does not exist or has a value it cannot have."
@@ -39,11 +57,8 @@ class ConfigError(MabeError, ValueError):
         where: str = None, # File and line, or flag, where it was given
     ) -> "ConfigError":
         "The error for a name that is not among `known`, with the nearest one that is."
-        known = sorted(map(str, known))
-        near = difflib.get_close_matches(str(name), known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+        hint = _nearest(name, sorted(map(str, known)))
         return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
-
     @classmethod
     def bounded(cls,
         name: str, # Of the setting, as the user knows it
@@ -53,13 +68,9 @@ class ConfigError(MabeError, ValueError):
         whole: bool = False, # Only whole numbers
     ): # `value`
         "Gives back a number within its bounds. Raises `ConfigError` for any other thing."
-        good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
-        if good and (low is None or value >= low) and (high is None or value <= high) \
-                and value == value: return value
-        bounds = f" from {low:.15g}" * (low is not None) \
-            + f" to {high:.15g}" * (high is not None)
-        raise cls(f"{name} is {str(value)[:40]!r}, expected a "
-                  f"{'whole ' * whole}number{bounds}")
+        if _within(value, low, high, whole): return value
+        bounds = _bounds(low, high, whole)
+        raise cls(f"{name} is {str(value)[:40]!r}, expected a {bounds}")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

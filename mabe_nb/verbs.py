@@ -48,6 +48,35 @@ def _config(config: Any, settings: dict[str, Any]) -> Any:
                           "file or a dict of settings")
     return make_config({**(config or {}), **settings})
 
+# %% ../nbs/04_verbs.ipynb #e3f4295b
+def _fit_recipe(data: Any, out: str | Path, ids: Any, judge: Any, recipe: str,
+                folds: int | str, **how: Any) -> None:
+    from mabe_nb.train.ensemble.recipe import train_recipe
+    left = [v for v in (ids or data.ids) if v not in set(judge or ())]
+    train_recipe(data, out, recipe, left, folds, **how)
+
+
+def _fit_run(data: Any, out: str | Path, ids: Any, judge: Any, cfg: Any, resume: bool,
+             **how: Any) -> None:
+    from mabe_nb.data.corrections import CorrectedDataset
+    from mabe_nb.train.review.retrain import reviewed_split
+    from mabe_nb.train.runs import train
+    if isinstance(data, CorrectedDataset): # what a review chose does not judge
+        ids, judge = reviewed_split(data, ids, judge, cfg)
+    train(data, out, cfg, ids, judge, resume=resume, **how)
+
+# %% ../nbs/04_verbs.ipynb #869c00c8
+def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,
+           settings: dict[str, Any], recipe: str | None, folds: int | str, resume: bool,
+           **how: Any) -> None:
+    "A run or a recipe, whichever is asked for. Raises `ConfigError` for both in one."
+    if recipe is None:
+        _fit_run(data, out, *videos, _config(config, settings), resume, **how)
+    elif config is None and not settings:
+        _fit_recipe(data, out, *videos, recipe, folds, **how)
+    else: raise ConfigError("a recipe comes with its own settings: leave out "
+                            + ", ".join(settings or ["config"]))
+
 # %% ../nbs/04_verbs.ipynb #6b2c0ecb
 def fit(
     data: Any, # Dataset, path, or list of `Recording`s
@@ -70,22 +99,9 @@ def fit(
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.model import load_model
     data = as_dataset(data)
-    ids, judge = _ids(data, train_videos), _ids(data, valid_videos)
-    if recipe is not None:
-        if config is not None or settings:
-            raise ConfigError("a recipe comes with its own settings: leave out "
-                              + ", ".join(settings or ["config"]))
-        from mabe_nb.train.ensemble.recipe import train_recipe
-        left = [v for v in (ids or data.ids) if v not in set(judge or ())]
-        train_recipe(data, out, recipe, left, folds, say=say, progress=progress)
-    else:
-        from mabe_nb.data.corrections import CorrectedDataset
-        from mabe_nb.train.review.retrain import reviewed_split
-        from mabe_nb.train.runs import train
-        cfg = _config(config, settings)
-        if isinstance(data, CorrectedDataset): # what a review chose does not judge
-            ids, judge = reviewed_split(data, ids, judge, cfg)
-        train(data, out, cfg, ids, judge, resume=resume, say=say, progress=progress)
+    videos = _ids(data, train_videos), _ids(data, valid_videos)
+    _learn(data, out, videos, config, settings, recipe, folds, resume, say=say,
+           progress=progress)
     return load_model(out)
 
 # %% ../nbs/04_verbs.ipynb #c75fcada

@@ -107,6 +107,12 @@ def _start(function, ids, tag, given, folders, say, how):
     if how.pop("plan", False): return _plan_of(function, ids, given, folders, how)
     return start_tagged(function, ids, tag, say, given=given, folders=folders, **how)
 
+# %% ../nbs/06_videos.ipynb #01ebb9a8
+def _out_of_date(plan, prints):
+    "Videos whose features are missing or of something else; `prints`: video -> its own."
+    return [v for v, known in prints.items()
+            if not (known and up_to_date(plan, v, video_key(plan, v), []))]
+
 # %% ../nbs/06_videos.ipynb #367ed219
 def map_prepare(
     data, # Path of a dataset
@@ -126,8 +132,7 @@ def map_prepare(
     out = Path(out or default_folder(dataset, features, parts)).absolute()
     plan = plan_for(dataset, out, features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
-    left = [v for v, known in prints.items()
-            if not (known and up_to_date(plan, v, video_key(plan, v), []))]
+    left = _out_of_date(plan, prints)
     if not left: return None
     given = {"split": split, "features": features, "parts": list(parts)}
     tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
@@ -179,6 +184,22 @@ def join_prepared(
     return {"root": str(done.root), "sequences": len(done.sequences), "frames": frames,
             "channels": len(done.names), "skipped": done.skipped}
 
+# %% ../nbs/06_videos.ipynb #b568de16
+def _to_send(run, checkpoint):
+    "A model, the files of its weights (name -> hash), and what of it a task reads."
+    from mabe_nb.train.model import load_model
+    model = load_model(run, checkpoint)
+    weights = {name: file_hash(path) for name, path in model.files().items()}
+    if file := getattr(model, "file", None): return model, weights, file, "best"
+    return model, weights, run, checkpoint
+
+
+def _with_thresholds(options):
+    "Options of `predict`, whose thresholds may be in a file that stays here."
+    from mabe_nb.train.classifier import read_thresholds
+    if "thresholds" not in options: return options
+    return options | {"thresholds": read_thresholds(options["thresholds"])}
+
 # %% ../nbs/06_videos.ipynb #6a61d346
 def map_predict(
     run, # Run folder, bundle, or a .safetensors file
@@ -194,15 +215,11 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
-    from mabe_nb.train.classifier import read_thresholds
-    from mabe_nb.train.model import load_model
-    model, dataset = load_model(run, checkpoint), open_dataset(data, split)
+    model, weights, run, checkpoint = _to_send(run, checkpoint)
+    dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
-    if "thresholds" in options:
-        options = options | {"thresholds": read_thresholds(options["thresholds"])}
-    if file := getattr(model, "file", None): run, checkpoint = file, "best" # what is read
+    options = _with_thresholds(options)
     given = {"split": split, "checkpoint": checkpoint, "options": options}
-    weights = {name: file_hash(path) for name, path in model.files().items()}
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, weights, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,

@@ -54,6 +54,15 @@ def worker_pool(
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, context, _begin, (start, args))
 
+# %% ../nbs/02_workers.ipynb #0d34530b
+def _as_they_end(pool, work, left):
+    "Each thing with what came of it, taken out of `left`: number -> thing."
+    with _interrupts_later():
+        begun = {pool.submit(work, one): i for i, one in left.items()}
+    for done in as_completed(begun):
+        result = done.result()
+        yield left.pop(begun[done]), result
+
 # %% ../nbs/02_workers.ipynb #59c478d6
 def side_by_side(
     work, # Function of a module
@@ -68,12 +77,7 @@ def side_by_side(
     workers = min(workers, len(left))
     if workers > 1:
         pool = worker_pool(workers, start, *args)
-        try:
-            with _interrupts_later():
-                begun = {pool.submit(work, one): i for i, one in left.items()}
-            for done in as_completed(begun):
-                result = done.result()
-                yield left.pop(begun[done]), result
+        try: yield from _as_they_end(pool, work, left)
         except BrokenProcessPool:
             warnings.warn(f"a worker died, most often because memory ran out; going on "
                           f"without workers for the remaining {len(left)}. Next time "

@@ -16,6 +16,7 @@ from .exports import FORMATS
 from .groups import (compare_groups, of_nothing, per_unit, read_groups,
                                      with_groups)
 from .measures import checked_submission, measure, observe, over_time
+from ..data.dataset import as_dataset
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
@@ -54,6 +55,13 @@ def _tables(seen, shuffles):
             "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
 
 
+def _figures(seen, tables, cases, value):
+    yield "raster", figures.plot_raster(seen)
+    yield "transitions", figures.plot_transitions(tables["transitions"])
+    yield "dyads", figures.plot_dyads(tables["dyads"])
+    if cases is not None: yield "groups", figures.plot_budgets(cases, value)
+
+# %% ../../nbs/analysis/70_analyse.ipynb #f0bdf48b
 def _groups(data, groups, by):
     "Groups in whatever form they are given, or those of the dataset."
     if isinstance(groups, pd.DataFrame): return groups
@@ -74,13 +82,6 @@ def _by_group(data, tables, groups, by, value, unit):
     tables["groups"], notes = compare_groups(cases)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
-
-
-def _figures(seen, tables, cases, value):
-    yield "raster", figures.plot_raster(seen)
-    yield "transitions", figures.plot_transitions(tables["transitions"])
-    yield "dyads", figures.plot_dyads(tables["dyads"])
-    if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
 def _add_doubt(tables, rows, run, decisions, value, unit):
@@ -111,12 +112,27 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
+def _measured(data, bouts, videos, shuffles, say):
+    "What was seen, tables of it, and the `PairDecision`s of a run that predicted it."
+    decisions = [] # Kept while a run predicts, which then is asked once
+    bouts = read_bouts(bouts, data, videos, say, decisions.append)
+    seen = observe(data, bouts, videos)
+    tables = _tables(seen, shuffles)
+    if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
+        tables["measures"] = with_doubts(tables["measures"], found, "video")
+    return seen, tables, decisions
+
+
+def _export(seen, out, to, data, method):
+    how = {"simba": {"data": data}, "ethogram": {"method": method}}
+    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+
+# %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
     data, # Dataset, path, or list of `Recording`s
     out, # Folder to write
     bouts=None, # A submission, its file, or a run to predict with; None: the annotations
-    groups=None, # Table with video and groups (DataFrame or CSV), see `read_groups`;
-    # None: those of `dataset.yaml`
+    groups=None, # DataFrame or CSV, see `read_groups`; None: those of `dataset.yaml`
     by: str = None, # Column of the groups to compare by
     value: str = "share", # What is compared, of `MEASURES`
     unit: str = "animal", # The case of a comparison: animal or video
@@ -129,21 +145,11 @@ def analyse(
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     for name in to:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
-    from mabe_nb.data.dataset import as_dataset
     data, rows, cases, notes = as_dataset(data), None, None, []
-    run = bouts if is_run(bouts) else None
-    decisions = [] # Kept while a run predicts, which then is asked once
-    bouts = read_bouts(bouts, data, videos, say, decisions.append)
-    seen = observe(data, bouts, videos)
-    tables = _tables(seen, shuffles)
-    if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
-        tables["measures"] = with_doubts(tables["measures"], found, "video")
+    seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
-    if run is not None: notes += _add_doubt(tables, rows, run, decisions, value, unit)
+    if is_run(bouts): notes += _add_doubt(tables, rows, bouts, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
-    method = "manual" if bouts is None else "automated"
-    how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+    _export(seen, out, to, data, "manual" if bouts is None else "automated")
     for line in notes: say(f"note: {line}")
     return tables
-

@@ -78,6 +78,22 @@ def export_nwb(
         paths.append(_write_nwb(Path(out)/"nwb"/f"{file_name(video)}.nwb", file))
     return paths
 
+# %% ../../nbs/analysis/50_exports.ipynb #a45c3215
+def _ethogram(bouts, actions, method):
+    "What was looked for in a video, and its bouts, as tables of `ndx-ethogram`."
+    from ndx_ethogram import Ethogram, EthogramBouts
+    listed = Ethogram(name="ethogram", description="what was looked for")
+    for action in sorted(actions): listed.add_row(behavior=action, definition="")
+    table = EthogramBouts(
+        name="behavior_bouts", description="in s of the video", labeling_method=method,
+        ethogram=listed, **{"source_software": "mabe_nb"} if method != "manual" else {})
+    for name, text in (("agent", "who"), ("target", "to whom")):
+        table.add_column(name=name, description=text)
+    for b in bouts.itertuples():
+        table.add_row(start_time=b.start, stop_time=b.stop, label=b.action,
+                      agent=b.agent, target=b.target)
+    return listed, table
+
 # %% ../../nbs/analysis/50_exports.ipynb #7cec1654
 def export_ethogram(
     seen: Observed,
@@ -86,21 +102,12 @@ def export_ethogram(
     method: str = "automated", # Or manual, or curated: who found the bouts
 ) -> list: # Of paths
     "`ethogram/VIDEO.nwb`, by `ndx-ethogram`. Raises `ConfigError` without it."
-    try: from ndx_ethogram import Ethogram, EthogramBouts
+    try: import ndx_ethogram
     except ImportError:
         raise ConfigError("this format needs ndx-ethogram: pip install ndx-ethogram") from None
     paths, watched = [], seen.watched.groupby("video").action.unique()
     for video, bouts in seen.bouts.groupby("video"):
-        listed = Ethogram(name="ethogram", description="what was looked for")
-        for action in sorted(watched[video]): listed.add_row(behavior=action, definition="")
-        table = EthogramBouts(
-            name="behavior_bouts", description="in s of the video", labeling_method=method,
-            ethogram=listed, **{"source_software": "mabe_nb"} if method != "manual" else {})
-        for name, text in (("agent", "who"), ("target", "to whom")):
-            table.add_column(name=name, description=text)
-        for b in bouts.itertuples():
-            table.add_row(start_time=b.start, stop_time=b.stop, label=b.action,
-                          agent=b.agent, target=b.target)
+        listed, table = _ethogram(bouts, watched[video], method)
         file = _nwb_file(video, began)
         file.create_processing_module("behavior", "behaviours").add(listed)
         file.add_time_intervals(table)

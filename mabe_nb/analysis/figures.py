@@ -49,6 +49,16 @@ def plot_raster(
     return figure, ax
 
 
+# %% ../../nbs/analysis/40_figures.ipynb #3a086ce4
+def _mean_bar(ax, x, values, color, label, rng):
+    "The mean as a bar, each case as a dot, and 95 % of the mean as a line."
+    size, mean = len(values), values.mean()
+    ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=label)
+    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=3, color=color, alpha=0.8)
+    if size > 1:
+        half = stats.t.ppf(0.975, size - 1) * values.std() / np.sqrt(size)
+        ax.plot([x, x], [mean - half, mean + half], color=_ink(ax), linewidth=1.2)
+
 # %% ../../nbs/analysis/40_figures.ipynb #25670529
 @styled
 def plot_budgets(
@@ -64,12 +74,8 @@ def plot_budgets(
         color = COLORS[g % len(COLORS)]
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
-            x, n, mean = i * wide + g, len(some), some.mean()
-            ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=_short(group) if i == 0 else None)
-            ax.plot(x + rng.uniform(-0.2, 0.2, n), some, "o", ms=3, color=color, alpha=0.8)
-            if n > 1:
-                half = stats.t.ppf(0.975, n - 1) * some.std() / np.sqrt(n)
-                ax.plot([x, x], [mean - half, mean + half], color=_ink(ax), linewidth=1.2)
+            label = _short(group) if i == 0 else None
+            _mean_bar(ax, i * wide + g, some, color, label, rng)
     middle = np.arange(len(actions)) * wide + (len(groups) - 1) / 2
     ax.set_xticks(middle, [_short(a, 16) for a in actions])
     ax.set(ylabel=MEASURES[value], title=f"{MEASURES[value].capitalize()}, by group")
@@ -79,7 +85,6 @@ def plot_budgets(
     ax.legend(fontsize=8)
     figure.set_label(f"{MEASURES[value]} of {len(actions)} actions in {len(groups)} groups")
     return figure, ax
-
 
 # %% ../../nbs/analysis/40_figures.ipynb #7a684ea3
 def _draw_table(ax, values, words, rows, columns, most):

@@ -65,7 +65,7 @@ def with_groups(
     if "subject" not in rows: rows["subject"] = rows.video + " " + rows.animal
     return rows[rows.group != ""]
 
-
+# %% ../../nbs/analysis/30_groups.ipynb #f9d37ed6
 def of_nothing(
     measured: pd.DataFrame, # From `measure`
     groups: pd.DataFrame, # From `read_groups`

@@ -25,6 +25,33 @@ def false_discovery(
 # %% ../../nbs/analysis/20_sequences.ipynb #aaa80a71
 MOST_ACTIONS = 200 # The largest public data set has 38
 
+# %% ../../nbs/analysis/20_sequences.ipynb #e15a663f
+def _actions(bouts):
+    "Names of actions. Raises `DataError` for more than anybody scores."
+    actions = sorted(bouts.action.unique())
+    if len(actions) <= MOST_ACTIONS: return actions
+    raise DataError(f"there are {len(actions):,} actions, expected at most "
+                    f"{MOST_ACTIONS}: is action another column of the table?")
+
+# %% ../../nbs/analysis/20_sequences.ipynb #728dfe77
+def _drawn_counts(code, group, joined, n, shuffles, seed):
+    "Pairs of actions (n * n,) that follow each other, as seen and in each shuffle."
+    def counts(code):
+        pairs = code[:-1][joined] * n + code[1:][joined]
+        return np.bincount(pairs, minlength=n * n)
+
+    rng, drawn = np.random.default_rng(seed), np.empty((shuffles, n * n), np.int32)
+    for i in range(shuffles): drawn[i] = counts(code[np.argsort(group + rng.random(len(code)))])
+    return counts(code), drawn
+
+
+def _two_sided(found, drawn):
+    "Twice the smaller share of draws as extreme as what was found; NaN where all are 0."
+    more, less = ((f(drawn, found).sum(0) + 1) / (len(drawn) + 1)
+                  for f in (np.greater_equal, np.less_equal))
+    twice = np.minimum(1, 2 * np.minimum(more, less))
+    return np.where(drawn.mean(0) > 0, twice, np.nan)
+
 # %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
@@ -34,30 +61,19 @@ def transitions(
 ) -> pd.DataFrame: # before, after, count, share, expected, ratio, p, q
     "How often one action of an animal follows another, and how often by chance."
     if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
-    actions = sorted(bouts.action.unique())
-    if len(actions) > MOST_ACTIONS:
-        raise DataError(f"there are {len(actions):,} actions, expected at most "
-                        f"{MOST_ACTIONS}: is action another column of the table?")
+    actions = _actions(bouts)
     rows = bouts.sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
     group = rows.groupby(["video", "agent"]).ngroup().to_numpy()
     joined = (group[1:] == group[:-1]) & (
         rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1] <= gap_s)
-    n, rng = len(actions), np.random.default_rng(seed)
-
-    def counts(code):
-        pairs = code[:-1][joined] * n + code[1:][joined]
-        return np.bincount(pairs, minlength=n * n)
-
-    found, drawn = counts(code), np.empty((shuffles, n * n), np.int32)
-    for i in range(shuffles): drawn[i] = counts(code[np.argsort(group + rng.random(len(code)))])
-    more, less = ((f(drawn, found).sum(0) + 1) / (shuffles + 1)
-                  for f in (np.greater_equal, np.less_equal))
+    n = len(actions)
+    found, drawn = _drawn_counts(code, group, joined, n, shuffles, seed)
     expected = drawn.mean(0)
     table = pd.DataFrame({"before": np.repeat(actions, n), "after": np.tile(actions, n),
                           "count": found, "expected": expected.round(3)})
     total = table.groupby("before")["count"].transform("sum")
-    p = np.where(expected > 0, np.minimum(1, 2 * np.minimum(more, less)), np.nan)
+    p = _two_sided(found, drawn)
     return table.assign(
         share=table["count"] / total.where(total > 0),
         ratio=(found / np.where(expected > 0, expected, np.nan)).round(3),

@@ -17,6 +17,7 @@ from ..data.recording import plural
 from ..errors import ConfigError, DataError, MabeError
 from ..files import file_hash, read_json, write_csv, write_json
 from ..locks import locked, make_folder
+from ..patch import patch
 
 # %% ../../nbs/analysis/92_watch.ipynb #f6d57d62
 def video_stamp(
@@ -52,14 +53,6 @@ class Watched:
             if isinstance(facts, dict) and facts.get("video") == path.stem:
                 self.found[path.stem] = facts
 
-    def is_known(self, data, video, stamp):
-        "Whether a video was done as it is now."
-        if (old := self.found.get(video)) is None: return False
-        if old.get("stamp") == stamp: return True
-        if not old.get("digest") or old["digest"] != _digest(data, video): return False
-        self.keep(old | {"stamp": stamp}) # touched, not changed
-        return True
-
     def keep(self, facts):
         "Write down what was found of a video, whole or not at all."
         write_json(self.out/"videos"/f"{facts['video']}.json", facts)
@@ -68,6 +61,22 @@ class Watched:
     def write_table(self):
         "`predicted.csv`, of all videos."
         write_csv(self.out/"predicted.csv", batch_table([*self.found.values()]))
+
+# %% ../../nbs/analysis/92_watch.ipynb #9dc563d8
+@patch
+def is_known(self: Watched, data, video, stamp):
+    "Whether a video was done as it is now."
+    if (old := self.found.get(video)) is None: return False
+    if old.get("stamp") == stamp: return True
+    if not old.get("digest") or old["digest"] != _digest(data, video): return False
+    self.keep(old | {"stamp": stamp}) # touched, not changed
+    return True
+
+@patch
+def summary(self: Watched):
+    "How many videos and bouts there are, and which videos are new."
+    return {"videos": len(self.found), "new": self.new,
+            "bouts": sum(len(f.get("rows", ())) for f in self.found.values())}
 
 # %% ../../nbs/analysis/92_watch.ipynb #6b6b4c8b
 def do_video(
@@ -133,6 +142,14 @@ def _looks(watched, folder, split, minutes, every, say):
         if (left := end - time.monotonic()) <= 0: return
         time.sleep(min(every, left))
 
+# %% ../../nbs/analysis/92_watch.ipynb #b1662a8e
+def _check_grows(folder):
+    "Raises `MabeError` if it is no folder, or one that does not grow."
+    if not Path(folder).is_dir(): raise DataError("expected a folder to watch", folder)
+    if any((Path(folder)/f"{s}.csv").exists() for s in ("train", "test")):
+        raise ConfigError(f"{folder}: a dataset in Kaggle's layout does not grow; leave out "
+                          "--watch")
+
 # %% ../../nbs/analysis/92_watch.ipynb #12f3257f
 def watch(
     run, # Run folder, bundle, or a .safetensors file
@@ -147,10 +164,7 @@ def watch(
 ) -> dict: # out, videos: all so far, new: those of this call, bouts
     "Predict what comes into a folder until Ctrl-C or the time is over. Raises `MabeError`."
     from mabe_nb.train.model import load_model
-    if not Path(folder).is_dir(): raise DataError("expected a folder to watch", folder)
-    if any((Path(folder)/f"{s}.csv").exists() for s in ("train", "test")):
-        raise ConfigError(f"{folder}: a dataset in Kaggle's layout does not grow; leave out "
-                          "--watch")
+    _check_grows(folder)
     model, rates = load_model(run, checkpoint), training_rates(run)
     weights = {name: file_hash(path) for name, path in model.files().items()}
     make_folder(out)
@@ -160,6 +174,4 @@ def watch(
         with suppress(KeyboardInterrupt):
             for data, new in _looks(watched, folder, split, minutes, every, say):
                 do_batch(watched, model, data, new, rates, options, say)
-    found = watched.found.values()
-    return {"out": str(out), "videos": len(found), "new": watched.new,
-            "bouts": sum(len(f.get("rows", ())) for f in found)}
+    return {"out": str(out), **watched.summary()}

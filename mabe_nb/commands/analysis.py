@@ -73,9 +73,8 @@ def _common(p):
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to write")
     p.add_argument("--overwrite", **OVERWRITE)
 
-
-def add_commands(command):
-    "`analyse` and `clips`."
+# %% ../../nbs/commands/70_analysis.ipynb #b307bcad
+def _add_analyse(command):
     p = command("analyse", analyse)
     p.example = "mabe analyse sub.csv colony --out results"
     _common(p)
@@ -88,6 +87,11 @@ def add_commands(command):
     p.add_argument("--to", nargs="+", default=["csv"], choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
                    help="formats for the bouts; ethogram is NWB with ndx-ethogram")
+
+# %% ../../nbs/commands/70_analysis.ipynb #b7616a7c
+def add_commands(command):
+    "`analyse` and `clips`."
+    _add_analyse(command)
     p = command("clips", clips)
     p.example = "mabe clips annotations colony --action attack --out films"
     _common(p)
@@ -98,4 +102,3 @@ def add_commands(command):
     p.add_argument("--films", metavar="FOLDER",
                    help="films to draw on, named as the videos (default: beside the poses), "
                    "or none")
-

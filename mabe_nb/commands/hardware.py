@@ -177,6 +177,17 @@ def _all_scenarios(provider, how, say):
         "--training-type")
     return {"scenarios": {name: answer.to_json() for name, answer in found.items()}}
 
+# %% ../../nbs/commands/40_hardware.ipynb #564cfd9e
+def _cards_here(args, say):
+    "How the batch is laid on the cards of this machine."
+    from mabe_nb.hardware import cluster as plans
+    found = plans.allocation(plans.read_gpus(), effective=args.effective,
+                             per_gpu=args.per_gpu,
+                             need=plans.ZERO_GB if args.zero else None)
+    say(str(found))
+    return {"cards": to_records(found.cards), "mixed": found.mixed, "zero": found.zero,
+            "plan": found.plan._asdict(), "warnings": found.warnings}
+
 # %% ../../nbs/commands/40_hardware.ipynb #c78dbc27
 def cluster(args, say) -> dict:
     "Plans for 1 to 8 cards, a look at the cards here, or a Slurm script."
@@ -185,14 +196,7 @@ def cluster(args, say) -> dict:
         refuse_without(args, "--slurm", "--run", "--kind", "--partition", "--limit")
     if args.script and (args.here or args.zero):
         raise ConfigError(f"--slurm writes a script: leave out --{'here' if args.here else 'zero'}")
-    if args.here:
-        found = plans.allocation(plans.read_gpus(), effective=args.effective,
-                                 per_gpu=args.per_gpu,
-                                 need=plans.ZERO_GB if args.zero else None)
-        say(str(found))
-        return {"cards": to_records(found.cards), "mixed": found.mixed,
-                "zero": found.zero,
-                "plan": found.plan._asdict(), "warnings": found.warnings}
+    if args.here: return _cards_here(args, say)
     if args.script: return _script(args, say)
     table = plans.plans(args.effective, args.per_gpu,
                         need=plans.ZERO_GB if args.zero else None)

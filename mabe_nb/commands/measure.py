@@ -111,22 +111,28 @@ def compare(args, say) -> dict:
     return {"rows": to_records(table), "windows": shape.windows or 10**6,
             "epochs": cfg.epochs, "cheapest": best}
 
+# %% ../../nbs/commands/50_measure.ipynb #356d9a9a
+def _card_rows(found, need, names):
+    "Each card: whether a training fits, how large a batch; all cards if none is named."
+    from mabe_nb.hardware.catalog import card, gpus
+    from mabe_nb.hardware.memory import fits
+    known = gpus()
+    names = known.name if names is None else names.split(",")
+    cards = [card(name, known) for name in names]
+    return [{"card": c["name"], "memory_gb": float(c.memory_gb),
+             "fits": fits(need, float(c.memory_gb)),
+             "largest_batch": found.largest(float(c.memory_gb)),
+             "as_of": c.as_of, "source": c.source} for c in cards]
+
 # %% ../../nbs/commands/50_measure.ipynb #8f52992d
 def estimate(args, say) -> dict:
     "Memory of a training step, which cards hold it, and what helps where one does not."
-    from mabe_nb.hardware.catalog import card, gpus
-    from mabe_nb.hardware.memory import fits
     from mabe_nb.hardware.speed_guide import EXPECTED
     from mabe_nb.measure.estimate import estimate as count
     cfg, shape = config_and_workload(args)
     found = count(cfg, shape)
-    need, known = found.need(cfg.batch_size), gpus()
-    names = known.name if args.card is None else args.card.split(",")
-    cards = [card(name, known) for name in names]
-    rows = [{"card": c["name"], "memory_gb": float(c.memory_gb),
-             "fits": fits(need, float(c.memory_gb)),
-             "largest_batch": found.largest(float(c.memory_gb)),
-             "as_of": c.as_of, "source": c.source} for c in cards]
+    need = found.need(cfg.batch_size)
+    rows = _card_rows(found, need, args.card)
     say(f"batch {cfg.batch_size} of {cfg.sequence_length} frames needs {need}")
     say(f"{found.basis}: {found.source}")
     if expects := EXPECTED.get(args.preset): say(

@@ -14,20 +14,12 @@ from ..errors import ConfigError
 from ..locks import locked_beside
 
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
-def predict(args, say) -> dict:
-    "Predict bouts for whole videos and write a submission."
+def _predict_here(args, options, say):
+    "Predict in this process; bouts, ids of videos, and of those that it learned from."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
-    if args.watch is None:
-        refuse_without(args, "--watch", "--every")
-        check_out(args.out, overwrite=args.overwrite)
-    options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
-               if (v := getattr(args, k)) is not None and v is not False}
-    if args.watch is not None: return predict_new(args, options, say)
-    if args.on: return predict_elsewhere(args, options, say)
-    refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     model = load_model(args.run, args.checkpoint, engine=args.engine)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
@@ -37,15 +29,28 @@ def predict(args, say) -> dict:
                               say=say, **options)
         found = table.attrs.get("doubts", {})
         write_csv(args.out, with_doubts(table, found) if args.doubts else table)
-    videos = len(data.ids if ids is None else ids)
+    ids = [*data.ids] if ids is None else [*map(str, ids)]
+    return table, ids, model.learned_from & {*ids}
+
+# %% ../../nbs/commands/31_predict.ipynb #fa7b440b
+def predict(args, say) -> dict:
+    "Predict bouts for whole videos and write a submission."
+    if args.watch is None:
+        refuse_without(args, "--watch", "--every")
+        check_out(args.out, overwrite=args.overwrite)
+    options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
+               if (v := getattr(args, k)) is not None and v is not False}
+    if args.watch is not None: return predict_new(args, options, say)
+    if args.on: return predict_elsewhere(args, options, say)
+    refuse_without(args, "--on PLACE", *GROUP_FLAGS)
+    table, ids, known = _predict_here(args, options, say)
     if not len(table):
         say("note: nothing reached a decision; train longer, or lower --thresholds")
-    known = len(model.learned_from & set(data.ids if ids is None else map(str, ids)))
-    if known: say(f"note: {known} of {videos} videos have ids of videos that the run "
-                  "learned from; a score of those says nothing about new ones")
-    say(f"{len(table)} bouts in {videos} videos: {args.out}")
-    return {"out": str(args.out), "bouts": len(table), "videos": videos,
-            "learned_from": known, "doubts": found}
+    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that the "
+                  "run learned from; a score of those says nothing about new ones")
+    say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")
+    return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
+            "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}
 
 # %% ../../nbs/commands/31_predict.ipynb #f4313f47
 def predict_new(
@@ -93,6 +98,14 @@ def predict_elsewhere(
 OUT = "submission.csv"
 
 # %% ../../nbs/commands/31_predict.ipynb #66956f74
+def _watch_flags(p):
+    p.add_argument("--watch", nargs="?", metavar="MINUTES", const=float("inf"),
+                   type=number(float, low=0), help="go on with what comes into DATA, a "
+                   "folder of tracker files: until Ctrl-C, for so long, or 0: once")
+    p.add_argument("--every", type=number(float, above=0), metavar="SECONDS",
+                   help="of --watch, from one look to the next (default: 30)")
+
+# %% ../../nbs/commands/31_predict.ipynb #b2166322
 def add_predict_command(command):
     "`predict`."
     p = command("predict", predict)
@@ -102,11 +115,7 @@ def add_predict_command(command):
     add_data(p)
     p.add_argument("--out", default=OUT, help="CSV to write; with --watch a folder "
                    "(default: predicted)")
-    p.add_argument("--watch", nargs="?", metavar="MINUTES", const=float("inf"),
-                   type=number(float, low=0), help="go on with what comes into DATA, a "
-                   "folder of tracker files: until Ctrl-C, for so long, or 0: once")
-    p.add_argument("--every", type=number(float, above=0), metavar="SECONDS",
-                   help="of --watch, from one look to the next (default: 30)")
+    _watch_flags(p)
     p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
     p.add_argument("--least-ms", type=number(float, low=0),

@@ -30,6 +30,19 @@ def _machine(args, say):
     if gpu and "," in gpu: gpu = gpu.split(",")
     return gpu, 3600 if timeout is None else timeout
 
+# %% ../../nbs/commands/60_remote.ipynb #7e178ad7
+def _show(job, stream):
+    "Write what a job prints as it comes, and before that why it waits."
+    said = begun = None
+    for event in job.events():
+        begun = begun or event["k"] != "beat"
+        if not begun and (why := job.state().get("reason")) not in (None, said):
+            stream.write(f"[{why}]\n")
+            said = why
+        if text := event_text(event):
+            stream.write(text)
+            stream.flush()
+
 # %% ../../nbs/commands/60_remote.ipynb #794ac812
 def follow(
     job, # `Job`
@@ -40,16 +53,7 @@ def follow(
     Raises `JobError` if it ended in any way but well.
     """
     stream = sys.stderr if as_json else sys.stdout
-    said = begun = None
-    try:
-        for event in job.events():
-            begun = begun or event["k"] != "beat"
-            if not begun and (why := job.state().get("reason")) not in (None, said):
-                stream.write(f"[{why}]\n")
-                said = why
-            if text := event_text(event):
-                stream.write(text)
-                stream.flush()
+    try: _show(job, stream)
     except KeyboardInterrupt:
         stream.write(f"\nleft running: {next_steps(job)}\n")
         return row(job)
@@ -220,12 +224,8 @@ def _add_jobs(command):
                    "this cluster and on the Volume at Modal, which can only be seen")
     p.add_argument("--days", type=float, help="prune: what is older (30)")
 
-# %% ../../nbs/commands/60_remote.ipynb #c25d98ec
-def add_commands(
-    command, # `command(name, function)` makes a parser with `--json`
-):
-    "`submit` and `jobs`."
-    _add_jobs(command)
+# %% ../../nbs/commands/60_remote.ipynb #1afc8850
+def _add_submit(command):
     p = command("submit", submit)
     p.example = "mabe submit -- mabe audit colony"
     p.usage = "mabe submit [--on PLACE] [--gpu NAME] [--detach] [...] -- COMMAND ..."
@@ -248,3 +248,11 @@ def add_commands(
     p.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
                    help="of the place, such as partition=gpu or tasks_per_node=2")
     p.add_argument("--secrets", default="", metavar="NAMES", help="secrets it needs")
+
+# %% ../../nbs/commands/60_remote.ipynb #c25d98ec
+def add_commands(
+    command, # `command(name, function)` makes a parser with `--json`
+):
+    "`submit` and `jobs`."
+    _add_jobs(command)
+    _add_submit(command)

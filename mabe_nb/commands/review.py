@@ -71,26 +71,36 @@ def agree(args, say) -> dict:
     return {"out": args.out, "differ": len(found.differ), "actions": table.to_dict("records")}
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
-def add_commands(command):
-    "`review`, `retrain` and `agree`."
-    at = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")
+_ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")
+
+
+def _add_review(command):
     p = command("review", review)
     p.example = "mabe review run colony --minutes 10 --out moments.csv"
     p.add_argument("run", metavar="RUN", help="run folder or bundle")
     add_data(p)
     p.add_argument("--minutes", type=number(float, above=0), default=10.0,
                    help="that you have (default: 10)")
-    p.add_argument("--corrections", **at)
+    p.add_argument("--corrections", **_ANSWERS)
     p.add_argument("--out", metavar="CSV", help="file to write")
     p.add_argument("--overwrite", **OVERWRITE)
+
+
+def _add_retrain(command):
     p = command("retrain", retrain)
     p.example = "mabe retrain run colony --out better"
     p.add_argument("run", metavar="RUN", help="run folder of a single training")
     p.add_argument("data", metavar="DATA", help="dataset with the videos of the run")
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
-    p.add_argument("--corrections", **at)
+    p.add_argument("--corrections", **_ANSWERS)
     p.add_argument("--new-weights", action="store_true",
                    help="rather than go on from those of RUN")
+
+# %% ../../nbs/commands/74_review.ipynb #9fa4bf58
+def add_commands(command):
+    "`review`, `retrain` and `agree`."
+    _add_review(command)
+    _add_retrain(command)
     p = command("agree", agree)
     p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)

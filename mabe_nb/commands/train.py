@@ -66,19 +66,25 @@ def members_elsewhere(
                      args.corrections, workers=workers, fresh=args.fresh, say=say,
                      progress=say.progress, **group_options(args))
 
+# %% ../../nbs/commands/30_train.ipynb #3eb9d9bc
+def _recipe_workers(args):
+    "Processes: those asked for; else all cores for `best`, one for what is quick."
+    from mabe_nb.train.config import make_config
+    from mabe_nb.train.ensemble.queue import default_workers
+    workers = default_workers() if args.recipe == "best" else 1
+    if given := args.set_num_workers: # text, as every flag of a setting
+        workers = make_config({"num_workers": given}).num_workers or 1
+    return workers
+
 # %% ../../nbs/commands/30_train.ipynb #8f070db1
 def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     "Train a blend; `valid_ids` are left out of everything, for you to score."
-    from mabe_nb.train.config import make_config
     from mabe_nb.train.ensemble.per_lab import train_per_lab
-    from mabe_nb.train.ensemble.queue import default_workers
     from mabe_nb.train.ensemble.recipe import train_recipe
     refuse_settings(args)
     out = set(valid_ids or ())
     ids = [v for v in (data.ids if train_ids is None else train_ids) if v not in out]
-    workers = default_workers() if args.recipe == "best" else 1
-    if given := args.set_num_workers: # text, as every flag of a setting
-        workers = make_config({"num_workers": given}).num_workers or 1
+    workers = _recipe_workers(args)
     how = dict(folds=args.folds or 5, workers=workers, fresh=args.fresh, say=say,
                progress=say.progress)
     if args.on:

@@ -21,6 +21,7 @@ from .recording import Recording
 from .splits import marks
 from ..errors import DataError
 from ..files import write_json
+from ..patch import patch
 
 # %% ../../nbs/data/50_audit.ipynb #2df6b860
 COLUMNS = ["video_id", "lab_id", "kind", "severity", "count", "share", "message"]
@@ -70,20 +71,22 @@ class AuditReport:
         first, rest = (self.table[self.table.severity == s] for s in ORDER[:2])
         return pd.concat([first.head(errors), rest.groupby("kind", sort=False).head(each)])
 
-    def to_json(self, path=None):
-        "As JSON: name, videos, frames, summary, defects; written to `path` if given."
-        rows = [json.loads(t.to_json(orient="records", double_precision=6))
-                for t in (self.summary(), self.table)]
-        out = dict(name=self.name, videos=self.videos, frames=self.frames,
-                   summary=rows[0], defects=rows[1])
-        if path is not None: write_json(path, out)
-        return json.dumps(out, ensure_ascii=False)
-
     def __repr__(self):
         kinds = self.table.severity.value_counts()
         said = ", ".join(f"{kinds.get(s, 0)} {s}s" for s in ORDER[:2])
         return (f"Audit of {self.name}: {self.videos} videos, {self.frames:,} frames, "
                 f"{said}, {kinds.get('info', 0)} notes")
+
+# %% ../../nbs/data/50_audit.ipynb #1f6fb47b
+@patch
+def to_json(self: AuditReport, path=None):
+    "As JSON: name, videos, frames, summary, defects; written to `path` if given."
+    rows = [json.loads(t.to_json(orient="records", double_precision=6))
+            for t in (self.summary(), self.table)]
+    out = dict(name=self.name, videos=self.videos, frames=self.frames,
+               summary=rows[0], defects=rows[1])
+    if path is not None: write_json(path, out)
+    return json.dumps(out, ensure_ascii=False)
 
 # %% ../../nbs/data/50_audit.ipynb #af8f9800
 def _row(video, lab, kind, count, share, message):
@@ -188,13 +191,15 @@ class Notes:
         self.looked.setdefault(rec.lab_id, set()).update(looked)
         self.found.setdefault(rec.lab_id, set()).update(rec.bouts.action)
 
-    def all_rows(self):
-        "Rows of each video, then those that need more than one."
-        ids = pd.Series(self.ids, dtype=object)
-        twice = [_row(i, "", "duplicated_id", n, None, f"{n} videos have this id")
-                 for i, n in ids.value_counts().items() if n > 1]
-        return [*self.rows, *twice, *shared_tracks(self.tracks),
-                *body_sizes(self.sizes), *never_seen(self.looked, self.found)]
+# %% ../../nbs/data/50_audit.ipynb #46966f9e
+@patch
+def all_rows(self: Notes):
+    "Rows of each video, then those that need more than one."
+    ids = pd.Series(self.ids, dtype=object)
+    twice = [_row(i, "", "duplicated_id", n, None, f"{n} videos have this id")
+             for i, n in ids.value_counts().items() if n > 1]
+    return [*self.rows, *twice, *shared_tracks(self.tracks),
+            *body_sizes(self.sizes), *never_seen(self.looked, self.found)]
 
 # %% ../../nbs/data/50_audit.ipynb #0ed2bb2a
 def audit(

@@ -189,6 +189,18 @@ def corrected_labels(
         if row.verdict not in ("reject", "nothing"): out[at, column[row.action]] = 1
     return out
 
+# %% ../../nbs/data/26_corrections.ipynb #da0721e0
+def _of_pair(rec, pair, actions, rows):
+    "Bouts of a pair as corrected, and the stretches that somebody looked at."
+    labels = corrected_labels(frame_labels(rec, *pair, actions), actions, rows)
+    bouts, reviewed = [], []
+    for k, action in enumerate(actions):
+        for code, a, b in run_lengths(labels[:, k]): # 0 and 1
+            if code: bouts.append((*pair, action, int(a), int(b)))
+        for _, a, b in run_lengths((labels[:, k] >= 0) - 1):
+            reviewed.append((*pair, action, int(a), int(b)))
+    return bouts, reviewed
+
 # %% ../../nbs/data/26_corrections.ipynb #73633b68
 def corrected(
     rec: Recording,
@@ -206,16 +218,10 @@ def corrected(
     looked = set(rec.labelled or ()) | {(*pair, a) for pair, some in by_pair.items()
                                         for row in some for a in row.actions}
     bouts, reviewed = [], []
-    for agent, target in sorted({t[:2] for t in looked}):
-        pair = agent, target
+    for pair in sorted({t[:2] for t in looked}):
         actions = sorted(t[2] for t in looked if t[:2] == pair)
-        labels = corrected_labels(frame_labels(rec, agent, target, actions), actions,
-                                  by_pair.get(pair, ()))
-        for k, action in enumerate(actions):
-            for code, a, b in run_lengths(labels[:, k]): # 0 and 1
-                if code: bouts.append((*pair, action, int(a), int(b)))
-            for _, a, b in run_lengths((labels[:, k] >= 0) - 1):
-                reviewed.append((*pair, action, int(a), int(b)))
+        found, seen = _of_pair(rec, pair, actions, by_pair.get(pair, ()))
+        bouts, reviewed = bouts + found, reviewed + seen
     return rec.replace(bouts=bout_table(bouts), labelled=frozenset(looked), scored=None,
                        reviewed=tuple(reviewed))
 

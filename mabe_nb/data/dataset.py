@@ -42,6 +42,16 @@ class Dataset(Protocol):
     def fingerprint(self, video_id) -> str:
         "Changes whenever the video's poses, bouts or settings do."
 
+# %% ../../nbs/data/20_dataset.ipynb #f439f0dc
+def _by_id(recordings, root):
+    "Recordings by the id of their video. Raises `DataError` for an id used twice."
+    found = {}
+    for rec in recordings:
+        if found.setdefault(rec.video_id, rec) is not rec:
+            raise DataError(f"video id {rec.video_id!r} is there twice, expected "
+                            "one Recording a video", root)
+    return found
+
 # %% ../../nbs/data/20_dataset.ipynb #0d40a8b6
 class RecordingList:
     "Recordings in memory as a dataset. Raises `DataError` for an id used twice."
@@ -52,12 +62,9 @@ class RecordingList:
         root=".", # File or folder they came from
         name: str = None, # For tables and messages; the root's name by default
     ):
-        self.root, self._of = Path(root), {}
+        self.root = Path(root)
         self.name = name or self.root.resolve().stem
-        for rec in recordings:
-            if self._of.setdefault(rec.video_id, rec) is not rec:
-                raise DataError(f"video id {rec.video_id!r} is there twice, expected "
-                                "one Recording a video", root)
+        self._of = _by_id(recordings, root)
         self.ids = tuple(self._of)
 
     def __len__(self): return len(self.ids)

@@ -22,6 +22,7 @@ from .recording import Finding, Recording, bout_table, check_parts
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash, printable
+from ..patch import patch
 
 # %% ../../nbs/data/10_kaggle.ipynb #ff7954f0
 class KaggleTables:
@@ -48,17 +49,20 @@ class KaggleTables:
         "Name of the lab."
         return self._find(video_id)[1]
 
-    def file(self, video_id, kind):
-        "Where the `tracking` or `annotation` file of a video is, if there is one."
-        folder = self.root/f"{self.split}_{kind}"
-        return folder/self.lab(video_id)/f"{video_id}.parquet"
+# %% ../../nbs/data/10_kaggle.ipynb #ecd8d874
+@patch
+def file(self: KaggleTables, video_id, kind):
+    "Where the `tracking` or `annotation` file of a video is, if there is one."
+    folder = self.root/f"{self.split}_{kind}"
+    return folder/self.lab(video_id)/f"{video_id}.parquet"
 
-    def annotated(self, video_id):
-        "Whether there is an annotation file, even a link that leads nowhere."
-        path = self.file(video_id, "annotation")
-        try: return bool(os.lstat(path))
-        except (FileNotFoundError, NotADirectoryError): return False
-        except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+@patch
+def annotated(self: KaggleTables, video_id):
+    "Whether there is an annotation file, even a link that leads nowhere."
+    path = self.file(video_id, "annotation")
+    try: return bool(os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError): return False
+    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):

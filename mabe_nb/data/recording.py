@@ -48,6 +48,16 @@ def bout_table(
     return pd.DataFrame({c: pd.Series(v, index, dtype=kind) for c, v, kind
                          in zip(BOUT_COLUMNS, columns, kinds)}, index, copy=False)
 
+# %% ../../nbs/data/00_recording.ipynb #a0832e1a
+def _wrong(xy, mice, parts, fps):
+    "What is wrong with poses or their rate, in words; None: nothing."
+    shape, dtype, want = xy.shape, xy.dtype, (mice, parts, 2)
+    if len(shape) != 4 or shape[1:] != want or dtype != np.float32:
+        return (f"poses have shape {shape} and dtype {dtype}, expected (frames, "
+                f"{mice}, {parts}, 2) float32")
+    if not (np.isfinite(fps) and fps > 0):
+        return f"frames per second is {fps}, expected a number above 0"
+
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -67,14 +77,8 @@ class Recording:
     reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
-        want = (len(self.mice), len(self.parts), 2)
-        shape, dtype, wrong = self.xy.shape, self.xy.dtype, None
-        if len(shape) != 4 or shape[1:] != want or dtype != np.float32:
-            wrong = (f"poses have shape {shape} and dtype {dtype}, expected (frames, "
-                     f"{want[0]}, {want[1]}, 2) float32")
-        elif not (np.isfinite(self.fps) and self.fps > 0):
-            wrong = f"frames per second is {self.fps}, expected a number above 0"
-        if wrong: raise DataError(wrong, where=f"video {self.video_id}")
+        if wrong := _wrong(self.xy, len(self.mice), len(self.parts), self.fps):
+            raise DataError(wrong, where=f"video {self.video_id}")
 
     def __len__(self): return len(self.xy)
 

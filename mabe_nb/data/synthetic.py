@@ -195,6 +195,18 @@ def _order(layout, videos, labs): # Labs of videos in turn, videos to train and 
     turn = [lab for lab, n in zip(each, labs) for _ in range(n)]
     return turn + each, len(turn), len(labs)
 
+# %% ../../nbs/data/22_synthetic.ipynb #934ba220
+def _write(root, layout, train, test, videos, minutes, seed, messy, order):
+    "Write it whole or not at all. Raises `DataError` where nothing can be written."
+    try:
+        with atomic(root) as tmp:
+            LAYOUTS[layout](tmp, train, test, minutes, seed, messy, order)
+            (tmp/"README.txt").write_text(
+                f"{README}Layout {layout}, {videos} videos for training, {minutes} "
+                f"minutes each, seed {seed}, {'messy' if messy else 'clean'}.\n")
+    except OSError as e:
+        raise DataError(f"cannot be written: {e.strerror}", root) from None
+
 # %% ../../nbs/data/22_synthetic.ipynb #65325b87
 def write_colony(
     root, # Folder to make
@@ -216,12 +228,5 @@ def write_colony(
     _free(root, overwrite)
     train, test = range(videos), range(videos, videos + more)
     if progress: train, test = _bar(train, "train"), _bar(test, "test")
-    try:
-        with atomic(root) as tmp:
-            LAYOUTS[layout](tmp, train, test, minutes, seed, messy, order)
-            (tmp/"README.txt").write_text(
-                f"{README}Layout {layout}, {videos} videos for training, {minutes} "
-                f"minutes each, seed {seed}, {'messy' if messy else 'clean'}.\n")
-    except OSError as e:
-        raise DataError(f"cannot be written: {e.strerror}", root) from None
+    _write(root, layout, train, test, videos, minutes, seed, messy, order)
     return root

@@ -122,6 +122,20 @@ def _larger(need, memory): # Smallest card that surely holds it
     good = known[(known.memory_gb > memory) & (USABLE * known.memory_gb >= need.high)]
     return good.name.iloc[0] if len(good) else None
 
+# %% ../../nbs/hardware/20_memory.ipynb #e1c5c409
+def _saved(need, activations, lora, ours, amp):
+    "What applies here: remedy, GB that it saves, its price; see `remedies`."
+    half, third, half_size = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
+    saved = [("LoRA", need.likely - lora.likely,
+              "trains few of the weights")] if lora else []
+    saved += [("half the batch", half, "noisier steps"),
+              ("half the batch, accumulated twice", half, "same effect, more time"),
+              ("gradient checkpointing", third, "about a third more time"),
+              ("mixed precision: --amp", half_size, "none or little accuracy")]
+    left_out = ["gradient"] * ours + ["mixed"] * amp
+    saved = [row for row in saved if row[0].split(" ")[0] not in left_out]
+    return saved + [("half the frames of a window", half, "less context")] * ours
+
 # %% ../../nbs/hardware/20_memory.ipynb #e2dce6ae
 def remedies(
     need: Need, # As things are
@@ -132,18 +146,9 @@ def remedies(
     amp: bool = False, # Is the precision mixed already?
 ) -> pd.DataFrame: # remedy, saves_gb, needs_gb, fits, price
     "The remedies against too little memory, in the order to try them."
-    half, third, half_size = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
-    saved = [("LoRA", need.likely - lora.likely,
-              "trains few of the weights")] if lora else []
-    saved += [("half the batch", half, "noisier steps"),
-              ("half the batch, accumulated twice", half, "same effect, more time"),
-              ("gradient checkpointing", third, "about a third more time"),
-              ("mixed precision: --amp", half_size, "none or little accuracy")]
-    left_out = ["gradient"] * ours + ["mixed"] * amp
-    saved = [row for row in saved if row[0].split(" ")[0] not in left_out]
-    if ours: saved.append(("half the frames of a window", half, "less context"))
+
     rows = []
-    for name, gb, price in saved:
+    for name, gb, price in _saved(need, activations, lora, ours, amp):
         after = lora if name == "LoRA" else need.times(1 - gb / need.likely)
         rows.append((name, gb, after.likely, fits(after, memory), price))
     larger = _larger(need, memory)

@@ -184,9 +184,8 @@ def predict_in_parts(
             path = Path(parts)/f"{safe_id(video, 'video_id')}.json"
             key = video_key(kit, dataset, video)
             done[video] = read_finished(path, key)
-            if done[video] is not None:
-                again += 1
-                continue
+            again += done[video] is not None
+            if done[video] is not None: continue
             with clock.video(tracking_rows(dataset, video)):
                 done[video] = predict_video(kit, dataset, video)
             write_json(path, {"key": key, "bouts": done[video]})

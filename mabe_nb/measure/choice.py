@@ -38,6 +38,16 @@ def choose(
     good = feasible(rows, budget, by)
     return min(good, key=lambda r: (*(r[k] for k in order), r["name"]), default=None)
 
+# %% ../../nbs/measure/45_choice.ipynb #c2c99e6d
+def _chosen(best, asked):
+    "Why that card, in a sentence."
+    quick = asked["budget"] is not None and asked["by"] is None
+    return (f"{best['name']} is done in {best['hours']:.2g} h "
+            f"({best['low_hours']:.2g} to {best['high_hours']:.2g}) for "
+            f"${best['usd']:.2f}, at most "
+            f"${best['most_usd']:.2f}: the {'fastest' if quick else 'cheapest'} of "
+            f"{asked['feasible']} that will do")
+
 # %% ../../nbs/measure/45_choice.ipynb #ffc1803b
 def reasons_for(
     rows: list, # From `candidates`
@@ -45,14 +55,8 @@ def reasons_for(
     asked: dict, # As `Recommendation` has it
 ) -> list: # Of sentences
     "Why this card, or what comes nearest."
-    here, out = asked["here"], []
-    quick = asked["budget"] is not None and asked["by"] is None
-    if best: out.append(
-        f"{best['name']} is done in {best['hours']:.2g} h ({best['low_hours']:.2g} to "
-        f"{best['high_hours']:.2g}) for ${best['usd']:.2f}, at most "
-        f"${best['most_usd']:.2f}: the {'fastest' if quick else 'cheapest'} of "
-        f"{asked['feasible']} that will do")
-    else: out += _nearest(rows, asked)
+    here = asked["here"]
+    out = [_chosen(best, asked)] if best else [*_nearest(rows, asked)]
     out.append(f"{asked['epochs']} epochs of " + (f"{asked['windows']:,} windows"
                if asked["windows"] else "1,000,000 windows, since no data were given"))
     out.append(f"a step takes {here['ms']:.3g} ms on {here['card']} ({here['date']}), "

@@ -161,6 +161,12 @@ def candidates(
     return [_row(offer, asked, memory, results, recurrent_floor(cfg))
             for offer in offers.to_dict("records")]
 
+# %% ../../nbs/measure/50_recommend.ipynb #f86af200
+def _check_sums(**sums): # None: not said
+    for name, value in sums.items():
+        if value is not None and not 0 < value < 1e7: raise ConfigError(
+            f"{name} is {value!r}, expected a number above 0")
+
 # %% ../../nbs/measure/50_recommend.ipynb #6d2d41c0
 def recommend(
     cfg, # `TrainConfig`
@@ -175,9 +181,7 @@ def recommend(
     data: str = "DATA", # As the command to measure should name it
 ) -> Recommendation:
     "A card for this run, from a step measured here. Raises `ConfigError`."
-    for name, value in (("budget", budget), ("by", by)):
-        if value is not None and not 0 < value < 1e7: raise ConfigError(
-            f"{name} is {value!r}, expected a number above 0")
+    _check_sums(budget=budget, by=by)
     epochs = cfg.epochs if epochs is None else epochs
     ConfigError.bounded("epochs", epochs, 1, 10**6, whole=True)
     here, = run_probes([(make_spec(cfg, shape, seconds=seconds), "local", None)], fresh)

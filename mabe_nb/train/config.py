@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Count', 'Many', 'Share', 'Chance', 'Positive', 'NotNegative', 'Width', 'Depth', 'SHORT', 'UNIONS', 'BUILT_IN',
-           'about', 'InputConfig', 'ModelConfig', 'FitConfig', 'PlaceConfig', 'TrainConfig', 'comments', 'explain',
-           'choices', 'make_config', 'yaml_settings']
+           'about', 'InputConfig', 'ModelConfig', 'LoopConfig', 'FitConfig', 'PlaceConfig', 'TrainConfig', 'comments',
+           'explain', 'choices', 'make_config', 'yaml_settings']
 
 # %% ../../nbs/train/10_config.ipynb #3f39ffd8
 import reprlib, sys, types, typing
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, \
-    model_validator
+from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field,
+                      ValidationError, field_validator, model_validator)
 
 from ..errors import ConfigError, DataError
 from ..data.folder.settings import yaml_nodes
@@ -34,6 +34,15 @@ Depth = Annotated[int, Field(ge=1, le=128)]
 
 
 def about(default, text): return Field(default, description=text)
+
+
+def _registered(name):
+    if name not in choices("model_type"): raise ValueError("is no network")
+    return name
+
+
+def _listed(widths): # `--conv-channels 16`
+    return widths if isinstance(widths, (list, tuple)) else [widths]
 
 # %% ../../nbs/train/10_config.ipynb #88e30a9e
 class InputConfig(BaseModel):
@@ -55,9 +64,11 @@ class InputConfig(BaseModel):
 # %% ../../nbs/train/10_config.ipynb #9712bdee
 class ModelConfig(BaseModel):
     "The network."
-    model_type: str = about("tcn", "tcn, conv_bilstm, lstm, transformer, "
-                            "calms21_conv1d, or one that you registered")
-    conv_channels: Annotated[list[Width], Field(min_length=1)] = [64, 128, 256]
+    model_type: Annotated[str, AfterValidator(_registered)] = about(
+        "tcn", "tcn, conv_bilstm, lstm, transformer, calms21_conv1d, or one that you "
+        "registered")
+    conv_channels: Annotated[list[Width], BeforeValidator(_listed),
+                             Field(min_length=1)] = [64, 128, 256]
     lstm_hidden: Width = 128
     lstm_layers: Depth = 1
     hidden_size: Width = about(None, "Width; None: the model's own, or lstm_hidden")
@@ -71,17 +82,6 @@ class ModelConfig(BaseModel):
         of = {"model_type": "conv_bilstm"} if values.get("conv_channels") else {}
         return of | {k: v for k, v in values.items() if v or k != "model_type"}
 
-    @field_validator("conv_channels", mode="before")
-    @classmethod
-    def _one_layer(cls, value): # `--conv-channels 16`
-        return value if isinstance(value, (list, tuple)) else [value]
-
-    @field_validator("model_type")
-    @classmethod
-    def _registered(cls, name):
-        if name not in choices("model_type"): raise ValueError("is no network")
-        return name
-
     @model_validator(mode="after")
     def _heads_fit(self):
         width = self.hidden_size or self.lstm_hidden
@@ -90,8 +90,8 @@ class ModelConfig(BaseModel):
                              f"{self.num_heads}: give a multiple of it")
         return self
 
-# %% ../../nbs/train/10_config.ipynb #ce41ed9d
-class FitConfig(BaseModel):
+# %% ../../nbs/train/10_config.ipynb #babf79ae
+class LoopConfig(BaseModel):
     "The training loop."
     epochs: Count = 20
     batch_size: Many = about(16, "Windows whose gradient is taken at a time")
@@ -115,6 +115,10 @@ class FitConfig(BaseModel):
     scheduler_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     min_lr: NotNegative = 1e-5
     early_stopping_patience: Count = 15
+
+# %% ../../nbs/train/10_config.ipynb #ce41ed9d
+class FitConfig(LoopConfig):
+    "The training loop, and the altered copies that it learns from."
     use_augmentation: bool = True
     noise_std: NotNegative = about(0.1, "In standard deviations of each channel")
     flip: Chance = about(

@@ -154,11 +154,6 @@ class Inputs:
     pca: PCA = None
     rate: float = 30.0 # Frames per second that they are brought to
 
-    @property
-    def dim(self) -> int:
-        "Channels that the model sees."
-        return len(self.direct) + len(self.masks) + (len(self.pca.share) if self.pca else 0)
-
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared, NaN = missing
     ) -> torch.Tensor: # (frames, dim) float32, nothing missing
@@ -168,6 +163,13 @@ class Inputs:
         out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
         if self.pca: out.append(self.pca(scaled[:, self.base]))
         return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
+
+# %% ../../nbs/train/35_inputs.ipynb #80f16e37
+@patch
+@property
+def dim(self: Inputs) -> int:
+    "Channels that the model sees."
+    return len(self.direct) + len(self.masks) + (len(self.pca.share) if self.pca else 0)
 
 # %% ../../nbs/train/35_inputs.ipynb #6da4e9fe
 @patch
@@ -206,6 +208,13 @@ def gap_at(self: Inputs,
     "Every how many frames one is taken there, so that windows last as long."
     return max(round(gap * fps / self.rate), 1)
 
+# %% ../../nbs/train/35_inputs.ipynb #ecb61fab
+def _components(prepared, rows, base, scaler, cfg):
+    "Principal components of the scaled channels `base`; None if there are to be none."
+    if not cfg.include_pca: return None
+    values = (scaler(prepared.values(i))[:, base] for i in rows)
+    return fit_pca(values, cfg.pca_components)
+
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
     prepared, # `Prepared`
@@ -224,10 +233,8 @@ def fit_inputs(
             np.logical_and(always, np.isfinite(x[::10]).any(0), out=always)
             yield x
     scaler = fit_standardize(each())
-    base, pca = np.flatnonzero(coord & cfg.include_pca), None
-    if cfg.include_pca:
-        pca = fit_pca((scaler(prepared.values(i))[:, base] for i in rows),
-                      cfg.pca_components)
+    base = np.flatnonzero(coord & cfg.include_pca)
+    pca = _components(prepared, rows, base, scaler, cfg)
     fps = prepared.sequences.fps.iloc[list(rows)]
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler,

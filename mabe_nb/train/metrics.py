@@ -73,6 +73,14 @@ def _shifted(start, stop, low, n, by):
     return (np.r_[np.arange(len(start)), around], np.r_[begin, low[around]],
             np.r_[np.minimum(end, low + n), (end - n)[around]])
 
+# %% ../../nbs/train/50_metrics.ipynb #ad945d14
+def _judgeable(solution, submission):
+    "Rows of the solution's videos whose frames are numbers."
+    known = submission.loc[submission["video_id"].isin(solution["video_id"]),
+                           [*IDS, *FRAMES]].copy()
+    for c in FRAMES: known[c] = pd.to_numeric(known[c], errors="coerce")
+    return known.dropna().astype(dict.fromkeys(FRAMES, np.int64))
+
 # %% ../../nbs/train/50_metrics.ipynb #87423142
 def chance_score(
     solution: pd.DataFrame, # See `kaggle_score`
@@ -85,10 +93,7 @@ def chance_score(
     "Scores of the same bouts at random times. Raises `ScoreError` like `kaggle_score`."
     bouts = bouts or judged_bouts(solution, submission)
     if rounds is None: rounds = min(max(300_000 // max(len(bouts.row), 1), 4), 20)
-    known = submission.loc[submission["video_id"].isin(solution["video_id"]),
-                           [*IDS, *FRAMES]].copy()
-    for c in FRAMES: known[c] = pd.to_numeric(known[c], errors="coerce")
-    known = known.dropna().astype(dict.fromkeys(FRAMES, np.int64))
+    known = _judgeable(solution, submission)
     names, circles = known["video_id"].unique(), _circles(solution, known, frames)
     video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
     low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)

@@ -114,6 +114,13 @@ def assess(
     valid = predict_labelled(clf, prepared, ids)
     return frame_scores(valid.labels, valid.p, valid.codes, clf.actions)
 
+# %% ../../nbs/train/70_runs.ipynb #1795fccb
+def _take_best(out, clf):
+    "The weights of the best epoch instead of the last."
+    tensors, _ = read_tensors(out/"best.safetensors", "mabe")
+    clf.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items()
+                               if k.startswith("model.")})
+
 # %% ../../nbs/train/70_runs.ipynb #6596c286
 def report(
     out: Path, # Run folder
@@ -123,9 +130,7 @@ def report(
     ids, # Train and valid ids
 ) -> dict: # What `metrics.json` holds
     "Score the best weights, and write it down in figures and in words."
-    tensors, _ = read_tensors(out/"best.safetensors", "mabe")
-    clf.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items()
-                               if k.startswith("model.")})
+    _take_best(out, clf)
     prepared, parameters = data.prepared, count_parameters(clf.model)
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
     valid = predict_labelled(clf, prepared, ids[1])

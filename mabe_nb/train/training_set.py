@@ -42,6 +42,20 @@ def memory_budget(
     pages = next((n for n in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if n in names), None)
     return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE") / 2 if pages else 4e9
 
+# %% ../../nbs/train/62_training_set.ipynb #2443f77b
+def _labels(prepared, actions, rows, taken, lengths):
+    "Of all sequences, one after the other; -1 where a sequence is filled up."
+    return torch.from_numpy(np.concatenate([
+        np.pad(prepared.labels(i, actions)[at], ((0, n - len(at)), (0, 0)), constant_values=-1)
+        for i, at, n in zip(rows, taken, lengths)]))
+
+
+def _spilled(values, file, frames, dim, device):
+    "Values in a file, whole or not at all."
+    with atomic(file) as tmp, open(tmp, "wb") as f:
+        for part in values: part.numpy().tofile(f)
+    return OnDisk(Path(file), frames, dim, device)
+
 # %% ../../nbs/train/62_training_set.ipynb #acc09fec
 def load_frames(
     prepared, # `Prepared`
@@ -59,19 +73,15 @@ def load_frames(
     taken = [frames_at(one.frames, one.fps, inputs.rate)
              for one in prepared.sequences.iloc[rows].itertuples()]
     lengths = np.array([len(at) for at in taken]).clip(least)
-    labels = np.concatenate([
-        np.pad(prepared.labels(i, actions)[at], ((0, n - len(at)), (0, 0)), constant_values=-1)
-        for i, at, n in zip(rows, taken, lengths)])
-    labels, n = torch.from_numpy(labels).to(device), int(lengths.sum())
+    labels = _labels(prepared, actions, rows, taken, lengths).to(device)
+    n = int(lengths.sum())
     values = (F.pad(inputs(prepared.values(i)[at]), (0, 0, 0, n - len(at)))
               for i, at, n in zip(rows, taken, lengths))
     if spill is None or 4.0 * n * inputs.dim <= budget:
         x = torch.empty((n, inputs.dim), device=device)
         for part, stop in zip(values, np.cumsum(lengths)): x[stop - len(part):stop] = part
         return Frames(x, labels, lengths)
-    with atomic(spill) as tmp, open(tmp, "wb") as f:
-        for part in values: part.numpy().tofile(f)
-    return Frames(OnDisk(Path(spill), n, inputs.dim, device), labels, lengths)
+    return Frames(_spilled(values, spill, n, inputs.dim, device), labels, lengths)
 
 # %% ../../nbs/train/62_training_set.ipynb #9d75bcb2
 def unmet(
@@ -112,6 +122,16 @@ class TrainingSet(NamedTuple):
     notes: list # Expectations of the config that the data does not meet
     cfg: TrainConfig # With the `frame_gap` of these videos, see `with_gap`
 
+# %% ../../nbs/train/62_training_set.ipynb #57ed1cd1
+def _augment(cfg, inputs, units, device):
+    "The `Augment` of a config, and sentences on what the features do not allow."
+    steps, rescale, refused, cannot = (), None, [], []
+    if any(getattr(cfg, key) for key in GEOMETRY):
+        steps, refused = make_steps(cfg, inputs, device)
+    if cfg.scale or cfg.time_stretch:
+        rescale, cannot = make_rescale(cfg, inputs, units, device)
+    return Augment(cfg, steps, rescale), refused + cannot
+
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
 def training_set(
     prepared, # `Prepared` with the config's features, see `features_of`
@@ -133,15 +153,11 @@ def training_set(
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(learn.labels.cpu().numpy())
-    steps, rescale, refused, cannot = (), None, [], []
-    if any(getattr(cfg, key) for key in GEOMETRY):
-        steps, refused = make_steps(cfg, inputs, device)
-    if cfg.scale or cfg.time_stretch:
-        rescale, cannot = make_rescale(cfg, inputs, prepared.units, device)
+    augment, refused = _augment(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
-                       class_weights(cfg, counts), Augment(cfg, steps, rescale),
+                       class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + refused + cannot, cfg)
+                       + refused, cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

@@ -31,6 +31,17 @@ def _by_batch(ax, good, failed, values, line, unit):
         ax.annotate(row.status, (row.batch, 0), (0, 7), textcoords="offset points",
                     ha="center", fontsize=8, color=_ink(ax))
 
+# %% ../../nbs/view/12_cost_plots.ipynb #6a29972d
+def _throughput(ax, sweep, good, failed):
+    "Windows per second by batch: the spread of steps, the fitted line and the knee."
+    curve = sweep.time and (lambda b: b / np.maximum(sweep.time(b), 1e-12))
+    _by_batch(ax, good, failed, good.windows_s, curve, "throughput (windows/s)")
+    steps = good.windows_s * good.ms # windows in 1000 steps
+    ax.vlines(good.batch, steps / good.p90, steps / good.p10, color=COLORS[0],
+              linewidth=1)
+    ax.axvline(sweep.knee, color=_ink(ax), linestyle=":", linewidth=1)
+    ax.set_title(f"Knee at batch {sweep.knee}")
+
 # %% ../../nbs/view/12_cost_plots.ipynb #2a9be029
 @styled
 def plot_sweep(
@@ -43,13 +54,7 @@ def plot_sweep(
     good, failed = (sweep.rows[(sweep.rows.status == "ok") == w] for w in (True, False))
     if good.empty: return _empty(figure, left, "No size could be measured.")[0], axes
     memory = sweep.memory
-    curve = sweep.time and (lambda b: b / np.maximum(sweep.time(b), 1e-12))
-    _by_batch(left, good, failed, good.windows_s, curve, "throughput (windows/s)")
-    steps = good.windows_s * good.ms # windows in 1000 steps
-    left.vlines(good.batch, steps / good.p90, steps / good.p10, color=COLORS[0],
-                linewidth=1)
-    left.axvline(sweep.knee, color=_ink(left), linestyle=":", linewidth=1)
-    left.set_title(f"Knee at batch {sweep.knee}")
+    _throughput(left, sweep, good, failed)
     _by_batch(right, good, failed, good.gb, memory, "peak memory (GB)")
     words = "" if memory is None else \
         f"{1e3 * max(memory.a, 0):.3g} MB + {1e3 * memory.b:.3g} MB a window"

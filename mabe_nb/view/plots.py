@@ -251,6 +251,14 @@ def _draw_chance(ax, chance):
                 xycoords=("data", "axes fraction"), textcoords="offset points",
                 color=_ink(ax))
 
+# %% ../../nbs/view/10_plots.ipynb #a8933523
+def _score_rows(report):
+    "Label, score, weight of the font and colour of each bar: a lab, then its actions."
+    return [row for lab, part in report["labs"].items() for row in (
+        (f"{_short(lab)}: mean", part["score"], "bold", INK),
+        *((_short(a), f1, "normal", action_color(a))
+          for a, f1 in part["actions"].items()))]
+
 # %% ../../nbs/view/10_plots.ipynb #45ec977e
 @styled
 def plot_scores(
@@ -259,10 +267,7 @@ def plot_scores(
     ax=None,
 ) -> tuple: # figure, axes
     "F1 of each action and lab, beside chance."
-    rows = [row for lab, part in report["labs"].items() for row in (
-        (f"{_short(lab)}: mean", part["score"], "bold", INK),
-        *((_short(a), f1, "normal", action_color(a))
-          for a, f1 in part["actions"].items()))]
+    rows = _score_rows(report)
     figure, ax = _axes(ax, 7, 1.1 + 0.24 * len(rows))
     if not rows: return _empty(figure, ax, "There are no scores.")
     labels, values, weights, colors = zip(*rows)

@@ -91,6 +91,21 @@ def _check_names(parts, labelled, mice):
         raise ConfigError(f"nobody can be labelled {triple}, expected agent, target, "
                           f"action such as ('mouse1', 'mouse2', 'sniff')")
 
+# %% ../../../nbs/data/colony/20_recording.ipynb #38b16d9d
+def _named(parts, labelled, mice):
+    "Names of body parts, and triples to label. Raises `ConfigError` for unknown ones."
+    parts = PARTS.get(parts, (parts,)) if isinstance(parts, str) else tuple(parts)
+    labelled = everything(mice) if labelled is None else frozenset(labelled)
+    _check_names(parts, labelled, mice)
+    return parts, labelled
+
+
+def _seen_by(rng, state, parts, px_per_cm):
+    "Points as a camera has them: (frames, mice, parts, 2) float32 pixels, off by 0.5 mm."
+    xy = keypoints(state, parts)
+    xy = xy + rng.normal(0, 0.05, xy.shape)
+    return np.round((xy + HALF + 6) * px_per_cm, 2).astype(np.float32)
+
 # %% ../../../nbs/data/colony/20_recording.ipynb #6755ae05
 def make_recording(
     seed = 0, # Integer, or a sequence of them
@@ -107,13 +122,10 @@ def make_recording(
 ) -> Recording:
     "Simulated mice in memory. Raises `ConfigError` for what cannot be simulated."
     _check_numbers(seed, frames, mice, fps, px_per_cm, lead)
-    parts = PARTS.get(parts, (parts,)) if isinstance(parts, str) else tuple(parts)
-    labelled = everything(mice) if labelled is None else frozenset(labelled)
-    _check_names(parts, labelled, mice)
+    parts, labelled = _named(parts, labelled, mice)
     rng, wanted = np.random.default_rng(seed), {x for *_, x in labelled} & set(ACTS)
     state, bouts = simulate(rng, frames, fps, mice, [*ACTS, *sorted(wanted)], lead)
-    xy = keypoints(state, parts) + rng.normal(0, 0.05, (frames, mice, len(parts), 2))
-    xy = np.round((xy + HALF + 6) * px_per_cm, 2).astype(np.float32)
+    xy = _seen_by(rng, state, parts, px_per_cm)
     meta = dict.fromkeys(("video_width_pix", "video_height_pix"),
                          round(2 * (HALF + 6) * px_per_cm))
     rec = Recording(xy, tuple(f"mouse{i + 1}" for i in range(mice)), parts, fps,

@@ -23,6 +23,29 @@ from .scored_tables import NAMING, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
+# %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
+def _length(rec, poses, scored, one):
+    "A sentence if the poses do not last as long as the film."
+    long = scored_seconds(scored, one) or beside_seconds(poses)
+    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
+        rec.replace(meta={"video_duration_sec": long}), rec.xy)
+        if long and d.kind == "fps_mismatch")
+
+
+def _mirrored(rec):
+    "A sentence for each pair of sides that lies the wrong way round."
+    at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
+    if not {"nose", "tail_base"} <= {*at}: return
+    body = at["nose"] - at["tail_base"]
+    for left in (p for p in rec.parts if p.endswith("_left")):
+        if (right := f"{left[:-4]}right") not in at: continue
+        across = at[left] - at[right]
+        turn = body[..., 0] * across[..., 1] - body[..., 1] * across[..., 0]
+        turn = turn[np.isfinite(turn)]
+        if len(turn) > 20 and (share := (turn > 0).mean()) > 0.8:
+            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of the frames: "
+                   "are they swapped under parts, or is the picture a mirror's?")
+
 # %% ../../../nbs/data/folder/40_match_files.ipynb #de71afcb
 class Look(NamedTuple):
     "What was found of one video."
@@ -96,6 +119,20 @@ def _plain(error, data):
     here = data.root if data.root.is_dir() else data.root.parent
     return str(error).replace(f"{here}/", "").replace(f"{here}: ", "")
 
+# %% ../../../nbs/data/folder/40_match_files.ipynb #4e4a100f
+def _odd_scores(look, rec, scored, settings, agent, bouts):
+    "Sentences on streams, frame rates and ends that do not fit; `agent`: of streams."
+    fps = look.row["fps"]
+    if not settings.streams and len(streams := streams_of(scored)) > 1:
+        yield (f"{scored.name} has the streams {_some(streams)}: all are read as of "
+               f"{agent!r}; name some as streams in dataset.yaml")
+    if settings.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
+        yield (f"{scored.name} was made at {look.rate:g} frames per second, "
+               f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
+               f"{fps:g}, which is used")
+    if fps and (late := late_end(rec, bouts, scored_window(scored))):
+        yield f"{rec.video_id}, {scored.name}: {late}"
+
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
@@ -107,45 +144,13 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         actions = sorted({*bouts.action, *scored_columns(scored, s)})
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))
-    odd, fps = [], look.row["fps"]
-    if not s.streams and len(streams := streams_of(scored)) > 1:
-        odd.append(f"{scored.name} has the streams {_some(streams)}: all are read as of "
-                   f"{known.agent or rec.mice[0]!r}; name some as streams in dataset.yaml")
-    if s.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
-        odd.append(f"{scored.name} was made at {look.rate:g} frames per second, "
-                   f"{'dataset.yaml' if fps == s.fps else look.row['poses']} says {fps:g}, "
-                   "which is used")
-    if fps and (late := late_end(rec, bouts, scored_window(scored))):
-        odd.append(f"{rec.video_id}, {scored.name}: {late}")
+    odd = _odd_scores(look, rec, scored, s, known.agent or rec.mice[0], bouts)
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted({*bouts.agent, *bouts.target} - {"", *rec.mice, s.agent})),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
         or source == "BORIS" and s.target_from or source == "bouts" and bouts.target.all()
         else tuple(actions))
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
-def _length(rec, poses, scored, one):
-    "A sentence if the poses do not last as long as the film."
-    long = scored_seconds(scored, one) or beside_seconds(poses)
-    yield from (f"{rec.video_id}: {d.message}" for d in video_table(
-        rec.replace(meta={"video_duration_sec": long}), rec.xy)
-        if long and d.kind == "fps_mismatch")
-
-
-def _mirrored(rec):
-    "A sentence for each pair of sides that lies the wrong way round."
-    at = {p: rec.xy[:, :, i] for i, p in enumerate(rec.parts)}
-    if not {"nose", "tail_base"} <= {*at}: return
-    body = at["nose"] - at["tail_base"]
-    for left in (p for p in rec.parts if p.endswith("_left")):
-        if (right := f"{left[:-4]}right") not in at: continue
-        across = at[left] - at[right]
-        turn = body[..., 0] * across[..., 1] - body[..., 1] * across[..., 0]
-        turn = turn[np.isfinite(turn)]
-        if len(turn) > 20 and (share := (turn > 0).mean()) > 0.8:
-            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of the frames: "
-                   "are they swapped under parts, or is the picture a mirror's?")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):

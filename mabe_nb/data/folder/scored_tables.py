@@ -107,10 +107,22 @@ def scored_columns(
     return tuple(n for n in frame_table(path)[0] if n.lower() not in NO_ACTION
                  ) if source == "frames" else ()
 
-# %% ../../../nbs/data/folder/20_scored_tables.ipynb #f1b28ca9
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #93bd6cb4
 NOBODY = "no subject" # Of BORIS, where one animal is tracked
 
 
+def _named_by_boris(path, rec, settings, observation, only):
+    "Bouts from BORIS; where one animal is tracked (`only`), they are of that one."
+    unnamed = dict.fromkeys(("", "No focal subject"), settings.agent or only and NOBODY)
+    found = read_boris(path, rec.fps, subjects=unnamed | settings.subjects,
+                       observation=observation, target_from=settings.target_from,
+                       without=settings.untracked)
+    names = {*found.agent} - {NOBODY}
+    alone = {NOBODY: only} # So is the one name that the rows of one animal have
+    if len(names) == 1 and only: alone |= dict.fromkeys(names, only)
+    return found.replace({"agent": alone, "target": alone}) if only else found
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #f1b28ca9
 def named_bouts(
     path, # An annotation
     rec: Recording, # The poses of the same video
@@ -123,15 +135,7 @@ def named_bouts(
     if source == "bouts":
         return read_bout_table(path, rec.fps, mine, settings.agent or only, settings.subjects,
                                settings.untracked)
-    if source == "BORIS":
-        unnamed = dict.fromkeys(("", "No focal subject"), settings.agent or only and NOBODY)
-        found = read_boris(path, rec.fps, subjects=unnamed | settings.subjects,
-                           observation=rows, target_from=settings.target_from,
-                           without=settings.untracked)
-        names = {*found.agent} - {NOBODY}
-        alone = {NOBODY: only} # So is the one name that the rows of one animal have
-        if len(names) == 1 and only: alone |= dict.fromkeys(names, only)
-        return found.replace({"agent": alone, "target": alone}) if only else found
+    if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "SimBA": return read_simba(path, *who, actions=settings.actions)

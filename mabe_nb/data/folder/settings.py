@@ -18,13 +18,31 @@ from ...errors import ConfigError, DataError
 from ...files import atomic, read_text, safe_id
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #23f3f466
-Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-OF_ONE_VIDEO = "fps", "px_per_cm", "agent", "target" # What `videos` may say otherwise
+class _AsWritten(BaseModel):
+    "What a person writes into YAML, as it is meant."
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("fps", "px_per_cm", "min_confidence", mode="before",
+                     check_fields=False)
+    @classmethod
+    def _a_number(cls, value): # pydantic takes yes for 1
+        if isinstance(value, bool): raise ValueError("expected a number")
+        return value
+
+    @field_validator("animals", "subjects", "parts", "videos", mode="before",
+                     check_fields=False)
+    @classmethod
+    def _by_text(cls, value):
+        if not isinstance(value, dict): return value
+        return {str(k): {} if v is None and isinstance(v, dict) else v
+                for k, v in value.items() if v is not None}
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #adbebf43
-class FolderSettings(BaseModel):
+Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class FolderSettings(_AsWritten):
     "What `dataset.yaml` may say of a folder of tracker files."
-    model_config = ConfigDict(extra="forbid", frozen=True)
     fps: Above0 | None = None # Frames per second
     px_per_cm: Above0 | None = None
     min_confidence: float | None = Field(default=None, ge=0, le=1) # Below it a point is missing
@@ -43,20 +61,10 @@ class FolderSettings(BaseModel):
     parts: dict[str, str] = {} # The tracker's name of a body part to the one to use
     videos: dict[str, dict[str, Any]] = {} # Groups, and what is otherwise in a video
 
-    @field_validator("fps", "px_per_cm", "min_confidence", mode="before")
-    @classmethod
-    def _a_number(cls, value): # pydantic takes yes for 1
-        if isinstance(value, bool): raise ValueError("expected a number")
-        return value
-
-    @field_validator("animals", "subjects", "parts", "videos", mode="before")
-    @classmethod
-    def _by_text(cls, value):
-        if not isinstance(value, dict): return value
-        return {str(k): {} if v is None and isinstance(v, dict) else v
-                for k, v in value.items() if v is not None}
-
 # %% ../../../nbs/data/folder/10_settings.ipynb #c78d9be2
+OF_ONE_VIDEO = "fps", "px_per_cm", "agent", "target" # What `videos` may say otherwise
+
+
 def _checked(said, path):
     "Settings from a mapping. Raises `DataError` naming the key."
     said = {k: v for k, v in said.items() if v is not None}
@@ -103,7 +111,7 @@ def read_yaml(
     "What YAML says, names and groups as they are written. Raises as `yaml.safe_load`."
     return yaml.load(text, _Plain) # A safe loader
 
-
+# %% ../../../nbs/data/folder/10_settings.ipynb #aebad2c5
 def yaml_nodes(
     tree, # From `yaml.compose`
     most: int = 2**18, # Nodes, each as often as aliases tell of it
@@ -115,7 +123,6 @@ def yaml_nodes(
         yield (node := todo.pop())
         for one in node.value if isinstance(getattr(node, "value", ""), list) else ():
             todo += one if isinstance(one, tuple) else [one]
-
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #d9cc63fa
 def read_settings(

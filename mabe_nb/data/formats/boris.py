@@ -66,6 +66,17 @@ def _check_last(rows, place, path):
         raise DataError(f"has {len(rows[last])} cells, too few: the file is cut off here; copy or "
                         "export it again", path, f"row {last + 1}")
 
+# %% ../../../nbs/data/formats/27_boris.ipynb #bf44118b
+def _places(head, target_from, path):
+    "Number of the column of each thing that is read. Raises `DataError`."
+    columns = COLUMNS | ({"target": MODIFIERS if target_from in MODIFIERS else (target_from,)}
+                         if target_from else {})
+    place = {k: head.index(n) for k, names in columns.items()
+             for n in reversed(names) if n in head}
+    if target_from and "target" not in place:
+        raise DataError(f"has no column {target_from!r} (target_from)", path)
+    return place
+
 # %% ../../../nbs/data/formats/27_boris.ipynb #aece8b80
 def _table_rows(path, target_from):
     "Rows of a CSV or TSV."
@@ -80,11 +91,7 @@ def _table_rows(path, target_from):
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
                         "'Start (s)'; expected a BORIS export", path)
-    columns = COLUMNS | ({"target": MODIFIERS if target_from in MODIFIERS else (target_from,)}
-                         if target_from else {})
-    place = {k: row.index(n) for k, names in columns.items() for n in reversed(names) if n in row}
-    if target_from and "target" not in place:
-        raise DataError(f"has no column {target_from!r} (target_from)", path)
+    place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
     above = [r[1].replace(",", ".") for r in rows[:i] if r[0:1] == ["Time offset (s)"] and r[1:]]

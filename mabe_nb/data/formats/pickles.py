@@ -23,7 +23,7 @@ for _core in ("numpy.core", "numpy._core"):
     _MARKS[f"{_core}.multiarray", "scalar"] = _Mark("scalar")
     _MARKS[f"{_core}.numeric", "_frombuffer"] = _Mark("frombuffer")
 
-# %% ../../../nbs/data/formats/38_pickles.ipynb #f431dbf0
+
 class _Refused(ValueError):
     "What the pickle asks for and does not get."
 

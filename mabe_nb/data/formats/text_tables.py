@@ -102,7 +102,7 @@ def csv_frames(
     check_rows(path, begin)
     return pd.to_numeric(first[begin:])
 
-
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #6a4d850d
 def of_animals(
     path, # CSV of DeepLabCut
 ) -> pd.DataFrame: # As DeepLabCut has it in memory; None: every point is an animal's
@@ -157,7 +157,7 @@ def rows_by(
     about = regular_file(path).stat()
     return _rows_by(Path(path), (about.st_mtime_ns, about.st_size), columns)
 
-
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #816dfb32
 def frame_span(
     start: float, # Seconds
     stop: float, # Seconds
@@ -166,4 +166,3 @@ def frame_span(
     "Seconds as frames: to the nearest frame, at least one frame long."
     first, last = (math.floor(t * fps + 0.5) for t in (start, stop))
     return first, max(first + 1, last)
-

@@ -51,23 +51,29 @@ class Group:
         last = f"{self.id}-{self.spec['round']}-"
         return [task for task in self.tasks() if task.id.startswith(last)]
 
-    def counts(self) -> dict:
-        "items, done, failed (for good) and left."
-        self.collect()
-        done, failed = self.done(), self.failed()
-        return {"items": self.items, "done": len(done), "failed": len(failed),
-                "left": self.items - len(done) - len(failed)}
+# %% ../../../nbs/remote/groups/10_group.ipynb #14193eda
+@patch
+def done(self: Group) -> dict:
+    "Items with a result, as far as it was fetched -> its file."
+    return {n: self.folder/"done"/f for n, f in sorted(done_items(self.folder).items())
+            if n < self.items}
 
-    def done(self) -> dict:
-        "Items with a result, as far as it was fetched -> its file."
-        return {n: self.folder/"done"/f for n, f in sorted(done_items(self.folder).items())
-                if n < self.items}
 
-    def failed(self) -> dict:
-        "Items that failed for good -> attempts."
-        done, most = self.done(), self.spec["attempts"]
-        return {n: k for n, k in failed_items(self.folder).items()
-                if n not in done and k >= most and n < self.items}
+@patch
+def failed(self: Group) -> dict:
+    "Items that failed for good -> attempts."
+    done, most = self.done(), self.spec["attempts"]
+    return {n: k for n, k in failed_items(self.folder).items()
+            if n not in done and k >= most and n < self.items}
+
+
+@patch
+def counts(self: Group) -> dict:
+    "items, done, failed (for good) and left."
+    self.collect()
+    done, failed = self.done(), self.failed()
+    return {"items": self.items, "done": len(done), "failed": len(failed),
+            "left": self.items - len(done) - len(failed)}
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #6de6e250
 def _copy(job, name, to):

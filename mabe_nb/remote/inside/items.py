@@ -48,6 +48,11 @@ def write_pack(
     write_json(folder/"pack.json", {"before": before, "function": name,
                                     "folders": folders})
 
+# %% ../../../nbs/remote/inside/26_items.ipynb #91e9a0d2
+def _tensor(file, name):
+    from safetensors import safe_open
+    with safe_open(regular_file(file), "np") as f: return f.get_tensor(name)
+
 # %% ../../../nbs/remote/inside/26_items.ipynb #e2028706
 class Pack:
     "The items of a pack, and its function."
@@ -62,9 +67,7 @@ class Pack:
         "One item, as the function gets it."
         try:
             if self.arrays is None: return self.values[ITEMS][number]
-            from safetensors import safe_open
-            with safe_open(regular_file(self.arrays), "np") as f:
-                return f.get_tensor(str(number))
+            return _tensor(self.arrays, str(number))
         except Exception as e: # that of safetensors is one, too
             raise DataError(f"holds no item {number} ({type(e).__name__})",
                             self.folder) from None

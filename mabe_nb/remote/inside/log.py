@@ -33,16 +33,13 @@ class _File:
             except (OSError, ValueError): # nobody reads it any more, or the disk is full
                 if stream is self.out: self.out = None
 
-# %% ../../../nbs/remote/inside/09_log.ipynb #cc108b83
-class Tee(_File):
-    "The log of a job, appended to, and an optional stream that gets the same bytes."
+# %% ../../../nbs/remote/inside/09_log.ipynb #9517038d
+class _Bounded(_File):
+    "A log that stops at a limit, knows its last bytes, and hides secrets in all."
     def __init__(self, path, out=None, limit=None, secrets=()):
         super().__init__(path, out)
         self.mask, self.limit, self.last = Mask(secrets), limit or LOG_LIMIT, b""
         self.full, self.lost = self.size >= self.limit, 0
-
-    def prints(self, data: bytes):
-        self._keep(self.mask(data.replace(MARK, b"?")))
 
     def _keep(self, data):
         self.last = (self.last + data)[-TAIL:]
@@ -54,6 +51,12 @@ class Tee(_File):
         if len(room) < len(data):
             self.full, self.lost = True, len(data) - len(room)
             self._line(b"[mabe: the log is full, prints are no longer kept]")
+
+# %% ../../../nbs/remote/inside/09_log.ipynb #cc108b83
+class Tee(_Bounded):
+    "The log of a job, appended to, and an optional stream that gets the same bytes."
+    def prints(self, data: bytes):
+        self._keep(self.mask(data.replace(MARK, b"?")))
 
     def event(self, message: bytes):
         self._keep(self.mask.rest())

@@ -101,22 +101,6 @@ class Base:
     holds_back = True # Can it let some tasks of a group wait for others?
     stop_seconds = 0.0 # That are billed at most of a job that was stopped as it began
 
-    def check(self, spec):
-        "Raises `ConfigError`; puts the provider's names of cards into `spec`."
-        if self.package and not find_spec(self.package):
-            raise ConfigError(f"running on {self.name!r} needs {self.package!r}; install "
-                              f"it with 'pip install {self.package}'")
-        self.check_request(spec)
-        self.check_secrets(spec["secrets"])
-
-    def check_request(self, spec):
-        "As `check`, without asking the place: a price needs no account."
-        for option in spec["options"]:
-            if option not in self.options:
-                raise ConfigError.unknown(f"option of {self.name}", option, self.options)
-        self.check_options(spec)
-        if self.provider and spec["gpu"] is not None: self.check_gpu(spec)
-
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
     def check_imports(self, spec, imports, modules):
         "Raises `ConfigError` for a module that will not be there."
@@ -128,13 +112,35 @@ class Base:
         for folder, spec in jobs: yield self.start(folder, spec)
     def begun(self, folder, spec): return self.state(folder, spec)["status"] != "queued"
     def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
-    def overdue(self, spec) -> bool: # Is its time over, and a week in the queue besides?
-        return time.time() > spec["created"] + 2 * self.most_seconds(spec) + self.queue_limit
 
-    def vanished(self, spec):
-        "The state of a job of which nothing was heard."
-        return died(f"it is lost: nothing was heard of it until its deadline; if "
-                    f"{self.name!r} still runs it, stop it there")
+# %% ../../../nbs/remote/places/10_base.ipynb #7f2189fc
+@patch
+def check(self: Base, spec):
+    "Raises `ConfigError`; puts the provider's names of cards into `spec`."
+    if self.package and not find_spec(self.package):
+        raise ConfigError(f"running on {self.name!r} needs {self.package!r}; install "
+                          f"it with 'pip install {self.package}'")
+    self.check_request(spec)
+    self.check_secrets(spec["secrets"])
+
+@patch
+def check_request(self: Base, spec):
+    "As `check`, without asking the place: a price needs no account."
+    for option in spec["options"]:
+        if option not in self.options:
+            raise ConfigError.unknown(f"option of {self.name}", option, self.options)
+    self.check_options(spec)
+    if self.provider and spec["gpu"] is not None: self.check_gpu(spec)
+
+@patch
+def overdue(self: Base, spec) -> bool: # Is its time over, and a week in the queue besides?
+    return time.time() > spec["created"] + 2 * self.most_seconds(spec) + self.queue_limit
+
+@patch
+def vanished(self: Base, spec):
+    "The state of a job of which nothing was heard."
+    return died(f"it is lost: nothing was heard of it until its deadline; if "
+                f"{self.name!r} still runs it, stop it there")
 
 # %% ../../../nbs/remote/places/10_base.ipynb #6a0b64dc
 @patch

@@ -40,10 +40,6 @@ class Backend(Base):
         if isinstance(spec["gpu"], list) and len(spec["gpu"]) != 1:
             raise ConfigError("hf takes one GPU, not a list to choose from; name one")
 
-    def check_imports(self, spec, imports, modules):
-        o = spec["options"]
-        if not o.get("image"): check_image(imports, modules, o.get("pip", []))
-
     def check_secrets(self, names):
         from huggingface_hub import get_token
         super().check_secrets(names)
@@ -56,6 +52,12 @@ class Backend(Base):
 
     def usd_per_hour(self, spec):
         return super().usd_per_hour(spec | {"gpu": spec["gpu"] or "cpu-basic"})
+
+# %% ../../../nbs/remote/places/54_hf.ipynb #d657bc41
+@patch
+def check_imports(self: Backend, spec, imports, modules):
+    o = spec["options"]
+    if not o.get("image"): check_image(imports, modules, o.get("pip", []))
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #2cf03b38
 @patch

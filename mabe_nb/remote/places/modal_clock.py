@@ -10,6 +10,7 @@ import math, os, shutil, time
 from pathlib import Path
 
 from ...files import read_json, write_json
+from ...patch import patch
 
 # %% ../../../nbs/remote/places/41_modal_clock.ipynb #9f566c92
 INTERRUPTIONS = 5 # So many starts more than were asked for; then it ends, to be resumed
@@ -55,25 +56,30 @@ class Clock:
         write_json(self.path, c)
         return left
 
-    def lost(self) -> float: # Seconds of all starts
-        "Count a start that could not say how long it was."
-        c = self._read()
-        if c["since"] is not None: c["spent"] += max(c["seen"] - c["since"], 0) + EVERY
-        write_json(self.path, c | {"since": None})
-        return c["spent"]
+# %% ../../../nbs/remote/places/41_modal_clock.ipynb #cbf9b435
+@patch
+def lost(self: Clock) -> float: # Seconds of all starts
+    "Count a start that could not say how long it was."
+    c = self._read()
+    if c["since"] is not None: c["spent"] += max(c["seen"] - c["since"], 0) + EVERY
+    write_json(self.path, c | {"since": None})
+    return c["spent"]
 
-    def tick(self, now: float):
-        "Note how far it is."
-        write_json(self.path, self._read() | {"seen": now})
+@patch
+def tick(self: Clock, now: float):
+    "Note how far it is."
+    write_json(self.path, self._read() | {"seen": now})
 
-    def end(self, now: float) -> float: # Seconds of all starts
-        "Stop counting."
-        c = self._read()
-        c["spent"] += max(now - (now if c["since"] is None else c["since"]), 0)
-        write_json(self.path, c | {"since": None})
-        return c["spent"]
+@patch
+def end(self: Clock, now: float) -> float: # Seconds of all starts
+    "Stop counting."
+    c = self._read()
+    c["spent"] += max(now - (now if c["since"] is None else c["since"]), 0)
+    write_json(self.path, c | {"since": None})
+    return c["spent"]
 
-    def spent(self) -> float: return self._read()["spent"]
+@patch
+def spent(self: Clock) -> float: return self._read()["spent"]
 
 # %% ../../../nbs/remote/places/41_modal_clock.ipynb #4cf0cdcd
 CRASHED = "its container crashed or was lost; the machine may have run out of memory"

@@ -151,6 +151,26 @@ def least_line(
     return "Bouts are not said that are shorter than: " + ", ".join(
         f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
 
+# %% ../../../nbs/train/folder/30_card.ipynb #dd9c3a94
+def _members_table(metrics):
+    "Macro F1 of each kind of member alone, of their mean, and with decisions."
+    which = metrics.get("which", [])
+    parts = {f"{k} {'as to which, others as to whether' if k in which else 'alone'}, "
+             "most probable class": v for k, v in metrics["members"].items()}
+    half = ", those that tell which as much as all others" if which else ""
+    parts |= {f"mean of the members{half}": metrics["mean"],
+              "and decisions chosen without the fold that is scored":
+                  metrics["macro_f1"]}
+    return as_table(parts, "part", "macro F1")
+
+
+def _limits(metrics, smooth_ms):
+    return ("Other species, cameras, frame rates or trackers were not tried. "
+            "The members of the other folds, from which decisions about a fold are "
+            "learned, have seen that fold's videos; its labels do not enter in any other "
+            "way. Classes exclude each other. Probabilities are averaged over "
+            f"{smooth_ms:g} ms. {least_line(metrics)}")
+
 # %% ../../../nbs/train/folder/30_card.ipynb #e97b3e95
 def card_text(
     metrics: dict, # See `train_recipe`
@@ -160,30 +180,20 @@ def card_text(
     "The card."
     low, high = metrics["interval"]
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
-    macro, which = metrics["macro_f1"], metrics.get("which", [])
-    parts = {f"{k} {'as to which, others as to whether' if k in which else 'alone'}, "
-             "most probable class": v for k, v in metrics["members"].items()}
-    half = ", those that tell which as much as all others" if which else ""
-    parts |= {f"mean of the members{half}": metrics["mean"],
-              "and decisions chosen without the fold that is scored": macro}
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",
         f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames. It "
         f"tells apart: {', '.join(map(clean, actions))}, and none of them.",
-        f"**Macro F1 {macro:.3f}** (95 % of draws of videos: {low:.3f} to {high:.3f}), "
-        "every video predicted by models that never saw it, in "
+        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % of draws of videos: {low:.3f} to "
+        f"{high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
         "what is kept; on new videos like these expect about as much.",
         "## F1 by action", action_table(metrics, metrics["f1"]),
-        "## What each part brings", as_table(parts, "part", "macro F1"),
+        "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "
         f"{metrics['flattering']:.3f}: an optimism of {metrics['optimism']:.3f}.",
         *trust_sections(metrics),
-        "## Limits", "Other species, cameras, frame rates or trackers were not tried. "
-        "The members of the other folds, from which decisions about a fold are "
-        "learned, have seen that fold's videos; its labels do not enter in any other "
-        "way. Classes exclude each other. Probabilities are averaged over "
-        f"{smooth_ms:g} ms. {least_line(metrics)}", ""])
+        "## Limits", _limits(metrics, smooth_ms), ""])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #9b8483bf
 def write_card(

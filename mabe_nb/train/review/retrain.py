@@ -38,6 +38,20 @@ def reviewed_split(
     more = [i for i in data.videos if plain.labelled(i) is None and i not in judge]
     return [*learn, *more], judge
 
+# %% ../../../nbs/train/review/20_retrain.ipynb #395ba453
+def _comparable(run, out, new_weights) -> Classifier:
+    "The run to go on from. Raises `ConfigError` if `out` cannot be compared with it."
+    before = load_model(run)
+    if Path(run).resolve() == Path(out).resolve():
+        raise ConfigError(f"{out} is the run to compare with; choose another out")
+    if not isinstance(before, Classifier):
+        raise ConfigError("retrain is for a single run; a recipe learns from corrections "
+                          "by mabe train DATA --recipe ... --corrections FILE")
+    if (Path(out)/"config.yaml").exists() and (Path(out)/INIT).exists() == new_weights:
+        raise ConfigError(f"{out} was begun from {'the old' if new_weights else 'new'} weights; "
+                          "go on with it in the same way, or choose another out")
+    return before
+
 # %% ../../../nbs/train/review/20_retrain.ipynb #894218e2
 def retrain(
     run, # Run folder of a single training
@@ -50,15 +64,7 @@ def retrain(
     new_weights: bool = False, # Rather than go on from those of the run
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
-    before = load_model(run)
-    if Path(run).resolve() == Path(out).resolve():
-        raise ConfigError(f"{out} is the run to compare with; choose another out")
-    if not isinstance(before, Classifier):
-        raise ConfigError("retrain is for a single run; a recipe learns from corrections "
-                          "by mabe train DATA --recipe ... --corrections FILE")
-    if (Path(out)/"config.yaml").exists() and (Path(out)/INIT).exists() == new_weights:
-        raise ConfigError(f"{out} was begun from {'the old' if new_weights else 'new'} weights; "
-                          "go on with it in the same way, or choose another out")
+    before = _comparable(run, out, new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids = before.run_videos()
     ids = reviewed_split(data, ids["train"], ids["valid"], before.cfg)

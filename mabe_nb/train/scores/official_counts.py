@@ -15,10 +15,6 @@ import pandas as pd
 
 from ...errors import ScoreError
 
-# %% ../../../nbs/train/scores/30_official_counts.ipynb #3c90f0ff
-IDS = ["video_id", "agent_id", "target_id", "action"]
-FRAMES = ["start_frame", "stop_frame"]
-
 # %% ../../../nbs/train/scores/30_official_counts.ipynb #85794618
 def union_lengths(
     group: np.ndarray, # (bouts,) int64, 0 to n - 1
@@ -37,6 +33,10 @@ def union_lengths(
     begin, end = begin[order], end[order]
     begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
     return np.bincount(group[order], np.maximum(end - begin, 0), n)
+
+# %% ../../../nbs/train/scores/30_official_counts.ipynb #3c90f0ff
+IDS = ["video_id", "agent_id", "target_id", "action"]
+FRAMES = ["start_frame", "stop_frame"]
 
 # %% ../../../nbs/train/scores/30_official_counts.ipynb #2269697b
 def _refuse(table, name, at, what):

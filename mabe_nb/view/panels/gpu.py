@@ -59,21 +59,28 @@ class GPUPanel(Panel):
         self.measured = None # Table of `compare` for this config
         self._controls()
         self._offer_cards()
-        self.place.observe(lambda _: self._offer_cards(), "value")
-        self.card.observe(lambda _: self._offer_counts(), "value")
-        self.add_settings(self.count, self.batch, self.purpose)
-        self.locked += [self.place, self.card, self.take]
-        if gpu is not None: self.choose(gpu)
-        self.settings = [self.place, self.card, *self.settings]
+        self._follow_choice(gpu)
         recall(self)
         self.run_beside(lambda: self.connect(ask=False))
 
     @property
     def gpu(self): return gpu_name(self.on, self.card.value, self.count.value)
 
-    def code(self):
-        "What was chosen, as code."
-        return f"on, gpu = {self.on!r}, {self.gpu!r}"
+# %% ../../../nbs/view/panels/20_gpu.ipynb #9c0e048c
+@patch
+def _follow_choice(self: GPUPanel, gpu):
+    "Cards follow the place, numbers of them the card; then what was asked for."
+    self.place.observe(lambda _: self._offer_cards(), "value")
+    self.card.observe(lambda _: self._offer_counts(), "value")
+    self.add_settings(self.count, self.batch, self.purpose)
+    self.locked += [self.place, self.card, self.take]
+    if gpu is not None: self.choose(gpu)
+    self.settings = [self.place, self.card, *self.settings]
+
+@patch
+def code(self: GPUPanel):
+    "What was chosen, as code."
+    return f"on, gpu = {self.on!r}, {self.gpu!r}"
 
 # %% ../../../nbs/view/panels/20_gpu.ipynb #5bf13371
 def _known_place(on):

@@ -33,29 +33,36 @@ class RunsPanel(Panel):
     ):
         super().__init__()
         self.reading = threading.Lock() # Whoever comes later reads what is asked then
-        text = lambda *words, **more: control(W.Text, *words, **more)
-        self.folder = text("Folder of runs", "Or one run", value=str(folder),
-                           placeholder="a folder with runs in it")
-        self.name = text("Name contains", "Of the folder, or of the job", value=name,
-                         placeholder="all runs")
-        self.lab = text("Lab contains", "Learned from; known once a run has ended",
-                        value=lab, placeholder="all labs")
-        self.since = text("Changed since", "Year, month and day", value=since,
-                          placeholder="any day, such as 2026-11-22")
-        self.most = text("Cost at most (USD)", "0: what was free",
-                         value="" if most_usd is None else str(most_usd),
-                         placeholder="any, such as 0.50")
+        self._fields(str(folder), name, lab, since, most_usd)
         self._lay_out()
         self.changed()
         recall(self)
         for part in self.settings: part.observe(lambda _: self.start(), "value")
         self.start()
 
-    def code(self):
-        "The call that compares the same runs."
-        return ("from mabe_nb.view.runs import find_runs, plot_runs, runs_table\n\n"
-                f"table = runs_table(find_runs({self.folder.value!r}){self._asked()})\n"
-                "plot_runs(table)")
+# %% ../../../nbs/view/panels/70_runs.ipynb #fa9b2f5c
+@patch
+def _fields(self: RunsPanel, folder, name, lab, since, most_usd):
+    "What is asked for."
+    text = lambda *words, **more: control(W.Text, *words, **more)
+    self.folder = text("Folder of runs", "Or one run", value=folder,
+                       placeholder="a folder with runs in it")
+    self.name = text("Name contains", "Of the folder, or of the job", value=name,
+                     placeholder="all runs")
+    self.lab = text("Lab contains", "Learned from; known once a run has ended",
+                    value=lab, placeholder="all labs")
+    self.since = text("Changed since", "Year, month and day", value=since,
+                      placeholder="any day, such as 2026-11-22")
+    self.most = text("Cost at most (USD)", "0: what was free",
+                     value="" if most_usd is None else str(most_usd),
+                     placeholder="any, such as 0.50")
+
+@patch
+def code(self: RunsPanel):
+    "The call that compares the same runs."
+    return ("from mabe_nb.view.runs import find_runs, plot_runs, runs_table\n\n"
+            f"table = runs_table(find_runs({self.folder.value!r}){self._asked()})\n"
+            "plot_runs(table)")
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #a5d18900
 @patch

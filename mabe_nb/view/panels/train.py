@@ -184,7 +184,7 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
 @patch
 def _tabs(self: TrainPanel) -> W.Tab:
     parts = [part for part in TrainConfig.__bases__[::-1] if part.__name__[0] != "_"]
-    return W.Tab([W.GridBox([self.fields[k] for k in part.__annotations__], layout={
+    return W.Tab([W.GridBox([self.fields[k] for k in part.model_fields], layout={
         "grid_template_columns": "repeat(auto-fill, minmax(min(28em, 100%), 1fr))",
         "grid_gap": "0 2em"}) for part in parts],
                  titles=[part.__name__.removesuffix("Config") for part in parts])

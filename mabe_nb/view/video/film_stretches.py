@@ -53,7 +53,7 @@ def around(self: FilmStretches,
         self.busy = True
     Thread(target=self._cut, args=(lay, lost), daemon=True).start()
 
-
+# %% ../../../nbs/view/video/33_film_stretches.ipynb #503b7b8d
 @patch
 def _cut(self: FilmStretches, lay, lost):
     try:
@@ -72,4 +72,3 @@ def _cut(self: FilmStretches, lay, lost):
     except (MabeError, OSError) as error: # or the disk is full
         self.busy = False
         lost(error)
-

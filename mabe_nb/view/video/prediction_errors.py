@@ -169,17 +169,20 @@ class ErrorPanel(Panel):
         self.set_status("idle", "open an error, the worst is first" if self.rows else
                         "no errors")
 
-    def _row(self, error) -> W.Button:
-        opener = button(error_words(error), lambda: self.open(error.Index),
-                     "Open in the player")
-        opener.layout = {"width": "auto", "flex": "none"}
-        return opener
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #16a39f23
+@patch
+def _row(self: ErrorPanel, error) -> W.Button:
+    opener = button(error_words(error), lambda: self.open(error.Index),
+                 "Open in the player")
+    opener.layout = {"width": "auto", "flex": "none"}
+    return opener
 
-    def code(self) -> str:
-        "The call that opens the same."
-        e, frame = self.chosen()
-        return (f"prediction_player(dataset[{e.video_id!r}], predictions, "
-                f"pair={(e.agent, e.target)!r}, frame={frame})")
+@patch
+def code(self: ErrorPanel) -> str:
+    "The call that opens the same."
+    e, frame = self.chosen()
+    return (f"prediction_player(dataset[{e.video_id!r}], predictions, "
+            f"pair={(e.agent, e.target)!r}, frame={frame})")
 
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #6498792b
 @patch

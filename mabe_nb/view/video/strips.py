@@ -31,6 +31,20 @@ def envelope(
     shown = np.asarray(values[start:stop], float)
     return at, *(f.reduceat(shown, at - start) for f in (np.fmin, np.fmax))
 
+# %% ../../../nbs/view/video/30_strips.ipynb #f9bd0ac4
+def _probability(ax, k, p, labels, span, fps, base, name):
+    "Action `k` on a line of its own: how probable, and what was seen, if known."
+    (at, _, high), color = envelope(p[:, k], *span), action_color(name)
+    at, high = np.append(at, span[1]) / fps, np.append(high, high[-1])
+    ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
+                    color=color, linewidth=0)
+    ax.axhline(base + 0.92, color=GRID, linewidth=0.6, zorder=0)
+    if labels is not None: _truth(ax, labels[:span[1], k], fps, span[0], base, color)
+def _name_rows(ax, at, names):
+    "Names of what lies on each line, without ticks."
+    ax.set_yticks(at, names)
+    ax.tick_params(axis="y", length=0, labelsize=8)
+
 # %% ../../../nbs/view/video/30_strips.ipynb #62c20127
 @styled
 def plot_probabilities(
@@ -48,18 +62,11 @@ def plot_probabilities(
     if not len(actions) or stop <= start: return _empty(figure, ax, "There is nothing.")
     bases = len(actions) - 1 - np.arange(len(actions))
     for k, base in enumerate(bases):
-        at, _, high = envelope(p[:, k], start, stop)
-        at, high = np.append(at, stop) / fps, np.append(high, high[-1])
-        color = action_color(actions[k])
-        ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
-                        color=color, linewidth=0)
-        ax.axhline(base + 0.92, color=GRID, linewidth=0.6, zorder=0)
-        if labels is not None: _truth(ax, labels[:stop, k], fps, start, base, color)
-    ax.set_yticks(bases + 0.5, [_short(a) for a in actions])
+        _probability(ax, k, p, labels, (start, stop), fps, base, actions[k])
+    _name_rows(ax, bases + 0.5, [_short(a) for a in actions])
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
            ylabel="probability, 0 to 1",
            title="Probability" + (" above what was seen" if labels is not None else ""))
-    ax.tick_params(axis="y", length=0, labelsize=8)
     figure.set_label(f"Probabilities from {start / fps:g} to {stop / fps:g} s, mean: "
                      + ", ".join(f"{a} {m:.2f}" for a, m in
                                  zip(actions, p[start:stop].mean(0))))
@@ -95,15 +102,12 @@ def plot_feature(
     if stop <= start: return _empty(figure, ax, "There is nothing.")
     at, low, high = envelope(values, start, stop)
     ax.fill_between(at / fps, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
-    shaded = [] if bouts is None else sorted(bouts.action.unique())
-    actions = shaded if actions is None else list(actions)
-    for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
+    count = _shade_all(ax, bouts, actions, fps, start, stop)
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
            ylabel=f"{_short(name, 20)} ({unit})", title=_short(name, 60))
-    if shaded: _name_shades(ax, len(actions))
-    missing = np.isnan(values[start:stop]).mean()
+    if count is not None: _name_shades(ax, count)
     figure.set_label(f"{name} in {unit} from {start / fps:g} to {stop / fps:g} s, "
-                     f"{missing:.0%} missing")
+                     f"{np.isnan(values[start:stop]).mean():.0%} missing")
     return figure, ax
 
 # %% ../../../nbs/view/video/30_strips.ipynb #b6c3345e
@@ -112,6 +116,14 @@ def _shade(ax, bouts, action, i, fps, start, stop):
                    label=_short(action, 16), transform=ax.get_xaxis_transform(),
                    alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
                    hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
+
+
+def _shade_all(ax, bouts, actions, fps, start, stop):
+    "Bouts of each action shaded; how many actions, None where there are no bouts."
+    shaded = [] if bouts is None else sorted(bouts.action.unique())
+    actions = shaded if actions is None else list(actions)
+    for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
+    return len(actions) if shaded else None
 
 # %% ../../../nbs/view/video/30_strips.ipynb #f748fd43
 def _name_shades(ax, count):
@@ -134,6 +146,12 @@ def by_behaviour(
     nothing = (labels >= 0).any(1) & ~(labels == 1).any(1)
     return {**parts, "none of them": values[known & nothing]}
 
+# %% ../../../nbs/view/video/30_strips.ipynb #fa4bb4a9
+def _edges(values):
+    "Of 60 bins, from what is rarely smaller to what is rarely larger."
+    low, high = np.percentile(values, [0.5, 99.5])
+    return np.linspace(low, max(high, low + 1e-6 * max(abs(low), 1)), 61)
+
 # %% ../../../nbs/view/video/30_strips.ipynb #6eb58163
 @styled
 def plot_by_behaviour(
@@ -149,16 +167,14 @@ def plot_by_behaviour(
     figure, ax = _axes(ax, 7, 1.2 + 0.42 * len(parts))
     every = np.concatenate(list(parts.values()))
     if not len(every): return _empty(figure, ax, "No value is known where labels are.")
-    low, high = np.percentile(every, [0.5, 99.5])
-    edges = np.linspace(low, max(high, low + 1e-6 * max(abs(low), 1)), 61)
+    edges = _edges(every)
     for k, (action, part) in enumerate(parts.items()):
         color = action_color(action) if k < len(actions) else INK
         _hill(ax, part, edges, len(parts) - 1 - k, color)
-    ax.set_yticks(np.arange(len(parts))[::-1] + 0.3,
-                  [f"{_short(a)} ({len(v):,})" for a, v in parts.items()])
+    _name_rows(ax, np.arange(len(parts))[::-1] + 0.3,
+               [f"{_short(a)} ({len(v):,})" for a, v in parts.items()])
     ax.set(xlabel=f"{_short(name, 60)} ({unit})", ylabel="share of frames",
            title="By behaviour, with medians", xlim=edges[[0, -1]])
-    ax.tick_params(axis="y", length=0, labelsize=8)
     figure.set_label(f"Median of {name} in {unit}: " + ", ".join(
         f"{a} {np.median(v):.3g}" for a, v in parts.items() if len(v)))
     return figure, ax

@@ -18,6 +18,25 @@ from .tables import (MICE, as_frames, as_mice, as_numbers,
 from ...recording import check_parts
 from ....errors import DataError
 
+# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #0603099a
+def _positions(table, name, path):
+    column = as_numbers(table, name, pa.float32(), path)
+    return pc.fill_null(column, np.nan) if column.null_count else column
+
+
+def _placeable(table, path, video):
+    if pc.min(table["mouse_id"]).as_py() > 0 and not table["bodypart"].null_count:
+        return table, []
+    bad_mouse, bad_part = pc.equal(table["mouse_id"], 0), pc.is_null(table["bodypart"])
+    counts = [("unknown_mouse", "of a mouse that is not 1 to 4", bad_mouse),
+              ("nameless_part", "without a body part", bad_part)]
+    found = counted(video, [(kind, pc.sum(bad).as_py(), f"rows {text}, left out")
+                            for kind, text, bad in counts])
+    table = table.filter(pc.invert(pc.or_(bad_mouse, bad_part)))
+    if len(table): return table, found
+    raise DataError("has no row with a mouse from 1 to 4 and a body part, expected one "
+                    "for every point", path)
+
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #39490e4a
 TRACKING = ["video_frame", "mouse_id", "bodypart", "x", "y"]
 
@@ -40,25 +59,6 @@ def read_points(
         raise DataError(f"video_frame is {frame[row]}, expected 0 or more", path,
                         f"row {row}")
     return _placeable(table, path, video)
-
-# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #0603099a
-def _positions(table, name, path):
-    column = as_numbers(table, name, pa.float32(), path)
-    return pc.fill_null(column, np.nan) if column.null_count else column
-
-
-def _placeable(table, path, video):
-    if pc.min(table["mouse_id"]).as_py() > 0 and not table["bodypart"].null_count:
-        return table, []
-    bad_mouse, bad_part = pc.equal(table["mouse_id"], 0), pc.is_null(table["bodypart"])
-    counts = [("unknown_mouse", "of a mouse that is not 1 to 4", bad_mouse),
-              ("nameless_part", "without a body part", bad_part)]
-    found = counted(video, [(kind, pc.sum(bad).as_py(), f"rows {text}, left out")
-                            for kind, text, bad in counts])
-    table = table.filter(pc.invert(pc.or_(bad_mouse, bad_part)))
-    if len(table): return table, found
-    raise DataError("has no row with a mouse from 1 to 4 and a body part, expected one "
-                    "for every point", path)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #8bc1a519
 def tracked_mice(

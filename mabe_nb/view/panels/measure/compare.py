@@ -79,6 +79,12 @@ def choices_of(
     return [(f"{r.place} · {r.basis} · {time_words(r.seconds)} · {r.usd:.2g} USD", r.place)
             for r in rows]
 
+# %% ../../../../nbs/view/panels/measure/30_compare.ipynb #f9cc6e38
+def _places_with(asked):
+    "Options of the list of places: those that there are, and those asked for."
+    offered = places_of()
+    return offered + [(p, p) for p in asked if p not in dict(map(reversed, offered))]
+
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #e75293f1
 class ComparePanel(MeasuringPanel):
     "Measure cards beside each other; `result` is the table of `compare`."
@@ -93,11 +99,9 @@ class ComparePanel(MeasuringPanel):
         seconds: float = 10.0, # Of steps, for each place
     ):
         super().__init__(cfg, shape, gpu, train, seconds)
-        offered = places_of()
         places = [":".join(filter(None, where(p))) for p in places]
-        offered += [(p, p) for p in places if p not in dict(map(reversed, offered))]
         self.places = control(W.SelectMultiple, "Places", "Ctrl or Shift takes several",
-                              options=offered, value=places, rows=8)
+                              options=_places_with(places), value=places, rows=8)
         self.predict = control(
             W.Dropdown, "Predict others of", value=predict or "",
             options=[("Modal", "modal"), ("Hugging Face", "hf"), ("nobody", "")])
