@@ -1,14 +1,14 @@
 """Which members, and how many seeds of each: blends of the recipe's members, folds left out.
 
     python bench/blends.py --data rats --out RUN --json F
-    python bench/blends.py --data rats --out RUN --halves 30 --json F   # 1-30 against the rest
+    python bench/blends.py --data rats --out RUN2 --halves 30 --only "networks alone"
 
-Each seed of each member is trained once for all folds and kept in RUN/members, where
-`mabe train` looks for it too (its seeds and names are those of the recipe), and what it says
-of the videos that it did not see is kept in RUN/seeds. A blend is then a mean, every model
+Each seed of each member is trained once for all folds, as the recipe does it, and kept in
+RUN/members; what it says of the videos that it did not see is kept in RUN/seeds. A blend is then a mean, every model
 counting once, and the most probable class is taken: nothing is chosen on the folds but the
 blend itself, which is why all that were looked at are written down. The gain is over the
-first blend, on the same videos, with its standard deviation over draws of videos.
+first blend, on the same videos, with its standard deviation over draws of videos. With
+`--halves 30` the first 30 videos are judged by models of the others, and the reverse.
 """
 import argparse
 import json
@@ -134,6 +134,7 @@ def main():
     p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
     p.add_argument("--out", required=True, help="folder for members, and what they say")
     p.add_argument("--halves", type=int, help="videos of the first half; none: five folds")
+    p.add_argument("--only", default="", help="a word; blends whose name holds it")
     p.add_argument("--train", default="", help="only train these, as pair_slow:4,pair_varied:4")
     p.add_argument("--json")
     args = p.parse_args()
@@ -150,15 +151,16 @@ def main():
     prepared = prepared_for({"any": "smoothed"}, data, list(table.video_id),
                             tuple(dataset_parts(data)), None)["any"]
     judged = JUDGED.get(args.data, list(prepared.actions))
+    some = {title: how for title, how in BLENDS.items() if args.only in title}
     models = lambda how: [said(n, k + 1)[1] for n, seeds in how.items() for k in range(seeds)]
     def row(p, title, **more):
         counts = counts_of(prepared, p, judged)
-        row.base = counts if title == next(iter(BLENDS)) else row.base
+        row.base = counts if title == next(iter(some)) else row.base
         return print(title, found := compared(counts, row.base) | more, flush=True) or found
-    blends = {title: row(mean(models(how)), title, seeds=how) for title, how in BLENDS.items()}
+    blends = {title: row(mean(models(how)), title, seeds=how) for title, how in some.items()}
     alone = {name: row(said(name, 1)[1], name) | {"seconds": round(said(name, 1)[0], 1)}
-             for name in dict.fromkeys(sum(map(list, BLENDS.values()), []))}
-    first = models(next(iter(BLENDS.values())))
+             for name in dict.fromkeys(sum(map(list, some.values()), []))}
+    first = models(next(iter(some.values())))
     rules = {title: row(p, title) for title, p in other_rules(first, prepared)}
     if args.json: Path(args.json).write_text(json.dumps({
         "data": args.data, "videos": len(row.base), "folds": args.halves or 5, "date":
