@@ -1,7 +1,7 @@
 """Which members, and how many seeds of each: blends of the recipe's members, folds left out.
 
     python bench/blends.py --data rats --out RUN --json F
-    python bench/blends.py --data rats --out RUN2 --halves 30 --only "networks alone"
+    python bench/blends.py --data rats --out RUN2 --halves 30 --json F
 
 Each seed of each member is trained once for all folds, as the recipe does it, and kept in
 RUN/members; what it says of the videos that it did not see is kept in RUN/seeds. A blend is then a mean, every model
@@ -63,7 +63,9 @@ BLENDS = { # The first is what the others are compared with: the recipe of 2026-
         "roles": 1, "roles_varied": 1, "wide_varied": 1},
     "four, roles, wide_varied, trees": FOUR | {"roles": 1, "wide_varied": 1} | TREES,
     "four, roles, roles_varied, wide_varied, trees": FOUR | {
-        "roles": 1, "roles_varied": 1, "wide_varied": 1} | TREES}
+        "roles": 1, "roles_varied": 1, "wide_varied": 1} | TREES,
+    "three of pair_slow": {"pair_slow": 3}, "five of pair_slow": {"pair_slow": 5},
+    "one of pair_slow": {"pair_slow": 1}}
 WEIGHTS, WIDTHS_MS = (0.7, 0.85, 1.2, 1.4), (400, 1000, 2000)
 
 
@@ -134,7 +136,7 @@ def main():
     p.add_argument("--folder", default=Path(__file__).resolve().parents[2]/"shared"/"data")
     p.add_argument("--out", required=True, help="folder for members, and what they say")
     p.add_argument("--halves", type=int, help="videos of the first half; none: five folds")
-    p.add_argument("--only", default="", help="a word; blends whose name holds it")
+    p.add_argument("--only", default="", help="words; blends whose name holds one")
     p.add_argument("--train", default="", help="only train these, as pair_slow:4,pair_varied:4")
     p.add_argument("--json")
     args = p.parse_args()
@@ -151,7 +153,8 @@ def main():
     prepared = prepared_for({"any": "smoothed"}, data, list(table.video_id),
                             tuple(dataset_parts(data)), None)["any"]
     judged = JUDGED.get(args.data, list(prepared.actions))
-    some = {title: how for title, how in BLENDS.items() if args.only in title}
+    some = {title: how for title, how in BLENDS.items() if any(
+        word in title for word in args.only.split(","))}
     models = lambda how: [said(n, k + 1)[1] for n, seeds in how.items() for k in range(seeds)]
     def row(p, title, **more):
         counts = counts_of(prepared, p, judged)
