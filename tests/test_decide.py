@@ -1,5 +1,6 @@
 """Thresholds of actions and of labs: what F1 to expect, chosen with care, never of the fold."""
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,6 +156,18 @@ def test_a_lab_with_few_videos_or_little_to_gain_does_not():
     alike = videos(4, 10) + videos(7, 10, lab="B")
     assert choose(alike).labs == {}
     assert choose(videos(4, 10)).labs == {} # one lab
+
+
+@pytest.mark.parametrize("slips, shares", [(2, (0.5, 0.5)), (8, (1.0, 0.0))])
+def test_other_shares_than_the_usual_ones_only_if_they_gain(slips, shares):
+    "The second member is sure of what is not so in some frames of those looked at."
+    told = []
+    for i, s in enumerate(videos(0, actions=1, frames=5000)):
+        right = np.where(s.labels[:, 0] == 1, 0.9, 0.1)
+        other = np.where((np.arange(len(right)) == 0) & (i < slips), 1.1 * (1 - right), right)
+        p = np.stack([right, other])
+        told.append(s._replace(p=np.stack([1 - p, p], -1).astype(np.float32)))
+    assert choose(told, [(0.5, 0.5), (1.0, 0.0), (0.0, 1.0)]).shares == shares
 
 
 def test_nothing_of_the_fold_that_is_scored():
