@@ -47,12 +47,12 @@ def convolved(
 ) -> torch.Tensor: # (windows, frames, width)
     "What a block makes of frames, as one product of matrices."
     conv, norm, *_ = block
-    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    scale = norm.weight.float() * (norm.running_var.float() + norm.eps).rsqrt()
     weight = (conv.weight * scale[:, None, None]).permute(0, 2, 1).flatten(1)
-    bias = norm.bias + (conv.bias - norm.running_mean) * scale
+    bias = norm.bias + (conv.bias.float() - norm.running_mean) * scale
     n, far = x.shape[1], F.pad(x, (0, 0, 1, 1))
     three = torch.cat([far[:, i:i + n] for i in range(3)], -1)
-    return F.linear(three, weight, bias).relu_()
+    return F.linear(three, weight.to(x.dtype), bias.to(x.dtype)).relu_()
 
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #b855b4de
