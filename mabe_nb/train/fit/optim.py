@@ -39,9 +39,10 @@ class EagerAdamW(torch.optim.AdamW):
             self._init_group(group, *(lists := [[] for _ in range(6)]))
             if not lists[0]: continue # no parameter has a gradient
             torch._foreach_add_(lists[-1], 1)
-            torch._fused_adamw_(*lists, beta1=group["betas"][0], beta2=group["betas"][1],
-                                **{key: group[key] for key in (
-                                    "lr", "weight_decay", "eps", "amsgrad", "maximize")})
+            how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad",
+                                               "maximize")}
+            beta1, beta2 = group["betas"]
+            torch._fused_adamw_(*lists, beta1=beta1, beta2=beta2, **how)
 
     step.hooked = True # no profiler around it
 
