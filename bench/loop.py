@@ -6,7 +6,7 @@
 
 Variants, each in a process of its own, in alternating order:
 `floor` one fixed batch, fused AdamW, our loss, our allocator and products, nothing read
-back: no loop can be faster;
+back; `bare`, run if it is named, the same with our optimizer: no loop can be faster;
 `ours` the `Trainer` of this package; `plain` a DataLoader over NumPy windows and
 `loss.item()` at each step; `lightning` its Trainer as it comes; `accelerate` the plain
 loop prepared by it. `--fetch` times the batches alone.
@@ -178,13 +178,15 @@ def run(variant, args):
     loss_of, loader = torch.nn.CrossEntropyLoss(weights), lambda: windows_of(x, y, args.batch)
     adam = lambda **how: torch.optim.AdamW(model.parameters(), lr=1e-3, **how)
     torch.manual_seed(1)
-    if variant == "floor":
+    if variant in ("floor", "bare"):
+        from mabe_nb.train.fit.optim import EagerAdamW
         from mabe_nb.train.losses import PlainLoss
         from mabe_nb.train.machine import memory_kept, onednn_products
         batch, device = [part.to(args.device) for part in next(iter(loader()))], weights.device
         with memory_kept(device), onednn_products(device):
-            plain_loop(model, adam(fused=True), PlainLoss(weights), [batch] * clock.steps,
-                       clock, args, item=False, whole=True)
+            of = EagerAdamW if variant == "bare" else torch.optim.AdamW
+            plain_loop(model, of(model.parameters(), lr=1e-3, fused=True), PlainLoss(weights),
+                       [batch] * clock.steps, clock, args, item=False, whole=True)
     elif variant == "ours": run_ours(model, x, y, clock, args)
     elif variant == "plain": plain_loop(model, adam(), loss_of, loader(), clock, args)
     elif variant == "lightning": run_lightning(model, x, y, loss_of, clock, args)

@@ -96,17 +96,21 @@ def epoch_starts(
     return starts[known[ends] > known[starts]]
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #b18711c4
-def in_memory(x, plan: list, length: int, gap: int):
+def in_memory(x, plan, length: int, gap: int):
     "Yield windows of a tensor, each batch in the memory of the one before."
-    every, batch = every_window(x, length, gap), None
-    for starts in map(np.asarray, plan):
-        if starts.max() >= len(every): # past the end, where the last frame is repeated
-            yield gather(x, starts, length, gap)
-            continue
-        if batch is None or len(batch) != len(starts):
-            batch = x.new_empty((len(starts), *every.shape[1:]))
-        index = torch.from_numpy(starts).to(x.device)
-        yield torch.index_select(every, 0, index, out=batch)
+    every, batch, plan = every_window(x, length, gap), None, iter(plan)
+    while some := list(islice(plan, 100)):
+        starts = np.concatenate(some)
+        past = starts.max() >= len(every) # the end, where the last frame is repeated
+        index = torch.from_numpy(starts).to(x.device).split([*map(len, some)])
+        for at, rows in zip(some, index):
+            if past and np.max(at) >= len(every):
+                yield gather(x, at, length, gap)
+                continue
+            if batch is None or len(batch) != len(at):
+                batch = x.new_empty((len(at), *every.shape[1:]))
+            yield torch.index_select(every, 0, rows, out=batch)
+
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #c0f21bca
 def batches(
