@@ -116,7 +116,7 @@ def of_animals(
     table.attrs["left_out"] = none
     return table
 
-# %% ../../../nbs/data/formats/10_text_tables.ipynb #145a434a
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #3a575b76
 def _delimiter(lines): # In the head; a decimal comma may stand further down
     return next((mark for mark in "\t;" if lines and mark in lines[0]), ",")
 
@@ -130,7 +130,7 @@ def column_names(
     "What the columns of a table with tabs, semicolons or commas are called."
     return {*map(_name, lines[0].split(_delimiter(lines)))} if lines else set()
 
-
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #82778dfd
 def _named_cells(path):
     lines = read_text(path, "a table", "utf-8-sig", most=2**25).splitlines()
     rows = csv.DictReader(lines, delimiter=_delimiter(lines), skipinitialspace=True)
