@@ -41,9 +41,6 @@ def _registered(name):
     return name
 
 
-def _listed(widths): # `--conv-channels 16`
-    return widths if isinstance(widths, (list, tuple)) else [widths]
-
 # %% ../../nbs/train/10_config.ipynb #88e30a9e
 class InputConfig(BaseModel):
     "What the model is shown."
@@ -67,8 +64,8 @@ class ModelConfig(BaseModel):
     model_type: Annotated[str, AfterValidator(_registered)] = about(
         "tcn", "tcn, conv_bilstm, lstm, transformer, calms21_conv1d, or one that you "
         "registered")
-    conv_channels: Annotated[list[Width], BeforeValidator(_listed),
-                             Field(min_length=1)] = [64, 128, 256]
+    conv_channels: Annotated[list[Width], Field(min_length=1), BeforeValidator(
+        lambda w: [w] if isinstance(w, (int, str)) else w)] = [64, 128, 256]
     lstm_hidden: Width = 128
     lstm_layers: Depth = 1
     hidden_size: Width = about(None, "Width; None: the model's own, or lstm_hidden")
@@ -121,8 +118,7 @@ class FitConfig(LoopConfig):
     "The training loop, and the altered copies that it learns from."
     use_augmentation: bool = True
     noise_std: NotNegative = about(0.1, "In standard deviations of each channel")
-    flip: Chance = about(
-        0.0, "Share of windows mirrored, left and right parts exchanged")
+    flip: Chance = about(0.0, "Share of windows mirrored, left parts for right ones")
     rotation: Annotated[float, Field(ge=0, le=180)] = about(0.0, "Most degrees turned")
     swap_others: Chance = about(
         0.0, "Share of windows in which animals 3 and 4 change places")
@@ -152,8 +148,7 @@ class PlaceConfig(BaseModel):
     save_freq: Annotated[int, Field(ge=0)] = about(
         5, "Keep weights every so many epochs, 0: never")
     modal_gpu: str = about(None, "Card for `mabe submit --config` where none is named")
-    modal_timeout: Count = about(
-        None, "Seconds a job of `mabe submit --config` may take")
+    modal_timeout: Count = about(None, "Seconds that such a job may take at most")
 
 # %% ../../nbs/train/10_config.ipynb #c12891c4
 class _Strict(BaseModel):
