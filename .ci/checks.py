@@ -26,8 +26,7 @@ LIMIT = 900 # Seconds for one tool; pytest, most of the work, has twice as long
 STOPPED = 124 # Exit code of a tool that took longer
 AGAIN = 5 # So many failed tests, at most, are run again, alone
 MOST = 5 # A machine counts as no busier than this
-ASIDE = "nice", "-n", "10" # Of tools that run beside the tests, which wait a lot
-LAST = "nice", "-n", "19" # Beside the browser, which looks at how soon something happens
+ASIDE = "nice", "-n", "19" # Of tools that run beside the tests, which wait a lot
 BROWSER = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.M) # All of a file
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
     "kills", "on_modal", "magic", "bundle", "every_flag", "trainer", "cli", "sweep", "recipe",
@@ -61,8 +60,8 @@ def tool(*command, limit=LIMIT, **env):
     start, words = time.monotonic(), [*map(str, command)]
     name = next((w for w in words if w.endswith(".py")), words[0])
     with tempfile.TemporaryFile("w+", errors="replace") as log, subprocess.Popen(
-            words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT,
-            start_new_session=True, env=os.environ | env) as p:
+            words, cwd=TOP, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            process_group=0, env=os.environ | env) as p: # In a session of its own, nice is none
         done = RUNNING.add(p)
         try: done = wait_for(p, limit)
         finally:
@@ -165,7 +164,7 @@ def counted(about, code, out, path):
 
 def run_notebooks(path, limit=LIMIT):
     "Every notebook, but for marked cells; what they keep is not seen by the tests."
-    code, out = tool(*LAST, sys.executable, HERE/"each_notebook.py", path, limit=limit,
+    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, limit=limit,
                      MABE_HOME=f"{path}-home")
     return counted("notebooks", code, out, path)
 
@@ -231,14 +230,12 @@ def main():
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
         tests, pages = side_by_side(
-            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n4",
-                               "--dist=loadfile", "--no-loadscope-reorder", without=BROWSER),
-            lambda: [*structure(), rooms(), *lint(), site()])
-        seen, books = side_by_side(
-            lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
-            if browser() else (0, 0, 0),
-            lambda: run_notebooks(spare/"notebooks"))
-        rows += [tests, *pages, seen, books]
+            lambda: [run_pytest(spare/"pytest", "-m", "not browser", "-n4", "--dist=loadfile",
+                                "--no-loadscope-reorder", without=BROWSER),
+                     run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
+                     if browser() else (0, 0, 0)],
+            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(spare/"notebooks")])
+        rows += [*tests, *pages]
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)
