@@ -42,8 +42,9 @@ def _within(value, low, high, whole):
 
 
 def _bounds(low, high, whole):
-    return (f"{'whole ' * whole}number" + f" from {low:.15g}" * (low is not None)
-            + f" to {high:.15g}" * (high is not None))
+    ends = ("from", low), ("to", high)
+    return " ".join(["whole"] * whole + ["number"] + [
+        f"{word} {end:.15g}" for word, end in ends if end is not None])
 
 # %% ../nbs/00_errors.ipynb #fa62d931
 class ConfigError(MabeError, ValueError):
@@ -59,6 +60,7 @@ class ConfigError(MabeError, ValueError):
         "The error for a name that is not among `known`, with the nearest one that is."
         hint = _nearest(name, sorted(map(str, known)))
         return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
+
     @classmethod
     def bounded(cls,
         name: str, # Of the setting, as the user knows it

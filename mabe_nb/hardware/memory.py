@@ -146,7 +146,6 @@ def remedies(
     amp: bool = False, # Is the precision mixed already?
 ) -> pd.DataFrame: # remedy, saves_gb, needs_gb, fits, price
     "The remedies against too little memory, in the order to try them."
-
     rows = []
     for name, gb, price in _saved(need, activations, lora, ours, amp):
         after = lora if name == "LoRA" else need.times(1 - gb / need.likely)
