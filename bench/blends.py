@@ -4,8 +4,8 @@
     python bench/blends.py --data rats --out RUN2 --halves 30 --json F
 
 Each seed of each member is trained once for all folds, as the recipe does it, and kept in
-RUN/members; what it says of the videos that it did not see is kept in RUN/seeds. A blend is then a mean, every model
-counting once, and the most probable class is taken: nothing is chosen on the folds but the
+RUN/members; what it says of the videos that it did not see is kept in RUN/seeds. A blend is
+then a mean, every model counting once, and the most probable class is taken: nothing is chosen on the folds but the
 blend itself, which is why all that were looked at are written down. The gain is over the
 first blend, on the same videos, with its standard deviation over draws of videos. With
 `--halves 30` the first 30 videos are judged by models of the others, and the reverse.
@@ -41,7 +41,7 @@ SIX = {"pair_slow": 3, "pair_varied": 3}
 TEN = {"pair_slow": 5, "pair_varied": 5}
 READING = {"roles": 1, "pair": 1, "pair_wide": 1}
 TREES = {"role_trees": 1, "pair_trees": 1}
-BLENDS = { # The first is what the others are compared with: the recipe of 2026-11-24
+BLENDS = { # The first, the recipe while it had three seeds, is what others are compared with
     "the recipe": SIX | READING | TREES,
     "ten recurrent networks instead of six": TEN | READING | TREES,
     "the same, no trees": TEN | READING,
