@@ -40,6 +40,13 @@ def test_a_tool_that_hangs_is_stopped_with_what_it_started(tree):
     assert "here" in out and "stopped after" in out and "limit is 1 s" in out
 
 
+def test_a_tool_is_a_group_in_our_session(tree):
+    "A group can be stopped as a whole; a session would make its `nice` one among its own."
+    code, out = checks.tool(sys.executable, "-c",
+                            "import os; print(os.getsid(0), os.getpgid(0) == os.getpid())")
+    assert (code, out.split()) == (0, [str(os.getsid(0)), "True"])
+
+
 @pytest.mark.parametrize("load, stopped", [(0.0, True), (10.0, False)])
 def test_a_busy_machine_gets_more_time(tree, monkeypatch, load, stopped):
     "Three seconds of work, a limit of two: enough where all takes five times as long."
