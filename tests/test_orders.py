@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from mabe_nb.data import features
-from mabe_nb.data.blocks.registry import (BLOCKS, PRESETS, block, blocks_of, kept_once, named,
-                                          order_free)
+from mabe_nb.data.blocks.registry import (BLOCKS, PRESETS, block, blocks_of, kept_once,
+                                          kept_per_animal, named, order_free)
+from mabe_nb.data.cache.arrays import Arranged
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.cache.reader import FORMAT, OtherOrder, open_prepared
+from mabe_nb.data.cache.reader import FORMAT, open_prepared
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.features import compute
 from mabe_nb.data.recording import Recording, pairs
@@ -55,10 +56,34 @@ def test_what_is_kept_is_what_each_ordered_pair_has(name, mice, tmp_path, monkey
         done = kept(rec, name, tmp_path/str(seed))
         files = len([*(tmp_path/str(seed)).rglob("*.npy")])
         orders = 1 + (not kept_once(blocks_of(name)))
-        assert len(done) == mice**2 and files == mice + orders * mice * (mice - 1) // 2
+        apart = mice if mice > 1 and kept_per_animal(blocks_of(name)) else 0
+        assert len(done) == mice**2
+        assert files == mice + apart + orders * mice * (mice - 1) // 2
         for i, row in done.sequences.iterrows():
             want = compute(rec, name, (row.agent, row.target), done.parts).values
             assert np.array_equal(bits(done.values(i)), bits(want)), (row.agent, row.target)
+
+
+def test_what_an_animal_does_alone_is_written_once(tmp_path):
+    rec = walk(4)
+    done = kept(rec, "social", tmp_path)
+    [info], frames = done.videos.values(), len(rec)
+    agent, target = info["individual"]
+    assert [done.names[i][6:] for i in agent] == [done.names[i][7:] for i in target]
+    assert all(done.names[i].startswith("agent.") for i in agent) and len(agent) > 20
+    size = {p.name: np.load(p).shape for p in tmp_path.rglob("*.npy")}
+    whole = len(done.names)
+    assert size["animal+mouse2.npy"] == (frames, len(agent))
+    assert size["mouse1-mouse2.npy"] == (frames, whole - 2 * len(agent))
+    assert size["mouse1-mouse1.npy"] == (frames, whole)
+    assert not kept_per_animal(["own", "parts"]) and not kept_per_animal(["own", "zscored"])
+    [path] = tmp_path.rglob("animal+mouse3.npy")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match="holds other values"): open_prepared(tmp_path)
+    again = kept(rec, "social", tmp_path)
+    assert by_pair(again).keys() == by_pair(done).keys()
+    path.unlink()
+    with pytest.raises(DataError, match="animal.mouse3.npy: is missing"): open_prepared(tmp_path)
 
 
 def test_all_of_ours_but_one_say_what_an_exchange_does():
@@ -83,10 +108,12 @@ def test_names_that_change_places_are_the_other_order(name, tmp_path):
     assert of_agent and np.array_equal(one[a, b][:, of_agent], one[b, a][:, of_target])
 
 
-def test_an_array_in_the_other_order_is_like_an_array():
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_array_that_is_arranged_is_like_an_array(cut):
     here = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     here[2, 2] = np.nan
-    there, want = OtherOrder(here, [2, 1, -3]), here[:, [1, 0, 2]] * np.float32([1, 1, -1])
+    parts = [here[:, :1], here[:, 1:]] if cut else [here]
+    there, want = Arranged(parts, [2, 1, -3]), here[:, [1, 0, 2]] * np.float32([1, 1, -1])
     mask = np.isnan(want)
     for at in (3, -1, slice(1, 8, 3), [4, 2], mask[:, 2], mask, (slice(None), 2), ...,
                ([0, 1], [1, 2]), np.array([[0, 1], [1, 2]])):
@@ -111,7 +138,9 @@ def test_a_block_whose_names_have_no_counterpart_is_told(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("change", [
     {"format": FORMAT[:-1] + "5"}, {"other_order": None}, {"other_order": [0]},
-    {"other_order": [1, 2]}, {"other_order": "swap"}])
+    {"other_order": [1, 2]}, {"other_order": "swap"}, {"individual": [[0], []]},
+    {"individual": [[0], [0]]}, {"individual": [[10**9], [1]]}, {"animals": {"mouse1": 1}},
+    {"animals": {"mouse1": "1", "mouse2": 2}}, {"individual": [0, 1]}])
 def test_another_version_or_odd_order_is_refused_and_made_again(change, tmp_path):
     rec = walk(2)
     want = [np.array(v) for v in map(kept(rec, "own", tmp_path).values, range(4))]

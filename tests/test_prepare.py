@@ -15,6 +15,7 @@ from filelock import FileLock
 from seed_files import Folder
 
 import mabe_nb
+import mabe_nb.data.cache.arrays as arrays_module
 import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS, code_version
@@ -409,9 +410,9 @@ def test_two_and_three_mice_are_one_dataset(folder, tmp_path, monkeypatch, featu
 def test_channels_that_differ(folder, tmp_path, monkeypatch):
     "Features that do not come out alike are named, not joined."
     with_three_mice(monkeypatch)
-    real = prepare_module.compute_pairs
-    monkeypatch.setattr(prepare_module, "compute_pairs",
-                        lambda rec, name, pairs, parts: real(rec, name, pairs, None))
+    real = arrays_module.compute_pairs
+    monkeypatch.setattr(arrays_module, "compute_pairs",
+                        lambda rec, name, pairs, parts, **more: real(rec, name, pairs, None))
     with pytest.raises(DataError, match="video v4: has other channels than video v0"):
         run(folder, tmp_path/"out", features="coords")
 

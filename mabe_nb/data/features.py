@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['VERSION', 'TOGETHER', 'APART', 'STRETCH', 'HALO_S', 'Features', 'motion_features', 'stacked', 'by_stretch',
-           'with_whole_video', 'blocks_of_pairs', 'needs_others', 'pair_stretches', 'pair_features', 'poses', 'joined',
-           'compute_pairs', 'compute']
+           'with_whole_video', 'of_animals', 'blocks_of_pairs', 'needs_others', 'mice_of', 'pair_stretches',
+           'pair_features', 'poses', 'joined', 'compute_pairs', 'compute']
 
 # %% ../../nbs/data/30_features.ipynb #625cb52e
 from dataclasses import dataclass, replace
@@ -115,16 +115,29 @@ def with_whole_video(
     return stacked([c.values for *_, c in out]), out
 
 # %% ../../nbs/data/30_features.ipynb #7f7d1b7a
+def of_animals(
+    made: dict, # Block -> name -> `Channel` of (frames, animals)
+    pairs, # Numbers of agent and target each
+    mice: int, # The number that is nobody's
+): # Yields the number of an animal with block -> name -> `Channel` of (frames,)
+    "The blocks of each animal that is in a pair with another."
+    for i in sorted({i for pair in pairs if mice not in pair for i in pair}) if made else ():
+        yield i, {name: {k: c._replace(values=c.values[:, i]) for k, c in channels.items()}
+                  for name, channels in made.items()}
+
+# %% ../../nbs/data/30_features.ipynb #e7e9ad07
 def blocks_of_pairs(
     near, # `Animals` of the cage
     where: dict, # Pair -> numbers of agent and target, see `places`
     names, # Of blocks
     mice: int, # In the cage
-): # Yields pairs with block -> name -> `Channel` of (frames,)
+    each_animal=(), # Those that are given of each animal, and of pairs no more
+): # Yields pairs, or numbers of animals, with block -> name -> `Channel` of (frames,)
     "The blocks of each pair; what two pairs have in common is computed once."
     every, last = with_needs(names), None
     sure = [name for name in every if BLOCKS[name].exchange]
     each = make_blocks(near, [name for name in every if BLOCKS[name].alone])
+    yield from of_animals({n: each[n] for n in each_animal}, where.values(), mice)
     for pair, (i, j) in sorted(where.items(), key=lambda item: sorted(item[1])):
         if last != {i, j}:
             last, two = {i, j}, two_of(near, min(i, j), max(i, j), mice)
@@ -135,7 +148,8 @@ def blocks_of_pairs(
                                     for name in sure}
         if len(sure) < len(every):
             known = make_blocks(two_of(near, i, j, mice), names, known)
-        yield pair, compute_blocks(None, names, known)
+        yield pair, compute_blocks(None, [name for name in names if j == mice
+                                          or name not in each_animal], known)
 
 # %% ../../nbs/data/30_features.ipynb #2114552f
 def needs_others(
@@ -144,6 +158,18 @@ def needs_others(
     "May a block ask for the animals that are not of the pair?"
     return "others" in with_needs(names) or bool(users_blocks(names))
 
+
+def mice_of(
+    rec: Recording,
+    pairs, # (agent, target) each; None: the first two
+    everybody: bool, # Or only those of the pairs?
+) -> tuple: # Numbers of mice, pair -> places of agent and target among them
+    "Who is looked at; the place after the last is nobody's."
+    where, mice = places(rec, pairs), [*range(len(rec.mice))]
+    if not everybody: mice = sorted({*mice} & {*sum(where.values(), ())})
+    at = {m: i for i, m in enumerate(mice)} | {len(rec.mice): len(mice)}
+    return mice, {pair: (at[i], at[j]) for pair, (i, j) in where.items()}
+
 # %% ../../nbs/data/30_features.ipynb #6397e391
 def pair_stretches(
     rec: Recording,
@@ -151,22 +177,20 @@ def pair_stretches(
     names, # Of blocks with the source "pair" that need no whole video
     pairs, # (agent, target) each; None: the first two
     parts=None, # Body parts of the dataset
+    each_animal=(), # See `blocks_of_pairs`
 ): # Yields frames, pair, values (frames, channels), (block, name, `Channel`) of each
     "What pairs do: in cm where the scale is known, else body lengths."
-    everybody, (factor, length) = needs_others(names), scale(rec)
-    halo, where = round(HALO_S * rec.fps), places(rec, pairs)
+    (factor, length), halo = scale(rec), round(HALO_S * rec.fps)
+    mice, where = mice_of(rec, pairs, needs_others(names))
     points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))
-    mice = list(range(len(rec.mice)))
-    if not everybody: mice = sorted({*mice} & {*sum(where.values(), ())})
-    at = {m: i for i, m in enumerate(mice)} | {len(rec.mice): len(mice)}
-    where = {pair: (at[i], at[j]) for pair, (i, j) in where.items()}
     for a in range(0, max(len(rec), 1), STRETCH):
         start = max(a - halo, 0)
         near = cage(xy[start:a + STRETCH + halo][:, mice], factor, *points, rec.fps,
                     length, nobody=any(j == len(mice) for _, j in where.values()))
         rows = slice(a - start, a - start + STRETCH)
         for pair, blocks in blocks_of_pairs(replace(near, walls=walls), where, names,
-                                            len(mice)):
+                                            len(mice), each_animal):
+            if isinstance(pair, int): pair = rec.mice[mice[pair]],
             made = [(name, *channel) for name, channels in blocks.items()
                     for channel in channels.items()]
             yield (slice(a, a + STRETCH), pair,
@@ -179,11 +203,12 @@ def pair_features(
     names, # Of blocks with the source "pair", in the order wanted
     pairs, # (agent, target) each; None: the first two
     parts=None, # Body parts of the dataset
+    each_animal=(), # See `blocks_of_pairs`; nothing where a block needs the whole video
 ): # Yields frames, pair, (values, as `motion_features` tells of each channel, findings)
     "The same, a pair at a time where a block needs the whole video."
     base, whole = by_stretch(names), any(BLOCKS[name].whole_video for name in names)
     for some in [[pair] for pair in pairs] if whole else [pairs]:
-        found = pair_stretches(rec, xy, base, some, parts)
+        found = pair_stretches(rec, xy, base, some, parts, each_animal)
         if whole:
             found = list(found)
             values = array_namespace(xy).concat([values for *_, values, _ in found])
@@ -228,19 +253,21 @@ def compute_pairs(
     pairs, # (agent, target) each
     parts=None, # Body parts of the whole dataset; None: the recording's own
     backend: str = "numpy", # Or torch
+    each_animal=(), # Blocks given of each animal, (name,), and of pairs no more
 ): # Yields pairs with their `Features`, stretch by stretch
     "Features of several ordered pairs: what they have in common is computed once."
     xy, names, by_source = poses(rec, backend), blocks_of(name), {}
     if not pairs: return
     for n in names: by_source.setdefault(BLOCKS[n].source, []).append(n)
     stretches = [slice(a, a + STRETCH) for a in range(0, max(len(rec), 1), STRETCH)]
-    found = (pair_features(rec, xy, by_source["pair"], pairs, parts)
+    found = (pair_features(rec, xy, by_source["pair"], pairs, parts, each_animal)
              if "pair" in by_source else
              ((frames, pair, None) for frames in stretches for pair in pairs))
     for frames, pair, of_pair in found:
         yield pair, joined([of_pair if source == "pair" else
                             motion_features(rec, xy, some, pair, parts, frames)
-                            for source, some in by_source.items()], names)
+                            for source, some in by_source.items()
+                            if source == "pair" or len(pair or ()) != 1], names)
 
 # %% ../../nbs/data/30_features.ipynb #49f13a92
 def compute(

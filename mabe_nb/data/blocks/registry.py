@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ROLES', 'BLOCKS', 'PRESETS', 'ALIASES', 'WHO', 'FEATURE_CODE', 'Channel', 'named', 'Block', 'block', 'load_announced',
            'blocks_of', 'one_each', 'with_needs', 'make_blocks', 'compute_blocks', 'counterpart', 'exchanged',
-           'kept_once', 'order_free', 'other_order', 'users_blocks', 'source_of', 'code_version']
+           'kept_once', 'order_free', 'kept_per_animal', 'other_order', 'users_blocks', 'source_of', 'code_version']
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #1fe9c2c3
 import hashlib, re
@@ -129,10 +129,12 @@ def make_blocks(
     wanted, # Names of blocks
     known=None, # What is there already: block -> name -> `Channel`
 ) -> dict: # Block -> name -> `Channel` of (frames,) or (frames, 2), of all that was needed
-    "The channels of blocks as they are made."
+    "The channels of blocks as they are made. Raises `ConfigError` for an unknown role."
     made = dict(known or {})
     for name in with_needs(wanted, made):
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
+        for role in {c.role for c in made[name].values()} - {*ROLES}:
+            raise ConfigError.unknown("role", role, ROLES)
     return made
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #b6c5cd04
@@ -141,10 +143,8 @@ def compute_blocks(
     wanted, # Names of blocks, in the order wanted
     made=None, # By `make_blocks`; None: make them
 ) -> dict: # Block -> name -> `Channel` of (frames,)
-    "The channels of blocks. Raises `ConfigError` for a role that does not exist."
+    "The channels of blocks, those of agent and target apart."
     made = made or make_blocks(pair, wanted)
-    for role in {c.role for name in wanted for c in made[name].values()} - {*ROLES}:
-        raise ConfigError.unknown("role", role, ROLES)
     return {name: one_each(made[name], BLOCKS[name].prefix) for name in wanted}
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #5078e60a
@@ -189,6 +189,15 @@ def order_free(
 ) -> bool:
     "Are the channels the same whoever of the two is the agent?"
     return kept_once(names) and {BLOCKS[name].exchange for name in names} == {"nothing"}
+
+
+def kept_per_animal(
+    names, # Of blocks
+) -> list: # Of blocks
+    "Those that are kept once an animal: the blocks `alone`, beside others of the pair."
+    of_pair = [BLOCKS[name] for name in names if BLOCKS[name].source == "pair"]
+    if any(b.whole_video for b in of_pair) or all(b.alone for b in of_pair): return []
+    return [b.name for b in of_pair if b.alone]
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #bcb15f36
 def other_order(
