@@ -17,6 +17,7 @@ import json
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +98,9 @@ def main():
             ("all members, equal shares", every, [1 / len(every)] * len(every)),
             ("without those that tell which", some, [1 / len(some)] * len(some)))}
         specs = {s.name: s for s in RECIPES[args.recipe]}
-        codes = nested(sequences, shares_to_try([specs[n] for n in metrics["shares"]], {
+        specs = [replace(specs[m["name"]], seeds=len(m["files"]) // len(metrics["folds"]))
+                 for m in about["members"]]
+        codes = nested(sequences, shares_to_try(specs, {
             a: d for a, d in metrics["directed"].items() if a not in about["self_actions"]}))[0]
     counts = np.array([[c[a] for a in judged] for c in metrics["counts"].values()])
     row = {"data": args.data, "recipe": args.recipe, "judged": list(judged),

@@ -127,6 +127,15 @@ def test_where_nobody_can_say_both_sorts_stay(tmp_path):
     assert {"roles", "pair"} <= names and "roles_fast" not in names
 
 
+@pytest.mark.parametrize("stop, which, most", [(250, False, 5), (50, True, 3)])
+def test_no_member_has_more_seeds_than_one_that_tells_which(tmp_path, stop, which, most):
+    there = ("mouse1", "mouse2")
+    data = as_dataset([labelled("1", [(*there, "a")], [(*there, "a", 0, stop)])])
+    kept = members_for(RECIPES["best"], prepare(data, "own", out=tmp_path/"f"))
+    assert any(m.which for m in kept) == which
+    assert max(m.seeds for m in kept) == most and min(m.seeds for m in kept) == 1
+
+
 def test_crowds_are_seen(tmp_path):
     data = open_dataset(write_colony(tmp_path/"colony", videos=4, minutes=0.1, seed=0))
     table = pd.DataFrame({"video_id": list(data.ids), "lab_id": [data.lab(i) for i in data.ids]})

@@ -44,7 +44,7 @@ def mostly_other(
         none += ((y == 0).any(1) & ~(y == 1).any(1)).sum()
     return bool(none > some)
 
-
+# %% ../../../nbs/train/ensemble/65_directed.ipynb #fffb9928
 def members_for(
     specs, # Of `MemberSpec`
     prepared, # `Prepared`, of any features
@@ -58,7 +58,8 @@ def members_for(
         if of and all(d is useless for d in of) and any(
                 s.ordered != ordered and not s.which for s in kept):
             kept = [s for s in kept if s.ordered != ordered]
-    return kept
+    most = max([s.seeds for s in kept if s.which], default=None)
+    return [replace(s, seeds=min(s.seeds, most or s.seeds)) for s in kept]
 
 # %% ../../../nbs/train/ensemble/65_directed.ipynb #cb6021ba
 def shares_of(
