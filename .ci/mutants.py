@@ -33,6 +33,7 @@ MODULES = { # Where what is mutated stands
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
     "best": "mabe_nb/train/scores/frames.py",
     "key": "mabe_nb/data/cache/prepare.py", "prepared": "mabe_nb/data/cache/reader.py",
+    "arrays": "mabe_nb/data/cache/arrays.py",
     "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
     "checks": "mabe_nb/data/checks.py"}
 
@@ -123,7 +124,7 @@ MUTANTS = [Mutant(*m) for m in (
      "forget_videos(plan.out, lambda folder: True or", CACHE),
     ("prepared: a video may be newer than the list", 'if found["key"] != v["key"]:',
      "if False:", CACHE),
-    ("prepared: an array may have any shape", "if values.shape == shape and", "if",
+    ("arrays: an array may have any shape", "if values.shape == shape and", "if",
      CACHE),
     ("splits: a leak is looked for by id", "first.setdefault(group[i], i)",
      "first.setdefault(i, i)", SPLIT),

@@ -19,7 +19,7 @@ from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window
-from mabe_nb.data.cache import reader
+from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
@@ -194,7 +194,7 @@ def test_odd_file_in_a_cache_is_made_again(spoil, colony, tmp_path, monkeypatch)
     whole, values = file.read_bytes(), np.load(file)
     file.unlink()
     np.save(file, np.asfortranarray(values)) if spoil != "pipe" else os.mkfifo(file)
-    monkeypatch.setattr(reader, "_checked", {}) # as in another process
+    monkeypatch.setattr(arrays, "_checked", {}) # as in another process
     with bounded(30), pytest.warns(UserWarning, match="did not hold what was written: made"):
         prepare(colony, "coords", tmp_path, progress=False)
     assert file.read_bytes() == whole

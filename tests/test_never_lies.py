@@ -11,7 +11,7 @@ import torch
 
 import mabe_nb.train.ensemble.per_lab as per_lab_page
 import mabe_nb.train.folder.recorder as sources_page
-from mabe_nb.data.cache import reader
+from mabe_nb.data.cache import arrays, reader
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table
@@ -309,7 +309,7 @@ def test_a_poisoned_cache_is_made_again(tmp_path, monkeypatch, spoil):
     data = RecordingList(COLONY)
     file = Path(prepare(data, "coords", tmp_path, progress=False).sequences.path[0])
     whole, values = file.read_bytes(), np.load(file)
-    monkeypatch.setattr(reader, "_checked", {}) # as in another process
+    monkeypatch.setattr(arrays, "_checked", {}) # as in another process
     if spoil == "truncate": file.write_bytes(whole[:-100])
     else: np.save(file, spoil(values))
     assert file.read_bytes() != whole
@@ -322,9 +322,9 @@ def test_a_poisoned_cache_is_made_again(tmp_path, monkeypatch, spoil):
 def test_contents_are_read_once_a_process(tmp_path, monkeypatch):
     data, sums = RecordingList(COLONY), []
     files = prepare(data, "coords", tmp_path, progress=False).sequences.path.nunique()
-    real = reader.zlib.crc32
-    monkeypatch.setattr(reader, "_checked", {})
-    monkeypatch.setattr(reader.zlib, "crc32", lambda x: sums.append(1) or real(x))
+    real = arrays.zlib.crc32
+    monkeypatch.setattr(arrays, "_checked", {})
+    monkeypatch.setattr(arrays.zlib, "crc32", lambda x: sums.append(1) or real(x))
     for _ in range(3): prepare(data, "coords", tmp_path, progress=False)
     reader.open_prepared(tmp_path)
     assert len(sums) == files
