@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LAB_NOTES', 'KaggleTables', 'json_list', 'KaggleLabels', 'number', 'read_rate', 'check_row', 'read_labels',
-           'read_video', 'folder_findings', 'hash_of', 'KaggleDataset', 'read_kaggle']
+           'read_video', 'folder_findings', 'KaggleDataset', 'read_kaggle']
 
 # %% ../../nbs/data/10_kaggle.ipynb #efe59c64
 import hashlib
@@ -237,17 +237,6 @@ def folder_findings(
             for lab, video in rows - files]
     return sorted(found, key=lambda f: (f.kind, f.video_id))
 
-# %% ../../nbs/data/10_kaggle.ipynb #0d836cfb
-def hash_of(
-    path, # A video's file
-) -> str:
-    "Its `file_hash`. Raises `DataError` if it cannot be read."
-    try: return file_hash(path)
-    except FileNotFoundError: raise DataError("file not found", path) from None
-    except OSError as e:
-        raise DataError(f"cannot be read ({e.strerror or e}), expected a parquet file",
-                        path) from None
-
 # %% ../../nbs/data/10_kaggle.ipynb #6b79e150
 class KaggleDataset(KaggleLabels):
     "The Recordings of a Kaggle folder, read when asked for."
@@ -271,7 +260,7 @@ class KaggleDataset(KaggleLabels):
                for k, v in row.items() if v == v}
         kinds = ["tracking"] + ["annotation"]*self.annotated(video_id)
         text = [json.dumps(row, sort_keys=True)]
-        text += [hash_of(self.file(video_id, kind)) for kind in kinds]
+        text += [file_hash(self.file(video_id, kind)) for kind in kinds]
         text += [""]*(3 - len(text)) # no annotation is another text than an empty one
         return hashlib.blake2b("\n".join(text).encode(), digest_size=16).hexdigest()
 
