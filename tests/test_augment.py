@@ -16,13 +16,13 @@ from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.fit.augment import make_step, make_steps, scale_of, scene
+from mabe_nb.train.fit.augment import (Augment, Rescale, make_rescale, make_step, make_steps,
+                                       powers, scale_of, scene)
 from mabe_nb.train.config import TrainConfig, make_config
-from mabe_nb.train.fit.frames import Augment, Frames
+from mabe_nb.train.fit.frames import Frames
 from mabe_nb.train.inputs import fit_inputs
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
-from mabe_nb.train.fit.rescale import Rescale, make_rescale, powers
 from mabe_nb.train.runs import train
 
 CPU = torch.device("cpu")

@@ -152,6 +152,14 @@ def header(descr, shape, more=b""):
     return f.getvalue() + more
 
 
+def test_a_file_that_may_not_be_read_has_no_hash(tmp_path, monkeypatch):
+    def refused(*_): raise PermissionError(13, "Permission denied")
+    (tmp_path/"mice.csv").write_text("x")
+    monkeypatch.setattr("mabe_nb.files.open", refused, raising=False)
+    with pytest.raises(DataError, match="mice.csv: cannot be read: Permission denied"):
+        file_hash(tmp_path/"mice.csv")
+
+
 @pytest.mark.parametrize("content", [
     header("|S0", (2**40,)), header("<U0", (10**9, 2, 2, 7)), header("|V0", (2**40,)),
     header("<f8", (0, 2**62)), header("<f8", (2**60,)), header("<f8", (-1,)),

@@ -8,8 +8,8 @@ import pytest
 
 from mabe_nb.data import features
 from mabe_nb.data.blocks.registry import (BLOCKS, PRESETS, block, blocks_of, kept_once,
-                                          kept_per_animal, named, order_free)
-from mabe_nb.data.cache.arrays import Arranged
+                                          named, order_free)
+from mabe_nb.data.cache.arrays import Arranged, kept_per_animal
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.cache.reader import FORMAT, open_prepared
 from mabe_nb.data.dataset import RecordingList

@@ -13,8 +13,7 @@ from typing import Protocol
 from .folder.files import sort_files
 from .folder import tracker_folder # each of these adds itself to `READERS`
 from .formats import calms21, mabe22
-from . import kaggle # the last, so it is asked first
-from .formats.kaggle.tables import json_list
+from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader, reader
 from .recording import Recording, check_parts, content_hash
 from .video_ids import select_videos, unknown_video

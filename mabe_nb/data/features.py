@@ -180,8 +180,8 @@ def pair_stretches(
     each_animal=(), # See `blocks_of_pairs`
 ): # Yields frames, pair, values (frames, channels), (block, name, `Channel`) of each
     "What pairs do: in cm where the scale is known, else body lengths."
-    (factor, length), halo = scale(rec), round(HALO_S * rec.fps)
     mice, where = mice_of(rec, pairs, needs_others(names))
+    (factor, length), halo = scale(rec), round(HALO_S * rec.fps)
     points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))
     for a in range(0, max(len(rec), 1), STRETCH):
         start = max(a - halo, 0)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVERY_MS', 'moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_pca', 'chosen', 'features_of', 'has_coords',
-           'frames_of', 'with_gap', 'Inputs', 'common_rate', 'frames_at', 'fit_inputs']
+           'frames_of', 'with_gap', 'Inputs', 'common_rate', 'fit_inputs']
 
 # %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
@@ -187,17 +187,6 @@ def common_rate(
 ) -> float:
     "The rate that videos are brought to: the median, of two in the middle the lower one."
     return float(np.sort(fps)[(len(fps) - 1) // 2])
-
-
-def frames_at(
-    frames: int, # Of a video
-    fps: float, # Frames per second
-    rate: float, # Frames per second that are wanted
-) -> np.ndarray: # Numbers of frames, increasing
-    "The frames that a camera of another rate would have taken; all, if it is within 2 %."
-    if abs(fps - rate) <= 0.02 * rate: return np.arange(frames)
-    at = np.arange(max(round(frames * rate / fps), 1)) * fps / rate
-    return np.minimum(at.round().astype(np.int64), frames - 1)
 
 
 @patch

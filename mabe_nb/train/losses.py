@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
-           'answer_weights', 'Loss', 'make_loss', 'class_counts', 'balanced_weights', 'class_weights', 'plain_targets',
-           'classes_first', 'PlainLoss', 'objective']
+           'answer_weights', 'Loss', 'make_loss', 'plain_targets', 'classes_first', 'PlainLoss', 'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
 from dataclasses import dataclass
@@ -132,35 +131,6 @@ def make_loss(
     if weights is not None: weights = torch.as_tensor(weights, dtype=torch.float32)
     focal = (cfg.focal_gamma, cfg.focal_alpha) if "focal" in cfg.loss else ()
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
-
-# %% ../../nbs/train/30_losses.ipynb #cc84fe22
-def class_counts(
-    labels: np.ndarray, # (frames, actions) int8
-) -> np.ndarray: # (1 + actions,) frames known to be of each class, `other` first
-    "How many frames are known to be `other` and each action."
-    none = (labels != 1).all(1) & (labels == 0).any(1)
-    return np.r_[none.sum(), (labels == 1).sum(0)]
-
-# %% ../../nbs/train/30_losses.ipynb #b55e385a
-def balanced_weights(
-    counts: np.ndarray, # (classes,) frames of each class
-    power: float = 0.25, # 1: inverse frequency, 0: none
-) -> np.ndarray: # (classes,) float32, mean over frames is 1
-    "Class weights that lift rare classes."
-    share = counts / max(counts.sum(), 1)
-    raw = np.where(counts > 0, np.maximum(share, 1e-6) ** -power, 0)
-    return (raw / max((raw * share).sum(), 1e-12)).astype(np.float32)
-
-# %% ../../nbs/train/30_losses.ipynb #72f1a3c1
-def class_weights(
-    cfg, # `TrainConfig`
-    counts: np.ndarray, # (classes,) training frames of each class
-) -> np.ndarray: # (classes,) float32
-    "The weights of a config; balanced ones where its list has another length."
-    weights = cfg.class_weights
-    if isinstance(weights, list) and len(weights) == len(counts):
-        return np.array(weights, np.float32)
-    return balanced_weights(counts, 0 if weights == "none" else 0.25)
 
 # %% ../../nbs/train/30_losses.ipynb #aea51e2a
 def plain_targets(

@@ -14,8 +14,8 @@ import numpy as np
 from ..data.dataset import as_dataset
 from ..data.splits import choose_videos
 from ..errors import ConfigError
-from ..files import clear_temporaries, read_tensors, write_json
-from ..locks import fills_its_folder
+from ..files import read_tensors, write_json
+from ..locks import clear_temporaries, fills_its_folder
 from .classifier import Classifier, predict_sequences
 from .config import TrainConfig
 from .fit.loop import Trainer

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GAP_MS', 'STEP_MS', 'SYMMETRIC', 'CONTEXT_OF', 'WINDOWS_MS', 'RANGE_OF', 'RANGE_MS', 'SOCIAL', 'Animals', 'cage',
            'two_of', 'animals', 'smooth_velocity', 'headings', 'own', 'toward', 'point_distances', 'between', 'ranked',
-           'symmetric', 'as_columns', 'derived', 'context', 'parts', 'missing']
+           'symmetric', 'as_columns', 'context', 'parts', 'missing']
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #4a768aea
 import math
@@ -18,7 +18,7 @@ from .geometry import (along_time, derive, fill_gaps, half_frames,
                                           in_frame, known_mean, motion, nearest, norm,
                                           rolling_max, rolling_mean, rolling_mean_stds,
                                           rolling_min, shift, stack_columns, unit)
-from .registry import Channel, PRESETS, block, named
+from .registry import Channel, PRESETS, block, derived, named
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
 GAP_MS = 2000 # Longest gap that is bridged
@@ -164,17 +164,13 @@ def point_distances(
     a: Animals,
 ) -> dict: # Name -> `Channel` of (frames,)
     "From each point of the agent to each of the target, the nearest, and their mean."
-    xp, names = array_namespace(a.points), ("front", "center", "rear")
+    xp, points = array_namespace(a.points), ("front", "center", "rear")
     gap = norm(a.points[:, 0][:, :, None] - a.points[:, 1][:, None])
     every = xp.reshape(gap, (gap.shape[0], 9))
-    out = {f"{p}_{q}": Channel(a.length, gap[:, i, j],
-                               twin=f"{q}_{p}" if i < j else None)
-           for i, p in enumerate(names) for j, q in enumerate(names)}
-    out["agent_front_nearest"] = Channel(a.length, nearest(gap[:, 0]),
-                                         twin="target_front_nearest")
-    return out | named(
-        a.length, nearest=nearest(every), target_front_nearest=nearest(gap[:, :, 0]),
-        mean=known_mean(every))
+    return named(a.length, **{f"{p}_{q}": gap[:, i, j] for i, p in enumerate(points)
+                              for j, q in enumerate(points)},
+                 agent_front_nearest=nearest(gap[:, 0]), nearest=nearest(every),
+                 target_front_nearest=nearest(gap[:, :, 0]), mean=known_mean(every))
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #7eb806f4
 @block(prefix="pair.", exchange="names")
@@ -225,17 +221,6 @@ def as_columns(
 ): # (frames, channels)
     "The values of channels as one array."
     return stack_columns([c.values for c in channels.values()], 1)
-
-
-def derived(
-    channels: dict, # Name -> `Channel` of (frames,)
-    suffix: str, # What is put after their names
-    values, # (frames, channels)
-    role: str = None, # None: as before
-) -> dict: # Name -> `Channel` of (frames,)
-    "Channels made of others, of the same units."
-    return {f"{name}.{suffix}": c._replace(values=values[:, i], role=role or c.role)
-            for i, (name, c) in enumerate(channels.items())}
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #3ac7700f
 CONTEXT_OF = ("pair.nearest", "pair.mean", "pair.same_way", "pair.relative_speed",

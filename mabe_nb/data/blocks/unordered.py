@@ -11,8 +11,8 @@ from array_api_compat import array_namespace
 
 from .geometry import (half_frames, rolling_max, rolling_mean_std,
                                           rolling_mean_stds, rolling_min, shift)
-from .pair import as_columns, derived, ranked
-from .registry import block
+from .pair import as_columns, ranked
+from .registry import block, counterpart, derived
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #56d3f21b
 SIZE_OF = ("closing", "closing_nearest")
@@ -22,14 +22,15 @@ SIZE_OF = ("closing", "closing_nearest")
 def unordered(a, own, toward, parts, between, missing):
     "Everything that is known of a pair, without regard to who is who."
     xp = array_namespace(a.points)
-    twins = {k: c for k, c in between.items() if c.twin}
-    single = between.keys() - twins.keys() - {c.twin for c in twins.values()}
+    names = [*between]
+    twins = {k: twin for k in names
+             if names.index(k) < names.index(twin := counterpart(k))}
     out = ranked(own | toward | parts | {
-        k.removeprefix("agent_"): c._replace(
-            values=xp.stack([c.values, between[c.twin].values], axis=1))
-        for k, c in twins.items()}, ("low", "high"))
+        k.removeprefix("agent_"): between[k]._replace(
+            values=xp.stack([between[k].values, between[twin].values], axis=1))
+        for k, twin in twins.items()}, ("low", "high"))
     for k, c in between.items():
-        if k not in single: continue
+        if k in twins or k in twins.values(): continue
         size = c.sided or k in SIZE_OF
         out[f"both.{k}"] = c._replace(values=xp.abs(c.values) if size else c.values,
                                       sided=False)

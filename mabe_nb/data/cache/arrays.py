@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CURE', 'pair_file', 'animal_file', 'DamagedFile', 'read_values', 'check_values', 'Arranged', 'arrangement',
-           'pair_files', 'read_pair', 'with_animals', 'individual', 'write_pairs']
+           'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'write_pairs']
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0208ab3b
 import os, zlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..blocks.registry import BLOCKS, blocks_of, kept_per_animal
+from ..blocks.registry import BLOCKS, blocks_of
 from ..features import Features, compute_pairs
 from ...errors import DataError
 from ...files import regular_file, safe_id
@@ -157,6 +157,15 @@ def read_pair(
     individual = info["individual"] if len(parts) > 1 else ([], [])
     return Arranged(parts, arrangement(individual, info["other_order"] if turned else [],
                                        info["channels"]))
+
+# %% ../../../nbs/data/cache/25_arrays.ipynb #393cd658
+def kept_per_animal(
+    names, # Of blocks
+) -> list: # Of blocks
+    "Those that are kept once an animal: the blocks `alone`, beside others of the pair."
+    of_pair = [BLOCKS[name] for name in names if BLOCKS[name].source == "pair"]
+    if any(b.whole_video for b in of_pair) or all(b.alone for b in of_pair): return []
+    return [b.name for b in of_pair if b.alone]
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #e6f46125
 def with_animals(

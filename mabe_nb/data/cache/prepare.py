@@ -21,9 +21,8 @@ from ..dataset import as_dataset, Dataset, dataset_parts
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
-from ...files import (atomic, clear_temporaries, disk_errors, safe_id, temporary,
-                           write_json)
-from ...locks import locked_folder
+from ...files import atomic, disk_errors, safe_id, temporary, write_json
+from ...locks import clear_temporaries, locked_folder
 from ...workers import check_main, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b

@@ -205,5 +205,5 @@ def trees_from(
             raise DataError("holds a tree that leads nowhere")
     ways = np.r_[t.left[inner], t.right[inner], t.root.ravel()]
     if np.bincount(ways).max() > 1: raise DataError("holds trees that grow together")
-    t.asked # once for all videos
+    _ = t.asked # once for all videos; refuses too many leaves
     return t

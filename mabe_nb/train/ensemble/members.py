@@ -21,9 +21,8 @@ from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
 from ..inputs import common_rate, features_of, frames_of
-from ..losses import balanced_weights
 from ..fit.loop import Trainer
-from ..training_set import new_classifier, training_set
+from ..training_set import balanced_weights, new_classifier, training_set
 from ..predict import probabilities
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #1f62ce5c

@@ -15,8 +15,8 @@ import numpy as np
 from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
-from ...files import clear_temporaries, read_json, write_json
-from ...locks import fills_its_folder
+from ...files import read_json, write_json
+from ...locks import clear_temporaries, fills_its_folder
 from ..folder.card import write_card
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for

@@ -13,7 +13,8 @@ import torch
 
 from ...errors import DataError, MabeError
 from ...patch import patch
-from .frames import Augment, Frames, batches, epoch_starts
+from .augment import Augment
+from .frames import Frames, batches, epoch_starts
 from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,

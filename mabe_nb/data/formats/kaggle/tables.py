@@ -4,11 +4,9 @@
 
 # %% auto #0
 __all__ = ['MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_row', 'as_numbers', 'as_frames', 'as_mice', 'as_words',
-           'read_videos', 'number', 'json_list', 'triple', 'counted', 'read_whitelist', 'read_bouts', 'fit_bouts']
+           'read_videos', 'triple', 'counted', 'read_whitelist', 'read_bouts', 'fit_bouts']
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #0cb52d44
-import json
-import math
 import warnings
 from pathlib import Path
 
@@ -18,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..text_tables import check_table
-from ...recording import Finding, parse_number
+from ...recording import Finding
 from ....errors import DataError
-from ....files import parse_json, regular_file, safe_id
+from ....files import regular_file, safe_id
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #890d8bee
 def read_columns(
@@ -189,35 +187,6 @@ def read_videos(
                             f"{seen[video]}; expected one row a video", path,
                             f"row {row}")
     return table
-
-# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #fa5e6ed1
-def number(
-    row: dict, # One row of the table of videos
-    key: str, # Column
-    path=None, # The table, for the message
-    where: str = None, # The row, for the message
-) -> float: # None if the column or the value is absent
-    "A number of a row. Raises `DataError` if there is text instead."
-    value = row.get(key)
-    if value is None or value != value: return None
-    if math.isfinite(out := parse_number(value)): return out
-    raise DataError(f"{key} is {str(value)[:40]!r}, expected a number", path, where)
-
-# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #1ae3841f
-def json_list(
-    row: dict, # One row of the table of videos
-    key: str, # Column that holds a list as JSON text
-    path=None, # The table, for the message
-    where: str = None, # The row, for the message
-) -> list: # Empty if the value is absent
-    "A list in a row. Raises `DataError` if the text is no JSON list."
-    text = row.get(key)
-    if not isinstance(text, str): return []
-    try: out = parse_json(text)
-    except DataError: out = None
-    if isinstance(out, list): return out
-    raise DataError(f"{key} holds {text[:60]!r}, expected a JSON list of texts", path,
-                    where)
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #438726da
 def triple(
