@@ -90,6 +90,18 @@ def test_predicted_bouts_count_for_every_animal_of_the_lab():
         observe([one], submission(("1", "x", "b", "sniff", 0, 50)))
 
 
+def test_a_prediction_counts_where_the_model_was_asked():
+    asked = frozenset({("a", "b", "sniff"), ("a", "c", "sniff"), ("a", "a", "rear")})
+    one, two = recording([], "1").replace(labelled=asked), recording([], "2")
+    found = submission(("1", "a", "b", "sniff", 0, 50), ("2", "b", "self", "rear", 5, 10))
+    table = measure(observe([one, two], found))
+    rows = {v: {*zip(t.animal, t.action)} for v, t in table.groupby("video")}
+    assert rows["1"] == {("a", "sniff"), ("a", "rear")} and len(rows["2"]) == 6
+    more = pd.concat([found, submission(("1", "b", "a", "sniff", 0, 5))]) # from elsewhere
+    table = measure(observe([one, two], more)).set_index(["video", "animal", "action"])
+    assert table.seconds["1", "b", "sniff"] == 0.5
+
+
 @settings(deadline=None, max_examples=40)
 @given(BOUTS)
 def test_encounters_hold_every_bout_once(rows):

@@ -55,10 +55,10 @@ class Observed(NamedTuple):
 
 def _looked_for(rec, bouts, actions):
     "Pairs (animal, action) that a bout could have been of."
-    if bouts is rec.bouts:
-        if rec.labelled is None: return set()
-        return {(agent, action) for agent, _, action in rec.labelled}
-    return {(animal, action) for animal in rec.mice for action in actions}
+    looked = {(agent, action) for agent, _, action in rec.labelled or ()}
+    if bouts is rec.bouts: return looked
+    if rec.labelled is None: looked = {(m, action) for m in rec.mice for action in actions}
+    return {who for who in looked if who[1] in actions} | {*zip(bouts.agent, bouts.action)}
 
 # %% ../../nbs/analysis/10_measures.ipynb #39e30088
 def _timed(rec, some, video, annotated, actions):
