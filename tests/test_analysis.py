@@ -102,6 +102,19 @@ def test_a_prediction_counts_where_the_model_was_asked():
     assert table.seconds["1", "b", "sniff"] == 0.5
 
 
+def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
+    rec = recording([], "1")
+    rec.xy[100:250, 1] = np.nan # b is lost
+    found = submission(("1", "a", "b", "sniff", 90, 110), ("1", "b", "self", "rear", 120, 180),
+                       ("1", "c", "a", "sniff", 120, 180), ("1", "a", "b", "sniff", -9, 5))
+    seen = observe([rec], found).bouts
+    assert seen.seen.to_list() == [1, 0.5, 0, 1] # by their start
+    lines = []
+    mb.analyse([rec], tmp_path/"out", bouts=found, say=lines.append)
+    assert [x for x in lines if "in 1 of 4 bouts" in x and "(video 1)" in x], lines
+    assert pd.read_csv(tmp_path/"out"/"bouts.csv").seen.to_list() == [1, 0.5, 0, 1]
+
+
 @settings(deadline=None, max_examples=40)
 @given(BOUTS)
 def test_encounters_hold_every_bout_once(rows):
