@@ -222,6 +222,21 @@ def test_bad_thresholds_are_refused(tmp_path, text):
     with pytest.raises(DataError, match="t.json"): read_thresholds(tmp_path/"t.json")
 
 
+def test_thresholds_of_names_that_there_are_not(run, colony):
+    clf, data = load_classifier(run/"run"/"best.safetensors"), colony
+    def said(table):
+        lines = []
+        clf.predict(data, data.ids[:1], table, say=lines.append)
+        return [x for x in lines if "thresholds" in x]
+    first, lab = clf.actions[0], data.lab(data.ids[0])
+    assert said({"*": {first: 0.5}}) == said({lab: {first: np.float32(0.5)}}) == said({}) == []
+    assert f"{first}x change nothing" in said({lab: {first + "x": 0.5}})[0]
+    assert f"did you mean '{first}'?" in said({lab: {first + "x": 0.5}})[0]
+    assert "of the labs Nowhere" in said({"Nowhere": {first: 0.5}})[0]
+    for bad in ({first: 0.5}, {"*": {first: "low"}}):
+        with pytest.raises(DataError): clf.predict(data, data.ids[:1], bad)
+
+
 FOREIGN = {
     "nan": lambda t, a: next(v for k, v in t.items() if k.startswith("model.")
                              and v.is_floating_point()).fill_(float("nan")),

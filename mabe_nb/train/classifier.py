@@ -9,6 +9,7 @@ __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier'
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from .inputs import Inputs
 from .metrics import submission_table
 from .model import evidence_in, pair_decision
 from .models import layers_of, make_model
-from .unlike import check_body, doubt_lines, doubtful
+from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
 
@@ -140,16 +141,16 @@ def wanted_actions(
 
 # %% ../../nbs/train/60_classifier.ipynb #683daf92
 def read_thresholds(
-    path, # JSON file, None: no thresholds; a dict comes back as it is
+    path, # JSON file, or what it would hold; None: no thresholds
 ) -> dict: # Lab (or "*") -> action -> threshold
     "Thresholds from a file. Raises `DataError` naming what is wrong in it."
-    if path is None or isinstance(path, dict): return path or {}
-    table = read_json(path)
+    if path is None: return {}
+    table, path = (path, None) if isinstance(path, dict) else (read_json(path), path)
     for lab, of in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(of, dict):
             raise DataError('expected {"lab": {"action": threshold}}', path, str(lab))
         for action, t in of.items():
-            if isinstance(t, bool) or not isinstance(t, (int, float)) or not 0 <= t <= 1:
+            if isinstance(t, bool) or not isinstance(t, Real) or not 0 <= t <= 1:
                 raise DataError(f"threshold {t!r} is not a number in 0..1", path,
                                 f"{lab}/{action}")
     return table
@@ -233,11 +234,12 @@ def predict(
             "binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found = doubtful(self.inputs, prepared, ids)
-    for line in doubt_lines(found): say(line)
+    labs = prepared.sequences.lab_id
+    for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     asked = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
-             for i, lab in enumerate(prepared.sequences.lab_id)]
+             for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *asked[i])
         every = decide_apart(*how) if overlap else [decide(*how)]
