@@ -115,6 +115,16 @@ def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
     assert pd.read_csv(tmp_path/"out"/"bouts.csv").seen.to_list() == [1, 0.5, 0, 1]
 
 
+def test_groups_of_nobody_name_what_was_not_found():
+    measured = measure(observe([recording([("a", "b", "sniff", 0, 10)], "1")]))
+    for row, word in ((("1", "A"), "no animal .* 'A of 1' is not among a of 1, b of 1"),
+                      (("v1", "a"), "'a of v1' is not among a of 1"),
+                      (("v1",), "no video .* 'v1' is not among 1")):
+        keys = ["video", "animal"][:len(row)]
+        with pytest.raises(DataError, match=word):
+            with_groups(measured, pd.DataFrame([(*row, "x")], columns=[*keys, "dose"]), "dose")
+
+
 @settings(deadline=None, max_examples=40)
 @given(BOUTS)
 def test_encounters_hold_every_bout_once(rows):

@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 
 from ..data.cache.prepare import prepare
+from ..data.dataset import data_and_ids
 from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
@@ -227,7 +228,7 @@ def predict(
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    thresholds = read_thresholds(thresholds)
+    thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
     if overlap: say("note: the competition refuses bouts of a pair that overlap")
     if overlap and "binary" not in self.cfg.loss:
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
