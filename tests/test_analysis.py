@@ -104,6 +104,7 @@ def test_a_prediction_counts_where_the_model_was_asked():
 
 def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
     rec = recording([], "1")
+    rec.xy[:] = 1
     rec.xy[100:250, 1] = np.nan # b is lost
     found = submission(("1", "a", "b", "sniff", 90, 110), ("1", "b", "self", "rear", 120, 180),
                        ("1", "c", "a", "sniff", 120, 180), ("1", "a", "b", "sniff", -9, 5))

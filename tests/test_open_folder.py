@@ -89,6 +89,21 @@ def test_matches_questions_and_a_file_to_fill_in(lab, capsys):
     assert [*s.animals] == ["black", "white"] and [*s.videos] == ["v1", "v2"]
 
 
+def test_listed_actions_ask_for_alone_also_where_a_table_names_every_target(lab):
+    for path in lab.glob("*.boris.csv"): path.unlink()
+    (lab/"bouts.csv").write_text("video,agent,target,action,start,stop\n"
+                                 "v1,black,white,snifff,1,2\nv1,black,white,sniff,3,4\n"
+                                 "v1,black,black,rear,5,6\nv2,white,black,sniff,1,2\n")
+    (lab/"dataset.yaml").write_text("fps: 30\n")
+    assert len(open_dataset(lab)["v1"].bouts) == 3 # nothing more must be said
+    (lab/"dataset.yaml").write_text("fps: 30\nactions: [sniff, rear]\n")
+    said({"sentences": match_files(open_dataset(lab)).sentences}, "list under alone")
+    with pytest.raises(DataError, match="actions.* which of them .* by itself; .* alone"):
+        open_dataset(lab)["v1"]
+    (lab/"dataset.yaml").write_text("fps: 30\nactions: [sniff, rear]\nalone: [rear]\n")
+    said({"sentences": match_files(open_dataset(lab)).sentences}, "'snifff' is marked", "did you mean 'sniff'?")
+
+
 def test_what_is_not_answered_is_asked_and_never_guessed(lab):
     with pytest.raises(DataError, match="names 'B', 'W'.*under subjects"): open_dataset(lab)["v1"]
     who = "fps: 30\nsubjects: {B: black, W: white}\n"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..data.checks import animals_seen
 from ..data.dataset import as_dataset, each_video
 from ..data.recording import Recording, submitted_bouts
 from ..errors import ConfigError, DataError
@@ -53,7 +54,7 @@ def seen_share(
     bouts, # Table of bouts, see `bout_table`
 ) -> np.ndarray: # (bouts,) 0 to 1
     "Share of each bout's frames in which the tracker has a point of both animals."
-    there = dict(zip(rec.mice, (~np.isnan(rec.xy).all((2, 3))).T))
+    there = animals_seen(rec)
     both = (there[b.agent][s] & there[b.target][s] for b in bouts.itertuples()
             for s in [slice(max(b.start, 0), max(b.stop, 0))])
     return np.array([some.mean() if len(some) else 0.0 for some in both])

@@ -180,6 +180,10 @@ def looked_for(
     actions=None, # None = those of `dataset.yaml`
 ) -> set: # (agent, target, action), with target = agent for self behaviour
     "What a list of actions means among the animals of a video."
+    if actions is None and settings.actions and settings.alone is None and not (
+            settings.target or len(rec.mice) == 1):
+        raise DataError("are listed, and not which of them an animal does by itself; list "
+                        "those under alone, [] if there are none", "dataset.yaml", "actions")
     return {(a, t, x) for a in agents or rec.mice
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
