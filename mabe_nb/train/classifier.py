@@ -25,6 +25,7 @@ from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs
+from .losses import trained_classes
 from .metrics import submission_table
 from .model import evidence_in, pair_decision
 from .models import layers_of, make_model
@@ -185,8 +186,9 @@ def predict_sequences(
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
         fps = table.fps.iloc[i]
+        may = trained_classes(cfg.loss, clf.possible, wanted_actions(clf, prepared, i))
         p = probabilities(model, prepared.values(i), cfg.sequence_length,
-                          clf.inputs.gap_at(cfg.gap, fps), clf.possible, cfg.loss, apart,
+                          clf.inputs.gap_at(cfg.gap, fps), may, cfg.loss, apart,
                           inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, fps, ms) if ms else p
@@ -234,8 +236,7 @@ def predict(
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
             "binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
-    found = doubtful(self.inputs, prepared, ids)
-    labs = prepared.sequences.lab_id
+    found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
