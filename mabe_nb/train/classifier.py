@@ -9,7 +9,6 @@ __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier'
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
 from dataclasses import dataclass, replace
-from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +151,8 @@ def read_thresholds(
         if not isinstance(of, dict):
             raise DataError('expected {"lab": {"action": threshold}}', path, str(lab))
         for action, t in of.items():
-            if isinstance(t, bool) or not isinstance(t, Real) or not 0 <= t <= 1:
+            number = isinstance(t, (int, float, np.floating)) and not isinstance(t, bool)
+            if not (number and 0 <= t <= 1):
                 raise DataError(f"threshold {t!r} is not a number in 0..1", path,
                                 f"{lab}/{action}")
     return table
