@@ -96,9 +96,8 @@ def fit(
 ) -> Any: # `Model`; its scores are in `metrics.json` of `out`
     """Train a classifier: `model = mb.fit(data, "run", epochs=10)`.
 
-    Raises `ConfigError` for a setting that does not exist and for a folder that holds a
-    run already, `DataError` for data that nothing can be learned from.
-    """
+    Raises `ConfigError` for an unknown setting and a folder that holds a run already,
+    `DataError` for data that nothing can be learned from."""
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.model import load_model
     data = as_dataset(data)

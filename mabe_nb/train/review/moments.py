@@ -134,12 +134,11 @@ def moments_of(
     "The moments of a pair, one after the other."
     m, ends = prediction, _pieces(prediction.codes, max(round(longest * prediction.fps), 1))
     if not m.actions or len(ends) < 2: return pd.DataFrame(columns=MOMENT_COLUMNS)
-    start, n = ends[:-1], np.diff(ends)
+    start, n, names = ends[:-1], np.diff(ends), np.array(["", *m.actions], object)
     full = np.c_[np.clip(1 - m.p.sum(1), 0, 1), m.p]
     high = np.sort(full, 1)
     mean = lambda x: np.add.reduceat(x, start, 0) / (n if x.ndim == 1 else n[:, None])
     p, said = mean(full), m.codes[start] + 1
-    names = np.array(["", *m.actions], object)
     return pd.DataFrame(dict(zip(MOMENT_COLUMNS, (
         m.video_id, m.agent, m.target, names[said], start, ends[1:], n / m.fps,
         p[np.arange(len(n)), said], names[1 + p[:, 1:].argmax(1)],
