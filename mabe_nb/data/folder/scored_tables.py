@@ -70,8 +70,8 @@ def _target(agent, action, mice, settings, path):
     targets = _targets(agent, action, mice, settings, path)
     if len(targets) == 1: return targets[0]
     raise DataError(f"does not say to whom {agent!r} does {action!r}, and there are "
-                    f"{len(mice)} animals; name a target in dataset.yaml, or list "
-                    f"{action!r} under alone", path)
+                    f"{len(mice)} animals; write it in the table, name a target in "
+                    f"dataset.yaml, or list {action!r} under alone", path)
 
 
 def _agent(rec, settings, path):
@@ -165,9 +165,11 @@ def read_scored(
     "Bouts in a video's annotation, with the target that its file does not name."
     bouts = named_bouts(path, rec, settings, rows)
     _check_animals(bouts, path, rec.mice, settings)
-    if settings.target_from and annotation_source(path) == "BORIS": return bouts
-    said = annotation_source(path) == "bouts" # in some rows
-    return bout_table((b.agent, said and b.target or _target(
+    names = settings.target_from and annotation_source(path) == "BORIS"
+    if names and settings.alone is None: return bouts # a row that names nobody is of one animal
+    said = names or annotation_source(path) == "bouts" # in some rows
+    itself = lambda b: names and b.target == b.agent and b.action not in settings.alone
+    return bout_table((b.agent, said and not itself(b) and b.target or _target(
         b.agent, b.action, rec.mice, settings, path), b.action, b.start, b.stop)
         for b in bouts.itertuples(index=False))
 
