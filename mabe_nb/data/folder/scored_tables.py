@@ -155,7 +155,7 @@ def _check_animals(bouts, path, mice, settings):
         f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under subjects "
         "in dataset.yaml, or whom the poses lack under untracked" + did_you_mean(mice, *odd), path)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7c5e0a91
 def read_scored(
     path, # An annotation
     rec: Recording, # The poses of the same video
