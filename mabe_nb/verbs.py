@@ -47,8 +47,8 @@ def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> A
     elif not isinstance(config, dict | None):
         raise ConfigError(f"config is {str(config)[:40]!r}, expected a TrainConfig, a YAML "
                           "file or a dict of settings")
-    old = open_start(init).settings() if init is not None else {}
-    return make_config({**old, **(config or {}), **settings})
+    start: Any = None if init is None else open_start(init)
+    return make_config({**(start.settings() if start else {}), **(config or {}), **settings})
 
 # %% ../nbs/04_verbs.ipynb #e3f4295b
 def _fit_recipe(data: Any, out: str | Path, ids: Any, judge: Any, recipe: str,
