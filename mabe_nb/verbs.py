@@ -38,15 +38,17 @@ def split(
     return holdout(table, valid, seed)
 
 # %% ../nbs/04_verbs.ipynb #c4a902d7
-def _config(config: Any, settings: dict[str, Any]) -> Any:
-    "Settings by name over those of a `TrainConfig`, a YAML file, or none."
+def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> Any:
+    "Settings by name over those of a `TrainConfig`, a YAML file, or none, over a run's."
+    from mabe_nb.train.folder.fine_tuning import open_start
     from mabe_nb.train.config import TrainConfig, make_config, yaml_settings
     if isinstance(config, TrainConfig): config = config.model_dump()
     elif isinstance(config, (str, Path)): config = yaml_settings(config)[0]
     elif not isinstance(config, dict | None):
         raise ConfigError(f"config is {str(config)[:40]!r}, expected a TrainConfig, a YAML "
                           "file or a dict of settings")
-    return make_config({**(config or {}), **settings})
+    start: Any = None if init is None else open_start(init)
+    return make_config({**(start.settings() if start else {}), **(config or {}), **settings})
 
 # %% ../nbs/04_verbs.ipynb #e3f4295b
 def _fit_recipe(data: Any, out: str | Path, ids: Any, judge: Any, recipe: str,
@@ -68,14 +70,14 @@ def _fit_run(data: Any, out: str | Path, ids: Any, judge: Any, cfg: Any, resume:
 # %% ../nbs/04_verbs.ipynb #869c00c8
 def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,
            settings: dict[str, Any], recipe: str | None, folds: int | str, resume: bool,
-           **how: Any) -> None:
+           init: str | Path | None, **how: Any) -> None:
     "A run or a recipe, whichever is asked for. Raises `ConfigError` for both in one."
     if recipe is None:
-        _fit_run(data, out, *videos, _config(config, settings), resume, **how)
-    elif config is None and not settings:
+        _fit_run(data, out, *videos, _config(config, settings, init), resume, init=init, **how)
+    elif config is None and init is None and not settings:
         _fit_recipe(data, out, *videos, recipe, folds, **how)
     else: raise ConfigError("a recipe comes with its own settings: leave out "
-                            + ", ".join(settings or ["config"]))
+                            + ", ".join(settings or ["config" if init is None else "init"]))
 
 # %% ../nbs/04_verbs.ipynb #6b2c0ecb
 def fit(
@@ -87,20 +89,20 @@ def fit(
     recipe: str | None = None, # "best" or "quick": a blend, trained in folds
     folds: int | str = 5, # Of a recipe: a number, or "labs": each left out once
     resume: bool = False, # Go on with the run in `out`
+    init: str | Path | None = None, # Run whose weights to begin with, its network and features
     progress: bool = True, # Draw progress bars
     say: Callable[[str], None] = print, # Called with each line meant for a person
     **settings: Any, # Of `TrainConfig`, such as epochs=10
 ) -> Any: # `Model`; its scores are in `metrics.json` of `out`
     """Train a classifier: `model = mb.fit(data, "run", epochs=10)`.
 
-    Raises `ConfigError` for a setting that does not exist and for a folder that holds a
-    run already, `DataError` for data that nothing can be learned from.
-    """
+    Raises `ConfigError` for an unknown setting and a folder that holds a run already,
+    `DataError` for data that nothing can be learned from."""
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.model import load_model
     data = as_dataset(data)
     videos = _ids(data, train_videos), _ids(data, valid_videos)
-    _learn(data, out, videos, config, settings, recipe, folds, resume, say=say,
+    _learn(data, out, videos, config, settings, recipe, folds, resume, init, say=say,
            progress=progress)
     return load_model(out)
 

@@ -90,6 +90,42 @@ def test_predicted_bouts_count_for_every_animal_of_the_lab():
         observe([one], submission(("1", "x", "b", "sniff", 0, 50)))
 
 
+def test_a_prediction_counts_where_the_model_was_asked():
+    asked = frozenset({("a", "b", "sniff"), ("a", "c", "sniff"), ("a", "a", "rear")})
+    one, two = recording([], "1").replace(labelled=asked), recording([], "2")
+    found = submission(("1", "a", "b", "sniff", 0, 50), ("2", "b", "self", "rear", 5, 10))
+    table = measure(observe([one, two], found))
+    rows = {v: {*zip(t.animal, t.action)} for v, t in table.groupby("video")}
+    assert rows["1"] == {("a", "sniff"), ("a", "rear")} and len(rows["2"]) == 6
+    more = pd.concat([found, submission(("1", "b", "a", "sniff", 0, 5))]) # from elsewhere
+    table = measure(observe([one, two], more)).set_index(["video", "animal", "action"])
+    assert table.seconds["1", "b", "sniff"] == 0.5
+
+
+def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
+    rec = recording([], "1")
+    rec.xy[:] = 1
+    rec.xy[100:250, 1] = np.nan # b is lost
+    found = submission(("1", "a", "b", "sniff", 90, 110), ("1", "b", "self", "rear", 120, 180),
+                       ("1", "c", "a", "sniff", 120, 180), ("1", "a", "b", "sniff", -9, 5))
+    seen = observe([rec], found).bouts
+    assert seen.seen.to_list() == [1, 0.5, 0, 1] # by their start
+    lines = []
+    mb.analyse([rec], tmp_path/"out", bouts=found, say=lines.append)
+    assert [x for x in lines if "in 1 of 4 bouts" in x and "(video 1)" in x], lines
+    assert pd.read_csv(tmp_path/"out"/"bouts.csv").seen.to_list() == [1, 0.5, 0, 1]
+
+
+def test_groups_of_nobody_name_what_was_not_found():
+    measured = measure(observe([recording([("a", "b", "sniff", 0, 10)], "1")]))
+    for row, word in ((("1", "A"), "no animal .* 'A of 1' is not among a of 1, b of 1"),
+                      (("v1", "a"), "'a of v1' is not among a of 1"),
+                      (("v1",), "no video .* 'v1' is not among 1")):
+        keys = ["video", "animal"][:len(row)]
+        with pytest.raises(DataError, match=word):
+            with_groups(measured, pd.DataFrame([(*row, "x")], columns=[*keys, "dose"]), "dose")
+
+
 @settings(deadline=None, max_examples=40)
 @given(BOUTS)
 def test_encounters_hold_every_bout_once(rows):

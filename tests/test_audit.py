@@ -106,6 +106,7 @@ def test_points_outside_the_picture():
     assert kinds(rec)["points_outside"] == 4
     rec = rec.replace(meta={"video_width_pix": "?", "video_height_pix": None})
     assert kinds(rec)["points_outside"] == 1
+    assert "inf" not in next(d.message for d in check(rec) if d.kind == "points_outside")
 
 
 def test_shares_are_shares():

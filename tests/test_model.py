@@ -94,6 +94,16 @@ def test_its_files_are_all_that_prediction_reads(data, folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_recordings_and_ranges_do_for_data_and_ids(data, folder, tmp_path, kind):
+    model = load_model(folder/kind)
+    want = model.predict(data, data.ids[5:], cache=tmp_path/"f")
+    got = model.predict([*data], "5-6", cache=tmp_path/"f")
+    pd.testing.assert_frame_equal(want, got)
+    with pytest.raises(ConfigError, match="no video 'nope'"):
+        model.predict([*data], "nope", cache=tmp_path/"f")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_options_of_a_single_run_are_for_a_single_run(data, folder, tmp_path, kind):
     options = {"smooth_ms": 100.0, "least_ms": 50.0, "overlap": True, "thresholds": {}}
     for name, value in options.items():

@@ -14,6 +14,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.settings import make_settings, read_settings
 from mabe_nb.data.formats.simba import simba_actions
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.scored_tables import read_scored
 from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import ConfigError, DataError
 
@@ -87,6 +88,38 @@ def test_matches_questions_and_a_file_to_fill_in(lab, capsys):
     s = read_settings(lab/"dataset.yaml")
     assert s.parts == PARTS and s.fps == 30 and s.alone is None and s.actions == ()
     assert [*s.animals] == ["black", "white"] and [*s.videos] == ["v1", "v2"]
+
+
+def test_listed_actions_ask_for_alone_also_where_a_table_names_every_target(lab):
+    for path in lab.glob("*.boris.csv"): path.unlink()
+    (lab/"bouts.csv").write_text("video,agent,target,action,start,stop\n"
+                                 "v1,black,white,snifff,1,2\nv1,black,white,sniff,3,4\n"
+                                 "v1,black,black,rear,5,6\nv2,white,black,sniff,1,2\n")
+    (lab/"dataset.yaml").write_text("fps: 30\n")
+    assert len(open_dataset(lab)["v1"].bouts) == 3 # nothing more must be said
+    (lab/"dataset.yaml").write_text("fps: 30\nactions: [sniff, rear]\n")
+    said({"sentences": match_files(open_dataset(lab)).sentences}, "list under alone")
+    with pytest.raises(DataError, match="actions.* which of them .* by itself; .* alone"):
+        open_dataset(lab)["v1"]
+    (lab/"dataset.yaml").write_text("fps: 30\nactions: [sniff, rear]\nalone: [rear]\n")
+    said({"sentences": match_files(open_dataset(lab)).sentences}, "'snifff' is marked", "did you mean 'sniff'?")
+
+
+def test_a_row_without_a_target_contradicts_alone(lab):
+    "With three animals it is asked, with two the other one is meant."
+    rows = "Time,FPS (frame/s),Subject,Behavior,Whom,Behavior type\n" + "".join(
+        f"{t},30,{who},{what},{whom},{kind}\n" for t, who, what, whom, kind in (
+            (1, "black", "sniff", "white", "START"), (2, "black", "sniff", "white", "STOP"),
+            (3, "black", "sniff", "", "START"), (4, "black", "sniff", "", "STOP"),
+            (5, "black", "rear", "", "START"), (6, "black", "rear", "", "STOP")))
+    for path in lab.glob("*.boris.csv"): path.write_text(rows)
+    (lab/"dataset.yaml").write_text("fps: 30\ntarget_from: Whom\nalone: [rear]\n")
+    rec = open_dataset(lab)["v1"]
+    assert [*rec.bouts.target] == ["white", "white", "black"]
+    three = rec.replace(xy=rec.xy[:, [0, 1, 1]], mice=("black", "white", "grey"))
+    s = read_settings(lab/"dataset.yaml")
+    with pytest.raises(DataError, match="does not say to whom 'black' does 'sniff'"):
+        read_scored(next(lab.glob("v1*.boris.csv")), three, s)
 
 
 def test_what_is_not_answered_is_asked_and_never_guessed(lab):

@@ -22,8 +22,8 @@ from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
 from mabe_nb.data.cache.reader import open_prepared
-from mabe_nb.data.dataset import dataset_parts
-from mabe_nb.data.recording import frame_labels, pairs
+from mabe_nb.data.dataset import RecordingList, dataset_parts
+from mabe_nb.data.recording import bout_table, frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError
 from mabe_nb.files import read_json, write_json
@@ -486,3 +486,21 @@ def test_default_folder(folder, monkeypatch, tmp_path):
 
 def test_unknown_features(folder, tmp_path):
     with pytest.raises(MabeError, match="social"): run(folder, tmp_path/"o", features="socal")
+
+
+def test_a_forgotten_target_does_not_take_an_action_from_pairs(tmp_path):
+    "One row of an animal itself among many of pairs; an action seen nowhere stays alone."
+    rec = make_recording(1, 600, video_id="1")
+    a, b = rec.mice[:2]
+
+    def actions(rows, looked):
+        one = rec.replace(bouts=bout_table(rows), labelled=frozenset(looked))
+        return prepare(RecordingList([one]), "coords", out=tmp_path/str(len(rows)),
+                       progress=False).self_actions
+
+    looked = {(a, b, "sniff"), (b, a, "sniff"), (a, a, "sniff"), (a, a, "rear"), (a, a, "dig")}
+    slip = [(a, a, "sniff", 0, 9), (a, b, "sniff", 20, 30), (b, a, "sniff", 40, 50),
+            (a, a, "rear", 60, 70)]
+    assert actions(slip, looked) == ("dig", "rear")
+    own = [*slip, (a, a, "sniff", 100, 110), (a, a, "sniff", 120, 130)]
+    assert actions(own, looked) == ("dig", "rear", "sniff")

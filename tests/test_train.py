@@ -1,5 +1,6 @@
 """Training, classifiers and predictions: properties and faults."""
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.recording import frame_labels, run_lengths
+from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
@@ -220,6 +221,45 @@ def test_tensors_of_another_shape_are_refused(run, tmp_path):
 def test_bad_thresholds_are_refused(tmp_path, text):
     (tmp_path/"t.json").write_text(text)
     with pytest.raises(DataError, match="t.json"): read_thresholds(tmp_path/"t.json")
+
+
+def test_thresholds_of_names_that_there_are_not(run, colony):
+    clf, data = load_classifier(run/"run"/"best.safetensors"), colony
+    def said(table):
+        lines = []
+        clf.predict(data, data.ids[:1], table, say=lines.append)
+        return [x for x in lines if "thresholds" in x]
+    first, lab = clf.actions[0], data.lab(data.ids[0])
+    assert said({"*": {first: 0.5}}) == said({lab: {first: np.float32(0.5)}}) == said({}) == []
+    assert f"{first}x change nothing" in said({lab: {first + "x": 0.5}})[0]
+    assert f"did you mean '{first}'?" in said({lab: {first + "x": 0.5}})[0]
+    assert "of the labs Nowhere" in said({"Nowhere": {first: 0.5}})[0]
+    for bad in ({first: 0.5}, {"*": {first: "low"}}):
+        with pytest.raises(DataError): clf.predict(data, data.ids[:1], bad)
+
+
+class Sure(torch.nn.Module):
+    "Says always the same of each class."
+
+    def __init__(self, scores):
+        super().__init__()
+        self.scores = torch.nn.Parameter(torch.tensor(scores))
+
+    def forward(self, x): return self.scores.expand(*x.shape[:2], -1)
+
+
+@pytest.mark.parametrize("loss", ["binary", "focal_binary"])
+def test_what_is_not_asked_of_a_pair_hides_nothing(run, colony, loss):
+    "A binary loss trains no score of rearing in pairs: whatever it says there."
+    clf = load_classifier(run/"run"/"best.safetensors")
+    own, does = clf.actions[:2]
+    scores = [0.0] + [3.0 if a in (own, does) else -9.0 for a in clf.actions]
+    clf = replace(clf, model=Sure(scores), cfg=clf.cfg.model_copy(update={"loss": loss}),
+                  self_actions=(own,), possible=np.ones(len(scores), bool))
+    new = RecordingList([colony["1"].replace(labelled=None, bouts=bout_table())])
+    found = clf.predict(new)
+    alone = found.target_id == "self"
+    assert {*found.action[alone]} == {own} and {*found.action[~alone]} == {does}
 
 
 FOREIGN = {

@@ -123,6 +123,15 @@ def _measured(data, bouts, videos, shuffles, say):
     return seen, tables, decisions
 
 
+def _of_nobody(seen):
+    "A sentence if an animal is lost in the better part of predicted bouts."
+    lost = seen.bouts[seen.bouts.seen < 0.5]
+    some = [*lost.video.unique()]
+    return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
+            f"target in half the frames or more (video {', '.join(some[:5])}"
+            f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
+
+
 def _export(seen, out, to, data, method):
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
     for name in to: FORMATS[name](seen, out, **how.get(name, {}))
@@ -151,5 +160,5 @@ def analyse(
     if is_run(bouts): notes += _add_doubt(tables, rows, bouts, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    for line in notes: say(f"note: {line}")
+    for line in notes + _of_nobody(seen) * (bouts is not None): say(f"note: {line}")
     return tables

@@ -60,8 +60,9 @@ def with_groups(
     own = ["subject"] if "subject" in groups else []
     rows = measured.merge(groups[[*keys, by, *own]].rename(columns={by: "group"}), "inner", keys)
     if not len(rows):
-        raise DataError(f"no video of the table is in the data: {groups.video.iloc[0]!r} "
-                        f"is not among {', '.join(measured.video.unique()[:3])}, ...")
+        first, there = groups[keys].iloc[0], measured[keys].drop_duplicates().head(3)
+        raise DataError(f"no {keys[-1]} of the table is in the data: {' of '.join(first[::-1])!r} "
+                        f"is not among {', '.join(' of '.join(r[::-1]) for r in there.values)}, ...")
     if "subject" not in rows: rows["subject"] = rows.video + " " + rows.animal
     return rows[rows.group != ""]
 

@@ -116,7 +116,7 @@ def add_predict_command(command):
     p.add_argument("--out", default=OUT, help="CSV to write; with --watch a folder "
                    "(default: predicted)")
     _watch_flags(p)
-    p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
+    p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
     p.add_argument("--least-ms", type=number(float, low=0),
                    help="bouts that are shorter are not said")

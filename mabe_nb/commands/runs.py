@@ -85,7 +85,7 @@ def add_bundle(command):
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to make")
     p.add_argument("--data", metavar="DATA",
                    help="what RUN was trained on: tells which lab has labels of what")
-    p.add_argument("--thresholds", help="JSON: {lab: {action: threshold}}")
+    p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
     p.add_argument("--wheels", action="store_true",
                    help="download what Kaggle's image lacks")
     p.add_argument("--frames", type=COUNT, default=5_000_000,

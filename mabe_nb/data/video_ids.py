@@ -37,19 +37,20 @@ def unknown_video(
 # %% ../../nbs/data/04_video_ids.ipynb #6813c266
 def _chosen(word, ids, source):
     if word in ids: return [word]
-    ends = re.fullmatch(r"(\d{1,30})-(\d{1,30})", word)
+    ends = re.fullmatch(r"(.{0,99}?)(\d{1,30})-\1(\d{1,30})", word)
     if not ends: raise unknown_video(word, ids, source)
-    low, high = map(int, ends.groups())
-    inside = [i for i in ids if i.isdecimal() and low <= int(i) <= high]
-    if inside: return sorted(inside, key=int)
-    near = nearest_id(str(low), ids)
+    stem, low, high = ends[1], int(ends[2]), int(ends[3])
+    numbers = {i: int(n) for i in ids if i.startswith(stem) and (n := i[len(stem):]).isdecimal()}
+    inside = [i for i, n in numbers.items() if low <= n <= high]
+    if inside: return sorted(inside, key=numbers.get)
+    near = nearest_id(stem + ends[2], ids)
     why = "it ends before it begins" if high < low else f"the nearest is {near!r}"
     raise ConfigError(f"{source}: no video in the range {word!r}; {why}")
 
 # %% ../../nbs/data/04_video_ids.ipynb #582ef1fd
 def select_videos(
     dataset, # Any dataset: it has `ids` and `root`
-    text: str, # Ids and ranges with commas between: "1-36,40,A"
+    text: str, # Ids and ranges with commas between: "1-36,40,A,cage2-cage5"
 ) -> list: # Ids in the order given, each once
     "The videos that `text` names. Raises `ConfigError` for one that does not exist."
     words = [w.strip() for w in text.split(",") if w.strip()]

@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 
 from ..data.cache.prepare import prepare
+from ..data.dataset import data_and_ids
 from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
@@ -23,10 +24,11 @@ from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs
+from .losses import trained_classes
 from .metrics import submission_table
 from .model import evidence_in, pair_decision
 from .models import layers_of, make_model
-from .unlike import check_body, doubt_lines, doubtful
+from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
 
@@ -140,16 +142,17 @@ def wanted_actions(
 
 # %% ../../nbs/train/60_classifier.ipynb #683daf92
 def read_thresholds(
-    path, # JSON file, None: no thresholds; a dict comes back as it is
+    path, # JSON file, or what it would hold; None: no thresholds
 ) -> dict: # Lab (or "*") -> action -> threshold
     "Thresholds from a file. Raises `DataError` naming what is wrong in it."
-    if path is None or isinstance(path, dict): return path or {}
-    table = read_json(path)
+    if path is None: return {}
+    table, path = (path, None) if isinstance(path, dict) else (read_json(path), path)
     for lab, of in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(of, dict):
             raise DataError('expected {"lab": {"action": threshold}}', path, str(lab))
         for action, t in of.items():
-            if isinstance(t, bool) or not isinstance(t, (int, float)) or not 0 <= t <= 1:
+            number = isinstance(t, (int, float, np.floating)) and not isinstance(t, bool)
+            if not (number and 0 <= t <= 1):
                 raise DataError(f"threshold {t!r} is not a number in 0..1", path,
                                 f"{lab}/{action}")
     return table
@@ -183,8 +186,9 @@ def predict_sequences(
         rows = tqdm(rows, unit="sequence", leave=False)
     for i in rows:
         fps = table.fps.iloc[i]
+        may = trained_classes(cfg.loss, clf.possible, wanted_actions(clf, prepared, i))
         p = probabilities(model, prepared.values(i), cfg.sequence_length,
-                          clf.inputs.gap_at(cfg.gap, fps), clf.possible, cfg.loss, apart,
+                          clf.inputs.gap_at(cfg.gap, fps), may, cfg.loss, apart,
                           inputs=clf.inputs)
         ms = cfg.smooth_ms if smooth_ms is None else smooth_ms
         yield i, smooth(p, fps, ms) if ms else p
@@ -226,18 +230,18 @@ def predict(
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    thresholds = read_thresholds(thresholds)
+    thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
     if overlap: say("note: the competition refuses bouts of a pair that overlap")
     if overlap and "binary" not in self.cfg.loss:
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
             "binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
-    found = doubtful(self.inputs, prepared, ids)
-    for line in doubt_lines(found): say(line)
+    found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
+    for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
     asked = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
-             for i, lab in enumerate(prepared.sequences.lab_id)]
+             for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *asked[i])
         every = decide_apart(*how) if overlap else [decide(*how)]

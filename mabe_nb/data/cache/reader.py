@@ -7,6 +7,7 @@ __all__ = ['FORMAT', 'FIELDS', 'default_folder', 'read_video', 'KnownVideos', 'P
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #86d72d9a
 import hashlib, json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -168,9 +169,14 @@ def labels(
 @patch
 @property
 def self_actions(self: Prepared) -> tuple: # Sorted names
-    "Actions that were looked for in single animals."
-    return tuple(sorted({action for v in self.sequences.video_id.unique()
-                         for a, t, action in self.labelled(v) or () if a == t}))
+    "Actions of single animals; of those that pairs do too, if they are seen less in pairs."
+    looked, more = {True: set(), False: set()}, Counter()
+    for v in self.sequences.video_id.unique():
+        for a, t, action in self.labelled(v) or (): looked[a == t].add(action)
+        bouts = self.bouts(v)
+        more.update(bouts.action[bouts.agent == bouts.target])
+        more.subtract(bouts.action[bouts.agent != bouts.target])
+    return tuple(sorted(a for a in looked[True] if a not in looked[False] or more[a] > 0))
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
 def open_prepared(

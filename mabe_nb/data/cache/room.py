@@ -25,7 +25,8 @@ def list_caches(
     for path in (Path(folder) if folder else home()/"prepared").glob("*/manifest.json"):
         try:
             about = read_json(path)
-            row = str(about["dataset"]), str(about["features"]), len(about["videos"])
+            of = path.parent.glob("*/*/video.json") # The manifest lists those used last
+            row = str(about["dataset"]), str(about["features"]), sum(1 for _ in of)
             size = sum(p.stat().st_size for p in path.parent.rglob("*") if p.is_file())
         except (DataError, LookupError, TypeError, OSError): continue # nothing of ours
         rows.append((path.parent.name, *row, size, path.stat().st_mtime))

@@ -149,7 +149,8 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted({*bouts.agent, *bouts.target} - {"", *rec.mice, s.agent})),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
-        or source == "BORIS" and s.target_from or source == "bouts" and bouts.target.all()
+        or not s.actions and (source == "BORIS" and s.target_from
+                              or source == "bouts" and bouts.target.all())
         else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be

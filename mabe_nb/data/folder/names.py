@@ -72,6 +72,10 @@ def _slips(settings, actions):
         for name in listed:
             if name not in actions and (hint := did_you_mean({*actions} - {*listed}, name)):
                 yield f"dataset.yaml, {key}: nobody marked {name!r}{hint}"
+    used = {*(settings.actions or ())} & {*actions}
+    for name in sorted({*actions} - used) if used else ():
+        if hint := did_you_mean(used, name):
+            yield f"{name!r} is marked, not listed under actions, and learned by itself{hint}"
     alike = {}
     for name in sorted(actions): alike.setdefault(tuple(_words(name)), []).append(name)
     for words, names in alike.items():

@@ -70,8 +70,8 @@ def _target(agent, action, mice, settings, path):
     targets = _targets(agent, action, mice, settings, path)
     if len(targets) == 1: return targets[0]
     raise DataError(f"does not say to whom {agent!r} does {action!r}, and there are "
-                    f"{len(mice)} animals; name a target in dataset.yaml, or list "
-                    f"{action!r} under alone", path)
+                    f"{len(mice)} animals; write it in the table, name a target in "
+                    f"dataset.yaml, or list {action!r} under alone", path)
 
 
 def _agent(rec, settings, path):
@@ -155,7 +155,7 @@ def _check_animals(bouts, path, mice, settings):
         f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under subjects "
         "in dataset.yaml, or whom the poses lack under untracked" + did_you_mean(mice, *odd), path)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7c5e0a91
 def read_scored(
     path, # An annotation
     rec: Recording, # The poses of the same video
@@ -165,9 +165,11 @@ def read_scored(
     "Bouts in a video's annotation, with the target that its file does not name."
     bouts = named_bouts(path, rec, settings, rows)
     _check_animals(bouts, path, rec.mice, settings)
-    if settings.target_from and annotation_source(path) == "BORIS": return bouts
-    said = annotation_source(path) == "bouts" # in some rows
-    return bout_table((b.agent, said and b.target or _target(
+    names = settings.target_from and annotation_source(path) == "BORIS"
+    if names and settings.alone is None: return bouts # a row that names nobody is of one animal
+    said = names or annotation_source(path) == "bouts" # in some rows
+    itself = lambda b: names and b.target == b.agent and b.action not in settings.alone
+    return bout_table((b.agent, said and not itself(b) and b.target or _target(
         b.agent, b.action, rec.mice, settings, path), b.action, b.start, b.stop)
         for b in bouts.itertuples(index=False))
 
@@ -180,6 +182,10 @@ def looked_for(
     actions=None, # None = those of `dataset.yaml`
 ) -> set: # (agent, target, action), with target = agent for self behaviour
     "What a list of actions means among the animals of a video."
+    if actions is None and settings.actions and settings.alone is None and not (
+            settings.target or len(rec.mice) == 1):
+        raise DataError("are listed, and not which of them an animal does by itself; list "
+                        "those under alone, [] if there are none", "dataset.yaml", "actions")
     return {(a, t, x) for a in agents or rec.mice
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.cache.prepare import prepare
+from ...data.dataset import data_and_ids
 from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
@@ -198,6 +199,7 @@ def predict(
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     no_options(options)
+    dataset, ids = data_and_ids(dataset, ids)
     check_body(self.parts, dataset, ids)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from ...data.dataset import data_and_ids
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import read_json, safe_id, write_json
@@ -113,7 +114,7 @@ def predict(
     **how, # See `Recipe`
 ) -> pd.DataFrame: # The competition's submission columns
     "Every video by the recipe of its lab. Raises `DataError` if there is none for it."
-    by_lab = {}
+    by_lab, (dataset, ids) = {}, data_and_ids(dataset, ids)
     for video in dataset.ids if ids is None else ids:
         lab = dataset.lab(video) or ""
         if lab not in self.recipes and "" not in self.recipes:

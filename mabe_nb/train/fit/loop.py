@@ -19,7 +19,7 @@ from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
-from ..losses import make_loss, objective
+from ..losses import make_loss, objective, trained_classes
 from ..predict import decide, gather, over_windows, probabilities_of
 from ..scores.frames import best_row, masked_f1
 
@@ -211,8 +211,10 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
         scores = torch.from_numpy(scores).to(self.device)
         loss += len(scores) * self.valid_loss(scores, labels).item()
         count += len(scores)
-        p = probabilities_of(scores, cfg.loss, possible=self.possible).cpu().numpy()
-        codes.append(decide(p, (labels >= 0).any(0).cpu().numpy()))
+        wanted = (labels >= 0).any(0).cpu().numpy()
+        possible = trained_classes(cfg.loss, self.possible, wanted)
+        p = probabilities_of(scores, cfg.loss, possible=possible).cpu().numpy()
+        codes.append(decide(p, wanted))
     f1 = masked_f1(self.valid.labels.cpu().numpy(), np.concatenate(codes))
     f1 = f1[~np.isnan(f1)]
     return {"valid_loss": loss / max(count, 1),

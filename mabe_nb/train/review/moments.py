@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...data.checks import animals_seen
 from ...data.dataset import as_dataset
 from ...data.recording import run_lengths
 from ...errors import ConfigError
@@ -31,6 +32,7 @@ class PairPrediction(NamedTuple):
     labels: np.ndarray # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
     spread: np.ndarray # (frames,) standard deviation of the members, 0 for a single network
     unlike: np.ndarray # (frames,) mean distance from the training, in deviations
+    seen: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: of all
 
 # %% ../../../nbs/train/review/10_moments.ipynb #89f243a7
 FAR, EVERY = 10.0, 5 # Most deviations that count of a channel; frames from one look to the next
@@ -80,6 +82,19 @@ def _of_recipe(model, data, ids, cache, workers, progress):
         far = distance(net[1], prepared[net[0]].values(i)) if net else np.zeros(len(p))
         yield _pair(first, i, model.actions, wanted, p, codes, off, far)
 
+# %% ../../../nbs/train/review/10_moments.ipynb #129e02e0
+def _of_model(model, data, ids, *how):
+    "As `predict_for_review`, of a model of any kind."
+    if isinstance(model, Classifier): yield from _of_classifier(model, data, ids, *how)
+    elif hasattr(model, "recipes"): # one for each lab
+        for lab in sorted({data.lab(i) or "" for i in ids}):
+            own = model.recipes.get(lab, model.recipes.get(""))
+            if own is None: raise ConfigError(f"there is no recipe for lab {lab!r}")
+            yield from _of_recipe(own, data, [i for i in ids if (data.lab(i) or "") == lab],
+                                  *how)
+    else: yield from _of_recipe(model, data, ids, *how)
+
+
 # %% ../../../nbs/train/review/10_moments.ipynb #efb40ae0
 def predict_for_review(
     model, # See `load_model`
@@ -94,19 +109,15 @@ def predict_for_review(
         model, Classifier) else model
     if ids is None: ids = [i for i in data.ids if data.labelled(i) is None] or data.ids
     ids, how = [*map(str, ids)], (cache, workers, progress)
-    if isinstance(model, Classifier): yield from _of_classifier(model, data, ids, *how)
-    elif hasattr(model, "recipes"): # one for each lab
-        for lab in sorted({data.lab(i) or "" for i in ids}):
-            own = model.recipes.get(lab, model.recipes.get(""))
-            if own is None: raise ConfigError(f"there is no recipe for lab {lab!r}")
-            yield from _of_recipe(own, data, [i for i in ids if (data.lab(i) or "") == lab],
-                                  *how)
-    else: yield from _of_recipe(model, data, ids, *how)
+    last = None, {} # Video, and where its animals are seen
+    for q in _of_model(model, data, ids, *how):
+        if q.video_id != last[0]: last = q.video_id, animals_seen(data[q.video_id])
+        yield q._replace(seen=last[1][q.agent] & last[1][q.target])
 
 # %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
 LONGEST = 8.0 # Seconds of a moment
 MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
-                  "confidence", "about", "doubt", "spread", "unlike"]
+                  "confidence", "about", "doubt", "spread", "unlike", "seen"]
 
 
 def _pieces(codes, longest):
@@ -123,16 +134,16 @@ def moments_of(
     "The moments of a pair, one after the other."
     m, ends = prediction, _pieces(prediction.codes, max(round(longest * prediction.fps), 1))
     if not m.actions or len(ends) < 2: return pd.DataFrame(columns=MOMENT_COLUMNS)
-    start, n = ends[:-1], np.diff(ends)
+    start, n, names = ends[:-1], np.diff(ends), np.array(["", *m.actions], object)
     full = np.c_[np.clip(1 - m.p.sum(1), 0, 1), m.p]
     high = np.sort(full, 1)
     mean = lambda x: np.add.reduceat(x, start, 0) / (n if x.ndim == 1 else n[:, None])
     p, said = mean(full), m.codes[start] + 1
-    names = np.array(["", *m.actions], object)
     return pd.DataFrame(dict(zip(MOMENT_COLUMNS, (
         m.video_id, m.agent, m.target, names[said], start, ends[1:], n / m.fps,
         p[np.arange(len(n)), said], names[1 + p[:, 1:].argmax(1)],
-        mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.unlike)))))
+        mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.unlike),
+        mean(np.ones(len(m.p)) if m.seen is None else m.seen.astype(float))))))
 
 # %% ../../../nbs/train/review/10_moments.ipynb #63601613
 CONTEXT = 1.0 # Seconds seen before and after a moment
@@ -152,7 +163,7 @@ def worth(
     seconds = (m.seconds * (1 - m.doubt)).groupby(m.about).sum() + 1
     rare = m.about.map((seconds.median() / seconds) ** 0.5).clip(0.5, 2).astype(float)
     spread, unlike = _rank(m.spread), _rank(m.unlike)
-    value = (m.doubt * m.seconds / (m.seconds + 2 * CONTEXT) * rare
+    value = (m.seen * m.doubt * m.seconds / (m.seconds + 2 * CONTEXT) * rare
              * (1 + spread / 2) * (1 + unlike / 4))
     marks = {"uncertain": m.doubt > 0.5, "members disagree": spread > 0.9,
              "unlike the training": unlike > 0.95, "rare": rare > 1.2}
