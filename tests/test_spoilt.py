@@ -95,3 +95,13 @@ def test_a_lab_without_a_scale_learns_with_the_others(lost):
     typical = {v: pd.Series(x).median() for v, x in lengths.items()}
     for v in free:
         for other in rest: assert .5 < typical[v] / typical[other] < 2, typical
+
+
+def test_a_card_does_not_ask_to_whom_a_mouse_rears():
+    from mabe_nb.train.ensemble.labs import roles_section
+    card = roles_section({"directed": {"rear": None, "chase": True, "mount": None,
+                                       "groom": False}, "ordered": ["net"],
+                          "self_actions": ["rear", "groom"]})
+    assert "- rear: an animal does it by itself." in card
+    assert "- mount: only one order of the animals was looked for" in card
+    assert "- groom: both take the same part." in card # it is listed of pairs too
