@@ -34,7 +34,7 @@ def test_what_is_not_named_is_not_read(lost):
 def test_a_lost_file_says_what_to_do(lost, capsys):
     assert main(["train", "colony", "--out", "run", *SMALL]) == 2
     said = capsys.readouterr().err
-    assert "4.parquet, video 4: file not found; mend it" in said and "--skip-broken" in said
+    assert "4.parquet, video 4: file not found; mabe audit lists all" in said and "--skip-broken" in said
 
 
 @pytest.mark.parametrize("more", [[], ["--valid-videos", "4,5"], ["--train-videos", "1-4"]])

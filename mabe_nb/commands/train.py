@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'members_elsewhere', 'train_with_recipe', 'corrected_data',
-           'readable_split', 'train', 'demo', 'add_run_commands']
+           'named_split', 'train', 'demo', 'add_run_commands']
 
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
@@ -116,15 +116,16 @@ def corrected_data(args, data, say):
     return data
 
 # %% ../../nbs/commands/30_train.ipynb #5d1a0004
-def readable_split(
+def named_split(
+    args, # Parsed arguments of `train`
     data, # Dataset
-    train_ids, # Ids of videos, None: all that do not judge
-    valid_ids, # Ids of videos, or None
-    say, # Called with a line for each video that is left out
-) -> tuple: # The same without those that cannot be read; unlabelled ones are not tried
-    "What `--skip-broken` leaves to learn from and to judge by."
+    say, # Called with a line for each video that `--skip-broken` leaves out
+) -> tuple: # Ids of videos to learn from and to judge by, None where none are named
+    "The videos that flags name; with `--skip-broken` all labelled ones that can be read."
     from mabe_nb.data.dataset import readable_videos
     from mabe_nb.data.splits import may_be_labelled
+    train_ids, valid_ids = pick(data, args.train_videos), pick(data, args.valid_videos)
+    if not args.skip_broken: return train_ids, valid_ids
     judge = None if valid_ids is None else readable_videos(data, valid_ids, say)
     learn = data.ids if train_ids is None else train_ids
     learn = [v for v in learn if v not in set(valid_ids or ()) and may_be_labelled(data, v)]
@@ -144,8 +145,7 @@ def train(args, say) -> dict:
     cfg = None if args.recipe else config_from(args, old)
     check_out(args.out, folder=True)
     data = corrected_data(args, open_dataset(args.data, "train"), say)
-    ids = pick(data, args.train_videos), pick(data, args.valid_videos)
-    if args.skip_broken: ids = readable_split(data, *ids, say)
+    ids = named_split(args, data, say)
     if args.recipe: return train_with_recipe(args, data, *ids, say)
     if args.corrections: ids = reviewed_split(data, *ids, cfg)
     metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init,

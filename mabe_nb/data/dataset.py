@@ -145,7 +145,8 @@ def each_video(
             yield rec.video_id, lambda rec=rec: rec
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0002
-BROKEN = "mend it, or leave out what cannot be read (--skip-broken); mabe audit lists it"
+BROKEN = ("mabe audit lists all that cannot be read: mend it, or take its rows out of the "
+          "table of videos; mabe prepare, train and predict leave it out by --skip-broken")
 
 
 def readable_videos(

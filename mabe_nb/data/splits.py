@@ -106,6 +106,13 @@ def _table(videos): # Of each video its row and its marks
     actions = sorted(c for c in table if c.startswith("frames_"))
     return table[[*table.columns[:5], *actions]].astype({a: "Int64" for a in actions})
 
+# %% ../../nbs/data/60_splits.ipynb #5d1a0008
+def _read(dataset, video_id):
+    "A video, or what to do about one that cannot be read."
+    try: return dataset[video_id]
+    except DataError as e:
+        raise DataError(f"{e.what}; {BROKEN}", e.path, e.where or f"video {video_id}") from e
+
 # %% ../../nbs/data/60_splits.ipynb #470e8f25
 def may_be_labelled(
     dataset, # See `open_dataset`
@@ -114,13 +121,6 @@ def may_be_labelled(
     "False for what is known to be unlabelled before it is read."
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
-
-
-def _read(dataset, video_id):
-    "A video, or what to do about one that cannot be read."
-    try: return dataset[video_id]
-    except DataError as e:
-        raise DataError(f"{e.what}; {BROKEN}", e.path, e.where or f"video {video_id}") from e
 
 
 def _told_untracked(dataset, rec):
