@@ -120,7 +120,7 @@ def named_split(
     args, # Parsed arguments of `train`
     data, # Dataset
     say, # Called with a line for each video that `--skip-broken` leaves out
-) -> tuple: # Ids of videos to learn from and to judge by, None where none are named
+) -> tuple[list | None, list | None]: # Ids of videos to learn from, and to judge by
     "The videos that flags name; with `--skip-broken` all labelled ones that can be read."
     from mabe_nb.data.dataset import readable_videos
     from mabe_nb.data.splits import may_be_labelled
