@@ -13,7 +13,8 @@ from hypothesis import assume, given, settings, strategies as st
 
 from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
-from mabe_nb.data.blocks.bodies import ALTERNATIVES, body_points, mouse_order
+from mabe_nb.data.blocks.bodies import (ALTERNATIVES, body_length, body_points, MOUSE_CM,
+                                        mouse_order)
 from mabe_nb.data.blocks.geometry import (fill_gaps, half_frames, motion, rolling_max,
                                           rolling_mean_std, rolling_min)
 from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
@@ -141,11 +142,19 @@ def test_camera_does_not_matter(angle, dx, dy, seed, scale):
 
 
 @pytest.mark.parametrize("zoom", [.5, 3])
-def test_zoom_does_not_matter_in_body_lengths(zoom):
+def test_zoom_does_not_matter_without_a_scale(zoom):
     rec = smooth(4)
     big = compute(rec.replace(xy=rec.xy*np.float32(zoom)), "social")
-    assert "bl" in big.units and not {"px", "cm"} & set(big.units)
+    assert "~cm" in big.units and not {"px", "bl"} & set(big.units)
     close(big.values, compute(rec, "social").values, rtol=2e-3, atol=2e-3)
+
+
+def test_a_video_without_a_scale_has_the_unit_of_those_with_one():
+    rec = smooth(4)
+    known = compute(rec.replace(px_per_cm=body_length(rec) / MOUSE_CM), "social")
+    free = compute(rec, "social")
+    assert [u.replace("~", "") for u in free.units] == [*known.units] and "~cm/s" in free.units
+    close(known.values, free.values, rtol=1e-3, atol=1e-3)
 
 
 def test_a_mirror_does_not_matter_to_order_free_channels():
@@ -517,6 +526,6 @@ def test_rats():
     assert f.values.shape == (12000, len(f.names)) and 100 < len(f.names) <= 200
     assert np.isinf(f.values).sum() == 0
     by = dict(zip(f.names, f.values.T))
-    assert .5 < np.nanmedian(by["agent.length"]) < 1.5
+    assert 5 < np.nanmedian(by["agent.length"]) < 15
     assert np.isfinite(by["pair.nearest"]).mean() > .5
     assert set(np.unique(by["agent.front_missing"])) == {0, .5, 1}

@@ -13,7 +13,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.kaggle.offline import allowed_actions, predict_in_parts
-from mabe_nb.train.ensemble.per_lab import load_per_lab, train_per_lab
+from mabe_nb.train.ensemble.per_lab import better_together, load_per_lab, train_per_lab
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.model import load_model
 
@@ -48,6 +48,24 @@ def test_each_lab_learns_from_its_own_videos(data, run):
         left = sorted(sum(metrics["folds"], []))
         assert left == [v for v in data.ids if lab in ("", data.lab(v))]
         assert (work/"run"/(f"lab-{lab}" if lab else "all")/"card.md").exists()
+
+
+def test_a_lab_that_all_together_serve_better_is_named(data, run, tmp_path):
+    work, done, said = run
+    worse = [lab for lab in ("One", "Two")
+             if done[""]["by_lab"][lab]["macro_f1"] > done[lab]["macro_f1"]]
+    notes = [line for line in said if line.startswith("note: all labs")]
+    assert [lab for lab in ("One", "Two") if any(repr(lab) in n for n in notes)] == worse
+    other = {"": {"by_lab": {"One": {"macro_f1": .5}, "Two": {"macro_f1": .4}}},
+             "One": {"macro_f1": .4}, "Two": {"macro_f1": .5}}
+    assert ["One" in line for line in better_together(other)] == [True]
+    assert not list(better_together({"One": {"macro_f1": .4}}))
+    shutil.copytree(work/"run", tmp_path/"run")
+    labs = json.loads((tmp_path/"run/labs.json").read_text())
+    (tmp_path/"run/labs.json").write_text(json.dumps({k: labs[k] for k in labs if k != "One"}))
+    got = load_per_lab(tmp_path/"run").predict(data, ["0"], cache=tmp_path/"f")
+    want = load_recipe(work/"run/all").predict(data, ["0"], cache=tmp_path/"g")
+    assert got.drop(columns="row_id").equals(want.drop(columns="row_id"))
 
 
 def test_each_video_is_predicted_by_its_lab(data, run, tmp_path):

@@ -8,21 +8,22 @@ __all__ = ['OUT', 'predict', 'predict_new', 'predict_elsewhere', 'add_predict_co
 # %% ../../nbs/commands/31_predict.ipynb #f98f8635
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (COUNT, OVERWRITE, add_data, check_out, number, offer,
-                                     pick, refuse_without)
+from .parser import (COUNT, OVERWRITE, SKIP_BROKEN, add_data, check_out,
+                                     number, offer, pick, refuse_without)
 from ..errors import ConfigError
 from ..locks import locked_beside
 
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
 def _predict_here(args, options, say):
     "Predict in this process; bouts, ids of videos, and of those that it learned from."
-    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.data.dataset import open_dataset, readable_videos
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
     model = load_model(args.run, args.checkpoint, engine=args.engine)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos)
+    if args.skip_broken: ids = readable_videos(data, ids, say)
     with locked_beside(args.out):
         check_out(args.out, overwrite=args.overwrite) # nobody wrote it meanwhile
         table = model.predict(data, ids, workers=args.workers, progress=say.progress,
@@ -62,7 +63,8 @@ def predict_new(
     from mabe_nb.analysis.watch import watch
     from mabe_nb.train.classifier import read_thresholds
     for flag, given in (("--videos", args.videos), ("--on", args.on), ("--doubts", args.doubts),
-                        ("--overwrite", args.overwrite), ("--workers", args.workers != 1)):
+                        ("--overwrite", args.overwrite), ("--skip-broken", args.skip_broken),
+                        ("--workers", args.workers != 1)):
         if given: raise ConfigError(f"{flag} does not go with --watch")
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     out = "predicted" if args.out == OUT else args.out
@@ -87,8 +89,9 @@ def predict_elsewhere(
     if args.workers != 1:
         raise ConfigError("--workers is for this process: leave it out, or --on; --at-once "
                           "is for --on")
-    if args.engine != "float32":
-        raise ConfigError("--engine is for this process: leave it out, or --on")
+    for flag, given in (("--engine", args.engine != "float32"),
+                        ("--skip-broken", args.skip_broken)):
+        if given: raise ConfigError(f"{flag} is for this process: leave it out, or --on")
     group = map_predict(args.run, args.data, args.out, args.split, args.videos,
                         args.checkpoint, args.doubts, args.overwrite, options, say,
                         **group_options(args))
@@ -124,6 +127,7 @@ def add_predict_command(command):
                    "overlap, which the competition refuses")
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
                    "what the video is unlike the training; not for the competition")
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
     p.add_argument("--workers", type=COUNT, default=1)
     offer(p.add_argument("--engine", default="float32", help="of networks: float32, "
                          "bfloat16 (faster, classes of few frames change) or onnx"),

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['add_recipe', 'refuse_without_recipe', 'refuse_settings', 'members_elsewhere', 'train_with_recipe', 'corrected_data',
-           'train', 'demo', 'add_run_commands']
+           'named_split', 'train', 'demo', 'add_run_commands']
 
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (COUNT, NATURAL, PRESETS, add_settings, check_out,
-                                     config_from, epoch_event, number, offer, pick,
-                                     refuse_without)
+from .parser import (COUNT, NATURAL, PRESETS, SKIP_BROKEN, add_settings,
+                                     check_out, config_from, epoch_event, number, offer,
+                                     pick, refuse_without)
 from .predict import add_predict_command
 from .score import add_score_command, figure, report_metrics
 from ..errors import ConfigError
@@ -115,6 +115,22 @@ def corrected_data(args, data, say):
            if data.absent else ""))
     return data
 
+# %% ../../nbs/commands/30_train.ipynb #5d1a0004
+def named_split(
+    args, # Parsed arguments of `train`
+    data, # Dataset
+    say, # Called with a line for each video that `--skip-broken` leaves out
+) -> tuple[list | None, list | None]: # Ids of videos to learn from, and to judge by
+    "The videos that flags name; with `--skip-broken` all labelled ones that can be read."
+    from mabe_nb.data.dataset import readable_videos
+    from mabe_nb.data.splits import may_be_labelled
+    train_ids, valid_ids = pick(data, args.train_videos), pick(data, args.valid_videos)
+    if not args.skip_broken: return train_ids, valid_ids
+    judge = None if valid_ids is None else readable_videos(data, valid_ids, say)
+    learn = data.ids if train_ids is None else train_ids
+    learn = [v for v in learn if v not in set(valid_ids or ()) and may_be_labelled(data, v)]
+    return readable_videos(data, learn, say), judge
+
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
@@ -129,7 +145,7 @@ def train(args, say) -> dict:
     cfg = None if args.recipe else config_from(args, old)
     check_out(args.out, folder=True)
     data = corrected_data(args, open_dataset(args.data, "train"), say)
-    ids = pick(data, args.train_videos), pick(data, args.valid_videos)
+    ids = named_split(args, data, say)
     if args.recipe: return train_with_recipe(args, data, *ids, say)
     if args.corrections: ids = reviewed_split(data, *ids, cfg)
     metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init,
@@ -166,6 +182,7 @@ def _train_flags(p):
                    "its network and features")
     p.add_argument("--corrections", metavar="FILE", help="of a review, to learn from too")
     add_group_flags(p, "with --recipe: each training by itself")
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
     for part in ("train", "valid"):
         p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")
     add_settings(p)

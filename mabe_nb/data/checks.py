@@ -256,8 +256,8 @@ def table(rec, xy):
                          f"frames too {'many' if off > 0 else 'few'}: {len(xy)} at "
                          f"{rec.fps:g} per second do not last {seconds:g} s")]
     if not rec.px_per_cm:
-        found += [Defect("scale_missing", 1, None, "pixels per cm are unknown, so "
-                         "nothing can be said in cm")]
+        found += [Defect("scale_missing", 1, None, "pixels per cm are unknown: features "
+                         "take the animals for mice of usual length")]
     return found
 
 # %% ../../nbs/data/40_checks.ipynb #76ec59c2

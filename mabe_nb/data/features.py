@@ -48,7 +48,7 @@ class Features:
         return other_order(self.blocks, self.names, self.sided)
 
 # %% ../../nbs/data/30_features.ipynb #55c72b15
-VERSION = 2 # Raised when a channel's meaning changes; 2: gaps up to 2 s are bridged
+VERSION = 3 # Raised when a channel's meaning changes; 3: cm without a scale too
 
 # %% ../../nbs/data/30_features.ipynb #dcc872c6
 def motion_features(
@@ -179,7 +179,7 @@ def pair_stretches(
     parts=None, # Body parts of the dataset
     each_animal=(), # See `blocks_of_pairs`
 ): # Yields frames, pair, values (frames, channels), (block, name, `Channel`) of each
-    "What pairs do: in cm where the scale is known, else body lengths."
+    "What pairs do, see `scale` for the unit of lengths."
     mice, where = mice_of(rec, pairs, needs_others(names))
     (factor, length), halo = scale(rec), round(HALO_S * rec.fps)
     points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .dataset import as_dataset, each_video
+from .dataset import as_dataset, BROKEN, each_video
 from .recording import Recording
 from ..errors import ConfigError, DataError
 
@@ -106,6 +106,13 @@ def _table(videos): # Of each video its row and its marks
     actions = sorted(c for c in table if c.startswith("frames_"))
     return table[[*table.columns[:5], *actions]].astype({a: "Int64" for a in actions})
 
+# %% ../../nbs/data/60_splits.ipynb #5d1a0008
+def _read(dataset, video_id):
+    "A video, or what to do about one that cannot be read."
+    try: return dataset[video_id]
+    except DataError as e:
+        raise DataError(f"{e.what}; {BROKEN}", e.path, e.where or f"video {video_id}") from e
+
 # %% ../../nbs/data/60_splits.ipynb #470e8f25
 def may_be_labelled(
     dataset, # See `open_dataset`
@@ -133,7 +140,7 @@ def labelled_groups(
     "`groups` of those videos that are labelled; no other is read."
     data = as_dataset(dataset)
     ids = (i for i in (data.ids if ids is None else ids) if may_be_labelled(data, i))
-    read = (rec for i in ids for rec in [data[i]] if not _told_untracked(data, rec))
+    read = (rec for i in ids for rec in [_read(data, i)] if not _told_untracked(data, rec))
     table = _table([(_row(rec), marks(rec)) for rec in read])
     return table[table.filter(like="frames_").notna().any(axis=1)]
 
@@ -243,9 +250,8 @@ def choose_videos(
     valid_ids=None, # Video ids, None: `valid_share` of the others
 ) -> tuple: # Train ids, valid ids
     "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
-    named = None
-    if train_ids is not None and valid_ids is not None:
-        named = list(dict.fromkeys([*train_ids, *valid_ids]))
+    named = None # all; else nothing beside what is named is read
+    if train_ids is not None: named = list(dict.fromkeys([*train_ids, *(valid_ids or ())]))
     table = labelled_groups(dataset, named)
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:

@@ -31,7 +31,7 @@ class Animals:
     missing: object # (frames, 2, 3 + parts): 0 seen, 0.5 filled, 1 missing
     names: tuple # Of the parts
     fps: float # Frames per second
-    length: str # Unit of length: cm, bl (body lengths) or px
+    length: str # Unit of length, see `mabe_nb.data.blocks.bodies.scale`
     walls: object = None # Function: (2, 2) lengths, least and largest x, y of the arena
     others: object = None # Function: (frames, others, 3, 2) lengths, as `points`
     cage: tuple = None # The `Animals` these two were taken from, and where they lie in it
@@ -54,7 +54,7 @@ def cage(
     points, # Indices of parts that make up front, center, rear and each other part
     names, # Of the other parts
     fps: float, # Frames per second
-    length: str, # Unit of length: cm, bl or px
+    length: str, # Unit of length, see `mabe_nb.data.blocks.bodies.scale`
     nobody: bool = False, # One more animal at the end, that is never seen
 ) -> Animals:
     "All mice of `xy`, short gaps bridged."

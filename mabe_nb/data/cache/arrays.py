@@ -49,9 +49,9 @@ def read_values(
     shape: tuple, # (frames, channels) it must have
 ) -> np.ndarray: # float32, read-only, mapped from disk
     "The features of one pair. Raises `DamagedFile` for a missing, short or odd file."
-    mode = "r" if min(shape) else None # an empty file cannot be mapped
     if not os.path.exists(path): raise DamagedFile(f"is missing; {CURE}", path)
-    try: values = np.load(regular_file(path), mmap_mode=mode, allow_pickle=False)
+    try: values = np.load(regular_file(path), allow_pickle=False,
+                          mmap_mode="r" if min(shape) else None) # an empty one is no map
     except Exception: # NumPy's parser lets through what Python's raises
         raise DamagedFile(f"is not a whole .npy file; {CURE}", path) from None
     if values.shape == shape and values.dtype == np.float32 and values.flags.c_contiguous:
@@ -84,8 +84,8 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
         parts: list, # (frames, columns) each, mapped from disk
         order: list, # Of each channel, its column in all of them, from 1; negative: sign changed
     ):
-        order = np.asarray(order)
-        self.parts, self.at, self.turned = parts, abs(order) - 1, order < 0
+        columns = np.asarray(order)
+        self.parts, self.at, self.turned = parts, abs(columns) - 1, columns < 0
 
     dtype, ndim = np.dtype(np.float32), 2
 
@@ -148,7 +148,7 @@ def read_pair(
     info: dict, # Content of its video.json
     agent: str,
     target: str,
-) -> np.ndarray: # (frames, channels) float32, read-only, NaN = missing
+) -> np.ndarray | Arranged: # (frames, channels) float32, read-only, NaN = missing
     "The features of one pair, mapped from disk or `Arranged`. Raises `DamagedFile`."
     parts = [read_values(Path(folder)/name, (info["frames"], n))
              for name, n, _ in pair_files(info, agent, target)]

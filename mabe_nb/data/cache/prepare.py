@@ -17,7 +17,7 @@ from ..blocks.registry import (blocks_of, code_version, kept_once,
                                           order_free, users_blocks)
 from .arrays import DamagedFile, individual, write_pairs
 from .reader import default_folder, FORMAT, Prepared, read_video
-from ..dataset import as_dataset, Dataset, dataset_parts
+from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
@@ -185,8 +185,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
     with tqdm(total=len(ids), desc="prepare", disable=not progress) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
-                raise DataError(f"{got.what}; mend it, or leave such videos out with "
-                                "skip_broken=True (--skip-broken)", got.path,
+                raise DataError(f"{got.what}; {BROKEN}", got.path,
                                 got.where or f"video {video_id}") from got
             done[video_id] = got
             bar.update()

@@ -58,12 +58,14 @@ def fold_notes(
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #f836f65a
 def roles_section(
-    metrics: dict, # With `directed` and `ordered`
+    metrics: dict, # With `directed`, `ordered` and `self_actions`
 ) -> str: # Markdown
     "What the card says of who does it to whom."
-    named = lambda of: ", ".join(clean(a) for a, d in metrics["directed"].items() if d is of)
-    lines = [(True, "one animal does it to the other"),
-             (False, "both take the same part"),
+    said = {a: "self" if d is None and a in metrics.get("self_actions", ()) else d
+            for a, d in metrics["directed"].items()}
+    named = lambda of: ", ".join(clean(a) for a, d in said.items() if d is of)
+    lines = [("self", "an animal does it by itself"),
+             (True, "one animal does it to the other"), (False, "both take the same part"),
              (None, "only one order of the animals was looked for, so nobody can say")]
     text = [f"- {named(of)}: {what}." for of, what in lines if named(of)]
     if named(True): text.append("- Who does what to whom is told by " + ", ".join(

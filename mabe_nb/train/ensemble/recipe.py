@@ -254,7 +254,7 @@ def finish_recipe(
                "shares": dict(zip(tasks, decision.shares)),
                "which": [spec.name for spec in specs if spec.which],
                "ordered": [spec.name for spec in specs if spec.ordered],
-               "directed": directed,
+               "directed": directed, "self_actions": list(prepared.self_actions),
                "least_ms": dict(zip(actions, decision.least_ms)),
                **fold_facts(table, splits),
                **oof_scores(list(tasks), sequences, decision, actions, shares)}

@@ -233,7 +233,7 @@ def powers(
     unit: str, # Such as bl/s2; of several, joined by "or", the first
 ) -> tuple: # Power of length, power of speed
     "How a number of this unit grows with sizes and with the pace."
-    found = re.fullmatch(r"([a-z]+)(\d?)(?:/s(\d?))?", unit.split(" or ")[0])
+    found = re.fullmatch(r"~?([a-z]+)(\d?)(?:/s(\d?))?", unit.split(" or ")[0])
     if not found: return 0, 0
     what, power, over = found.groups()
     length = int(power or 1) if what in LENGTHS else 0
