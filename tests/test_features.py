@@ -180,7 +180,7 @@ def test_torch_agrees(seed, share, mice, name):
     assert one.values.dtype == np.float32 and one.names == two.names
     assert len(one.names) == len(one.units) == one.values.shape[1]
     close(one.values, two.values.numpy(), # Of what hardly varies, in its deviations
-          **(dict(rtol=1e-3, atol=1e-3) if name == "zscored" else {}))
+          **(dict(rtol=5e-3, atol=5e-3) if name == "zscored" else {}))
 
 
 # --- missing points
