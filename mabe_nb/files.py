@@ -70,9 +70,11 @@ def atomic(
 def write_json(
     path, # File to write
     obj, # Anything JSON can hold
+    indent: int = 1, # None: all in one line, ten times as fast
 ):
     "Write `obj` as stable, readable JSON (sorted keys, no NaN), atomically."
-    text = json.dumps(obj, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(obj, indent=indent, sort_keys=True, allow_nan=False,
+                      ensure_ascii=False)
     with atomic(path) as tmp: tmp.write_text(text + "\n", encoding="utf-8")
 
 # %% ../nbs/01_files.ipynb #a1290b82

@@ -11,6 +11,7 @@ __all__ = ['AT_ONCE', 'along_time', 'by_column', 'by_frame', 'stack_columns', 's
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ad0f1657
 import math
 
+import numpy as np
 from array_api_compat import array_namespace
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ef0c5f0d
@@ -195,15 +196,11 @@ def window_sums(
 def window_counts(
     known, # (columns, frames) bool
     halves, # Frames to either side, of several windows
-): # List, for each window (columns, frames) float64, NaN where nothing is known
+): # List, for each window (columns, frames) float64
     "Known values in windows of several lengths."
-    xp, (columns, n), most = array_namespace(known), known.shape, max(halves)
-    edge = xp.zeros((columns, most + 1), dtype=xp.bool, device=known.device)
-    total = xp.cumulative_sum(xp.concat([edge, known, edge], axis=1), axis=1,
-                              dtype=xp.int32)
-    counts = [total[:, most + half + 1:][:, :n] - total[:, most - half:][:, :n]
-              for half in halves]
-    return [xp.where(c > 0, xp.astype(c, xp.float64), math.nan) for c in counts]
+    xp = array_namespace(known)
+    small = xp.uint8 if 2*max(halves) + 1 < 256 else xp.int32
+    return [xp.astype(n, xp.float64) for n in window_sums(xp.astype(known, small), halves)]
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #7ae5f654
 def typical(
@@ -237,6 +234,7 @@ def few_columns(
         yield some, centres[some], values, counts
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #8cd8bab5
+@np.errstate(invalid="ignore") # 0/0 of a window in which nothing is known
 def rolling_mean(
     x, # (frames, ...) float64, NaN = missing
     half: int, # Frames to either side
@@ -249,6 +247,7 @@ def rolling_mean(
     return by_frame(out, x.shape)
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #b82f4e63
+@np.errstate(invalid="ignore")
 def rolling_mean_stds(
     x, # (frames, ...) float64, NaN = missing
     halves, # Frames to either side, of several windows
@@ -261,7 +260,8 @@ def rolling_mean_stds(
         both = (window_sums(v, halves) for v in (values, values * values))
         for each, total, squares, count in zip(out, *both, counts):
             mean = total / count
-            spread = squares / count - mean**2
+            spread = squares / count
+            spread -= mean**2
             spread[spread < 0] = 0.
             each[0, some], each[1, some] = mean + centre, spread**.5
     return [tuple(by_frame(v, x.shape) for v in each) for each in out]

@@ -114,7 +114,7 @@ def prepare_video(
             info |= {name: list(getattr(got, name)) for name in CHANNELS}
             info |= {"channels": len(got.names), "checks": [checks[p] for p in pairs]}
             info["findings"] |= {f.kind: f.count for f in got.findings}
-        write_json(tmp/"video.json", info)
+        write_json(tmp/"video.json", info, None)
         _drop(plan.out/info["folder"])
     return info | {"damaged": damaged}
 
@@ -212,7 +212,7 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     current = {plan.out/e["folder"] for e in entries}
     forget_videos(plan.out, lambda folder: folder in current or folder.name in others)
     manifest = _manifest(plan, entries, skipped) | {"left_out": left_out}
-    write_json(plan.out/"manifest.json", manifest) # its time tells when it was used
+    write_json(plan.out/"manifest.json", manifest, None) # its time tells when it was used
     return Prepared(plan.out, manifest, {e["video_id"]: e for e in entries})
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
