@@ -157,7 +157,8 @@ def analyse(
     data, rows, cases, notes = as_dataset(data), None, None, []
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
-    if is_run(bouts): notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
+    if is_run(bouts):
+        notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
     for line in notes + _of_nobody(seen) * (bouts is not None): say(f"note: {line}")

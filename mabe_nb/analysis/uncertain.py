@@ -211,7 +211,7 @@ def draws_of(
     lab=lambda video: "", # From the id of a video to its lab
     draws: int = 200,
 ) -> tuple: # `Pieces`, drawn, expected (see `draw_seconds`); None: no calibration is told
-    "Draws of what happened in videos, by what a run, or each lab's recipe, says of itself."
+    "Draws of what happened in videos, by what a run or a lab's recipe says of itself."
     by_folder, found = {}, []
     for q in decisions:
         if len(q.actions):

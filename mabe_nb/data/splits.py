@@ -133,11 +133,11 @@ def _told_untracked(dataset, rec):
     return True
 
 
-def _tell_unlisted(videos):
-    "Warns of videos that are annotated, and nobody knows for what."
+def _tell_unlisted(videos): # That are annotated, and nobody knows for what
     short = ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
-    if videos: warnings.warn(f"left out: {plural(len(videos), 'annotated video')} without a list "
-                             f"of what was looked for ({short}); write it into behaviors_labeled")
+    if videos: warnings.warn(
+        f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
+        f"looked for ({short}); write it into behaviors_labeled")
 
 
 def labelled_groups(

@@ -56,7 +56,8 @@ class FromFeatures(torch.nn.Module):
         if len(of["masks"]): parts.append(gone[..., of["masks"]].float())
         if self.inputs.pca: parts.append(scaled[..., of["base"]] @ of["components"].T)
         scores = self.net(torch.cat(parts, -1))
-        if "binary" in self.cfg.loss: scores = torch.where(self.looked_for, scores, -1e9)
+        if "binary" in self.cfg.loss:
+            scores = torch.where(self.looked_for, scores, -1e9)
         return probabilities_of(scores, self.cfg.loss, possible=self.possible)
 
 # %% ../../nbs/train/66_export.ipynb #360f8976

@@ -151,14 +151,14 @@ def mixed_units(
     prepared, # `Prepared`
 ) -> list: # Of sentences: one, or none
     "Features of points that are pixels in some videos and cm in others."
-    odd = [name for name in blocks_of(prepared.features) if BLOCKS[name].source != "pair"]
+    odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
     pixels = [v for v, info in prepared.videos.items()
               if any(unit.startswith("px") for unit in info.get("units") or ())]
     if not odd or len(pixels) in (0, len(prepared.videos)): return []
+    short = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5)
     return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
-            f"{', '.join(pixels[:5])}{', ...' * (len(pixels) > 5)}): {'+'.join(odd)} is in px "
-            "there and in cm elsewhere; write down their scale, or take features such as "
-            "'social', which do without"]
+            f"{short}): {'+'.join(odd)} is in px there and in cm elsewhere; write down "
+            "their scale, or take features such as 'social', which do without"]
 
 # %% ../../nbs/train/62_training_set.ipynb #97fde790
 class TrainingSet(NamedTuple):

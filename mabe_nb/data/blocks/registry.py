@@ -143,9 +143,10 @@ def check_alone(
     "Raises `ConfigError` if a channel is not one number for each animal in each frame."
     for k, c in made.items():
         if (got := tuple(getattr(c.values, "shape", ()))) != shape:
-            raise ConfigError(f"feature block {name!r} is of each animal alone: its channel "
-                              f"{k!r} has the shape {got}, expected {shape}, a number for "
-                              "each frame and animal; or register it without alone=True")
+            raise ConfigError(
+                f"feature block {name!r} is of each animal alone: its channel {k!r} has "
+                f"the shape {got}, expected {shape}, a number for each frame and animal; "
+                "or register it without alone=True")
 
 
 def make_blocks(
@@ -160,7 +161,8 @@ def make_blocks(
     made = dict(known or {})
     for name in with_needs(wanted, made):
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
-        if BLOCKS[name].alone: check_alone(name, made[name], tuple(pair.points.shape[:2]))
+        if BLOCKS[name].alone:
+            check_alone(name, made[name], tuple(pair.points.shape[:2]))
         for role in {c.role for c in made[name].values()} - {*ROLES}:
             raise ConfigError.unknown("role", role, ROLES)
     return made

@@ -71,7 +71,7 @@ class RunRecorder(Recorder):
         say=lambda text: None, # Called with each line meant for a person
         progress: bool = False, # Show a bar
         each=lambda row: None, # Called with each epoch's row of the history
-        asked: TrainConfig = None, # For `config.yaml`, before the data settled what it left open
+        asked: TrainConfig = None, # For `config.yaml`: the gap may be open in it
     ):
         self.asked = asked or clf.cfg
         self.out, self.clf, self.ids, self.frames, self.each = out, clf, ids, frames, each

@@ -157,9 +157,9 @@ def _odd_row(path): # What is odd about it and where it is, or twice None
         for number, row in enumerate(rows, 2):
             if row and len(row) != len(head):
                 video = dict(zip(head, row)).get("video_id", "")[:40]
-                return (f"{len(row)} cells where the head has {len(head)}: a list such as "
-                        "behaviors_labeled stands in quotation marks, those in it doubled",
-                        f"row {number} (video {video})")
+                return (f"{len(row)} cells where the head has {len(head)}: a list such "
+                        "as behaviors_labeled stands in quotation marks, those in it "
+                        "doubled", f"row {number} (video {video})")
     return None, None
 
 

@@ -75,7 +75,8 @@ def _paths(root, split): # Of the table of videos and of the folders of both kin
     paths = {"videos": root/f"{split}.csv"}
     paths |= {kind: root/f"{split}_{kind}" for kind in ("tracking", "annotation")}
     for path in paths.values():
-        if path.exists(): raise DataError("is there already; choose another folder", path)
+        if not path.exists(): continue
+        raise DataError("is there already; choose another folder", path)
     return paths
 
 
@@ -89,7 +90,7 @@ def write_kaggle(
     split: str = "train", # "test" leaves the annotations out
     zeros=(), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
-    "Recordings as a folder in Kaggle's layout, whole or not at all. Raises `DataError`."
+    "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
     paths, rows, folders = _paths(Path(root), split), [], {}
     with ExitStack() as stack:
         if not Path(root).exists(): stack.callback(_remove_empty, Path(root))
