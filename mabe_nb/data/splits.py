@@ -122,7 +122,7 @@ def may_be_labelled(
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
 
-
+# %% ../../nbs/data/60_splits.ipynb #557cb9a8
 def _told_untracked(dataset, rec):
     "Warns of a video that is labelled, but for no animals that are tracked."
     if not (listed := dataset.labelled(rec.video_id)): return False
@@ -139,7 +139,7 @@ def _tell_unlisted(videos): # That are annotated, and nobody knows for what
         f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
         f"looked for ({short}); write it into behaviors_labeled")
 
-
+# %% ../../nbs/data/60_splits.ipynb #ceac3e91
 def labelled_groups(
     dataset, # Dataset, path or list of `Recording`s
     ids=None, # Video ids to take, None = all

@@ -134,7 +134,7 @@ def with_needs(
     return [*dict.fromkeys(k for name in names if name not in known
                            for k in (*with_needs(BLOCKS[name].needs, known), name))]
 
-
+# %% ../../../nbs/data/blocks/05_registry.ipynb #d5b75015
 def check_alone(
     name: str, # Of a block that is `alone`
     made: dict, # Its channels: name -> `Channel`
@@ -148,7 +148,7 @@ def check_alone(
                 f"the shape {got}, expected {shape}, a number for each frame and animal; "
                 "or register it without alone=True")
 
-
+# %% ../../../nbs/data/blocks/05_registry.ipynb #9834ad92
 def make_blocks(
     pair, # What the blocks are computed from: `Animals`
     wanted, # Names of blocks

@@ -148,7 +148,7 @@ def as_words(
 REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
             "behaviors_labeled"]
 
-
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #b2a1cf24
 def _odd_row(path): # What is odd about it and where it is, or twice None
     "The first row with another number of cells than the head."
     with suppress(OSError, UnicodeDecodeError, csv.Error), \
@@ -162,7 +162,7 @@ def _odd_row(path): # What is odd about it and where it is, or twice None
                         "doubled", f"row {number} (video {video})")
     return None, None
 
-
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #c87180fa
 def _csv(path):
     ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
            "behaviors_labeled": str}
