@@ -37,6 +37,7 @@ def competing(
 # %% ../../nbs/train/66_export.ipynb #60c9c793
 class FromFeatures(torch.nn.Module):
     "A classifier as one network, of prepared features and probabilities."
+    looked_for: torch.Tensor # (1 + actions,) bool, see `competing`
 
     def __init__(self, clf: Classifier):
         super().__init__()
