@@ -25,6 +25,8 @@ def source_faults(cell):
     if cell["cell_type"] != "code": return
     lines = source.splitlines()
     if re.search(r"^\s*except\s*:", source, re.M): yield "has a bare except"
+    if found := re.search(r"^_\d+(?=,| =)|(?<=, )_\d+(?=,| =)", source, re.M):
+        yield f"names {found[0]}, which Jupyter fills with what its cell {found[0][1:]} shows"
     if re.search(r"\bTODO\b|\bFIXME\b", source): yield "leaves something to do"
     if not re.match(r"#\|\s*export", source): return
     if re.search(r"^\s*from \S+ import \*", source, re.M): yield "exports a star import"

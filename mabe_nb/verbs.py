@@ -111,22 +111,24 @@ def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
     bouts: pd.DataFrame | str | Path, # A submission, as `model.predict` gives it, or its file
     videos: Iterable[object] | str | None = None, # To judge; None: all of the dataset
+    say: Callable[[str], None] = print, # Called with each line meant for a person
 ) -> dict[str, Any]: # score, chance, labs: {lab: {score, actions: {action: F1}}}
     """The official F-score: `mb.score(data, model.predict(data, judge), judge)["score"]`.
 
-    Raises `ScoreError` where the competition refuses a submission, `DataError` without
-    annotated bouts.
+    Raises `ScoreError` where the competition refuses a submission or passes over all of
+    it, `DataError` without annotated bouts.
     """
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.kaggle.doctor import read_submission
     from mabe_nb.train.metrics import (chance_score, kaggle_report, solution_table,
-                                       with_ids_of)
+                                       unscored, with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
-    data = as_dataset(data)
-    solution = solution_table(data, _ids(data, videos))
+    ids = _ids(data := as_dataset(data), videos)
+    solution = solution_table(data, ids)
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
     bouts = with_ids_of(solution, bouts)
+    for line in unscored(data, ids, solution, bouts): say(line)
     judged = judged_bouts(solution, bouts)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}

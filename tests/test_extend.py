@@ -9,6 +9,7 @@ from short_recipe import short  # noqa: F401
 from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.errors import ConfigError
 
 
 def write_ours(folder, rec):
@@ -107,6 +108,29 @@ def test_block(tmp_path, monkeypatch, capsys):
     assert main(["predict", str(tmp_path/"run"), data, "--out", str(tmp_path/"s.csv")]) == 0
     assert main(["prepare", data, "--features", "mynwe"]) == 2
     assert "did you mean 'mynew'? (a block of your own: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("of", [lambda x: x[:, 0], lambda x: x[:, :2], lambda x: x[:, :, None],
+                                lambda x: x[1:], lambda x: x[:, 0].tolist()])
+@pytest.mark.parametrize("exchange", ["animals", None])
+def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
+    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.features import compute
+    monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
+    rec = make_recording(1, 90, 3)
+
+    @block(alone=True, exchange=exchange)
+    def odd(a): return named("cm", x=of(a.points[:, :, 0, 0]))
+
+    with pytest.raises(ConfigError, match=r"block 'odd' .*'x' has the shape \(.*"
+                                          r"expected \(90, 3\), a number for each"):
+        compute(rec, "others+odd")
+
+    @block(alone=True, exchange=exchange)
+    def odd(a): return named("cm", x=a.points[:, :, 0, 0])
+
+    for pair in ("mouse1", "mouse2"), ("mouse3", "mouse1"), ("mouse2", "mouse2"):
+        assert {"agent.x", "target.x"} < {*compute(rec, "others+odd", pair).names}
 
 
 def test_place(tmp_path, monkeypatch, capsys):

@@ -65,6 +65,7 @@ BAD = {
     "exports more than": notebook(new_code_cell("#| export\n" + 41*"x = 1\n")),
     "links to gone.ipynb": notebook(new_markdown_cell("[y](gone.ipynb)")),
     "links to gone.png": notebook(new_markdown_cell("![y](gone.png)")),
+    "names _12, which": notebook(new_code_cell("_12, _21 = 1, 2\n{_12: _21}")),
     "leaves something": notebook(new_code_cell("# TO" + "DO: x")),
 }
 

@@ -399,6 +399,16 @@ def test_error_in_row_spoils_one_video(tmp_path, name):
     assert dataset["8"].fps == 30
 
 
+@pytest.mark.parametrize("old, new", [('"[""', '["'), (']"', ']')])
+def test_a_list_without_its_quotation_marks_is_named_by_row_and_video(tmp_path, old, new):
+    write_csv(write_small(tmp_path, ("7", "8", "9")), [row("7"), row("8"), row("9")])
+    lines = (tmp_path/"train.csv").read_text().splitlines()
+    lines[2] = lines[2].replace(old, new)
+    (tmp_path/"train.csv").write_text("\n".join(lines))
+    refusal(lambda: read_kaggle(tmp_path), "train.csv, row 3 (video 8)", "cells where the head",
+            "such as behaviors_labeled stands in quotation marks")
+
+
 TABLE_ERRORS = {
     "unsafe video": ([row("7"), row("../x")], "row 3"),
     "unsafe lab": ([row("7"), row("8", lab="a/b")], "row 3"),

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mabe_nb as mb
+from mabe_nb.cli import main
 from mabe_nb.commands.score import ignored_rows
 from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.kaggle import write_kaggle
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import MabeError, ScoreError
 from mabe_nb.kaggle.doctor import diagnose
@@ -438,6 +440,25 @@ def test_videos_are_scored_and_measured_under_their_own_names(ids, tmp_path):
     mb.analyse(data, tmp_path/"out", path, videos=ids[:2], shuffles=10, say=lambda line: None)
     table = pd.read_csv(tmp_path/"out"/"bouts.csv", dtype=str)
     assert set(table.video) == set(ids[:2])
+
+
+def test_predictions_of_other_videos_are_no_bad_predictions(tmp_path, capsys):
+    data = RecordingList([recording("1"), recording("2"), recording("3", bouts=bout_table())])
+    said, path = [], tmp_path/"s.csv"
+    of = lambda *ids: submission_table({v: recording().bouts for v in ids})
+    for other in (["7", "8"], ["3"], ["x"]):
+        with pytest.raises(ScoreError, match=f"predicted are {other[0]}.*bouts are in 1, 2"):
+            mb.score(data, of(*other))
+    assert mb.score(data, of("1", "3", "7"), say=said.append)["score"] > 0
+    assert "want of annotated bouts: video 3, 7 (2 of 3 predicted)" in said.pop()
+    mb.score(data, of("1", "2"), ["1"], say=said.append) # one that was chosen away
+    assert not said
+    write_kaggle(data, tmp_path/"k")
+    for ids, code, what in ((["7"], 2, "no video of the predictions"),
+                            (["2", "7"], 0, "annotated bouts: video 7 (1 of 2")):
+        of(*ids).to_csv(path, index=False)
+        assert main(["score", str(tmp_path/"k"), str(path)]) == code
+        assert what in "".join(capsys.readouterr())
 
 
 # --- frames and bouts

@@ -14,13 +14,15 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, MabeError
 from mabe_nb.train import export
-from mabe_nb.train.classifier import Classifier, load_classifier
+from mabe_nb.train.classifier import (Classifier, load_classifier, predict_sequences,
+                                      wanted_actions)
 from mabe_nb.train.config import choices, make_config
 from mabe_nb.train.arithmetic.engines import has_bfloat16, in_engine, to_onnx
 from mabe_nb.train.export import by_torch, export_onnx, networks_of
 from mabe_nb.train.inputs import PCA, Inputs, Standardize
 from mabe_nb.train.model import load_model
 from mabe_nb.train.models import make_model
+from mabe_nb.train.predict import gather, overlap_average, window_starts
 from mabe_nb.train.runs import train
 
 needs_onnx = pytest.mark.skipif(not (find_spec("onnx") and find_spec("onnxruntime")),
@@ -77,6 +79,30 @@ def test_every_network_says_in_onnx_what_it_says_in_pytorch(kind, tmp_path):
         x[:, :5, 1:] = torch.nan
         got = ask.run(None, {"windows": x.numpy()})[0]
         assert abs(got - by_torch(clf, x)).max() < 1e-5 and not got[..., 2].any()
+
+
+@needs_onnx
+@pytest.mark.parametrize("loss", ["binary", "cross_entropy"])
+def test_a_file_says_of_whole_videos_what_predict_says(run, tmp_path, loss):
+    import onnxruntime
+    data = open_dataset(run/"colony")
+    cfg = make_config(SMALL | {"epochs": 2, "features": "coords", "device": "cpu", "loss": loss})
+    train(data, tmp_path/"run", cfg, data.ids[:2], data.ids[2:], cache=run/"cache")
+    clf = load_model(tmp_path/"run")
+    assert export_onnx(clf, tmp_path/"out")["network.onnx"]["agreement"] == 1
+    ask = onnxruntime.InferenceSession(tmp_path/"out"/"network.onnx",
+                                       providers=["CPUExecutionProvider"])
+    prepared, length, kinds = clf.prepared(data, cache=run/"cache"), cfg.sequence_length, set()
+    for i, want in predict_sequences(clf, prepared, smooth_ms=0):
+        row, may = prepared.sequences.iloc[i], wanted_actions(clf, prepared, i)
+        values, gap = np.asarray(prepared.values(i)), clf.inputs.gap_at(clf.cfg.gap, row.fps)
+        starts = window_starts(len(values), length, gap, length * gap // 2)
+        more = {"looked_for": np.r_[True, may]} if loss == "binary" else {}
+        got = ask.run(None, {"windows": gather(values, starts, length, gap)} | more)[0]
+        assert abs(overlap_average(got, starts, gap, len(values)) - want).max() < 1e-4
+        assert loss != "binary" or not got[..., 1:][..., ~may].any()
+        kinds.add(row.agent == row.target)
+    assert kinds == {True, False}
 
 
 class Moody(nn.Module):

@@ -7,6 +7,7 @@ import pytest
 from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
+from mabe_nb.analysis.analyse import analyse
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
@@ -88,6 +89,23 @@ def test_a_new_lab_is_for_the_recipe_of_all(data, run, tmp_path):
         {lab: folder for lab, folder in labs.items() if lab}))
     with pytest.raises(DataError, match="lab New.*--common"):
         load_per_lab(tmp_path/"run").predict(new, cache=tmp_path/"g")
+
+
+def test_each_lab_has_the_doubt_of_its_recipe(data, run, tmp_path):
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    lines, of = [], tmp_path/"run"/"lab-One"/"metrics.json"
+    look = lambda: analyse(data, tmp_path/"out", tmp_path/"run", shuffles=10, say=lines.append)
+    before = look()["drawn"]
+    assert set(before.video) == set(data.ids) and not any("its doubt" in x for x in lines)
+    said = json.loads(of.read_text())
+    for told in said["calibration"]["actions"].values(): # nothing of lab One came true
+        told.update(frames=[10**6] * 10, observed=[0.0] * 10)
+    of.write_text(json.dumps(said))
+    after, one = look()["drawn"], before.video.map(data.lab) == "One"
+    assert (before.share[one] > 0.01).any() and (after.share[one] < 0.001).all()
+    pd.testing.assert_frame_equal(before[~one], after[~one])
+    of.unlink()
+    assert "drawn" not in look() and any("no interval holds its doubt" in x for x in lines)
 
 
 def test_a_folder_elsewhere_is_refused(data, run, tmp_path):

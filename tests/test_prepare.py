@@ -23,6 +23,7 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.dataset import RecordingList, dataset_parts
+from mabe_nb.data.features import compute
 from mabe_nb.data.recording import bout_table, frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import MabeError
@@ -504,3 +505,14 @@ def test_a_forgotten_target_does_not_take_an_action_from_pairs(tmp_path):
     assert actions(slip, looked) == ("dig", "rear")
     own = [*slip, (a, a, "sniff", 100, 110), (a, a, "sniff", 120, 130)]
     assert actions(own, looked) == ("dig", "rear", "sniff")
+
+
+@pytest.mark.parametrize("features", ["coords", "own"])
+def test_pairs_of_animals_with_hyphens_have_files_of_their_own(tmp_path, features):
+    names = ("a-b", "c", "a", "b-c")
+    rec = make_recording(0, 60, 4).replace(mice=names, bouts=bout_table(), labelled=frozenset(
+        (a, t, "sniff") for a in names for t in names))
+    done = prepare(RecordingList([rec]), features, out=tmp_path/"cache", selves=True, progress=False)
+    for i, row in enumerate(done.sequences.itertuples()):
+        whole = compute(rec, features, (row.agent, row.target), done.parts).values
+        assert np.array_equal(done.values(i), whole, equal_nan=True), (row.agent, row.target)

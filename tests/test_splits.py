@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from mabe_nb.data import poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.kaggle import read_kaggle
+from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
                                  holdout, labelled_groups, leave_one_lab_out, pose_hash)
@@ -283,4 +283,18 @@ def test_a_video_whose_labelled_animals_are_not_tracked_is_told(tmp_path):
     pd.read_parquet(path).assign(agent_id=1, target_id=3).to_parquet(path)
     with pytest.warns(UserWarning, match=f"video {lost} is left out: labelled are mouse1 to mouse3"):
         assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == [kept]
-    assert labelled_groups([make_recording(0, 60, labelled=frozenset())]).empty
+
+
+def test_annotated_videos_without_a_list_of_actions_are_told_once(tmp_path):
+    recs = [make_recording(k, 60, video_id=f"v{k}") for k in range(9)]
+    write_kaggle(recs, tmp_path)
+    table = pd.read_csv(tmp_path/"train.csv")
+    table["behaviors_labeled"] = [*table.behaviors_labeled[:2], "[]", "[7]", *[None] * 5]
+    table.to_csv(tmp_path/"train.csv", index=False)
+    with pytest.warns(UserWarning) as said:
+        assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == ["v0", "v1"]
+        assert len(said) == 1
+    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6, ...)", "into behaviors_labeled"):
+        assert words in str(said[0].message)
+    with pytest.warns(UserWarning, match="1 annotated video without"):
+        assert labelled_groups([recs[0].replace(labelled=frozenset())]).empty

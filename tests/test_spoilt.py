@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from mabe_nb.cli import main
+from mabe_nb.data.checks import check
 from mabe_nb.data.dataset import open_dataset, readable_videos
 from mabe_nb.data.splits import choose_videos
 from mabe_nb.errors import DataError
@@ -95,6 +96,18 @@ def test_a_lab_without_a_scale_learns_with_the_others(lost):
     typical = {v: pd.Series(x).median() for v, x in lengths.items()}
     for v in free:
         for other in rest: assert .5 < typical[v] / typical[other] < 2, typical
+
+
+def test_coordinates_in_px_beside_others_in_cm_are_told(lost, capsys):
+    data = open_dataset(lost)
+    free = [v for v in data.ids if v != "4" and not data[v].px_per_cm and data.labelled(v)]
+    for features, told in ("speed", True), ("directed", False), ("directed+coords", True):
+        words = ["train", "colony", "--skip-broken", "--out", features, *SMALL]
+        words[words.index("directed")] = features
+        assert main(words) == 0
+        said = capsys.readouterr().out
+        assert (f"(video {', '.join(free)}): {features.split('+')[-1]} is in px" in said) == told
+    assert "coords, speed, acceleration and kaggle288 stay" in check(data[free[0]])[-1].message
 
 
 def test_a_card_does_not_ask_to_whom_a_mouse_rears():

@@ -311,3 +311,20 @@ def test_any_recordings_survive_the_layout_of_kaggle(tmp_path):
         assert rec.labelled is None or got.bouts.equals(rec.bouts)
     assert hidden.labelled("v0") == recs[0].labelled and not len(hidden.annotations("v0"))
     with pytest.raises(DataError, match="is there already"): write_kaggle(recs, tmp_path)
+
+
+@pytest.mark.parametrize("fault", [dict(mice=tuple("abcde")), dict(video_id="../x")])
+def test_a_folder_of_kaggle_is_written_whole_or_not_at_all(tmp_path, fault):
+    from mabe_nb.data.kaggle import write_kaggle
+    good = make_recording(0, 90, mice=2, video_id="good")
+    xy = np.repeat(good.xy, 3, 1)[:, :len(fault.get("mice", good.mice))]
+    bad = good.replace(**{"video_id": "bad", "xy": xy} | fault)
+    (tmp_path/"mine").mkdir()
+    (tmp_path/"mine"/"notes.txt").write_text("stay")
+    for root in (tmp_path/"new"/"folder", tmp_path/"mine"):
+        with pytest.raises(DataError): write_kaggle(iter([good, bad]), root)
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["notes.txt"]
+    assert not (tmp_path/"new"/"folder").exists() and not [*(tmp_path/"mine").glob(".*")]
+    (tmp_path/"mine"/"train_tracking").mkdir()
+    with pytest.raises(DataError, match="train_tracking.*is there already"):
+        write_kaggle([good], tmp_path/"mine")

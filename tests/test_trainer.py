@@ -257,10 +257,13 @@ def test_windows_last_as_long_for_any_camera(tmp_path, fps, gap):
     first = run(cfg)
     at = tmp_path/"run"/"config.yaml"
     assert load_classifier(tmp_path/"run"/"best.safetensors").cfg.frame_gap == gap
-    assert TrainConfig.from_yaml(at).frame_gap == gap
-    assert run(cfg, resume=True)["valid"] == first["valid"]
-    with pytest.raises(ConfigError, match=f"frame_gap {gap}, not 7"):
+    assert run(again := TrainConfig.from_yaml(at), resume=True)["valid"] == first["valid"]
+    assert again == cfg, "for another camera its windows would last another time"
+    assert f"| frame_gap | {gap} |" in (tmp_path/"run"/"card.md").read_text()
+    with pytest.raises(ConfigError, match="frame_gap None, not 7"):
         run(cfg.model_copy(update={"frame_gap": 7}), resume=True)
+    cfg.model_copy(update={"frame_gap": gap}).to_yaml(at) # as by an earlier version
+    assert run(cfg, resume=True)["valid"] == first["valid"]
 
 
 def test_videos_of_another_camera_are_looked_at_as_often(tmp_path, monkeypatch):

@@ -84,9 +84,10 @@ def _by_group(data, tables, groups, by, value, unit):
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
-def _add_doubt(tables, rows, run, decisions, value, unit):
-    "Add what a run is not sure of to the tables; yields sentences."
-    if (found := draws_of(run, decisions)) is None:
+def _add_doubt(tables, rows, run, data, decisions, value, unit):
+    "Add what a run is not sure of to the tables; sentences. Nothing for other bouts."
+    if not is_run(run): return []
+    if (found := draws_of(run, decisions, data.lab)) is None:
         return ["the run does not tell how often its probabilities come true: no interval "
                 "holds its doubt"]
     pieces, drawn, expected = found
@@ -157,7 +158,7 @@ def analyse(
     data, rows, cases, notes = as_dataset(data), None, None, []
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
-    if is_run(bouts): notes += _add_doubt(tables, rows, bouts, decisions, value, unit)
+    notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
     for line in notes + _of_nobody(seen) * (bouts is not None): say(f"note: {line}")

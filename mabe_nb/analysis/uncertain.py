@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BINS', 'WEIGHT', 'Pieces', 'cut', 'pieces_of', 'calibration_of', 'draw_factors', 'draw_seconds', 'drawn_measures',
-           'combined', 'drawn_groups', 'draws_of']
+           'combined', 'drawn_groups', 'folder_of_lab', 'draws_of']
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #c841247d
 from itertools import combinations
@@ -185,12 +185,39 @@ def drawn_groups(
     return table.assign(**dict(zip(("drawn", "drawn_low", "drawn_high"), out.reshape(-1, 3).T)))
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #40dc02e4
+def folder_of_lab(
+    run, # Run folder
+    lab: str,
+) -> Path: # That of the lab's recipe, where each lab has one, else `run`
+    "Where a run says how good it is in videos of a lab."
+    from mabe_nb.train.ensemble.per_lab import LABS
+    if not (Path(run)/LABS).is_file(): return Path(run)
+    labs = read_json(Path(run)/LABS)
+    return Path(run)/labs.get(lab, labs.get("", ""))
+
+
+def _joined(found): # Of several recipes, see `draws_of`
+    pieces, *times = zip(*found)
+    first = np.cumsum([0, *(len(p.keys) for p in pieces[:-1])])
+    keys = pd.concat([p.keys for p in pieces], ignore_index=True)
+    rows = np.concatenate([p.row + at for p, at in zip(pieces, first)])
+    rest = (np.concatenate(some) for some in zip(*(p[2:] for p in pieces)))
+    return Pieces(keys, rows, *rest), *(np.concatenate(some, 1) for some in times)
+
+# %% ../../nbs/analysis/35_uncertain.ipynb #6fd5eea3
 def draws_of(
     run, # Run folder
     decisions, # `PairDecision`s of its `predict`
+    lab=lambda video: "", # From the id of a video to its lab
     draws: int = 200,
 ) -> tuple: # `Pieces`, drawn, expected (see `draw_seconds`); None: no calibration is told
-    "Draws of what happened in videos, by what a run says of itself."
-    if not (calibration := calibration_of(run)): return None
-    pieces = pieces_of(decisions)
-    return pieces, *draw_seconds(pieces, calibration, draws)
+    "Draws of what happened in videos, by what a run or a lab's recipe says of itself."
+    by_folder, found = {}, []
+    for q in decisions:
+        if len(q.actions):
+            by_folder.setdefault(folder_of_lab(run, lab(q.video_id)), []).append(q)
+    for seed, (folder, some) in enumerate((by_folder or {Path(run): []}).items()):
+        if not (calibration := calibration_of(folder)): return None
+        pieces = pieces_of(some)
+        found.append((pieces, *draw_seconds(pieces, calibration, draws, seed)))
+    return _joined(found)

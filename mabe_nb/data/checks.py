@@ -257,7 +257,8 @@ def table(rec, xy):
                          f"{rec.fps:g} per second do not last {seconds:g} s")]
     if not rec.px_per_cm:
         found += [Defect("scale_missing", 1, None, "pixels per cm are unknown: features "
-                         "take the animals for mice of usual length")]
+                         "take the animals for mice of usual length, but coords, "
+                         "speed, acceleration and kaggle288 stay in pixels")]
     return found
 
 # %% ../../nbs/data/40_checks.ipynb #76ec59c2

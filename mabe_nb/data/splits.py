@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .dataset import as_dataset, BROKEN, each_video
-from .recording import Recording
+from .recording import Recording, plural
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/data/60_splits.ipynb #9566dca0
@@ -122,10 +122,10 @@ def may_be_labelled(
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
 
-
+# %% ../../nbs/data/60_splits.ipynb #557cb9a8
 def _told_untracked(dataset, rec):
     "Warns of a video that is labelled, but for no animals that are tracked."
-    if rec.labelled != frozenset() or not (listed := dataset.labelled(rec.video_id)): return False
+    if not (listed := dataset.labelled(rec.video_id)): return False
     pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
     warnings.warn(f"video {rec.video_id} is left out: labelled are {', '.join(pairs[:4])}"
                   f"{', ...' * (len(pairs) > 4)}, tracked {', '.join(rec.mice)}; track those "
@@ -133,15 +133,27 @@ def _told_untracked(dataset, rec):
     return True
 
 
+def _tell_unlisted(videos): # That are annotated, and nobody knows for what
+    short = ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
+    if videos: warnings.warn(
+        f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
+        f"looked for ({short}); write it into behaviors_labeled")
+
+# %% ../../nbs/data/60_splits.ipynb #ceac3e91
 def labelled_groups(
     dataset, # Dataset, path or list of `Recording`s
     ids=None, # Video ids to take, None = all
 ) -> pd.DataFrame: # As from `groups`, fewer rows, perhaps none
     "`groups` of those videos that are labelled; no other is read."
     data = as_dataset(dataset)
-    ids = (i for i in (data.ids if ids is None else ids) if may_be_labelled(data, i))
-    read = (rec for i in ids for rec in [_read(data, i)] if not _told_untracked(data, rec))
-    table = _table([(_row(rec), marks(rec)) for rec in read])
+    rows, unlisted = [], []
+    for i in data.ids if ids is None else ids:
+        if not may_be_labelled(data, i): continue
+        rec = _read(data, i)
+        if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
+        elif not _told_untracked(data, rec): unlisted.append(rec.video_id)
+    _tell_unlisted(unlisted)
+    table = _table(rows)
     return table[table.filter(like="frames_").notna().any(axis=1)]
 
 # %% ../../nbs/data/60_splits.ipynb #69381180

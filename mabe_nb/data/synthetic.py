@@ -37,15 +37,15 @@ class Lab(NamedTuple):
     quoted: bool = False # Whether a whitelist entry has quotes inside
 
 # %% ../../nbs/data/22_synthetic.ipynb #86dbbd9d
-_12, _21, _13 = ("mouse1", "mouse2"), ("mouse2", "mouse1"), ("mouse1", "mouse3")
+_ab, _ba, _ac = ("mouse1", "mouse2"), ("mouse2", "mouse1"), ("mouse1", "mouse3")
 LABS = (
     Lab("AmberOtter", 30.0, 16.0, "A7", (2,),
-        {_12: ("attack", "mount", "sniff"), _21: ("sniff",)}, False, 0.7, "MARS"),
+        {_ab: ("attack", "mount", "sniff"), _ba: ("sniff",)}, False, 0.7, "MARS"),
     Lab("BrightHeron", 25.0, 10.5, "C5", (3, 2),
-        {p: ("approach", "chase", "sniff") for p in (_12, _21, _13, _13[::-1])}, True,
+        {p: ("approach", "chase", "sniff") for p in (_ab, _ba, _ac, _ac[::-1])}, True,
         0.5, "DeepLabCut", zeros=True),
     Lab("CopperLynx", 50.0, 21.0, "B7", (2,),
-        {p: ("attack", "chase", "mount") for p in (_12, _21)}, True, 0.5, "SLEAP",
+        {p: ("attack", "chase", "mount") for p in (_ab, _ba)}, True, 0.5, "SLEAP",
         scaled=False, quoted=True))
 
 # %% ../../nbs/data/22_synthetic.ipynb #ab536000
@@ -128,7 +128,7 @@ VOCABULARY = {"attack": 0, "investigation": 1, "mount": 2, "other": 3}
 def _sequence(k, minutes, seed, messy):
     make = lambda messy: make_recording(
         [seed, k], max(1, round(minutes * 1800)), 2, CALMS21_PARTS, 30, 11.5, messy,
-        {(*_12, "attack"), (*_12, "mount"), (*_12, "sniff")}, 0.8)
+        {(*_ab, "attack"), (*_ab, "mount"), (*_ab, "sniff")}, 0.8)
     rec, rng = make(messy), np.random.default_rng([seed, k, 1])
     lost = np.isnan(rec.xy[..., 0])
     guess = make(False).xy + rng.normal(0, 6, rec.xy.shape)

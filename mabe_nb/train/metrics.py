@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'whitelist_text', 'solution_table',
-           'with_ids_of']
+           'with_ids_of', 'unscored']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -166,3 +166,24 @@ def with_ids_of(
     kinds = kind_of(solution["video_id"]), kind_of(submission.get("video_id", solution.video_id))
     if kinds != ("string", "integer"): return submission
     return submission.assign(video_id=submission["video_id"].astype(str))
+
+# %% ../../nbs/train/50_metrics.ipynb #dc4ca7a4
+def unscored(
+    dataset, # See `open_dataset`
+    ids, # Video ids to score, None: all
+    solution: pd.DataFrame, # Of these, see `solution_table`
+    submission: pd.DataFrame, # See `kaggle_score`
+) -> list: # Sentences
+    "Which predicted videos have no annotated bouts. Raises `ScoreError` if none has."
+    if kind_of(submission.get("video_id", pd.Series())) not in ("string", "integer"):
+        return []
+    known, said = (list(dict.fromkeys(map(str, t["video_id"])))
+                   for t in (solution, submission))
+    short = lambda videos: ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
+    if said and not {*said} & {*known}:
+        raise ScoreError("no video of the predictions is annotated: predicted are "
+                         f"{short(said)}, annotated bouts are in {short(known)}")
+    passed_over = set() if ids is None else {*map(str, dataset.ids)} - {*map(str, ids)}
+    left = [v for v in said if v not in known and v not in passed_over]
+    return [f"note: not scored, for want of annotated bouts: video {short(left)} "
+            f"({len(left)} of {len(said)} predicted)"] if left else []

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balanced_weights', 'class_weights', 'unmet',
-           'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
+           'mixed_units', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 import os
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.cache.prepare import prepare
 from ..errors import DataError
 from ..files import atomic
@@ -145,6 +146,20 @@ def unmet(
                      "balanced weights are used instead")
     return notes
 
+# %% ../../nbs/train/62_training_set.ipynb #535f24c0
+def mixed_units(
+    prepared, # `Prepared`
+) -> list: # Of sentences: one, or none
+    "Features of points that are pixels in some videos and cm in others."
+    odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
+    pixels = [v for v, info in prepared.videos.items()
+              if any(unit.startswith("px") for unit in info.get("units") or ())]
+    if not odd or len(pixels) in (0, len(prepared.videos)): return []
+    short = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5)
+    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
+            f"{short}): {'+'.join(odd)} is in px there and in cm elsewhere; write down "
+            "their scale, or take features such as 'social', which do without"]
+
 # %% ../../nbs/train/62_training_set.ipynb #97fde790
 class TrainingSet(NamedTuple):
     "What one training learns from and is validated on."
@@ -192,7 +207,7 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + refused, cfg)
+                       + refused + mixed_units(prepared), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['ROLES', 'BLOCKS', 'PRESETS', 'ALIASES', 'WHO', 'FEATURE_CODE', 'Channel', 'named', 'derived', 'Block', 'block',
-           'load_announced', 'blocks_of', 'one_each', 'with_needs', 'make_blocks', 'compute_blocks', 'counterpart',
-           'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks', 'source_of', 'code_version']
+           'load_announced', 'blocks_of', 'one_each', 'with_needs', 'check_alone', 'make_blocks', 'compute_blocks',
+           'counterpart', 'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks', 'source_of',
+           'code_version']
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #1fe9c2c3
 import hashlib, re
@@ -133,16 +134,35 @@ def with_needs(
     return [*dict.fromkeys(k for name in names if name not in known
                            for k in (*with_needs(BLOCKS[name].needs, known), name))]
 
+# %% ../../../nbs/data/blocks/05_registry.ipynb #d5b75015
+def check_alone(
+    name: str, # Of a block that is `alone`
+    made: dict, # Its channels: name -> `Channel`
+    shape: tuple, # (frames, animals) that each must have
+):
+    "Raises `ConfigError` if a channel is not one number for each animal in each frame."
+    for k, c in made.items():
+        if (got := tuple(getattr(c.values, "shape", ()))) != shape:
+            raise ConfigError(
+                f"feature block {name!r} is of each animal alone: its channel {k!r} has "
+                f"the shape {got}, expected {shape}, a number for each frame and animal; "
+                "or register it without alone=True")
 
+# %% ../../../nbs/data/blocks/05_registry.ipynb #9834ad92
 def make_blocks(
     pair, # What the blocks are computed from: `Animals`
     wanted, # Names of blocks
     known=None, # What is there already: block -> name -> `Channel`
 ) -> dict: # Block -> name -> `Channel` of (frames,) or (frames, 2), of all that was needed
-    "The channels of blocks as they are made. Raises `ConfigError` for an unknown role."
+    """The channels of blocks as they are made.
+
+    Raises `ConfigError` for an unknown role, and for a block of animals that is not.
+    """
     made = dict(known or {})
     for name in with_needs(wanted, made):
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
+        if BLOCKS[name].alone:
+            check_alone(name, made[name], tuple(pair.points.shape[:2]))
         for role in {c.role for c in made[name].values()} - {*ROLES}:
             raise ConfigError.unknown("role", role, ROLES)
     return made

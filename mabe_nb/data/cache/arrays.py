@@ -30,7 +30,8 @@ def pair_file(
 ) -> str:
     "Name of the file with the features of a pair. Raises `DataError` for odd names."
     pair = safe_id(agent, "agent"), safe_id(target, "target")
-    return "-".join(sorted(pair) if once else pair) + ".npy"
+    between = "=" if any("-" in name for name in pair) else "-"
+    return between.join(sorted(pair) if once else pair) + ".npy"
 
 
 def animal_file(

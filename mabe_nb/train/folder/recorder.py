@@ -71,7 +71,9 @@ class RunRecorder(Recorder):
         say=lambda text: None, # Called with each line meant for a person
         progress: bool = False, # Show a bar
         each=lambda row: None, # Called with each epoch's row of the history
+        asked: TrainConfig = None, # For `config.yaml`: the gap may be open in it
     ):
+        self.asked = asked or clf.cfg
         self.out, self.clf, self.ids, self.frames, self.each = out, clf, ids, frames, each
         self.note, self.progress, self.rows = say, progress, []
         self.bar = self.monitor = None
@@ -89,7 +91,7 @@ class RunRecorder(Recorder):
 def __enter__(self: RunRecorder):
     cfg = self.clf.cfg
     write_json(self.out/"videos.json", dict(zip(("train", "valid"), self.ids)))
-    cfg.to_yaml(self.out/"config.yaml")
+    self.asked.to_yaml(self.out/"config.yaml")
     if self.progress:
         from tqdm.auto import tqdm
         step = cfg.stride or cfg.sequence_length * cfg.gap

@@ -7,7 +7,8 @@ __all__ = ['MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_row', 'as_numb
            'read_videos', 'triple', 'counted', 'read_whitelist', 'read_bouts', 'fit_bouts']
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #0cb52d44
-import warnings
+import csv, warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -147,7 +148,21 @@ def as_words(
 REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
             "behaviors_labeled"]
 
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #b2a1cf24
+def _odd_row(path): # What is odd about it and where it is, or twice None
+    "The first row with another number of cells than the head."
+    with suppress(OSError, UnicodeDecodeError, csv.Error), \
+            open(path, newline="", encoding="utf-8-sig") as file:
+        head = next(rows := csv.reader(file), [])
+        for number, row in enumerate(rows, 2):
+            if row and len(row) != len(head):
+                video = dict(zip(head, row)).get("video_id", "")[:40]
+                return (f"{len(row)} cells where the head has {len(head)}: a list such "
+                        "as behaviors_labeled stands in quotation marks, those in it "
+                        "doubled", f"row {number} (video {video})")
+    return None, None
 
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #c87180fa
 def _csv(path):
     ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
            "behaviors_labeled": str}
@@ -161,9 +176,10 @@ def _csv(path):
                                 skip_blank_lines=False, encoding="utf-8-sig")
     except DataError: raise
     except (ValueError, OSError, pd.errors.ParserWarning) as e:
-        reason = str(e).strip().split("\n")[0][:160]
+        reason, where = _odd_row(path)
+        reason = reason or str(e).strip().split("\n")[0][:160]
         raise DataError("cannot be read as a table of videos, expected text with "
-                        f"commas and a header ({reason})", path) from None
+                        f"commas and a header ({reason})", path, where) from None
     double = names.iloc[0].dropna()[lambda n: n.duplicated()] # pandas renames these
     if double.empty: return table.dropna(how="all")
     raise DataError(f"has the column {double.iloc[0][:40]!r} twice, expected each once",

@@ -7,6 +7,7 @@ __all__ = ['COLUMNS', 'whitelist_text', 'tracking_table', 'annotation_table', 'w
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #ee264bb3
 import json
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -69,28 +70,44 @@ def annotation_table(
                          "start_frame": rec.bouts.start.astype(np.int32),
                          "stop_frame": rec.bouts.stop.astype(np.int32)})
 
+# %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #862aed7c
+def _paths(root, split): # Of the table of videos and of the folders of both kinds
+    paths = {"videos": root/f"{split}.csv"}
+    paths |= {kind: root/f"{split}_{kind}" for kind in ("tracking", "annotation")}
+    for path in paths.values():
+        if not path.exists(): continue
+        raise DataError("is there already; choose another folder", path)
+    return paths
+
+
+def _remove_empty(folder):
+    with suppress(OSError): folder.rmdir()
+
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #10b59a7e
 def write_kaggle(
     recordings, # `Recording`s of up to four animals; written one by one
-    root, # Folder to write into; must not hold a table of this split yet
+    root, # Folder to write into; must not hold anything of this split yet
     split: str = "train", # "test" leaves the annotations out
     zeros=(), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
-    "Recordings as a folder in Kaggle's layout. Raises `DataError`."
-    root, rows = Path(root), []
-    if (root/f"{split}.csv").exists():
-        raise DataError("is there already; choose another folder", root/f"{split}.csv")
-    for rec in recordings:
-        rows.append(_row(rec))
-        tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
-        if split == "train" and rec.labelled is not None:
-            tables["annotation"] = annotation_table(rec)
-        for kind, table in tables.items():
-            path = root/f"{split}_{kind}"/rows[-1]["lab_id"]/f"{rec.video_id}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            table.to_parquet(path, index=False)
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    with atomic(root/f"{split}.csv") as tmp: table.to_csv(tmp, index=False)
+    "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
+    paths, rows, folders = _paths(Path(root), split), [], {}
+    with ExitStack() as stack:
+        if not Path(root).exists(): stack.callback(_remove_empty, Path(root))
+        file = stack.enter_context(atomic(paths["videos"])) # appears last
+        for rec in recordings:
+            rows.append(_row(rec))
+            tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
+            if split == "train" and rec.labelled is not None:
+                tables["annotation"] = annotation_table(rec)
+            for kind, table in tables.items():
+                if kind not in folders:
+                    folders[kind] = stack.enter_context(atomic(paths[kind]))
+                path = folders[kind]/rows[-1]["lab_id"]/f"{rec.video_id}.parquet"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                table.to_parquet(path, index=False)
+        table = pd.DataFrame(rows, columns=COLUMNS)
+        table.to_csv(file, index=False)
     return table
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #c8c46a8d
