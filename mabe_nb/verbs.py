@@ -127,7 +127,7 @@ def score(
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
     bouts = with_ids_of(solution, bouts)
-    judged = judged_bouts(solution, bouts)
+    judged = judged_bouts(solution, bouts, whole=True)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mabe_nb as mb
+from mabe_nb.cli import main
 from mabe_nb.commands.score import ignored_rows
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import Recording, bout_table
@@ -438,6 +439,20 @@ def test_videos_are_scored_and_measured_under_their_own_names(ids, tmp_path):
     mb.analyse(data, tmp_path/"out", path, videos=ids[:2], shuffles=10, say=lambda line: None)
     table = pd.read_csv(tmp_path/"out"/"bouts.csv", dtype=str)
     assert set(table.video) == set(ids[:2])
+
+
+def test_actions_that_end_alike_are_scored_apart(tmp_path, capsys):
+    bouts = bout_table([("mouse1", "mouse1", "wing_extension", 0, 10),
+                        ("mouse2", "mouse2", "leg_extension", 20, 50)])
+    rec = recording(bouts=bouts, labelled=frozenset(zip(bouts.agent, bouts.target, bouts.action)))
+    data, half = RecordingList([rec]), submission_table({"7": bouts[:1]})
+    want = {"leg_extension": 0, "wing_extension": 1}
+    assert mb.score(data, half)["labs"]["L"]["actions"] == want
+    assert [*kaggle_report(solution_table(data), half)["labs"]["L"]["actions"]] == ["extension"]
+    mb.write_kaggle([rec], tmp_path/"lab")
+    half.to_csv(tmp_path/"half.csv", index=False)
+    assert main(["score", str(tmp_path/"lab"), str(tmp_path/"half.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labs"]["L"]["actions"] == want
 
 
 # --- frames and bouts

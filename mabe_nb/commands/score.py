@@ -77,8 +77,8 @@ def judged_submission(
     if args.fix:
         check_out(args.fix, overwrite=args.overwrite)
         table = _mended(table, solution, args.fix, say)
-        return table, judged_bouts(solution, table)
-    try: return table, judged_bouts(solution, table)
+        return table, judged_bouts(solution, table, whole=True)
+    try: return table, judged_bouts(solution, table, whole=True)
     except ScoreError as e:
         try: fix_submission(table, solution)
         except ScoreError: raise e from None
