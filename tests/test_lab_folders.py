@@ -221,7 +221,7 @@ def two(tmp_path):
     for k in (1, 2):
         write_dlc(folder, f"v{k}", recording(k), ("mouse_1", "mouse_2"))
         write_boris(folder, f"v{k}", [("mouse_1", "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
-    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nactions: [sniff, rear]\n")
     return folder
 
 
@@ -294,8 +294,9 @@ def test_an_agent_that_nobody_is_and_actions_of_two_spellings(two):
     with pytest.raises(DataError, match="agent: names the agent 'mouse1'.*did you mean 'mouse_1'"):
         open_dataset(two)["v1"]
     (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
-    assert sentences(two) == [m for _, m in errors_and_warnings(two)]
-    assert sentences(two)[0].startswith("Sniff and sniff are 2 actions")
+    said = [s for s in sentences(two) if "actions is blank" not in s]
+    assert said == [m for _, m in errors_and_warnings(two)]
+    assert said[0].startswith("Sniff and sniff are 2 actions")
 
 
 def test_what_is_not_read_is_not_called_missing(two):
@@ -327,6 +328,20 @@ def test_dataset_yml_and_files_of_two_kinds(two):
     found = match_files(open_dataset(two))
     assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
     assert "has 2 such files" in found.sentences[0]
+
+
+def test_a_blank_list_of_actions_leaves_known_that_nobody_did_the_reverse(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    write_boris(two, "v2", [("mouse_1", "sniff", 30, 60), ("mouse_2", "sniff", 90, 120)])
+    data, both = open_dataset(two), [("mouse_1", "mouse_2"), ("mouse_2", "mouse_1")]
+    assert data.labelled("v1") == {(a, t, "sniff") for a, t in both} | {
+        (m, m, "rear") for m in ("mouse_1", "mouse_2")}
+    assert data.labelled("v2") == {(a, t, "sniff") for a, t in both}
+    assert sentences(two) == [
+        "nobody marked rear in v2: unknown there, since actions is blank; list under actions what "
+        "scorers looked for, and it is known to be absent"]
+    write_boris(two, "v2", [("mouse_1", "sniff", 30, 60)]) # Is the other one watched?
+    assert open_dataset(two).labelled("v2") == {("mouse_1", "mouse_2", "sniff")}
 
 
 # Where poses and annotations end
@@ -378,7 +393,7 @@ def test_times_that_are_frames(two):
 def test_a_table_of_frames_that_is_longer_than_the_poses(two):
     (two/"v1.boris.csv").unlink()
     (two/"v1.csv").write_text("sniff\n" + "0\n" * 350 + "1\n" * 50)
-    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\nactions: [sniff, rear]\n")
     assert "ends at 13.33 s (frame 400), the poses at 10.00 s" in ends(two)
 
 

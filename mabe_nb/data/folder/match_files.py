@@ -187,7 +187,7 @@ def match_files(
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
-            *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
+            *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))
     actions = {a for k in looks for a in k.actions}
@@ -222,6 +222,17 @@ def _about_scores(looks, table):
     if asked := sorted({a for k in looks for a in k.asked}):
         yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
+
+# %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
+def _about_actions(looks, settings):
+    "A sentence if some videos have no bout of what others have, and nobody has said why."
+    every = sorted({a for k in looks for a in k.actions})
+    lack = {a: _some((k.row["video"] for k in looks if k.actions and a not in k.actions), 3)
+            for a in every}
+    if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
+        yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
+               "under actions what scorers looked for, and it is known to be absent")
+
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af5f9404
 def _about_rates(table, rates):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_agents', 'scored_columns', 'named_bouts', 'read_scored',
-           'looked_for']
+           'looked_for', 'looked_for_by_bouts']
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #afc2426e
 import re, unicodedata
@@ -70,8 +70,9 @@ def _target(agent, action, mice, settings, path):
     targets = _targets(agent, action, mice, settings, path)
     if len(targets) == 1: return targets[0]
     raise DataError(f"does not say to whom {agent!r} does {action!r}, and there are "
-                    f"{len(mice)} animals; write it in the table, name a target in "
-                    f"dataset.yaml, or list {action!r} under alone", path)
+                    f"{len(mice)} animals; write it in the table, name a target or, as "
+                    "target_from, its column of BORIS's table in dataset.yaml, or list "
+                    f"{action!r} under alone", path)
 
 
 def _agent(rec, settings, path):
@@ -189,4 +190,17 @@ def looked_for(
     return {(a, t, x) for a in agents or rec.mice
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
+
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #d550ec61
+def looked_for_by_bouts(
+    bouts, # Table of bouts, see `bout_table`
+    rec: Recording,
+    settings: FolderSettings,
+) -> set: # (agent, target, action), with target = agent for self behaviour
+    "What was looked for in a video, as far as its bouts tell."
+    other = {x for a, t, x in bouts.iloc[:, :3].itertuples(index=False) if a != t}
+    alone = tuple({*bouts.action} - other)
+    return looked_for(rec, settings.model_copy(update={"alone": alone}),
+                      sorted({*bouts.agent}), sorted({*bouts.action})) if len(bouts) else set()
 

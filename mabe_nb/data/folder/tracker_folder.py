@@ -22,8 +22,9 @@ from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses, tracked_points
 from ..recording import Finding, Recording, bout_table
-from .scored_tables import (looked_for, other_sign, read_scored, scored_agents,
-                                        scored_columns, video_name)
+from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
+                                               read_scored, scored_agents, scored_columns,
+                                               video_name)
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...files import file_hash, safe_id
@@ -213,7 +214,8 @@ def _with_scored(rec, path, settings, rows):
     bouts = read_scored(path, rec, settings, rows)
     agents = scored_agents(path, rec, settings, bouts)
     labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    if settings.actions: labelled |= looked_for(rec, settings, agents)
+    labelled |= (looked_for(rec, settings, agents) if settings.actions
+                 else looked_for_by_bouts(bouts, rec, settings))
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
     return with_bouts(rec, bouts, labelled, None if settings.whole else scored_window(path))
