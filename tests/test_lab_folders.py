@@ -344,6 +344,17 @@ def test_a_blank_list_of_actions_leaves_known_that_nobody_did_the_reverse(two):
     assert open_dataset(two).labelled("v2") == {("mouse_1", "mouse_2", "sniff")}
 
 
+def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
+    (ben := tmp_path/"ben").mkdir()
+    write_boris(ben, "v1.ben", [("mouse_1", "sniff", 30, 45), ("mouse_2", "rear", 90, 120)])
+    assert main(["agree", str(two), str(ben), "--json"]) == 0
+    found = {r["action"]: r["frame_f1"] for r in json.loads(capsys.readouterr().out)["actions"]}
+    assert found == {"rear": 1, "sniff": pytest.approx(2 / 3)}
+    (ben/"v1.ben.boris.csv").rename(ben/"v11.boris.csv")
+    assert main(["agree", str(two), str(ben)]) == 2
+    assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err
+
+
 # Where poses and annotations end
 
 def cut(path, rows):

@@ -6,6 +6,7 @@
 __all__ = ['second_rater', 'Agreement', 'kappa', 'agreement']
 
 # %% ../../nbs/analysis/80_agreement.ipynb #8eaf9935
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,13 +22,18 @@ from ..errors import DataError
 from ..train.scores.bouts import bout_scores
 
 # %% ../../nbs/analysis/80_agreement.ipynb #370eb4ce
-def _annotation_files(other):
+def _annotation_files(other, ids):
+    "By video, the longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`."
     paths = sorted(other.iterdir()) if other.is_dir() else [other]
     found = {}
-    for p in paths:
-        if p.is_file() and annotation_source(p):
-            if found.setdefault(video_name(p), p) is not p:
-                raise DataError(f"and {found[video_name(p)].name} are of the same video", p)
+    for p in (p for p in paths if p.is_file() and annotation_source(p)):
+        begins = [v for v in ids if re.match(re.escape(v) + r"(?![A-Za-z0-9])", video_name(p))]
+        video = max(begins, key=len, default=video_name(p))
+        if found.setdefault(video, p) is not p:
+            raise DataError(f"and {found[video].name} are of the same video", p)
+    if found and not {*found} & {*ids}:
+        raise DataError(f"is of {next(iter(found))!r}, expected one of the videos "
+                        f"{', '.join(ids[:3])}", next(iter(found.values())))
     return found
 
 
@@ -38,7 +44,7 @@ def second_rater(
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
     try: theirs = as_dataset(other)
     except DataError as e:
-        files = _annotation_files(Path(other)) if Path(other).exists() else {}
+        files = _annotation_files(Path(other), data.ids) if Path(other).exists() else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, files[rec.video_id])
