@@ -355,6 +355,17 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err
 
 
+def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_path):
+    write_dlc(tmp_path, "v1", recording(1), ("Rat A", "Rat B"))
+    write_boris(tmp_path, "v1", [("rat a", "sniff", 30, 60), ("rat_b", "sniff", 90, 120)])
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []\n")
+    assert read_poses(tmp_path/"v1DLC_net.csv", fps=30).mice == ("Rat_A", "Rat_B")
+    proposed = match_files(open_dataset(tmp_path)).settings
+    assert "rat a: Rat_A\n  rat_b: Rat_B" in proposed
+    (tmp_path/"dataset.yaml").write_text(proposed)
+    assert [b[0] for b in open_dataset(tmp_path)["v1"].bouts.values] == ["Rat_A", "Rat_B"]
+
+
 # Where poses and annotations end
 
 def cut(path, rows):

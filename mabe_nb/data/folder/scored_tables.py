@@ -51,7 +51,6 @@ def other_sign(
     both = zip(_plain_name(path)[::-1], _plain_name(other)[::-1])
     return any(a != b and not re.search(r"[A-Za-z0-9_.\-\s]", a + b) for a, b in both)
 
-
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #d74c0363
 def _targets(agent, action, mice, settings, path):
     "To whom an animal may do something."
@@ -84,7 +83,6 @@ def _agent(rec, settings, path):
 
 
 NAMING = frozenset({"BORIS", "bouts"}) # Programs whose rows say who acts
-
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0134515a
 def scored_agents(
@@ -174,7 +172,6 @@ def read_scored(
         b.agent, b.action, rec.mice, settings, path), b.action, b.start, b.stop)
         for b in bouts.itertuples(index=False))
 
-
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2110a840
 def looked_for(
     rec: Recording,
@@ -191,7 +188,6 @@ def looked_for(
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
 
-
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #d550ec61
 def looked_for_by_bouts(
     bouts, # Table of bouts, see `bout_table`
@@ -203,4 +199,3 @@ def looked_for_by_bouts(
     alone = tuple({*bouts.action} - other)
     return looked_for(rec, settings.model_copy(update={"alone": alone}),
                       sorted({*bouts.agent}), sorted({*bouts.action})) if len(bouts) else set()
-
