@@ -119,14 +119,14 @@ def score(
     """
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.kaggle.doctor import read_submission
-    from mabe_nb.train.metrics import (chance_score, kaggle_report, solution_table,
-                                       with_ids_of)
+    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
+                                       solution_table, with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
     data = as_dataset(data)
-    solution = solution_table(data, _ids(data, videos))
+    solution = only_scored(data, solution_table(data, _ids(data, videos)))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
-    bouts = with_ids_of(solution, bouts)
+    bouts = only_scored(data, with_ids_of(solution, bouts))
     judged = judged_bouts(solution, bouts, whole=True)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
+import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.audit import audit
@@ -17,6 +18,7 @@ from mabe_nb.data.formats import boris
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.poses import read_poses
+from mabe_nb.data.recording import frame_labels
 from mabe_nb.errors import DataError
 
 YAML = "fps: 30\nalone: [rear]\nsubjects: {B: black, W: white}\n"
@@ -364,6 +366,29 @@ def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_
     assert "rat a: Rat_A\n  rat_b: Rat_B" in proposed
     (tmp_path/"dataset.yaml").write_text(proposed)
     assert [b[0] for b in open_dataset(tmp_path)["v1"].bouts.values] == ["Rat_A", "Rat_B"]
+
+
+def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
+    yaml = "fps: 30\nalone: [rear]\nactions: [sniff, rear]\n"
+    (two/"dataset.yaml").write_text(yaml + "videos: {v1: {scored: [1, 3]}}\n")
+    data, key = open_dataset(two), ("mouse_1", "mouse_2", "sniff")
+    labels = frame_labels(data["v1"], *key[:2], ["sniff"])[:, 0]
+    assert {*labels[:30], *labels[90:]} == {-1} and {*labels[30:60]} == {1}
+    assert {*frame_labels(data["v2"], *key[:2], ["sniff"])[:, 0]} == {0, 1}
+    guess = pd.DataFrame([("v1", *key, 0, 60), ("v1", *key, 100, 110), ("v2", *key, 30, 60)],
+                         columns=["video_id", "agent_id", "target_id", "action", "start_frame",
+                                  "stop_frame"])
+    guess.to_csv(tmp_path/"s.csv", index=False)
+    assert mb.score(data, guess)["labs"]["two"]["actions"]["sniff"] == 1
+    assert main(["score", str(two), str(tmp_path/"s.csv")]) == 0
+    (two/"dataset.yaml").write_text(yaml + "scored: [[0, 1], [2, 3]]\n")
+    rec = open_dataset(two)["v1"]
+    labels = frame_labels(rec, *key[:2], ["sniff"])[:, 0]
+    assert {*labels[:30], *labels[60:90]} == {0} and {*labels[30:60], *labels[90:]} == {-1}
+    assert match_files(open_dataset(two)).settings.count("scored: [[0.0, 1.0], [2.0, 3.0]]") == 1
+    for odd in ("[3, 1]", "[[0, 2], [1, 3]]", "[1]", "soon", "[-1, 2]", "[[0, .inf]]"):
+        (two/"dataset.yaml").write_text(yaml + f"scored: {odd}\n")
+        with pytest.raises(DataError, match="scored"): open_dataset(two)
 
 
 # Where poses and annotations end

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.annotations import annotation_source, scored_window, with_bouts
+from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset
-from ..data.folder.scored_tables import read_scored, video_name
+from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
+                                               with_scores)
 from ..data.folder.settings import read_settings
 from ..data.recording import frame_labels, run_lengths
 from ..errors import DataError
@@ -56,9 +57,8 @@ def _scored(data, rec, path):
         read_settings(path.parent/"dataset.yaml")
     bouts = read_scored(path, rec, settings)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    window = None if settings.whole else scored_window(path)
-    return with_bouts(rec.replace(bouts=bouts[:0], reviewed=None), bouts,
-                      seen | set(rec.labelled or ()), window)
+    return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
+        rec.labelled or ()), scored_frames(path, settings, rec.fps))
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
 class Agreement(NamedTuple):

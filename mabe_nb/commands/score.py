@@ -14,14 +14,15 @@ from ..errors import DataError
 def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.metrics import chance_score, kaggle_report, solution_table
+    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
+                                       solution_table)
     if not args.fix: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
-    solution = solution_table(data, pick(data, args.videos))
+    solution = only_scored(data, solution_table(data, pick(data, args.videos)))
     if not len(solution):
         raise DataError(f"no annotated bouts in the {args.split} split to score against",
                         args.data)
-    submission, bouts = judged_submission(args, solution, say)
+    submission, bouts = judged_submission(args, solution, say, data)
     report = kaggle_report(solution, submission, bouts)
     report["chance"] = chance_score(solution, submission, bouts=bouts)["mean"]
     if ignored := ignored_rows(solution, submission, bouts):
@@ -64,21 +65,23 @@ def judged_submission(
     args, # Parsed arguments of `score`
     solution, # The official table
     say,
+    data=None, # Dataset, which may say where scorers looked
 ): # DataFrame, as it is or mended, and its `JudgedBouts`
     "The submission to score; mended and written to a file if `--fix` asks for it."
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission, read_submission
-    from mabe_nb.train.metrics import with_ids_of
+    from mabe_nb.train.metrics import only_scored, with_ids_of
     from mabe_nb.train.scores.official_counts import judged_bouts
+    judged = lambda table: (some := only_scored(data, table),
+                            judged_bouts(solution, some, whole=True))
     table = with_ids_of(solution, read_submission(args.submission))
     if not len(table): raise DataError("holds no bouts to score", args.submission)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
     if args.fix:
         check_out(args.fix, overwrite=args.overwrite)
-        table = _mended(table, solution, args.fix, say)
-        return table, judged_bouts(solution, table, whole=True)
-    try: return table, judged_bouts(solution, table, whole=True)
+        return judged(_mended(table, solution, args.fix, say))
+    try: return judged(table)
     except ScoreError as e:
         try: fix_submission(table, solution)
         except ScoreError: raise e from None

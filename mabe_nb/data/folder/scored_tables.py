@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_agents', 'scored_columns', 'named_bouts', 'read_scored',
-           'looked_for', 'looked_for_by_bouts']
+           'looked_for', 'looked_for_by_bouts', 'scored_frames', 'with_scores']
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #afc2426e
 import re, unicodedata
 from pathlib import Path
 
-from ..annotations import annotation_source, read_boris, read_caltech
+from ..annotations import (annotation_source, read_boris, read_caltech,
+                                    scored_window, with_bouts)
 from .names import did_you_mean
 from .settings import FolderSettings
 from ..formats.bout_tables import read_bout_table
@@ -199,3 +200,28 @@ def looked_for_by_bouts(
     alone = tuple({*bouts.action} - other)
     return looked_for(rec, settings.model_copy(update={"alone": alone}),
                       sorted({*bouts.agent}), sorted({*bouts.action})) if len(bouts) else set()
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7f5da656
+def scored_frames(
+    path, # An annotation
+    settings: FolderSettings,
+    fps: float,
+) -> tuple: # Stretches of (first frame, frame to end before); () = all
+    "The frames that a scorer looked at. Raises `DataError` naming the row."
+    if settings.scored: return tuple(tuple(round(s * fps) for s in x) for x in settings.scored)
+    window = None if settings.whole else scored_window(path)
+    return (window,) if window else ()
+
+
+def with_scores(
+    rec: Recording,
+    bouts, # Table of bouts
+    labelled, # (agent, target, action) looked for
+    stretches: tuple = (), # See `scored_frames`
+) -> Recording:
+    "`rec` with bouts; outside of the stretches nothing is known. Raises `DataError`."
+    hull = (stretches[0][0], stretches[-1][1]) if stretches else None
+    rec = with_bouts(rec, bouts, labelled, hull)
+    if len(stretches) < 2: return rec
+    return rec.replace(reviewed=tuple((*who, *at) for who in sorted(rec.labelled)
+                                      for at in stretches))
