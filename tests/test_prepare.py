@@ -504,3 +504,10 @@ def test_a_forgotten_target_does_not_take_an_action_from_pairs(tmp_path):
     assert actions(slip, looked) == ("dig", "rear")
     own = [*slip, (a, a, "sniff", 100, 110), (a, a, "sniff", 120, 130)]
     assert actions(own, looked) == ("dig", "rear", "sniff")
+
+
+def test_too_small_a_disk_is_said_after_the_first_video(folder, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(prepare_module.shutil, "disk_usage", lambda path: usage._replace(free=9))
+    with pytest.warns(UserWarning, match="more videos will take about .* GB are free: take fewer"):
+        run(folder, tmp_path/"out")
