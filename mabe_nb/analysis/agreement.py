@@ -23,21 +23,6 @@ from ..errors import DataError
 from ..train.scores.bouts import bout_scores
 
 # %% ../../nbs/analysis/80_agreement.ipynb #370eb4ce
-def _annotation_files(other, ids):
-    "By video, the longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`."
-    paths = sorted(other.iterdir()) if other.is_dir() else [other]
-    found = {}
-    for p in (p for p in paths if p.is_file() and annotation_source(p)):
-        begins = [v for v in ids if re.match(re.escape(v) + r"(?![A-Za-z0-9])", video_name(p))]
-        video = max(begins, key=len, default=video_name(p))
-        if found.setdefault(video, p) is not p:
-            raise DataError(f"and {found[video].name} are of the same video", p)
-    if found and not {*found} & {*ids}:
-        raise DataError(f"is of {next(iter(found))!r}, expected one of the videos "
-                        f"{', '.join(ids[:3])}", next(iter(found.values())))
-    return found
-
-
 def second_rater(
     data, # Dataset of the first
     other, # Of the second: dataset, path to one, or annotation files alone
@@ -59,6 +44,21 @@ def _scored(data, rec, path):
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
         rec.labelled or ()), scored_frames(path, settings, rec.fps))
+
+
+def _annotation_files(other, ids):
+    "By video, the longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`."
+    paths = sorted(other.iterdir()) if other.is_dir() else [other]
+    found = {}
+    for p in (p for p in paths if p.is_file() and annotation_source(p)):
+        begins = [v for v in ids if re.match(re.escape(v) + r"(?![A-Za-z0-9])", video_name(p))]
+        video = max(begins, key=len, default=video_name(p))
+        if found.setdefault(video, p) is not p:
+            raise DataError(f"and {found[video].name} are of the same video", p)
+    if found and not {*found} & {*ids}:
+        raise DataError(f"is of {next(iter(found))!r}, expected one of the videos "
+                        f"{', '.join(ids[:3])}", next(iter(found.values())))
+    return found
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
 class Agreement(NamedTuple):

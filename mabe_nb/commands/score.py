@@ -72,8 +72,7 @@ def judged_submission(
     from mabe_nb.kaggle.doctor import fix_submission, read_submission
     from mabe_nb.train.metrics import only_scored, with_ids_of
     from mabe_nb.train.scores.official_counts import judged_bouts
-    judged = lambda table: (some := only_scored(data, table),
-                            judged_bouts(solution, some, whole=True))
+    judged = lambda t: (t := only_scored(data, t), judged_bouts(solution, t, whole=True))
     table = with_ids_of(solution, read_submission(args.submission))
     if not len(table): raise DataError("holds no bouts to score", args.submission)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))

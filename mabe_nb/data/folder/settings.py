@@ -274,8 +274,7 @@ def settings_text(
     lines = {k: _table(said[k] or {}) for k in ("animals", "subjects", "parts", "videos")}
     for k in FolderSettings.model_fields:
         if k not in lines: lines[k] = _yaml(list(said[k]) if isinstance(said[k], tuple) else said[k])
-    lines |= {k: "" for k in ("actions", "untracked", "streams", "scored")
-              if not said[k]}
+    lines |= {k: "" for k in ("actions", "untracked", "streams", "scored") if not said[k]}
     lines["whole"] = _yaml(bool(said["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",

@@ -249,14 +249,6 @@ def _labels_of(self: TrackerFolder, video_id):
 
 
 @patch
-def scored(self: TrackerFolder, video_id) -> tuple: # See `scored_frames`
-    "The stretches that scorers looked at."
-    if self.labelled(video_id) is None or str(video_id) not in self._scored: return ()
-    _, scored, _ = self.files(str(video_id))
-    return scored_frames(scored, self.settings_of(video_id), self._labels_of(video_id)[2])
-
-
-@patch
 def annotations(self: TrackerFolder, video_id):
     "Bouts of a video, see `bout_table`."
     return bout_table() if self.labelled(video_id) is None else self._labels_of(video_id)[0]
@@ -274,6 +266,14 @@ def lab(self: TrackerFolder, video_id) -> str:
     folder = self.root if self.root.is_dir() else self.root.parent
     name = self.settings.lab or folder.resolve().name
     return safe_id(re.sub(r"^[.\-]|[^A-Za-z0-9_.\-]", "_", name), "lab", self.root)
+
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5c02ed05
+@patch
+def scored(self: TrackerFolder, video_id) -> tuple: # See `scored_frames`
+    "The stretches that scorers looked at."
+    if self.labelled(video_id) is None or str(video_id) not in self._scored: return ()
+    _, scored, _ = self.files(str(video_id))
+    return scored_frames(scored, self.settings_of(video_id), self._labels_of(video_id)[2])
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #54d8896c
 @patch
