@@ -485,6 +485,13 @@ def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
     assert [said[n][0] for n in ("study.boris", "v1.xlsx")] == ["unreadable_file", "unknown_file"]
 
 
+@pytest.mark.parametrize("ending", ["mat", "nc", "trk", "eaf"])
+def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
+    (two/f"v1_scores.{ending}").write_bytes(b"bytes")
+    assert sentences(two) == [f"v1_scores.{ending} is of a program whose files are not read; export a table "
+                              "of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"]
+
+
 def test_an_annotation_that_can_mean_two_videos(lab):
     (lab/"cage1.csv").write_text("sniff\n0\n1\n")
     (_, said), = told(lab)

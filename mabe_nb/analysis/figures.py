@@ -37,8 +37,7 @@ def plot_raster(
     for y, key in enumerate(rows):
         for action, some in of[key].groupby("action") if key in of else ():
             spans = np.c_[some.start, some.stop - some.start]
-            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), color=colors[action],
-                           linewidth=0.8, # A lunge of 0.1 s in an hour is seen too
+            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8, color=colors[action],
                            rasterized=len(some) > 500) # else a picture of many MB
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
