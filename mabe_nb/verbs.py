@@ -120,16 +120,17 @@ def score(
     """
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.kaggle.doctor import read_submission
-    from mabe_nb.train.metrics import (chance_score, kaggle_report, solution_table,
-                                       unscored, with_ids_of)
+    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
+                                       solution_table, unscored, with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
     ids = _ids(data := as_dataset(data), videos)
-    solution = solution_table(data, ids)
+    solution = only_scored(data, solution_table(data, ids))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
     bouts = with_ids_of(solution, bouts)
     for line in unscored(data, ids, solution, bouts): say(line)
-    judged = judged_bouts(solution, bouts)
+    bouts = only_scored(data, bouts)
+    judged = judged_bouts(solution, bouts, whole=True)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -356,6 +357,21 @@ def test_pictures_of_nothing(colony):
     assert plot_raster(seen)[0].get_label() == "There are no bouts."
     assert plot_transitions(transitions(seen.bouts))[0].get_label() == "There are no bouts."
     assert "Nobody" in plot_dyads(dyads(seen.bouts))[0].get_label()
+    figure = plot_dyads(dyads(seen.bouts))[0]
+    FigureCanvasAgg(figure).draw()
+    words = figure.axes[0].texts[0].get_window_extent()
+    assert words.x0 >= 0 and words.x1 <= figure.bbox.width
+
+
+def test_a_bout_of_three_frames_in_an_hour_is_seen():
+    seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], fps=30.)])
+    figure, ax = plot_raster(seen._replace(bouts=seen.bouts.assign(start=1800., stop=1800.1),
+                                           watched=seen.watched.assign(seconds=3600.)))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box = ax.get_window_extent()
+    inside = np.asarray(canvas.buffer_rgba())[:, int(box.x0) + 2:int(box.x1), :3].astype(int)
+    assert (np.ptp(inside, 2) > 100).any(1).sum() > 5 # A coloured line, as high as the row
 
 
 # the whole

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.audit import audit, body_sizes, video_rows
+from mabe_nb.data.audit import audit, body_sizes, never_seen, video_rows
 from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
 from mabe_nb.data.recording import Finding, Recording, bout_table
 from mabe_nb.errors import ConfigError, DataError
@@ -281,6 +281,8 @@ def test_actions_that_are_never_seen_are_named_by_lab():
     row = audit([rec]).table.iloc[0]
     assert (row.kind, row.lab_id, row["count"]) == ("never_seen", "Lab", 1)
     assert "bite" in row.message
+    said = [r[-1] for r in never_seen({"A": {"bite"}, "B": {"bite"}}, {"A": {"bite"}, "B": set()})]
+    assert said == ["lab B: looked for but never seen: bite"]
 
 
 def test_report_summary_worst_json(tmp_path):

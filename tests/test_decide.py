@@ -200,3 +200,12 @@ def test_unknown_actions_do_not_crash():
     assert choose(videos(9, 2, frames=0)).thresholds == (None, None)
     scores = oof_scores(["one"], none, choose(none), ("rare", "usual"))
     assert scores["f1"] == {"rare": None, "usual": None} and scores["macro_f1"] == 0
+
+
+def test_a_lab_in_which_nothing_was_seen_has_no_f1():
+    quiet = [s._replace(lab="Q", video=f"Q{i}", labels=np.zeros_like(s.labels),
+                        p=np.broadcast_to(np.float64([1, 0, 0]), s.p.shape))
+             for i, s in enumerate(videos(1, 5))]
+    told = videos(0) + quiet
+    of = oof_scores(["one"], told, PLAIN._replace(shares=(1.0,)), ("rare", "usual"))["by_lab"]
+    assert of["Q"]["macro_f1"] is None and of["A"]["macro_f1"] > 0.3

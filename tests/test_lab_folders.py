@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
+import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.audit import audit
@@ -17,6 +18,7 @@ from mabe_nb.data.formats import boris
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.poses import read_poses
+from mabe_nb.data.recording import frame_labels
 from mabe_nb.errors import DataError
 
 YAML = "fps: 30\nalone: [rear]\nsubjects: {B: black, W: white}\n"
@@ -221,7 +223,7 @@ def two(tmp_path):
     for k in (1, 2):
         write_dlc(folder, f"v{k}", recording(k), ("mouse_1", "mouse_2"))
         write_boris(folder, f"v{k}", [("mouse_1", "sniff", 30, 60), ("mouse_2", "rear", 90, 120)])
-    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nactions: [sniff, rear]\n")
     return folder
 
 
@@ -294,8 +296,9 @@ def test_an_agent_that_nobody_is_and_actions_of_two_spellings(two):
     with pytest.raises(DataError, match="agent: names the agent 'mouse1'.*did you mean 'mouse_1'"):
         open_dataset(two)["v1"]
     (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
-    assert sentences(two) == [m for _, m in errors_and_warnings(two)]
-    assert sentences(two)[0].startswith("Sniff and sniff are 2 actions")
+    said = [s for s in sentences(two) if "actions is blank" not in s]
+    assert said == [m for _, m in errors_and_warnings(two)]
+    assert said[0].startswith("Sniff and sniff are 2 actions")
 
 
 def test_what_is_not_read_is_not_called_missing(two):
@@ -327,6 +330,65 @@ def test_dataset_yml_and_files_of_two_kinds(two):
     found = match_files(open_dataset(two))
     assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
     assert "has 2 such files" in found.sentences[0]
+
+
+def test_a_blank_list_of_actions_leaves_known_that_nobody_did_the_reverse(two):
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    write_boris(two, "v2", [("mouse_1", "sniff", 30, 60), ("mouse_2", "sniff", 90, 120)])
+    data, both = open_dataset(two), [("mouse_1", "mouse_2"), ("mouse_2", "mouse_1")]
+    assert data.labelled("v1") == {(a, t, "sniff") for a, t in both} | {
+        (m, m, "rear") for m in ("mouse_1", "mouse_2")}
+    assert data.labelled("v2") == {(a, t, "sniff") for a, t in both}
+    assert sentences(two) == [
+        "nobody marked rear in v2: unknown there, since actions is blank; list under actions what "
+        "scorers looked for, and it is known to be absent"]
+    write_boris(two, "v2", [("mouse_1", "sniff", 30, 60)]) # Is the other one watched?
+    assert open_dataset(two).labelled("v2") == {("mouse_1", "mouse_2", "sniff")}
+
+
+def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
+    (ben := tmp_path/"ben").mkdir()
+    write_boris(ben, "v1.ben", [("mouse_1", "sniff", 30, 45), ("mouse_2", "rear", 90, 120)])
+    assert main(["agree", str(two), str(ben), "--json"]) == 0
+    found = {r["action"]: r["frame_f1"] for r in json.loads(capsys.readouterr().out)["actions"]}
+    assert found == {"rear": 1, "sniff": pytest.approx(2 / 3)}
+    (ben/"v1.ben.boris.csv").rename(ben/"v11.boris.csv")
+    assert main(["agree", str(two), str(ben)]) == 2
+    assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err
+
+
+def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_path):
+    write_dlc(tmp_path, "v1", recording(1), ("Rat A", "Rat B"))
+    write_boris(tmp_path, "v1", [("rat a", "sniff", 30, 60), ("rat_b", "sniff", 90, 120)])
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []\n")
+    assert read_poses(tmp_path/"v1DLC_net.csv", fps=30).mice == ("Rat_A", "Rat_B")
+    proposed = match_files(open_dataset(tmp_path)).settings
+    assert "rat a: Rat_A\n  rat_b: Rat_B" in proposed
+    (tmp_path/"dataset.yaml").write_text(proposed)
+    assert [b[0] for b in open_dataset(tmp_path)["v1"].bouts.values] == ["Rat_A", "Rat_B"]
+
+
+def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
+    yaml = "fps: 30\nalone: [rear]\nactions: [sniff, rear]\n"
+    (two/"dataset.yaml").write_text(yaml + "videos: {v1: {scored: [1, 3]}}\n")
+    data, key = open_dataset(two), ("mouse_1", "mouse_2", "sniff")
+    labels = frame_labels(data["v1"], *key[:2], ["sniff"])[:, 0]
+    assert {*labels[:30], *labels[90:]} == {-1} and {*labels[30:60]} == {1}
+    assert {*frame_labels(data["v2"], *key[:2], ["sniff"])[:, 0]} == {0, 1}
+    guess = pd.DataFrame([("v1", *key, 0, 60), ("v1", *key, 100, 110), ("v2", *key, 30, 60)],
+                         columns=["video_id", "agent_id", "target_id", "action", "start_frame",
+                                  "stop_frame"])
+    guess.to_csv(tmp_path/"s.csv", index=False)
+    assert mb.score(data, guess)["labs"]["two"]["actions"]["sniff"] == 1
+    assert main(["score", str(two), str(tmp_path/"s.csv")]) == 0
+    (two/"dataset.yaml").write_text(yaml + "scored: [[0, 1], [2, 3]]\n")
+    rec = open_dataset(two)["v1"]
+    labels = frame_labels(rec, *key[:2], ["sniff"])[:, 0]
+    assert {*labels[:30], *labels[60:90]} == {0} and {*labels[30:60], *labels[90:]} == {-1}
+    assert match_files(open_dataset(two)).settings.count("scored: [[0.0, 1.0], [2.0, 3.0]]") == 1
+    for odd in ("[3, 1]", "[[0, 2], [1, 3]]", "[1]", "soon", "[-1, 2]", "[[0, .inf]]"):
+        (two/"dataset.yaml").write_text(yaml + f"scored: {odd}\n")
+        with pytest.raises(DataError, match="scored"): open_dataset(two)
 
 
 # Where poses and annotations end
@@ -378,7 +440,7 @@ def test_times_that_are_frames(two):
 def test_a_table_of_frames_that_is_longer_than_the_poses(two):
     (two/"v1.boris.csv").unlink()
     (two/"v1.csv").write_text("sniff\n" + "0\n" * 350 + "1\n" * 50)
-    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\n")
+    (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: mouse_1\nactions: [sniff, rear]\n")
     assert "ends at 13.33 s (frame 400), the poses at 10.00 s" in ends(two)
 
 
@@ -421,6 +483,13 @@ def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
     said = {m.split()[0]: (k, m) for k, m in told(two)}
     assert "broken JSON" in said["study.boris"][1] and "workbook" in said["v1.xlsx"][1]
     assert [said[n][0] for n in ("study.boris", "v1.xlsx")] == ["unreadable_file", "unknown_file"]
+
+
+@pytest.mark.parametrize("ending", ["mat", "nc", "trk", "eaf"])
+def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
+    (two/f"v1_scores.{ending}").write_bytes(b"bytes")
+    assert sentences(two) == [f"v1_scores.{ending} is of a program whose files are not read; export a table "
+                              "of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"]
 
 
 def test_an_annotation_that_can_mean_two_videos(lab):

@@ -461,6 +461,20 @@ def test_predictions_of_other_videos_are_no_bad_predictions(tmp_path, capsys):
         assert what in "".join(capsys.readouterr())
 
 
+def test_actions_that_end_alike_are_scored_apart(tmp_path, capsys):
+    bouts = bout_table([("mouse1", "mouse1", "wing_extension", 0, 10),
+                        ("mouse2", "mouse2", "leg_extension", 20, 50)])
+    rec = recording(bouts=bouts, labelled=frozenset(zip(bouts.agent, bouts.target, bouts.action)))
+    data, half = RecordingList([rec]), submission_table({"7": bouts[:1]})
+    want = {"leg_extension": 0, "wing_extension": 1}
+    assert mb.score(data, half)["labs"]["L"]["actions"] == want
+    assert [*kaggle_report(solution_table(data), half)["labs"]["L"]["actions"]] == ["extension"]
+    mb.write_kaggle([rec], tmp_path/"lab")
+    half.to_csv(tmp_path/"half.csv", index=False)
+    assert main(["score", str(tmp_path/"lab"), str(tmp_path/"half.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labs"]["L"]["actions"] == want
+
+
 # --- frames and bouts
 
 def columns(codes, n):

@@ -389,7 +389,7 @@ def test_one_table_of_bouts_for_many_videos(cage, text):
     (cage/"scored.csv").write_text(text)
     data = open_dataset(cage)
     assert {v: data[v].bouts.values.tolist() for v in data.ids} == TOLD
-    assert data.labelled("day2") == {("brown", "black", "sniff")}
+    assert data.labelled("day2") == {("brown", t, "sniff") for t in ("black", "white")}
     said = match_files(data)
     assert said.table.annotation.tolist() == ["scored.csv"] * 2 and "No file says" not in said.settings
     assert any("belongs to no pose file (video day3)" in s for s in said.sentences)

@@ -316,7 +316,7 @@ def test_deeplabcut_frames_first_row_empty_and_unsafe_names(tmp_path):
     rows = {0: [""] * 12, 2: [1, 2, 0.9] * 4, 3: [3, 4, 0.1] * 4}
     rec = read_poses(dlc_csv(tmp_path/"v 1.csv", rows, ("my mouse", "b")), fps=30,
                      min_confidence=0.5)
-    assert rec.mice == ("mouse1", "mouse2") and rec.video_id == "v_1"
+    assert rec.mice == ("my_mouse", "b") and rec.video_id == "v_1"
     assert rec.meta["individuals"] == ["my mouse", "b"]
     assert np.isfinite(rec.xy[:, 0, 0, 0]).tolist() == [False, False, True, False]
     one = read_poses(dlc_csv(tmp_path/"s.csv", {0: [1, 2, 1] * 2}, ("",)), fps=30)

@@ -6,31 +6,23 @@
 __all__ = ['second_rater', 'Agreement', 'kappa', 'agreement']
 
 # %% ../../nbs/analysis/80_agreement.ipynb #8eaf9935
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..data.annotations import annotation_source, scored_window, with_bouts
+from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset
-from ..data.folder.scored_tables import read_scored, video_name
+from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
+                                               with_scores)
 from ..data.folder.settings import read_settings
 from ..data.recording import frame_labels, run_lengths
 from ..errors import DataError
 from ..train.scores.bouts import bout_scores
 
 # %% ../../nbs/analysis/80_agreement.ipynb #370eb4ce
-def _annotation_files(other):
-    paths = sorted(other.iterdir()) if other.is_dir() else [other]
-    found = {}
-    for p in paths:
-        if p.is_file() and annotation_source(p):
-            if found.setdefault(video_name(p), p) is not p:
-                raise DataError(f"and {found[video_name(p)].name} are of the same video", p)
-    return found
-
-
 def second_rater(
     data, # Dataset of the first
     other, # Of the second: dataset, path to one, or annotation files alone
@@ -38,7 +30,7 @@ def second_rater(
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
     try: theirs = as_dataset(other)
     except DataError as e:
-        files = _annotation_files(Path(other)) if Path(other).exists() else {}
+        files = _annotation_files(Path(other), data.ids) if Path(other).exists() else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, files[rec.video_id])
@@ -50,9 +42,23 @@ def _scored(data, rec, path):
         read_settings(path.parent/"dataset.yaml")
     bouts = read_scored(path, rec, settings)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    window = None if settings.whole else scored_window(path)
-    return with_bouts(rec.replace(bouts=bouts[:0], reviewed=None), bouts,
-                      seen | set(rec.labelled or ()), window)
+    return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
+        rec.labelled or ()), scored_frames(path, settings, rec.fps))
+
+
+def _annotation_files(other, ids):
+    "By video, the longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`."
+    paths = sorted(other.iterdir()) if other.is_dir() else [other]
+    found = {}
+    for p in (p for p in paths if p.is_file() and annotation_source(p)):
+        begins = [v for v in ids if re.match(re.escape(v) + r"(?![A-Za-z0-9])", video_name(p))]
+        video = max(begins, key=len, default=video_name(p))
+        if found.setdefault(video, p) is not p:
+            raise DataError(f"and {found[video].name} are of the same video", p)
+    if found and not {*found} & {*ids}:
+        raise DataError(f"is of {next(iter(found))!r}, expected one of the videos "
+                        f"{', '.join(ids[:3])}", next(iter(found.values())))
+    return found
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
 class Agreement(NamedTuple):

@@ -37,7 +37,7 @@ def plot_raster(
     for y, key in enumerate(rows):
         for action, some in of[key].groupby("action") if key in of else ():
             spans = np.c_[some.start, some.stop - some.start]
-            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0, color=colors[action],
+            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8, color=colors[action],
                            rasterized=len(some) > 500) # else a picture of many MB
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
@@ -128,7 +128,7 @@ def plot_dyads(
 ) -> tuple: # figure, axes
     "Who does how much to whom, all actions and videos together."
     names = sorted({*table.agent, *table.target})
-    figure, ax = _axes(ax, 2 + 0.7 * len(names), 1.2 + 0.5 * len(names))
+    figure, ax = _axes(ax, max(4, 2 + 0.7 * len(names)), 1.2 + 0.5 * len(names))
     if not names: return _empty(figure, ax, "Nobody did anything to anybody.")
     both = table.pivot_table(value, "agent", "target", "sum").reindex(names, columns=names)
     x = both.to_numpy(float)

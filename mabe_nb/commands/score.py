@@ -14,16 +14,17 @@ from ..errors import DataError
 def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.metrics import chance_score, kaggle_report, solution_table
+    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
+                                       solution_table)
     if args.fix: check_out(args.fix, overwrite=args.overwrite)
     else: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
-    solution = solution_table(data, ids := pick(data, args.videos))
+    solution = only_scored(data, solution_table(data, ids := pick(data, args.videos)))
     if not len(solution):
         raise DataError(f"no annotated bouts in the {args.split} split to score against",
                         args.data)
     table = compared_submission(args, data, ids, solution, say)
-    submission, bouts = judged_submission(args, table, solution, say)
+    submission, bouts = judged_submission(args, table, solution, say, data)
     report = kaggle_report(solution, submission, bouts)
     report["chance"] = chance_score(solution, submission, bouts=bouts)["mean"]
     if ignored := ignored_rows(solution, submission, bouts):
@@ -85,15 +86,16 @@ def judged_submission(
     table, # See `compared_submission`
     solution, # The official table
     say,
+    data=None, # Dataset, which may say where scorers looked
 ): # DataFrame, as it is or mended, and its `JudgedBouts`
     "The submission to score; mended and written to a file if `--fix` asks for it."
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission
+    from mabe_nb.train.metrics import only_scored
     from mabe_nb.train.scores.official_counts import judged_bouts
-    if args.fix:
-        table = _mended(table, solution, args.fix, say)
-        return table, judged_bouts(solution, table)
-    try: return table, judged_bouts(solution, table)
+    judged = lambda t: (t := only_scored(data, t), judged_bouts(solution, t, whole=True))
+    if args.fix: return judged(_mended(table, solution, args.fix, say))
+    try: return judged(table)
     except ScoreError as e:
         try: fix_submission(table, solution)
         except ScoreError: raise e from None

@@ -165,7 +165,8 @@ def never_seen(
 ) -> list: # Rows of `COLUMNS`
     "Per lab, the actions that were looked for and have no bout."
     return [_row("", lab, "never_seen", len(absent), len(absent) / len(looked[lab]),
-                 f"looked for but never seen: {', '.join(sorted(absent))}")
+                 f"lab {lab}: " * (len(looked) > 1) + "looked for but never seen: "
+                 + ", ".join(sorted(absent)))
             for lab in looked if (absent := looked[lab] - found[lab])]
 
 # %% ../../nbs/data/50_audit.ipynb #d4b76941

@@ -186,11 +186,13 @@ def _prefixes(parts):
 
 
 def _mice(names):
-    "The tracker's names if all are safe and different, else mouse1, mouse2, ..."
+    "The tracker's names, `_` for other signs, if then all differ, else mouse1, mouse2, ..."
     default = tuple(f"mouse{i + 1}" for i in range(len(names)))
     unnamed = names in (["individual_0"], ["id_0"])
     if unnamed or len(set(names)) < len(names): return default
-    try: return tuple(safe_id(name) for name in names)
+    plain = [re.sub(r"[^A-Za-z0-9_.\-]", "_", name).lstrip(".-") for name in names]
+    if len({*plain}) < len(plain): return default
+    try: return tuple(safe_id(name) for name in plain)
     except DataError: return default
 
 # %% ../../nbs/data/16_poses.ipynb #05189d92

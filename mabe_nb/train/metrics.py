@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'whitelist_text', 'solution_table',
-           'with_ids_of', 'unscored']
+           'with_ids_of', 'only_scored', 'unscored']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -166,6 +166,27 @@ def with_ids_of(
     kinds = kind_of(solution["video_id"]), kind_of(submission.get("video_id", solution.video_id))
     if kinds != ("string", "integer"): return submission
     return submission.assign(video_id=submission["video_id"].astype(str))
+
+# %% ../../nbs/train/50_metrics.ipynb #5c02ed02
+def only_scored(
+    dataset, # See `open_dataset`
+    table: pd.DataFrame, # Bouts in the competition's columns
+) -> pd.DataFrame: # Cut to the stretches that scorers looked at, where a dataset says so
+    "Outside of them nobody knows what is right, and nothing is right or wrong."
+    numbers = table.get(FRAMES[0]), table.get(FRAMES[1])
+    if not hasattr(dataset, "scored") or "video_id" not in table or not all(
+            n is not None and pd.api.types.is_integer_dtype(n) for n in numbers): return table
+    rows, inside = table["video_id"].astype(str), []
+    stretches = {v: s for v in {*rows} & {*dataset.ids} if (s := dataset.scored(v))}
+    for v, of in stretches.items():
+        for first, end in of:
+            some = table[rows == v]
+            inside.append(some.assign(start_frame=some.start_frame.clip(first, end),
+                                      stop_frame=some.stop_frame.clip(first, end)))
+    if not inside: return table
+    found = pd.concat(inside)
+    return pd.concat([table[~rows.isin(stretches)], found[found.start_frame < found.stop_frame]]
+                     ).sort_index(kind="stable", ignore_index=True)
 
 # %% ../../nbs/train/50_metrics.ipynb #dc4ca7a4
 def unscored(

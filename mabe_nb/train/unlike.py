@@ -36,6 +36,13 @@ def check_body(
                     f"learned from ({some(learned)}); rename them in the pose files, or "
                     "train on videos of this tracker", getattr(dataset, "root", None))
 
+# %% ../../nbs/train/56_unlike.ipynb #5c02ed06
+def _mirrored(mean, scaler, known):
+    "A few words if channels that always had one sign have the other: left lies right."
+    sure = known & (np.minimum(abs(mean), abs(scaler.mean)) > scaler.std) # NaN: not sure
+    if (sure & (mean * scaler.mean < 0)).sum() < 2: return []
+    return ["left and right are exchanged: is the picture mirrored, or does y point up here?"]
+
 # %% ../../nbs/train/56_unlike.ipynb #7b4cb499
 FPS_RATIO = 1.5 # Times the highest frame rate of the training, or the lowest divided by it
 FAR, MANY = 3.0, 0.1 # Deviations; share of the channels
@@ -62,7 +69,7 @@ def doubts(
     if known.any() and (off > FAR).mean() > MANY:
         out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations or more "
                    "from their mean in training")
-    return out
+    return out + _mirrored(mean, s, known)
 
 # %% ../../nbs/train/56_unlike.ipynb #8e270ccd
 def doubt_lines(

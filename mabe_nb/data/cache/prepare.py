@@ -176,6 +176,15 @@ def _manifest(plan, entries, skipped):
         videos=[{key: e[key] for key in keys} for e in entries],
         skipped=[{"video_id": i, "reason": str(e)} for i, e in skipped])
 
+# %% ../../../nbs/data/cache/20_prepare.ipynb #5c02ed03
+def _check_room(plan, entry, left): # Warns if `left` more videos like this one are too many
+    if not isinstance(entry, dict) or not left: return
+    files = [p for p in (plan.out/entry["folder"]).glob("**/*") if p.is_file()]
+    need, free = left * sum(p.stat().st_size for p in files), shutil.disk_usage(plan.out).free
+    if need > free: warnings.warn(
+        f"features of {left} more videos will take about {need / 1e9:.1f} GB, and "
+        f"{free / 1e9:.1f} GB are free: take fewer videos, or set MABE_HOME to a larger disk")
+
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
@@ -189,6 +198,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
                                 got.where or f"video {video_id}") from got
             done[video_id] = got
             bar.update()
+            if len(done) == 1: _check_room(plan, got, len(ids) - 1)
     for folder in (plan.out, *plan.out.glob("*/")) if workers > 1 else ():
         clear_temporaries(folder) # of workers that died
     known = [done[i] for i in ids if isinstance(done[i], dict)]

@@ -15,7 +15,7 @@ from ..annotations import (annotated_rate, annotation_source, late_end,
                                     scored_window, streams_of)
 from ..checks import seen, table as video_table, untracked
 from .films import beside_seconds, scored_seconds
-from .names import did_you_mean, unknown_names
+from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..recording import usual_names
@@ -187,7 +187,7 @@ def match_files(
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
     said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
-            *_about_scores(looks, table), *_about_rates(table, rates), *_about_parts(data, looks)]
+            *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))
     actions = {a for k in looks for a in k.actions}
@@ -200,7 +200,6 @@ def _about_strays(findings, most=20):
     yield from (f.message for f in findings[:most])
     if len(findings) > most:
         yield f"{len(findings) - most:,} more files belong to no video; mabe audit lists them"
-
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #045cafc5
 def _about_scores(looks, table):
@@ -222,6 +221,16 @@ def _about_scores(looks, table):
     if asked := sorted({a for k in looks for a in k.asked}):
         yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
+
+# %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
+def _about_actions(looks, settings):
+    "A sentence if some videos have no bout of what others have, and nobody has said why."
+    every = sorted({a for k in looks for a in k.actions})
+    lack = {a: _some((k.row["video"] for k in looks if k.actions and a not in k.actions), 3)
+            for a in every}
+    if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
+        yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
+               "under actions what scorers looked for, and it is known to be absent")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af5f9404
 def _about_rates(table, rates):
@@ -259,7 +268,8 @@ def _proposal(data, looks, table, rates):
     animals, parts, strangers = {}, {}, {}
     for k in looks:
         animals |= {m: m for m in k.mice}
-        strangers |= dict.fromkeys(k.strangers)
+        known = k.row["animals"].split(", ")
+        strangers |= {name: same_name(name, known) for name in k.strangers}
         for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]

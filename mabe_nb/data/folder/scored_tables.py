@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_agents', 'scored_columns', 'named_bouts', 'read_scored',
-           'looked_for']
+           'looked_for', 'looked_for_by_bouts', 'scored_frames', 'with_scores']
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #afc2426e
 import re, unicodedata
 from pathlib import Path
 
-from ..annotations import annotation_source, read_boris, read_caltech
+from ..annotations import (annotation_source, read_boris, read_caltech,
+                                    scored_window, with_bouts)
 from .names import did_you_mean
 from .settings import FolderSettings
 from ..formats.bout_tables import read_bout_table
@@ -51,7 +52,6 @@ def other_sign(
     both = zip(_plain_name(path)[::-1], _plain_name(other)[::-1])
     return any(a != b and not re.search(r"[A-Za-z0-9_.\-\s]", a + b) for a, b in both)
 
-
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #d74c0363
 def _targets(agent, action, mice, settings, path):
     "To whom an animal may do something."
@@ -70,8 +70,9 @@ def _target(agent, action, mice, settings, path):
     targets = _targets(agent, action, mice, settings, path)
     if len(targets) == 1: return targets[0]
     raise DataError(f"does not say to whom {agent!r} does {action!r}, and there are "
-                    f"{len(mice)} animals; write it in the table, name a target in "
-                    f"dataset.yaml, or list {action!r} under alone", path)
+                    f"{len(mice)} animals; write it in the table, name a target or, as "
+                    "target_from, its column of BORIS's table in dataset.yaml, or list "
+                    f"{action!r} under alone", path)
 
 
 def _agent(rec, settings, path):
@@ -83,7 +84,6 @@ def _agent(rec, settings, path):
 
 
 NAMING = frozenset({"BORIS", "bouts"}) # Programs whose rows say who acts
-
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0134515a
 def scored_agents(
@@ -173,7 +173,6 @@ def read_scored(
         b.agent, b.action, rec.mice, settings, path), b.action, b.start, b.stop)
         for b in bouts.itertuples(index=False))
 
-
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2110a840
 def looked_for(
     rec: Recording,
@@ -190,3 +189,39 @@ def looked_for(
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
 
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #d550ec61
+def looked_for_by_bouts(
+    bouts, # Table of bouts, see `bout_table`
+    rec: Recording,
+    settings: FolderSettings,
+) -> set: # (agent, target, action), with target = agent for self behaviour
+    "What was looked for in a video, as far as its bouts tell."
+    other = {x for a, t, x in bouts.iloc[:, :3].itertuples(index=False) if a != t}
+    alone = tuple({*bouts.action} - other)
+    return looked_for(rec, settings.model_copy(update={"alone": alone}),
+                      sorted({*bouts.agent}), sorted({*bouts.action})) if len(bouts) else set()
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7f5da656
+def scored_frames(
+    path, # An annotation
+    settings: FolderSettings,
+    fps: float,
+) -> tuple: # Stretches of (first frame, frame to end before); () = all
+    "The frames that a scorer looked at. Raises `DataError` naming the row."
+    if settings.scored: return tuple(tuple(round(s * fps) for s in x) for x in settings.scored)
+    window = None if settings.whole else scored_window(path)
+    return (window,) if window else ()
+
+
+def with_scores(
+    rec: Recording,
+    bouts, # Table of bouts
+    labelled, # (agent, target, action) looked for
+    stretches: tuple = (), # See `scored_frames`
+) -> Recording:
+    "`rec` with bouts; outside of the stretches nothing is known. Raises `DataError`."
+    hull = (stretches[0][0], stretches[-1][1]) if stretches else None
+    rec = with_bouts(rec, bouts, labelled, hull)
+    if len(stretches) < 2: return rec
+    return rec.replace(reviewed=tuple((*who, *at) for who in sorted(rec.labelled)
+                                      for at in stretches))

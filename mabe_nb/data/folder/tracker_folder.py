@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..annotations import annotated_rate, scored_window, with_bouts
+from ..annotations import annotated_rate
 from ..checks import seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
@@ -22,8 +22,9 @@ from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses, tracked_points
 from ..recording import Finding, Recording, bout_table
-from .scored_tables import (looked_for, other_sign, read_scored, scored_agents,
-                                        scored_columns, video_name)
+from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
+                                               read_scored, scored_agents, scored_columns,
+                                               scored_frames, video_name, with_scores)
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...files import file_hash, safe_id
@@ -191,7 +192,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     if scored: rec = _with_scored(rec, scored, s, rows)
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
-    self._labels[video_id], self._last = (rec.bouts, rec.labelled), rec
+    self._labels[video_id], self._last = (rec.bouts, rec.labelled, rec.fps), rec
     if first:
         for said in (*_odd(rec), *(f.message for f in self._unknown())):
             warnings.warn(said, LabNote, stacklevel=2)
@@ -213,10 +214,11 @@ def _with_scored(rec, path, settings, rows):
     bouts = read_scored(path, rec, settings, rows)
     agents = scored_agents(path, rec, settings, bouts)
     labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    if settings.actions: labelled |= looked_for(rec, settings, agents)
+    labelled |= (looked_for(rec, settings, agents) if settings.actions
+                 else looked_for_by_bouts(bouts, rec, settings))
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
-    return with_bouts(rec, bouts, labelled, None if settings.whole else scored_window(path))
+    return with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
 
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
@@ -226,7 +228,7 @@ def _unknown(self: TrackerFolder) -> list:
     whole = self.split == "train" and self.root.is_dir()
     if not whole or not {*self.ids} <= {*self._names}: return []
     mice, parts = ({n for names in self._names.values() for n in names[k]} for k in (0, 1))
-    seen = {a for bouts, _ in self._labels.values() for a in bouts.action}
+    seen = {a for bouts, *_ in self._labels.values() for a in bouts.action}
     return [Finding("", "unknown_name", 1, s) for s in
             unknown_names(self.settings, mice, parts, seen, self.ids)]
 
@@ -241,7 +243,7 @@ def labelled(self: TrackerFolder, video_id):
 
 @patch
 def _labels_of(self: TrackerFolder, video_id):
-    "Bouts and what was looked for, read once."
+    "Bouts, what was looked for and frames per second, read once."
     if str(video_id) not in self._labels: self[video_id]
     return self._labels[str(video_id)]
 
@@ -264,6 +266,14 @@ def lab(self: TrackerFolder, video_id) -> str:
     folder = self.root if self.root.is_dir() else self.root.parent
     name = self.settings.lab or folder.resolve().name
     return safe_id(re.sub(r"^[.\-]|[^A-Za-z0-9_.\-]", "_", name), "lab", self.root)
+
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5c02ed05
+@patch
+def scored(self: TrackerFolder, video_id) -> tuple: # See `scored_frames`
+    "The stretches that scorers looked at."
+    if self.labelled(video_id) is None or str(video_id) not in self._scored: return ()
+    _, scored, _ = self.files(str(video_id))
+    return scored_frames(scored, self.settings_of(video_id), self._labels_of(video_id)[2])
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #54d8896c
 @patch

@@ -246,6 +246,13 @@ def f1_by_action(
     f1 = f1_of(np.sum(list(counts), 0))
     return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
 
+
+def _in_lab(counts, actions): # A lab in which nothing was seen has no F1, not one of 0
+    f1 = f1_by_action(counts.values(), actions)
+    mean = round(mean_f1(np.array(list(counts.values()))), 4)
+    return {"macro_f1": mean if {*f1.values()} != {None} else None, "videos": len(counts),
+            "f1": f1}
+
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
 def labelled_sequences(
     sequences: list, # Of `OutOfFold`
@@ -284,8 +291,6 @@ def oof_scores(
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),
-            "by_lab": {lab: {"macro_f1": score(of), "videos": len(of),
-                             "f1": f1_by_action(of.values(), actions)}
-                       for lab, of in sorted(labs.items())},
+            "by_lab": {lab: _in_lab(of, actions) for lab, of in sorted(labs.items())},
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
             "mean": plain(decision.shares)}

@@ -109,7 +109,7 @@ def _codes(solution, submission, column):
     return again[code], texts
 
 # %% ../../../nbs/train/scores/30_official_counts.ipynb #c38ccd8b
-def _triples(solution, submission):
+def _triples(solution, submission, whole):
     "Code of agent, target and action of each row, and a table of what it stands for."
     (agent, agents), (target, targets), (action, actions) = (
         _codes(solution, submission, c) for c in IDS[1:])
@@ -117,7 +117,8 @@ def _triples(solution, submission):
     pair, last = np.divmod(found, len(actions))
     first, other = np.divmod(pair, len(targets))
     said = pd.DataFrame({"agent": agents[first], "target": targets[other], "pair": pair,
-                         "action": [a.split("_")[-1] for a in actions[last]]})
+                         "action": actions[last] if whole
+                         else [a.split("_")[-1] for a in actions[last]]})
     said["text"] = said.agent + "," + said.target + "," + actions[last]
     return code, said
 
@@ -201,6 +202,7 @@ class JudgedBouts(NamedTuple):
 def judged_bouts(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
+    whole: bool = False, # Actions as they are, not what follows their last `_`
 ) -> JudgedBouts:
     "Both tables as numbers. Raises `ScoreError` where the official code raises."
     check_table(solution, "solution", [*IDS, *FRAMES, "lab_id", "behaviors_labeled"])
@@ -208,7 +210,7 @@ def judged_bouts(
     _check_kinds(solution, submission)
     n = len(solution)
     video, videos = _codes(solution, submission, "video_id")
-    triple, said = _triples(solution, submission)
+    triple, said = _triples(solution, submission, whole)
     entry, entries = _entries(solution, video[:n], len(videos))
     row, there = _judged(solution, submission, video[n:], triple[n:], list(said.text),
                          entries)
