@@ -99,7 +99,6 @@ def _save(figure, path):
 
 
 def _write(out, tables, figures):
-    out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box

@@ -82,7 +82,7 @@ def prepare(args, say) -> dict:
     "Compute features once, into a cache that training and prediction read."
     from mabe_nb.data.dataset import open_dataset, select_videos
     from mabe_nb.data.cache.prepare import prepare as run
-    from mabe_nb.data.cache.reader import list_caches, room_line
+    from mabe_nb.data.cache.room import list_caches, room_line
     if not args.on: refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     data = open_dataset(args.data, args.split)
     if args.shard: return one_shard(args, data, say)
@@ -134,7 +134,7 @@ def as_lines(
 # %% ../../nbs/commands/20_data.ipynb #e4eab6db
 def cache(args, say) -> dict:
     "List the caches of prepared features, or clear them."
-    from mabe_nb.data.cache.reader import clear_caches, list_caches, room_line
+    from mabe_nb.data.cache.room import clear_caches, list_caches, room_line
     if args.names and not args.clear: raise ConfigError("names are for --clear: add it")
     if args.clear and args.limit is not None:
         raise ConfigError("--clear and --limit do not go together; leave one out")

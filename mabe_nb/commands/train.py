@@ -134,7 +134,7 @@ def named_split(
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
-    from mabe_nb.data.cache.reader import list_caches, room_line
+    from mabe_nb.data.cache.room import list_caches, room_line
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.folder.fine_tuning import open_start
     from mabe_nb.train.review.retrain import reviewed_split
