@@ -112,8 +112,8 @@ def plan_map(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,
         longest.max() / 3600, np.median(work) * rate, number * start_up * rate,
         about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * (on == "modal"),
-        (5 * number + 2 * items + files) * rented, # A call and four looks for each task,
-        gib, tuple(seconds), # a file for each record, and those that are sent
+        # A call and four looks for each task, a file for each record, and those sent
+        (5 * number + 2 * items + files) * rented, gib, tuple(seconds),
         _notes(on, timeout, longest.max(), number))
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #e07c7b52

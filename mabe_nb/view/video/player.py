@@ -31,6 +31,13 @@ def actions_at(
     "What a pair does in a frame."
     return sorted(map(str, bouts.action[(bouts.start <= frame) & (bouts.stop > frame)]))
 
+# %% ../../../nbs/view/video/40_player.ipynb #6cc82110
+def _check_seen(rec):
+    "Raises `DataError` if there is nothing to look at."
+    if len(rec) and rec.mice: return
+    raise DataError("has no frames or no animals, so there is nothing to show",
+                    where=f"video {rec.video_id}")
+
 # %% ../../../nbs/view/video/40_player.ipynb #f6ec453f
 class Player(Panel):
     "A video to move through: animals, and strips on a common axis of time."
@@ -45,9 +52,7 @@ class Player(Panel):
         video=None, # Film of the same frames, to lie under the poses
     ):
         super().__init__()
-        if not (len(rec) and rec.mice):
-            raise DataError("has no frames or no animals, so there is nothing to show",
-                            where=f"video {rec.video_id}")
+        _check_seen(rec)
         self.rec, self.scene, self.errors = rec, scene_of(rec), errors
         self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
         self.strips = [ethogram_strip(rec, self.sources)] if strips is None else list(strips)
