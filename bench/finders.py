@@ -137,7 +137,7 @@ def find(name, args):
     "What one finder answers; imports are not counted, under the limit from then on."
     warnings.filterwarnings("ignore")
     import torch
-    from mabe_nb.measure.memory_guard import memory_limit
+    from mabe_nb.measure.probe import memory_limit
     if name == "lightning": import lightning.pytorch.tuner  # noqa: F401
     elif name != "ours": import accelerate.utils  # noqa: F401
     next(iter(loader(2)))

@@ -21,7 +21,7 @@ from .errors import ConfigError, DataError
 from .files import atomic, read_json
 from .locks import LOCK, fills_its_folder, locked
 from .remote.groups.group import Group
-from .remote.inside.cards import visible_cards
+from .remote.inside.machine import visible_cards
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
 from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items

@@ -29,12 +29,12 @@ sizes = SweepPanel(sizes="8,32", gpu=card, train=training, seconds=0.5)
 sizes""", """from mabe_nb.view.panels.measure.compare import ComparePanel
 cards = ComparePanel(gpu=card, train=training, seconds=0.5)
 cards""", """from mabe_nb.data.recording import frame_labels
-from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors
+from mabe_nb.view.video.prediction_errors import ErrorPanel, PairPrediction, worst_errors
 rec = make_recording(seed=1, frames=3600, mice=4)
 labels = frame_labels(rec, "mouse1", "mouse2", ("chase", "sniff"))
 p = np.clip(np.roll(labels, 20, 0), 0.1, 0.8)
 codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
-made = [Prediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
+made = [PairPrediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
 errors = ErrorPanel(worst_errors(made), {"1": rec}, made)
 errors.go()
 errors""", """from mabe_nb.view.video.explorer import Explorer

@@ -27,11 +27,11 @@ rec = short.replace(xy=np.tile(short.xy, (10, 1, 1, 1)))
 rec.xy[700:760, 2] = np.nan
 player = Player(rec, pair=("mouse1", "mouse2"))
 player""", """from mabe_nb.data.recording import frame_labels
-from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors
+from mabe_nb.view.video.prediction_errors import ErrorPanel, PairPrediction, worst_errors
 labels = frame_labels(short, "mouse1", "mouse2", ("chase", "sniff"))
 p = np.clip(np.roll(labels, 20, 0), 0.1, 0.8)
 codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
-made = [Prediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
+made = [PairPrediction("1", "mouse1", "mouse2", 30.0, ("chase", "sniff"), p, codes, labels)]
 errors = ErrorPanel(worst_errors(made), {"1": short}, made)
 errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(short, "social", ("mouse1", "mouse2"))

@@ -10,7 +10,7 @@ import pytest
 import mabe_nb as mb
 from mabe_nb.analysis.clips import frame_drawer, with_confidence, write_clips
 from mabe_nb.view.video.film import Film, write_film
-from mabe_nb.view.video.film_stretches import FilmStretches
+from mabe_nb.view.video.stage import FilmStretches, Stage, about_scene
 from mabe_nb.analysis.measures import observe
 from mabe_nb.cli import main
 from mabe_nb.data.dataset import open_dataset
@@ -20,7 +20,6 @@ from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import DataError
 from mabe_nb.train.model import PairDecision
 from mabe_nb.view.video.scene import scene_of
-from mabe_nb.view.video.stage import Stage, about_scene
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="pip install imageio-ffmpeg")
 WIDTH, HEIGHT, FRAMES = 320, 192, 90

@@ -169,7 +169,7 @@ def test_a_workspace_is_chosen_by_modal_itself(monkeypatch):
 @pytest.mark.parametrize("gpu,on,number", [
     ("L4:2", "modal", 2), ("a10g-largex2", "hf", 2), ("l4x4", "hf", 4), ("l4x1", "hf", 1)])
 def test_a_training_on_several_cards_uses_them_all(gpu, on, number):
-    from mabe_nb.remote.team import team_command
+    from mabe_nb.remote.choice import team_command
     words = team_command(["mabe", "train", "colony"], gpu, on)
     assert words[-3:] == ["mabe", "train", "colony"]
     assert (words[0] == "torchrun") == (number > 1)

@@ -13,7 +13,7 @@ from mabe_nb import cli
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.files import write_json
 from mabe_nb.remote.groups.group import attach, groups
-from mabe_nb.remote.inside.records import done_items
+from mabe_nb.remote.inside.items import done_items
 from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.groups.map import map as map_items
 

@@ -12,7 +12,7 @@ from mabe_nb import cli  # noqa: E402
 from mabe_nb.errors import ConfigError  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.remote.groups.group import attach  # noqa: E402
-from mabe_nb.remote.inside.records import done_items  # noqa: E402
+from mabe_nb.remote.inside.items import done_items  # noqa: E402
 from mabe_nb.remote.places.job_state import retried  # noqa: E402
 
 pytestmark = pytest.mark.cloud

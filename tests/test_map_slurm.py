@@ -7,7 +7,7 @@ from test_map import ITEMS, QUIET, check_end, map_items, ran, top, until, work  
 from test_real_slurm import mabe_home, pytestmark, slurm  # noqa: F401
 
 from mabe_nb.remote.groups.group import attach
-from mabe_nb.remote.inside.records import done_items
+from mabe_nb.remote.inside.items import done_items
 
 START = """
 import sys; sys.path.insert(0, sys.argv[1])

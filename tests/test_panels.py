@@ -25,7 +25,7 @@ from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels import plan as plan_module
 from mabe_nb.view.panels.measure.compare import ComparePanel
-from mabe_nb.view.panels.cards import PLACES, cards_of
+from mabe_nb.view.panels.plan import PLACES, cards_of
 from mabe_nb.view.panels.gpu import GPUPanel, parameters_of
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.source import source_of, variables_named

@@ -14,13 +14,12 @@ from mabe_nb.data.recording import bout_table, frame_labels, of_pair
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.view.video import strips
 from mabe_nb.view.video.explorer import Explorer
-from mabe_nb.view.video.inline import inline_svg
+from mabe_nb.view.report import figure_svg, inline_svg
 from mabe_nb.view.panels.panel import control_names
 from mabe_nb.view.video.player import Player
-from mabe_nb.view.report import figure_svg
 from mabe_nb.view.video.scene import extent, plot_pose, skeleton
 from mabe_nb.view.video.stage import PIECE, VIDEO_PIECE, video_pieces
-from mabe_nb.view.video.prediction_errors import (ErrorPanel, Prediction, error_runs,
+from mabe_nb.view.video.prediction_errors import (ErrorPanel, PairPrediction, error_runs,
                                       predicted_bouts, worst_errors)
 
 NASTY = '<img src=x onerror=alert(1)>"\'&$x^2$'
@@ -340,7 +339,7 @@ def prediction(name="a", fps=30.0):
     p[20:30, 1] = 0.8
     p[60:80, 0] = 0.7
     codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
-    return Prediction(name, name, "t", fps, ("x", name), p, codes, labels)
+    return PairPrediction(name, name, "t", fps, ("x", name), p, codes, labels)
 
 
 def test_kinds_and_order_of_errors():
@@ -378,7 +377,7 @@ def test_errors_cover_exactly_the_wrong_frames(seed, actions, frames):
 def test_an_error_opens_in_the_player():
     rec = video(video_id="v")
     one = prediction("v")
-    made = [Prediction("v", *PAIR, 30.0, one.actions, *(np.resize(x, (900, *x.shape[1:]))
+    made = [PairPrediction("v", *PAIR, 30.0, one.actions, *(np.resize(x, (900, *x.shape[1:]))
             for x in (one.p, one.codes, one.labels)))]
     errors = worst_errors(made)
     listed = ErrorPanel(errors, {"v": rec}, made)

@@ -14,7 +14,7 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.measure.probe import (Steps, checked_spec, main, make_spec, make_trainer,
                                    measure)
 from mabe_nb.measure.workload import Workload
-from mabe_nb.measure.step import (Clock, count_flops, median_interval, time_parts,
+from mabe_nb.measure.step import (Clock, count_work, median_interval, time_parts,
                                   time_steps)
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import batches
@@ -87,15 +87,15 @@ def test_parts_are_in_their_place():
 
 def test_operations_of_a_linear_step():
     a, b = torch.randn(7, 5), torch.randn(5, 3)
-    assert count_flops(lambda: a @ b)[0] == 2 * 7 * 5 * 3
-    assert count_flops(lambda: a + a)[1] == 3 * a.nbytes
+    assert count_work(lambda: a @ b)["flops"] == 2 * 7 * 5 * 3
+    assert count_work(lambda: a + a)["bytes"] == 3 * a.nbytes
 
 
 @pytest.mark.parametrize("network", ["transformer", "tcn", "calms21_conv1d"])
 def test_operations_are_those_that_pytorchs_own_counter_has(network):
     step = Steps(make_trainer(make_spec(tiny(model_type=network, hidden_size=16)), CPU))
     with FlopCounterMode(display=False) as theirs: step()
-    assert count_flops(step)[0] == theirs.get_total_flops() > 0
+    assert count_work(step)["flops"] == theirs.get_total_flops() > 0
 
 
 def test_every_model_precision_and_loss_is_measured():

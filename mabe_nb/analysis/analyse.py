@@ -49,12 +49,6 @@ def read_bouts(
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #7cfcbdb2
-def _tables(seen, shuffles):
-    return {"measures": measure(seen), "over_time": over_time(seen),
-            "transitions": transitions(seen.bouts, shuffles=shuffles),
-            "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
-
-
 def _figures(seen, tables, cases, value):
     yield "raster", figures.plot_raster(seen)
     yield "transitions", figures.plot_transitions(tables["transitions"])
@@ -106,7 +100,6 @@ def _save(figure, path):
 
 
 def _write(out, tables, figures):
-    out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items(): write_csv(out/f"{name}.csv", table)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
@@ -118,7 +111,9 @@ def _measured(data, bouts, videos, shuffles, say):
     decisions = [] # Kept while a run predicts, which then is asked once
     bouts = read_bouts(bouts, data, videos, say, decisions.append)
     seen = observe(data, bouts, videos)
-    tables = _tables(seen, shuffles)
+    tables = {"measures": measure(seen), "over_time": over_time(seen),
+              "transitions": transitions(seen.bouts, shuffles=shuffles),
+              "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
     return seen, tables, decisions

@@ -109,10 +109,8 @@ def export_boris(
             "Observation id": video, "Media file path": "", "Total length": length[video],
             "FPS": rates[video]})
         paths.append(Path(out)/"boris"/f"{file_name(video)}.csv")
-        paths[-1].parent.mkdir(parents=True, exist_ok=True)
         write_csv(paths[-1], table[BORIS])
     paths.append(Path(out)/"boris"/"bouts.boris")
-    paths[-1].parent.mkdir(parents=True, exist_ok=True)
     with atomic(paths[-1]) as tmp: # ASCII: BORIS reads in the encoding of its machine
         tmp.write_text(json.dumps(boris_project(seen), allow_nan=False) + "\n")
     return paths

@@ -42,11 +42,9 @@ def _nwb_file(video, began):
 def _write_nwb(path, file):
     import h5py
     from pynwb import NWBHDF5IO
-    path.parent.mkdir(parents=True, exist_ok=True)
     with (atomic(path) as tmp, h5py.File(tmp, "w") as h5,
           NWBHDF5IO(file=h5, mode="w") as io): io.write(file)
     return path
-
 
 # %% ../../nbs/analysis/50_exports.ipynb #3bfbb60e
 NWB = (("start_time", "Start time of epoch, in seconds", "start"),
@@ -118,9 +116,6 @@ def export_ethogram(
 SCHEMA = {"{http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation":
           "http://www.mpi.nl/tools/elan/EAFv3.0.xsd"} # Without it some readers refuse
 
-
-def _ms(seconds): return str(round(float(seconds) * 1000))
-
 # %% ../../nbs/analysis/50_exports.ipynb #d46c10b0
 def _eaf(bouts):
     "An ELAN document of the bouts of one video."
@@ -131,7 +126,8 @@ def _eaf(bouts):
     order = new(top, "TIME_ORDER")
     for i, b in enumerate(bouts.itertuples()):
         for end, t in (("a", b.start), ("b", b.stop)):
-            new(order, "TIME_SLOT", TIME_SLOT_ID=f"ts{i}{end}", TIME_VALUE=_ms(t))
+            new(order, "TIME_SLOT", TIME_SLOT_ID=f"ts{i}{end}",
+                TIME_VALUE=str(round(float(t) * 1000)))
     numbered = bouts.assign(number=np.arange(len(bouts)))
     for (agent, target, action), some in numbered.groupby(["agent", "target", "action"]):
         tier = new(top, "TIER", TIER_ID=f"{agent} > {target}: {action}", PARTICIPANT=agent,
@@ -154,7 +150,6 @@ def export_elan(
     paths = []
     for video, bouts in seen.bouts.groupby("video"):
         paths.append(Path(out)/"elan"/f"{file_name(video)}.eaf")
-        paths[-1].parent.mkdir(parents=True, exist_ok=True)
         with atomic(paths[-1]) as tmp: tmp.write_bytes(_eaf(bouts))
     return paths
 
@@ -205,7 +200,6 @@ def export_simba(
         for b in found.get(video, seen.bouts[:0]).itertuples():
             columns[b.action][round(b.start * rec.fps):round(b.stop * rec.fps)] = 1
         paths.append(Path(out)/"simba"/f"{file_name(video)}.csv")
-        paths[-1].parent.mkdir(parents=True, exist_ok=True)
         with atomic(paths[-1]) as tmp: pd.DataFrame(columns).to_csv(tmp)
     return paths
 

@@ -49,11 +49,14 @@ def _refreshed(provider, say):
             "new": done.new, "missing": done.missing}
 
 # %% ../../nbs/commands/40_hardware.ipynb #d9be740e
+def _flags(args, names): # Those of some settings that were given, as they are written
+    given = [name for name in names if (value := getattr(args, name, None)) is not None
+             and value is not False]
+    return [f"--{name.removeprefix('set_').replace('_', '-')}" for name in given]
+
+
 def _questions(args):
-    asked = {"--params": args.params, "--budget": args.budget,
-             "--scenario": args.scenario,
-             "--training-type": args.training_type, "--hours": args.hours}
-    return [name for name, value in asked.items() if value is not None]
+    return _flags(args, ("params", "budget", "scenario", "training_type", "hours"))
 
 
 GOES = {"--params": {"--method"}, "--hours": {"--provider", "--runs"},
@@ -62,16 +65,8 @@ EVERY = {"--guide", "--retries"}
 
 def _given(args): # Flags that were set
     from mabe_nb.train.config import TrainConfig
-    words = {"--provider": args.provider, "--method": args.method,
-             "--runs": getattr(args, "runs", None), "--by": getattr(args, "by", None),
-             "--config": getattr(args, "config", None),
-             "--preset": getattr(args, "preset", None),
-             "--seconds": getattr(args, "seconds", None),
-             "--fresh": getattr(args, "fresh", None) or None,
-             "--guide": args.guide or None}
-    words |= {f"--{k.replace('_', '-')}": getattr(args, f"set_{k}", None)
-              for k in TrainConfig.model_fields}
-    return {name for name, value in words.items() if value is not None}
+    return {*_flags(args, ("provider", "method", "runs", "by", "config", "preset", "seconds",
+                           "fresh", "guide", *(f"set_{k}" for k in TrainConfig.model_fields)))}
 
 # %% ../../nbs/commands/40_hardware.ipynb #53e65d7c
 def _refuse(args, asked):

@@ -68,9 +68,8 @@ def follow(
 # %% ../../nbs/commands/60_remote.ipynb #4f755ab3
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
-    from mabe_nb.remote.choice import places_named
+    from mabe_nb.remote.choice import cards, places_named
     from mabe_nb.remote.job import parse_options, quote, submit as send
-    from mabe_nb.remote.team import cards
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]
@@ -130,17 +129,9 @@ def _logs(job, args, say):
     return row(job) | {"log": text}
 
 
-def _cancel(job, args, say):
-    job.cancel()
-    return _say_status(job, say)
-
-
-def _resume(job, args, say):
-    job.resume()
-    return _say_status(job, say)
-
-
-def _say_status(job, say):
+def _cancel_or_resume(job, args, say):
+    if args.action == "cancel": job.cancel()
+    else: job.resume()
     about = row(job)
     say(f"job {job.id}: {about['status']}")
     return about
@@ -187,8 +178,8 @@ def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.commands.groups import act_on_group
     from mabe_nb.remote.groups.group import Group, attach
-    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel, "fetch": _fetch,
-               "resume": _resume, "rm": _rm}
+    actions = {"attach": _attach, "logs": _logs, "cancel": _cancel_or_resume,
+               "fetch": _fetch, "resume": _cancel_or_resume, "rm": _rm}
     alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action != "fetch" or not args.name:
         refuse_without(args, "fetch ID NAME", "--to")

@@ -8,7 +8,6 @@ __all__ = ['EXPECTED', 'TARGETS', 'Expected', 'beside_targets', 'time_words']
 # %% ../../nbs/hardware/25_speed_guide.ipynb #abfabef9
 from typing import NamedTuple
 
-# %% ../../nbs/hardware/25_speed_guide.ipynb #11e4dcfc
 from ..errors import ConfigError
 
 # %% ../../nbs/hardware/25_speed_guide.ipynb #c329240b

@@ -201,7 +201,6 @@ def at_least_one_row(
     table: pd.DataFrame, # Submission
     kit, # Something with `actions` and `evidence`
     dataset, # See `open_dataset`
-    say=print,
 ) -> pd.DataFrame: # The table, or one row if it has none
     "A submission that has a row, if any video lists anything."
     if len(table): return table
@@ -209,10 +208,10 @@ def at_least_one_row(
         for v in dataset.ids:
             for a, t, x in sorted(dataset.whitelist(v)):
                 if known and x not in allowed_actions(kit, dataset.lab(v)): continue
-                say(f"note: no bouts at all; one frame of {x} in video {v} stands in, "
-                    "because a submission without rows is refused")
+                print(f"note: no bouts at all; one frame of {x} in video {v} stands in, "
+                      "because a submission without rows is refused")
                 return submission_table({v: [(a, t, x, 0, 1)]})
-    say("note: no bouts at all, and no video lists any action")
+    print("note: no bouts at all, and no video lists any action")
     return table
 
 # %% ../../nbs/kaggle/60_offline.ipynb #fe85a374
@@ -220,13 +219,12 @@ def write_submission(
     table: pd.DataFrame, # From `predict_in_parts`
     dataset, # See `open_dataset`
     path, # CSV to write
-    say=print,
 ) -> float: # Official score against itself; NaN without rows
     "Write a submission; one that would be refused is mended first, and it is said how."
     notes = diagnose(table, dataset)
     if len(table) and (notes.effect != "harmless").any():
         table, notes = fix_submission(table, dataset)
-    for message in notes.message.head(20): say(f"doctor: {message}")
+    for message in notes.message.head(20): print(f"doctor: {message}")
     write_csv(path, table)
     if not len(table): return float("nan")
     ids = table.video_id.astype(str)

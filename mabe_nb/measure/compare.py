@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'LAUNCH', 'COLUMNS', 'by_bandwidth', 'by_count', 'recurrent_floor',
-           'others', 'rate_of_card', 'predict_step', 'pareto', 'compare', 'cheapest']
+           'others', 'card_name', 'predict_step', 'pareto', 'compare', 'cheapest']
 
 # %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from ..errors import ConfigError, MabeError
-from ..hardware.catalog import card, check_gpu, cost, gpus, prices
+from ..hardware.catalog import (card, check_gpu, cost, gpus, prices,
+                                      usd_per_hour)
 from .choice import run_hours
-from .spec import make_spec
+from .workload import Workload, make_spec
 from .results import run_probes, where
-from .workload import Workload
 from .sweep import rate_of
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
@@ -101,7 +101,7 @@ def others(
     if not good: return []
     cuda = [r for r in good if r.get("device") == "cuda"]
     base, table = (cuda or good)[0], prices(provider)
-    known = {r["gpu"] for r in good} | {_named(r) for r in cuda}
+    known = {r["gpu"] for r in good} | {card_name(r["card"]) for r in cuda}
     floor, batch = recurrent_floor(cfg) if floor is None else floor, \
         cfg.batch_size * cfg.gradient_accumulation_steps
     rows = []
@@ -110,19 +110,17 @@ def others(
         seconds, factors, why = predict_step(base, card(f.gpu), floor)
         if math.isfinite(seconds): rows.append(_guess(
             f"{provider}:{f.flavor}", seconds, factors, batch, windows,
-            rate_of_card(provider, f.flavor), why))
+            usd_per_hour(f.flavor, provider), why))
     return rows
 
 # %% ../../nbs/measure/40_compare.ipynb #7d54f6fd
-def rate_of_card(provider, flavor) -> float:
-    "USD per hour, processor and memory included; needs no account."
-    from mabe_nb.hardware.catalog import usd_per_hour
-    return usd_per_hour(flavor, provider)
-
-
-def _named(result): # "NVIDIA L4" -> "L4"
-    try: return card(result["card"])["name"]
-    except ConfigError: return result["card"]
+def card_name(
+    text: str, # What a driver says, such as "NVIDIA L4"
+    known=None, # As `gpus` gives it; None: that
+) -> str: # Such as "L4"; the same text if no card of ours is called so
+    "Our name of a card."
+    try: return card(text, known)["name"]
+    except ConfigError: return text
 
 
 def predict_step(

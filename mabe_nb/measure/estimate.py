@@ -19,9 +19,8 @@ from torch.utils._pytree import tree_leaves
 from ..errors import MabeError
 from ..hardware.memory import CONTEXT_GB, USABLE, Need
 from .probe import Steps, make_trainer
-from .spec import make_spec
+from .workload import Workload, checked_workload, make_spec
 from .step import EagerMode
-from .workload import Workload, checked_workload
 from ..train.config import make_config
 
 # %% ../../nbs/measure/20_estimate.ipynb #69a83d0f
@@ -232,7 +231,6 @@ def estimate(
 def kept_results(
     cfg, # `TrainConfig`
     shape: Workload = Workload(),
-    device: str = "cuda",
 ) -> list: # Results of probes, the newest first
     "What was measured of this model on cards, at any batch."
     from mabe_nb.files import home, read_json
@@ -243,7 +241,7 @@ def kept_results(
             kept = read_json(path)
             if _key(kept["spec"]) != want: continue
             row = checked_result(kept["result"]) | {k: kept[k] for k in ("on", "gpu")}
-            if row["status"] == "ok" and row.get("device") == device: found.append(row)
+            if row["status"] == "ok" and row.get("device") == "cuda": found.append(row)
         except (MabeError, KeyError, TypeError): continue
     return sorted(found, key=lambda r: -float(r.get("created") or 0))
 

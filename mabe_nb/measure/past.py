@@ -9,9 +9,8 @@ __all__ = ['BETWEEN', 'BEYOND', 'error_of_line', 'of_sweeps', 'of_jobs', 'past_r
 from ..errors import MabeError
 from ..hardware.catalog import check_gpu, prices, provider_name
 from .estimate import FREE, kept_results
-from .spec import SETTINGS
+from .workload import SETTINGS, Workload
 from .sweep import fit_line
-from .workload import Workload
 from ..remote.costs import receipts
 from ..train.config import make_config
 

@@ -18,12 +18,11 @@ from ..hardware.memory import fits
 from ..hardware.tables import STALE_DAYS
 from .choice import (choose, contenders, feasible, how_to_settle,
                                     reasons_for, run_hours, what_would_change)
-from .compare import predict_step, recurrent_floor
+from .compare import card_name, predict_step, recurrent_floor
 from .estimate import estimate
 from .past import past_results
-from .spec import make_spec
+from .workload import Workload, make_spec
 from .results import run_probes
-from .workload import Workload
 
 # %% ../../nbs/measure/50_recommend.ipynb #578eb8c7
 def batch_for(
@@ -47,7 +46,7 @@ def known_step(
     "Seconds of a step on a card, and how they are known."
     for r in results:
         if r.get("device") != "cuda": continue
-        if _name(r["card"], known) != there["name"]: continue
+        if card_name(r["card"], known) != there["name"]: continue
         s, at = r["seconds"], "here" if r["on"] == "local" else f"on {there['name']}"
         return {"seconds": s["p50"], "low": s["low"], "high": s["high"],
                 "basis": f"measured {at}",
@@ -61,11 +60,6 @@ def known_step(
             "basis": "predicted", "source": why, "date": _day(base)}
 
 # %% ../../nbs/measure/50_recommend.ipynb #2fcfcf65
-def _name(text, known): # What a driver says -> our name
-    try: return card(text, known)["name"]
-    except ConfigError: return text
-
-
 def _day(result): return str(date.fromtimestamp(result.get("created") or 0))
 
 # %% ../../nbs/measure/50_recommend.ipynb #d03b87d3

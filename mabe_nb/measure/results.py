@@ -6,7 +6,7 @@
 __all__ = ['NEEDED', 'CODE', 'where', 'here', 'cache_path', 'checked_result', 'run_probes']
 
 # %% ../../nbs/measure/15_results.ipynb #87ade18c
-import hashlib, json, math, os, time
+import hashlib, json, math, os, shutil, time
 from contextlib import contextmanager
 from importlib.metadata import version
 
@@ -148,7 +148,8 @@ def run_probes(
             if jobs[i]["status"] in NEEDED and not isinstance(job, dict):
                 write_json(place, {"spec": spec, "on": on, "gpu": gpu,
                                    "result": jobs[i]})
-                if on == "local": _drop_folder(job)
+                if on == "local": # Many probes would bury a user's own jobs
+                    shutil.rmtree(job.folder, ignore_errors=True)
             yield {"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
                    "gpu": gpu, "asked": spec["precision"],
                    "batch": spec["settings"]["batch_size"]}
@@ -159,8 +160,3 @@ def _cached(place):
     try: found = checked_result(read_json(place)["result"])
     except (DataError, KeyError, TypeError): return None
     return {**found, "usd": 0.0, "reused": True}
-
-
-def _drop_folder(job): # The result is kept; many probes would bury a user's own jobs
-    import shutil
-    shutil.rmtree(job.folder, ignore_errors=True)

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['WARM', 'FEWEST', 'WANTED', 'PARTS', 'CUDNN', 'PEAKS', 'IDLE', 'Clock', 'median_interval', 'known_to', 'summary',
-           'time_steps', 'time_parts', 'formulas', 'EagerMode', 'Work', 'count_flops', 'count_work', 'roofline',
-           'bottleneck']
+           'time_steps', 'time_parts', 'formulas', 'EagerMode', 'Work', 'count_work', 'roofline', 'bottleneck']
 
 # %% ../../nbs/measure/08_step.ipynb #2c5afaab
 import math, time
@@ -172,14 +171,6 @@ class Work(EagerMode):
 
 
 # %% ../../nbs/measure/08_step.ipynb #2a3788ca
-def count_flops(
-    step, # Function without arguments: a whole training step
-) -> tuple: # Floating point operations, bytes
-    "What a step computes, and what it moves at most."
-    done = count_work(step)
-    return done["flops"], done["bytes"]
-
-
 def count_work(
     step, # Function without arguments: a whole training step
 ) -> dict: # flops, flops_cudnn (of convolutions and recurrent layers), bytes, launches

@@ -16,9 +16,8 @@ from ..errors import ConfigError
 from ..hardware.catalog import card
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
-from .spec import make_spec
+from .workload import Workload, make_spec
 from .results import run_probes, where
-from .workload import Workload
 from ..train.config import make_config
 
 # %% ../../nbs/measure/30_sweep.ipynb #9dc4994c

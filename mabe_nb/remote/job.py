@@ -14,9 +14,9 @@ from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
 from .places.job_state import Unreachable
-from .choice import START_WITHIN, first_usable, moves_on, places_named
+from .choice import (START_WITHIN, first_usable, moves_on, places_named,
+                                   team_command)
 from .handle import Job, JobError, reserved
-from .team import team_command
 from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd

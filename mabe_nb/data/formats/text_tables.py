@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pandas as pd
 
-# %% ../../../nbs/data/formats/10_text_tables.ipynb #df90a02c
 from ...errors import DataError
 from ...files import read_text, regular_file
 

@@ -17,8 +17,7 @@ from ...patch import patch
 from .. import values
 from ..events import clean
 from .tasks import submit_many
-from ..inside.items import Pack
-from ..inside.records import done_items, failed_items
+from ..inside.items import Pack, done_items, failed_items
 from ..job import all_jobs, attach as attach_job
 from ..places.base import get
 from ..places.job_state import ENDED, PATIENCE, retried

@@ -56,11 +56,6 @@ def _notes(on, timeout, longest, tasks):
     return (f"the longest task takes {longest / 3600:.1f} h, more than its limit of "
             f"{timeout / 3600:.1f} h: give --timeout {need}, or --tasks {more}",)
 
-
-def _requests(items, tasks, files):
-    "A call and four looks for each task, a file for each record, and those that are sent."
-    return 5 * tasks + 2 * items + files
-
 # %% ../../../nbs/remote/groups/30_plan.ipynb #5ed3d2b7
 START_UP = {"local": 10.0, "slurm": 30.0, "modal": 60.0, "hf": 120.0} # Seconds, assumed
 GIB_MONTH, FREE_GIB = 0.09, 1024 # USD, GiB: Modal's Volumes, tables of 2026-05 and 2026-07
@@ -117,7 +112,8 @@ def plan_map(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,
         longest.max() / 3600, np.median(work) * rate, number * start_up * rate,
         about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * (on == "modal"),
-        _requests(items, number, files) * rented, gib, tuple(seconds),
+        # A call and four looks for each task, a file for each record, and those sent
+        (5 * number + 2 * items + files) * rented, gib, tuple(seconds),
         _notes(on, timeout, longest.max(), number))
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #e07c7b52

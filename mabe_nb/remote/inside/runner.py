@@ -11,16 +11,14 @@ from pathlib import Path
 
 import mabe_nb
 from ...files import atomic, read_json
-from .log import Tee
-from .secrets import secret_values
+from .log import Tee, secret_values
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
 EVENTS = "start", "progress", "figure", "result"
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
     "__init__", "errors", "files", "remote/__init__", "remote/values", "remote/compound",
     "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
-    "remote/inside/cell", "remote/inside/runner", "remote/inside/secrets",
-    "remote/inside/log")) # What a bare machine needs
+    "remote/inside/cell", "remote/inside/log", "remote/inside/runner")) # All a job needs
 
 
 class Cancelled(BaseException):

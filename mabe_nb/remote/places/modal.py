@@ -17,10 +17,11 @@ from .base import (
     ENDED, JOB_ID, Base, checked_state, data_files, died, good_file, place, unended)
 from .job_state import retried
 from .modal_clock import OVERRUN, UNSEEN, most_seconds, most_starts
-from .modal_log import FollowedLog
-from .modal_volume import (
-    FileMissing, UnknownToModal, client_errors, file_sizes, in_thread, last_words,
-    manifest, read_file, read_small, remove, send_data)
+from .modal_volume import (FileMissing, FollowedLog,
+                                                UnknownToModal, client_errors,
+                                                file_sizes, in_thread, last_words,
+                                                manifest, read_file, read_small, remove,
+                                                send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,

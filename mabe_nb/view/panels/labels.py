@@ -24,10 +24,9 @@ DATA_LABELS = {
                   "2 takes every other frame"),
     "stride": ("Step between windows (frames)", "no overlap",
         "Shorter steps give more windows, which overlap"),
-    "fps": ("Frame rate (frames/s)", "as in the data", "Checked against the data"),
-    "input_dim": ("Channels (number)", "as in the data", "Checked against the data"),
-    "num_classes": ("Classes (number)", "as in the data",
-        "other is the first; checked against the data")}
+    "fps": ("Frame rate (frames/s)", "as in the data"),
+    "input_dim": ("Channels (number)", "as in the data"),
+    "num_classes": ("Classes (number)", "as in the data")}
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #7975fff8
 MODEL_LABELS = {
@@ -61,8 +60,7 @@ FIT_LABELS = {
     "grad_clip": ("Largest gradient (norm)", "",
         "Cut beyond, so that no batch upsets all; 0: never"),
     "loss": ("Loss", "", "What is made small"),
-    "focal_gamma": ("Focal exponent", "", "How far a focal loss neglects what is easy"),
-    "focal_alpha": ("Focal weight", "none", "Of what was seen, against what was not"),
+    "focal_gamma": ("Focal exponent", ""), "focal_alpha": ("Focal weight", "none"),
     "class_weights": ("Class weights", "",
         "balanced: rare actions count as much as common ones"),
     "label_smoothing": ("Label smoothing (share)", "",
@@ -82,31 +80,23 @@ STOP_LABELS = {
 AUGMENT_LABELS = {
     "use_augmentation": ("Augmentation", "", "Learn from altered copies too"),
     "noise_std": ("Noise (standard deviations)", "", "Added to each channel"),
-    "flip": ("Mirrored (share)", "",
-        "Windows mirrored, left and right parts exchanged"),
+    "flip": ("Mirrored (share)", ""),
     "rotation": ("Rotation (degrees)", "", "The most that a window is turned"),
-    "swap_others": ("Others exchanged (share)", "",
-        "Windows in which animals 3 and 4 change places"),
-    "keypoint_dropout": ("Keypoints missing (share)", "",
-        "Chance of each keypoint to be missing in a window"),
-    "scale": ("Other sizes (share)", "", "The most that sizes change; 0.1: up to a tenth"),
-    "time_stretch": ("Other speeds (share)", "", "The most that the pace changes"),
-    "temporal_jitter": ("Shift in time (frames)", "",
-        "The most that a window is moved"),
+    "swap_others": ("Others exchanged (share)", ""),
+    "keypoint_dropout": ("Keypoints missing (share)", ""),
+    "scale": ("Other sizes (share)", ""), "time_stretch": ("Other speeds (share)", ""),
+    "temporal_jitter": ("Shift in time (frames)", ""),
     "mixup_alpha": ("Mixup", "", "Windows blended with each other; 0: never")}
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #ef432dda
 PLACE_LABELS = {
     "seed": ("Seed", "", "The same seed, the same run"),
     "device": ("Device", "", "auto takes the card, if there is one"),
-    "num_workers": ("Processes (number)", "", "That prepare or load data"),
-    "pin_memory": ("Pinned memory", "",
-        "Quicker copies, for data too large for the card"),
+    "num_workers": ("Processes (number)", ""), "pin_memory": ("Pinned memory", ""),
     "resident_gb": ("Data on the device (GB)", "half of what is free",
         "The rest is loaded as it is needed"),
     "valid_share": ("Validation videos (share)", "", "Drawn, if no videos are named"),
-    "smooth_ms": ("Smoothing (ms)", "", "Moving average over predicted probabilities"),
-    "checkpoint_dir": ("Folder of checkpoints", "", "Inside the run folder"),
+    "smooth_ms": ("Smoothing (ms)", ""), "checkpoint_dir": ("Folder of checkpoints", ""),
     "save_freq": ("Keep weights every (epochs)", "", "0: only the best and the last"),
     "modal_gpu": ("Card at Modal", "none", "For mabe submit --config"),
     "modal_timeout": ("Time limit at Modal (s)", "none", "For mabe submit --config")}
@@ -119,6 +109,7 @@ def label_of(
     key: str, # Name of a setting
 ) -> tuple: # Label with its unit, placeholder, what it is for
     "A setting in words; the name for code stands at the end of what it is for."
-    plain = key.replace("_", " ").capitalize(), "", comments().get(key) or ""
-    label, placeholder, purpose = LABELS.get(key, plain)
+    plain = key.replace("_", " ").capitalize(), ""
+    label, placeholder, *own = LABELS.get(key, plain)
+    purpose = own[0] if own else comments().get(key) or ""
     return label, placeholder, f"{purpose} ({key})".strip()

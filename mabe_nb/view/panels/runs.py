@@ -14,9 +14,8 @@ from ...errors import ConfigError
 from ...patch import patch
 from .memory import recall
 from .panel import LOCK, Panel, button, control, row
-from ..report import table_html
+from ..report import scrolling_svg, table_html
 from ..runs import checked_day, find_runs, plot_runs, runs_table
-from ..video.inline import scrolling_svg
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #27254fcb
 class RunsPanel(Panel):

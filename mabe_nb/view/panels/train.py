@@ -21,7 +21,7 @@ from .labels import label_of
 from .panel import FULL, button, control, one_at_a_time, row
 from ..plots import COLORS
 from ..runs import actions_of, epochs_of, warnings_of
-from ..video.inline import svg_start
+from ..report import svg_start
 
 # %% ../../../nbs/view/panels/40_train.ipynb #56171617
 def as_word(

@@ -15,7 +15,7 @@ from ...data.features import Features, compute
 from ...data.recording import Recording, frame_labels, of_pair
 from ...errors import ConfigError, DataError
 from ...patch import patch
-from .inline import inline_svg
+from ..report import inline_svg
 from ..panels.panel import Panel, control
 from .player import Player
 from .strips import (Strip, actions_of, ethogram_strip,

@@ -16,7 +16,7 @@ from ...data.recording import Recording, of_pair
 from ...errors import ConfigError, DataError
 from ...patch import patch
 from ..panels.panel import FULL, Panel, control, one_at_a_time, row
-from .inline import axes_on_page, clock_words, inline_svg
+from ..report import axes_on_page, clock_words, inline_svg
 from .scene import scene_of
 from .stage import Stage
 from .strips import ethogram_strip, page_figure, pairs_of, plot_moment
@@ -38,11 +38,6 @@ def _check_seen(rec):
     raise DataError("has no frames or no animals, so there is nothing to show",
                     where=f"video {rec.video_id}")
 
-
-def _strips(rec, sources, strips):
-    "Those that were given, else the ethogram."
-    return [ethogram_strip(rec, sources)] if strips is None else list(strips)
-
 # %% ../../../nbs/view/video/40_player.ipynb #f6ec453f
 class Player(Panel):
     "A video to move through: animals, and strips on a common axis of time."
@@ -60,7 +55,7 @@ class Player(Panel):
         _check_seen(rec)
         self.rec, self.scene, self.errors = rec, scene_of(rec), errors
         self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
-        self.strips = _strips(rec, self.sources, strips)
+        self.strips = [ethogram_strip(rec, self.sources)] if strips is None else list(strips)
         self.stage, self.span, self.held = Stage(self.scene, video), (0, 0), False
         self._controls(pair)
         self.go_to(frame)

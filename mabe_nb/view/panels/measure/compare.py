@@ -12,16 +12,14 @@ import pandas as pd
 from ....errors import ConfigError
 from ....hardware.speed_guide import time_words
 from ....measure.compare import compare
-from ....measure.spec import make_spec
+from ....measure.workload import Workload, make_spec
 from ....measure.results import where
-from ....measure.workload import Workload
 from ....patch import patch
 from ....remote.places.base import rents
 from ....train.config import TrainConfig
 from ...cost_plots import plot_compare
-from ..cards import PLACES, cards_of, gpu_name
+from ..plan import PLACES, cards_of, gpu_name, most_usd_of, rate_at
 from ..panel import control
-from ..plan import most_usd_of, rate_at
 from ..source import call_of
 from .sweep import MeasuringPanel, work_of
 from ...report import table_html

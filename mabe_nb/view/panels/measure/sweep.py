@@ -10,8 +10,7 @@ import ipywidgets as W
 
 from ....errors import ConfigError
 from ....hardware.speed_guide import time_words
-from ....measure.spec import PRECISIONS, make_spec
-from ....measure.workload import Workload
+from ....measure.workload import PRECISIONS, Workload, make_spec
 from ....measure.sweep import (FIRST, LAST, Sweep, checked_sizes, other_cards,
                                    summarize, sweep)
 from ....patch import patch
@@ -27,8 +26,7 @@ from ..question import Question
 from ..source import call_of, split_names
 from ..panel import (LOCK, Panel, button, control, facts_html,
                                        one_at_a_time, row)
-from ...report import table_html
-from ...video.inline import scrolling_svg
+from ...report import scrolling_svg, table_html
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #82f7121d
 def sizes_of(
