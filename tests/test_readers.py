@@ -1,5 +1,6 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
 import json, os, pickle
+from datetime import UTC, datetime
 from pathlib import Path
 
 import h5py
@@ -390,6 +391,15 @@ def test_sleap_labels(tmp_path):
     rec = read_poses(tmp_path/"v.slp", fps=30)
     assert rec.mice == ("white",) and rec.parts == ("nose", "tail")
     assert rec.xy[3, 0, 0].tolist() == [3, 1] and np.isnan(rec.xy[2]).all()
+
+
+def test_nwb_without_points_is_told(tmp_path):
+    pynwb, ndx_pose = pytest.importorskip("pynwb"), pytest.importorskip("ndx_pose")
+    file = pynwb.NWBFile("a mouse", "1", datetime.now(UTC))
+    file.create_processing_module("behavior", "poses").add(
+        ndx_pose.PoseEstimation(name="PoseEstimation", pose_estimation_series=[]))
+    with pynwb.NWBHDF5IO(str(tmp_path/"v.nwb"), "w") as io: io.write(file)
+    with pytest.raises(DataError, match="holds no points of animals"): read_poses(tmp_path/"v.nwb")
 
 
 def test_nwb_brings_its_own_frame_rate(tmp_path):

@@ -137,6 +137,7 @@ def _from_movement(path, source):
     "`Points` of a file that movement reads."
     if path.suffix == ".slp": return _from_slp(path)
     data, frames, left_out = movement_data(path, source)
+    if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")
     dims = [dim if dim in data.dims else dim.rstrip("s") for dim in order]
     with np.errstate(over="ignore"):
