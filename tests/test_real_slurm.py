@@ -82,6 +82,14 @@ def test_it_runs_and_its_environment_is_what_was_named(monkeypatch):
     assert "MY_TOKEN" not in found and {"NAMED", "ASKED", "PATH", "RANK"} <= set(found)
 
 
+def test_its_time_is_over_and_what_was_found_comes_back():
+    job = submit("import time\nfound = [7]\ntime.sleep(300)", on="slurm", outputs=["found"],
+                 timeout=3)
+    assert job.wait(100) == "timeout", job.state()
+    assert "limit of 3 s; what came back: found" in job.state()["error"]["message"]
+    assert job.result(partial=True) == {"found": [7]}
+
+
 def test_preempted_it_goes_on(slurm):
     job = send(outputs=["found"])
     take_the_node(slurm)

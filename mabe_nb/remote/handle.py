@@ -170,7 +170,7 @@ def result(self: Job,
     self.wait()
     state, names = self.state(), self.spec["outputs"]
     limit, place = self.spec["limit"], f"job {self.id}"
-    partial = partial and state["status"] == "error"
+    partial = partial and state["status"] in ("error", "timeout")
     if state["status"] != "done" and not partial: raise JobError(self, state)
     if not names or partial and "out/index.json" not in self.files("out"): return {}
     index = self._fetched("out/index.json", 2**20)

@@ -7,7 +7,7 @@ __all__ = ['KINDS', 'LIMIT', 'JSON_LIMIT', 'good_name', 'write_values', 'read_in
            'write_value', 'read_value']
 
 # %% ../../nbs/remote/10_values.ipynb #e7753cb7
-import json, keyword, math, os, re, stat
+import errno, json, keyword, math, os, re, stat
 from pathlib import Path
 
 from ..errors import DataError
@@ -135,8 +135,10 @@ def _checked(value, name, room, limit):
 
 
 def _too_large(name, size, limit):
-    return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed; "
-            "raise `limit`, or leave it as a file in CKPT and fetch that")
+    how = " as JSON; make it an array or a table" if limit == JSON_LIMIT else \
+        "; raise `limit`"
+    return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed{how}, or "
+            "leave it as a file in CKPT and fetch that")
 
 # %% ../../nbs/remote/10_values.ipynb #ea7100a5
 def write_values(
@@ -156,9 +158,15 @@ def write_values(
         packed[name], total = one, total + one[2]
     with atomic(folder) as tmp:
         tmp.mkdir()
+        index = {}
         for name, (kind, value, _) in packed.items():
-            _write(tmp/f"{name}.{kind}", kind, value)
-        index = {name: kind for name, (kind, *_) in packed.items()}
+            try: _write(file := tmp/f"{name}.{kind}", kind, value)
+            except OSError as e:
+                if faults is None: raise
+                file.unlink(missing_ok=True) # the others may be smaller
+                faults.append(DataError(f"{name!r} cannot be written: "
+                                        f"{os.strerror(e.errno or errno.ENOSPC)}"))
+            else: index[name] = kind
         (tmp/"index.json").write_text(json.dumps(index))
     return index
 

@@ -6,7 +6,7 @@
 __all__ = ['Backend', 'last_words']
 
 # %% ../../../nbs/remote/places/20_local.ipynb #44754007
-import fcntl, os, signal, subprocess, sys, threading, time
+import fcntl, os, shutil, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 import mabe_nb
@@ -45,6 +45,13 @@ def _launch(folder, alive):
 @place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell"})
 class Backend(DiskPlace):
     "Jobs as processes of this machine."
+    def check_options(self, spec):
+        super().check_options(spec)
+        if spec["gpu"]:
+            raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with "
+                              "the card that it has or none; name a place that rents it "
+                              "with on= (--on), or leave gpu out")
+
     def start(self, folder, spec):
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -88,12 +95,14 @@ def _signal(handle, number):
 def last_words(
     path, # A log
 ) -> str:
-    "The last line that was printed, as the end of a sentence."
+    "The last line that was printed, and a full disk, as the end of a sentence."
     try:
+        full = shutil.disk_usage(Path(path).parent).free < 2**12
         with open(path, "rb") as f:
             f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
             lines = f.read().split(b"\n")
     except OSError: return ""
     lines = [clean(line).strip() for line in lines if not line.startswith(b"\x1e")]
     lines = [line for line in lines if line]
-    return f"; it last printed: {lines[-1][:200]}" if lines else ""
+    return "; its disk is full, free some" * full + (
+        f"; it last printed: {lines[-1][:200]}" if lines else "")
