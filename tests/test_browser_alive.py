@@ -131,6 +131,25 @@ def test_a_restart_in_mid_job(lab):
     sends(box, "print('restarted', 1)", "restarted 1")
 
 
+def test_two_cells_that_say_the_same_keep_what_is_theirs(tmp_path):
+    with opened(tmp_path, [PANEL, PANEL]) as found:
+        boxes, gate = panel(found.page, "JobPanel"), tmp_path/"gate"
+        first, second = boxes.nth(0), boxes.nth(1)
+        text = CELL.format(gate=str(gate))
+        first.get_by_label("To send", exact=True).fill(text)
+        press(first, "Send")
+        expect(first.get_by_text("still on").first).to_be_visible()
+        sends(second, "print('second', 1)", "second 1")
+        found.page.evaluate(f"{KERNEL}.restart()")
+        found.page.wait_for_function(f"{KERNEL}?.status === 'idle'")
+        run_all(found.page)
+        expect(first.get_by_label("To send", exact=True)).to_have_value(text)
+        expect(line(first)).to_contain_text("running")
+        expect(second.get_by_text("second 1").first).to_be_visible()
+        gate.touch()
+        expect(first.get_by_text("gate open").first).to_be_visible()
+
+
 def test_nothing_went_wrong_on_the_way(lab):
     log = (lab.tmp/"server.log").read_text()
     assert "Unknown subshell" not in log and "Traceback" not in log

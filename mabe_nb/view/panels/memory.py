@@ -8,19 +8,26 @@ __all__ = ['KEPT_DAYS', 'panel_file', 'values_of', 'remember', 'forget_old', 're
 # %% ../../../nbs/view/panels/08_memory.ipynb #c40a95d8
 import hashlib, json, os, time
 
+from IPython import get_ipython
 from traitlets import TraitError
 
 from ...errors import MabeError
 from ...files import home, read_json, write_json
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #bd042e69
+def _cell_id():
+    "Of the cell that runs, as the page tells it; empty if it does not."
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel.get_parent().get("metadata", {}).get("cellId", "") if kernel else ""
+
+
 def panel_file(
     panel, # With its first `settings`
 ): # Path, or None outside of a notebook
     "Where a panel keeps what it is set to."
     notebook = os.environ.get("JPY_SESSION_NAME")
     if not notebook: return None
-    about = json.dumps([notebook, type(panel).__name__, values_of(panel)])
+    about = json.dumps([notebook, _cell_id(), type(panel).__name__, values_of(panel)])
     return home()/"panels"/f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
 
 
