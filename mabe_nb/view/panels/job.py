@@ -275,8 +275,8 @@ def changed(self: JobPanel):
     ready = not empty and self.check(self.arguments) is not None
     if self.status == "running": return
     self.start_button.disabled = not ready
-    if empty and self.status == "idle":
-        self.set_status("idle", f"write a {self.kind.value} to send")
+    if self.status == "idle" and (empty or "write a" in self.status_line.value):
+        self.set_status("idle", f"write a {self.kind.value} to send" * empty)
 
 @patch
 def look_again(self: JobPanel):
