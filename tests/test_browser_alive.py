@@ -4,7 +4,7 @@ See `browsing.py` for what it needs and what it keeps.
 """
 import pytest
 from browsing import cancel_all, expect, line, panel, press, told  # noqa: F401
-from lab_page import KERNEL, new_page, opened, run_all, save
+from lab_page import KERNEL, new_page, opened, run_all, save, server
 
 CELL = """import time
 from pathlib import Path
@@ -131,23 +131,29 @@ def test_a_restart_in_mid_job(lab):
     sends(box, "print('restarted', 1)", "restarted 1")
 
 
-def test_two_cells_that_say_the_same_keep_what_is_theirs(tmp_path):
-    with opened(tmp_path, [PANEL, PANEL]) as found:
-        boxes, gate = panel(found.page, "JobPanel"), tmp_path/"gate"
+def test_two_cells_that_say_the_same_keep_what_is_theirs(lab, tmp_path):
+    gate = tmp_path/"gate"
+    text = CELL.format(gate=str(gate))
+    with server(tmp_path, [PANEL, PANEL]) as url:
+        page, _ = new_page(lab.browser)
+        page.goto(url)
+        page.wait_for_function(f"{KERNEL}?.status === 'idle'")
+        run_all(page)
+        boxes = panel(page, "JobPanel")
         first, second = boxes.nth(0), boxes.nth(1)
-        text = CELL.format(gate=str(gate))
         first.get_by_label("To send", exact=True).fill(text)
         press(first, "Send")
         expect(first.get_by_text("still on").first).to_be_visible()
         sends(second, "print('second', 1)", "second 1")
-        found.page.evaluate(f"{KERNEL}.restart()")
-        found.page.wait_for_function(f"{KERNEL}?.status === 'idle'")
-        run_all(found.page)
+        page.evaluate(f"{KERNEL}.restart()")
+        page.wait_for_function(f"{KERNEL}?.status === 'idle'")
+        run_all(page)
         expect(first.get_by_label("To send", exact=True)).to_have_value(text)
         expect(line(first)).to_contain_text("running")
         expect(second.get_by_text("second 1").first).to_be_visible()
         gate.touch()
         expect(first.get_by_text("gate open").first).to_be_visible()
+        page.close()
 
 
 def test_nothing_went_wrong_on_the_way(lab):

@@ -15,6 +15,8 @@ from mabe_nb import cli
 from mabe_nb.commands import remote as commands
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
+from mabe_nb.view.panels.gpu import GPUPanel
+from mabe_nb.view.panels.job import JobPanel
 
 pytestmark = [pytest.mark.cloud, pytest.mark.skipif(bool(real_slurm.why_not()),
                                                     reason=real_slurm.why_not())]
@@ -149,6 +151,22 @@ def test_why_it_waits_is_said(slurm, capsys):
     commands.follow(job)
     assert "[waits for machines that are free (Resources)]\n" in capsys.readouterr().out
     assert job.status() == "done"
+
+
+def test_a_panel_asks_for_no_card_and_says_why_its_job_waits(slurm):
+    "This cluster has no cards, as many partitions have none."
+    card, other = GPUPanel("slurm"), send(cpus=4)
+    card.count.value = 0
+    assert card.gpu is None and card.known_facts()["Asks for"] == "no card"
+    panel = JobPanel("n = 1", gpu=card, outputs="n", timeout=300)
+    panel.options.value = "cpus=2"
+    panel.start()
+    until(lambda: "waits for machines that are free (Resources)" in panel.view.value
+          or panel.status == "error")
+    assert panel.status == "running", panel.error
+    (other.folder/"ckpt"/"enough").touch()
+    until(lambda: panel.status != "running", 100)
+    assert (panel.status, panel.result) == ("done", {"n": 1}), panel.error
 
 
 def test_cancelled_while_it_waits(slurm):

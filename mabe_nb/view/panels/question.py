@@ -28,6 +28,7 @@ class Question:
     "Asks before a job that may cost more than an amount; `row` and `amount` are shown."
     def __init__(self, go):
         self.go, self.asker = go, None # What is done after a yes, and who pressed
+        self.about = None # Settings that it was asked of
         self.amount = control(
             W.BoundedFloatText, "Ask above (USD)", "Above this you are asked before "
             "anything is spent", min=0, max=1e6, value=ASK_ABOVE)
@@ -44,6 +45,11 @@ class Question:
         "The question is gone, and nothing was sent."
         self.words.value, self.row.layout.display = "", "none"
         if back and self.asker is not None: self.asker.focus()
+
+    def withdraw_unless(self, about):
+        "As `withdraw`, if the settings that it was asked of are others by now."
+        if about != self.about: self.withdraw()
+        self.about = about
 
     def answer_yes(self):
         self.withdraw(True)
