@@ -13,6 +13,7 @@ from waiting import until
 
 from mabe_nb import cli
 from mabe_nb.commands import remote as commands
+from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
 from mabe_nb.view.panels.gpu import GPUPanel
@@ -82,6 +83,14 @@ def test_it_runs_and_its_environment_is_what_was_named(monkeypatch):
                  secrets=["NAMED"], env="ASKED", tasks_per_node=2)
     found = job.result()["found"]
     assert "MY_TOKEN" not in found and {"NAMED", "ASKED", "PATH", "RANK"} <= set(found)
+
+
+def test_a_variable_that_was_not_named_is_told(monkeypatch):
+    monkeypatch.setenv("MY_COHORT", "b")
+    job = submit("import os\nfound = os.environ['MY_COHORT']", on="slurm", outputs=["found"],
+                 timeout=60)
+    with pytest.raises(JobError, match="'MY_COHORT', which is set in the environment here; "
+                       "the option env=MY_COHORT takes it along"): job.result()
 
 
 def test_its_time_is_over_and_what_was_found_comes_back():
