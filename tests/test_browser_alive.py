@@ -113,6 +113,21 @@ def test_the_first_click_is_answered_while_a_cell_runs(lab):
     lab.page.wait_for_function("window.over")
 
 
+def test_its_cell_is_run_again_in_mid_job(lab):
+    box, gate = panel(lab.page, "JobPanel"), lab.tmp/"gate-again"
+    box.get_by_label("To send", exact=True).fill(CELL.format(gate=str(gate)))
+    press(box, "Send")
+    expect(box.get_by_text("still on").first).to_be_visible()
+    run_all(lab.page)
+    expect(line(box)).to_contain_text("running", timeout=12_000)
+    expect(box.get_by_role("button", name="Cancel", exact=True)).to_be_enabled()
+    gate.touch()
+    expect(box.get_by_text("gate open").first).to_be_visible()
+    expect(line(box)).to_contain_text("done")
+    run_all(lab.page) # it has ended, and the cell is what it says
+    expect(line(box)).to_contain_text("write a cell to send")
+
+
 def test_a_restart_in_mid_job(lab):
     "The cells are run again: the same values, and the same job."
     box, gate = panel(lab.page, "JobPanel"), lab.tmp/"gate-restart"

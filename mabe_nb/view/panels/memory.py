@@ -13,6 +13,8 @@ from traitlets import TraitError
 
 from ...errors import MabeError
 from ...files import home, read_json, write_json
+from ...remote.job import attach
+from ...remote.places.base import ENDED
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #bd042e69
 def _cell_id():
@@ -62,6 +64,11 @@ def forget_old(
         except (MabeError, OSError, AttributeError): continue # being written, or strange
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #d3debdd1
+def _runs(id):
+    try: return bool(id) and attach(id).status() not in ENDED
+    except MabeError: return False
+
+
 def recall(
     panel, # As its cell made it
 ): # Name of the job that it watched, or None
@@ -70,8 +77,9 @@ def recall(
     if panel.memory: forget_old(panel.memory.parent)
     try: found = read_json(panel.memory) if panel.memory else {}
     except MabeError: pass # there is none, or none that can be read
-    if not isinstance(found, dict) or found.get("process") in (None, os.getpid()):
-        return None
+    if not isinstance(found, dict) or not found.get("process"): return None
+    if found["process"] == os.getpid(): # the cell was run again
+        return found.get("job") if _cell_id() and _runs(found.get("job")) else None
     panel.recalled = found
     had = found.get("values") or {}
     for control in panel.settings:
