@@ -135,8 +135,7 @@ def _checked(value, name, room, limit):
 
 
 def _too_large(name, size, limit):
-    how = " as JSON; make it an array or a table" if limit == JSON_LIMIT else \
-        "; raise `limit`"
+    how = " as JSON; make it an array" if limit == JSON_LIMIT else "; raise `limit`"
     return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed{how}, or "
             "leave it as a file in CKPT and fetch that")
 
@@ -158,19 +157,23 @@ def write_values(
         packed[name], total = one, total + one[2]
     with atomic(folder) as tmp:
         tmp.mkdir()
-        index = {}
-        for name, (kind, value, _) in packed.items():
-            try: _write(file := tmp/f"{name}.{kind}", kind, value)
-            except OSError as e:
-                if faults is None: raise
-                file.unlink(missing_ok=True) # the others may be smaller
-                faults.append(DataError(f"{name!r} cannot be written: "
-                                        f"{os.strerror(e.errno or errno.ENOSPC)}"))
-            else: index[name] = kind
+        index = {name: kind for name, (kind, value, _) in packed.items()
+                 if _fits(tmp/f"{name}.{kind}", kind, value, faults)}
         (tmp/"index.json").write_text(json.dumps(index))
     return index
 
 # %% ../../nbs/remote/10_values.ipynb #651622ef
+def _fits(path, kind, value, faults):
+    "Write one; is it there? On a full disk the others may be smaller."
+    try: _write(path, kind, value)
+    except OSError as e:
+        if faults is None: raise
+        path.unlink(missing_ok=True)
+        why = os.strerror(e.errno or errno.ENOSPC)
+        faults.append(DataError(f"{path.stem!r} cannot be written: {why}"))
+    else: return True
+
+
 def _write(path, kind, value):
     "One packed value into its file."
     if kind in ("json", "parquet"): path.write_bytes(value)

@@ -149,7 +149,7 @@ def _outcome(child, in_time, timeout):
     if code == -signal.SIGKILL: why += "; the machine may have run out of memory"
     return "died", error("Died", "the job's process " + why)
 
-
+# %% ../../../nbs/remote/inside/10_runner.ipynb #82029aeb
 def _prepare(folder):
     "A folder in which an attempt can start; its number."
     for name in ("status.json", LATE): (folder/name).unlink(missing_ok=True)

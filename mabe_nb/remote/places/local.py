@@ -45,13 +45,6 @@ def _launch(folder, alive):
 @place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell"})
 class Backend(DiskPlace):
     "Jobs as processes of this machine."
-    def check_options(self, spec):
-        super().check_options(spec)
-        if spec["gpu"]:
-            raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with "
-                              "the card that it has or none; name a place that rents it "
-                              "with on= (--on), or leave gpu out")
-
     def start(self, folder, spec):
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -73,6 +66,15 @@ class Backend(DiskPlace):
                     + last_words(folder/"log"))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #33e6be3b
+@patch
+def check_options(self: Backend, spec):
+    DiskPlace.check_options(self, spec)
+    if not spec["gpu"]: return
+    raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
+                      "that it has or none; name a place that rents it with on= (--on), or "
+                      "leave gpu out")
+
+
 @patch
 def cancel(self: Backend, folder, spec, grace=7.0):
     end = time.monotonic() + grace

@@ -46,16 +46,17 @@ class Question:
         self.words.value, self.row.layout.display = "", "none"
         if back and self.asker is not None: self.asker.focus()
 
-    def withdraw_unless(self, about):
-        "As `withdraw`, if the settings that it was asked of are others by now."
-        if about != self.about: self.withdraw()
-        self.about = about
-
     def answer_yes(self):
         self.withdraw(True)
         self.go()
 
 # %% ../../../nbs/view/panels/12_question.ipynb #117b50cc
+@patch
+def withdraw_unless(self: Question, about):
+    "As `withdraw`, if the settings that it was asked of are others by now."
+    if about != self.about: self.withdraw()
+    self.about = about
+
 @patch
 def press(self: Question,
     most: float, # USD that it may cost
