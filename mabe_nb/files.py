@@ -29,6 +29,8 @@ def _named(path, tmp):
     "Gives an error of the disk the name of the file that was to be written."
     try: yield
     except OSError as e:
+        if e.errno is None: # NumPy wrote less than it should, and does not say why
+            e.errno, e.strerror = errno.ENOSPC, os.strerror(errno.ENOSPC)
         if str(e.filename2 or e.filename or tmp).startswith(str(tmp)):
             e.filename, e.filename2 = str(path), None # of a copy, the one that is written
         raise

@@ -4,7 +4,7 @@ See `browsing.py` for what it needs and what it keeps.
 """
 import pytest
 from browsing import cancel_all, expect, line, panel, press, told  # noqa: F401
-from lab_page import KERNEL, new_page, opened, run_all, save
+from lab_page import KERNEL, new_page, opened, run_all, save, server
 
 CELL = """import time
 from pathlib import Path
@@ -113,6 +113,21 @@ def test_the_first_click_is_answered_while_a_cell_runs(lab):
     lab.page.wait_for_function("window.over")
 
 
+def test_its_cell_is_run_again_in_mid_job(lab):
+    box, gate = panel(lab.page, "JobPanel"), lab.tmp/"gate-again"
+    box.get_by_label("To send", exact=True).fill(CELL.format(gate=str(gate)))
+    press(box, "Send")
+    expect(box.get_by_text("still on").first).to_be_visible()
+    run_all(lab.page)
+    expect(line(box)).to_contain_text("running", timeout=12_000)
+    expect(box.get_by_role("button", name="Cancel", exact=True)).to_be_enabled()
+    gate.touch()
+    expect(box.get_by_text("gate open").first).to_be_visible()
+    expect(line(box)).to_contain_text("done")
+    run_all(lab.page) # it has ended, and the cell is what it says
+    expect(line(box)).to_contain_text("write a cell to send")
+
+
 def test_a_restart_in_mid_job(lab):
     "The cells are run again: the same values, and the same job."
     box, gate = panel(lab.page, "JobPanel"), lab.tmp/"gate-restart"
@@ -129,6 +144,31 @@ def test_a_restart_in_mid_job(lab):
     expect(box.get_by_text("gate open").first).to_be_visible()
     expect(line(box)).to_contain_text("done")
     sends(box, "print('restarted', 1)", "restarted 1")
+
+
+def test_two_cells_that_say_the_same_keep_what_is_theirs(lab, tmp_path):
+    gate = tmp_path/"gate"
+    text = CELL.format(gate=str(gate))
+    with server(tmp_path, [PANEL, PANEL]) as url:
+        page, _ = new_page(lab.browser)
+        page.goto(url)
+        page.wait_for_function(f"{KERNEL}?.status === 'idle'")
+        run_all(page)
+        boxes = panel(page, "JobPanel")
+        first, second = boxes.nth(0), boxes.nth(1)
+        first.get_by_label("To send", exact=True).fill(text)
+        press(first, "Send")
+        expect(first.get_by_text("still on").first).to_be_visible()
+        sends(second, "print('second', 1)", "second 1")
+        page.evaluate(f"{KERNEL}.restart()")
+        page.wait_for_function(f"{KERNEL}?.status === 'idle'")
+        run_all(page)
+        expect(first.get_by_label("To send", exact=True)).to_have_value(text)
+        expect(line(first)).to_contain_text("running")
+        expect(second.get_by_text("second 1").first).to_be_visible()
+        gate.touch()
+        expect(first.get_by_text("gate open").first).to_be_visible()
+        page.close()
 
 
 def test_nothing_went_wrong_on_the_way(lab):

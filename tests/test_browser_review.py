@@ -81,3 +81,10 @@ def test_a_killed_kernel_takes_no_answer_with_it(tmp_path):
         box.get_by_role("button", name="Undo", exact=True).click()
         expect(said).to_contain_text("undone: start")
         assert len(lines(lab)) == 6
+        page.keyboard.press("y") # the focus is on the button that was clicked
+        expect(said).to_contain_text("saved: ")
+        assert len(lines(lab)) == 7
+        box.get_by_label("Moment", exact=True).focus()
+        page.keyboard.press("y") # a list keeps its own keys
+        page.wait_for_timeout(500)
+        assert len(lines(lab)) == 7

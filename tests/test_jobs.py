@@ -1,8 +1,10 @@
 "Jobs on this machine: sent, left, found again from another process, stopped, distrusted."
+import contextlib
 import importlib.util
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,6 +188,7 @@ def test_no_secret_in_any_file(monkeypatch):
 
 SLIPS = {
     "unknown place to run at 'locla'; did you mean 'local'?": {"on": "locla"},
+    "gpu is 'L4', but 'local' is this machine": {"gpu": "L4"},
     "timeout is 'nan'": {"timeout": math.nan}, "retries is 'True'": {"retries": True},
     "'../x' is no name for an output": {"outputs": ["../x"]},
     "'a b' is no name for a secret": {"secrets": ["a b"]},
@@ -222,6 +225,66 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
     with pytest.raises(JobError, match="left no output 'b'.*what came back: a;"): job.result()
     assert job.result(partial=True) == {"a": 1}
     assert submit("1/0").result(partial=True) == {}
+
+
+STOPPED = {
+    "division by zero": "a = [1]; 1/0",
+    "no text of it": "a = [1]\nclass Table:\n    def __repr__(self): raise ValueError('no "
+                     "text of it')\nTable()",
+    "Expected": "from matplotlib import pyplot\na = [1]\npyplot.title('$x_{$')",
+    "its limit of 1 s": "import time\na = []\na += [1]\ntime.sleep(60)",
+    "bad end": "import sys\na = [1]\nsys.exit('bad end')",
+}
+
+
+@pytest.mark.parametrize("why", STOPPED)
+def test_what_a_cell_had_set_before_it_was_stopped_comes_back(why):
+    job = submit(STOPPED[why], outputs=["a"], timeout=1 if "limit" in why else 60)
+    with pytest.raises(JobError, match="(?s)" + why + ".*what came back: a;"): job.result()
+    assert job.result(partial=True) == {"a": [1]}
+
+
+def test_a_cell_that_is_cancelled_keeps_no_half_of_an_output():
+    job = submit("import time\na = [1]\nprint('on', flush=True)\ntime.sleep(60)",
+                 outputs=["a"])
+    until(lambda: "on" in job.log())
+    job.cancel()
+    assert job.status() == "cancelled" and not (job.folder/"out"/"index.json").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path, monkeypatch):
+    "A disk of a megabyte, on which the jobs are."
+    disk = tmp_path/"disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)]
+    if os.getuid() or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("needs to mount a small disk")
+    monkeypatch.setenv("MABE_HOME", str(disk))
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_said_and_what_fits_comes_back(small_disk):
+    job = submit("import numpy as np\nX, n = np.zeros(10**6), 1", outputs=["X", "n"])
+    with pytest.raises(JobError, match="'X' .*No space left.*what came back: n;"):
+        job.result()
+    assert job.result(partial=True) == {"n": 1}
+    job = submit("(CKPT/'all').write_bytes(b'0' * 2**21)")
+    with pytest.raises(JobError, match="OSError: .*No space left"): job.result()
+    (job.folder/"more").write_bytes(b"0" * shutil.disk_usage(small_disk).free)
+    with pytest.raises(DataError, match="no space is left on the disk; 'mabe jobs prune'"):
+        submit("n = 1", outputs=["n"])
+
+
+def test_a_disk_that_is_full_before_the_job_says_a_word(small_disk):
+    job = submit("n = 1")
+    job.wait()
+    (job.folder/"status.json").unlink()
+    with open(job.folder/"more", "wb", 0) as file, contextlib.suppress(OSError):
+        while True: file.write(b"0" * 4096)
+    until(lambda: job.status() == "died")
+    assert "its disk is full, free some" in job.state()["error"]["message"]
 
 
 def test_a_missing_module_is_told_with_its_package():

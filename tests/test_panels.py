@@ -294,6 +294,16 @@ def test_send_is_ready_once_a_cell_has_made_the_variable():
     finally: InteractiveShell.clear_instance()
 
 
+def test_what_is_missing_is_asked_for_until_it_is_there():
+    for panel, field, words in ((JobPanel(namespace={}), "source", "write a cell to send"),
+                                (TrainPanel(), "data", "name a dataset")):
+        assert words in panel.status_line.value and panel.start_button.disabled
+        getattr(panel, field).value = "print(1)"
+        assert words not in panel.status_line.value and not panel.start_button.disabled
+        getattr(panel, field).value = ""
+        assert words in panel.status_line.value
+
+
 def test_work_that_fails_and_work_that_dies():
     panel = JobPanel("raise ValueError('no mice')", namespace={}, timeout=60)
     panel.go()

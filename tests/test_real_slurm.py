@@ -13,8 +13,11 @@ from waiting import until
 
 from mabe_nb import cli
 from mabe_nb.commands import remote as commands
+from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
+from mabe_nb.view.panels.gpu import GPUPanel
+from mabe_nb.view.panels.job import JobPanel
 
 pytestmark = [pytest.mark.cloud, pytest.mark.skipif(bool(real_slurm.why_not()),
                                                     reason=real_slurm.why_not())]
@@ -82,6 +85,22 @@ def test_it_runs_and_its_environment_is_what_was_named(monkeypatch):
     assert "MY_TOKEN" not in found and {"NAMED", "ASKED", "PATH", "RANK"} <= set(found)
 
 
+def test_a_variable_that_was_not_named_is_told(monkeypatch):
+    monkeypatch.setenv("MY_COHORT", "b")
+    job = submit("import os\nfound = os.environ['MY_COHORT']", on="slurm", outputs=["found"],
+                 timeout=60)
+    with pytest.raises(JobError, match="'MY_COHORT', which is set in the environment here; "
+                       "the option env=MY_COHORT takes it along"): job.result()
+
+
+def test_its_time_is_over_and_what_was_found_comes_back():
+    job = submit("import time\nfound = [7]\ntime.sleep(300)", on="slurm", outputs=["found"],
+                 timeout=3)
+    assert job.wait(100) == "timeout", job.state()
+    assert "limit of 3 s; what came back: found" in job.state()["error"]["message"]
+    assert job.result(partial=True) == {"found": [7]}
+
+
 def test_preempted_it_goes_on(slurm):
     job = send(outputs=["found"])
     take_the_node(slurm)
@@ -141,6 +160,22 @@ def test_why_it_waits_is_said(slurm, capsys):
     commands.follow(job)
     assert "[waits for machines that are free (Resources)]\n" in capsys.readouterr().out
     assert job.status() == "done"
+
+
+def test_a_panel_asks_for_no_card_and_says_why_its_job_waits(slurm):
+    "This cluster has no cards, as many partitions have none."
+    card, other = GPUPanel("slurm"), send(cpus=4)
+    card.count.value = 0
+    assert card.gpu is None and card.known_facts()["Asks for"] == "no card"
+    panel = JobPanel("n = 1", gpu=card, outputs="n", timeout=300)
+    panel.options.value = "cpus=2"
+    panel.start()
+    until(lambda: "waits for machines that are free (Resources)" in panel.view.value
+          or panel.status == "error")
+    assert panel.status == "running", panel.error
+    (other.folder/"ckpt"/"enough").touch()
+    until(lambda: panel.status != "running", 100)
+    assert (panel.status, panel.result) == ("done", {"n": 1}), panel.error
 
 
 def test_cancelled_while_it_waits(slurm):

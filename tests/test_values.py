@@ -122,6 +122,8 @@ def test_deep_and_large_are_refused(tmp_path):
         write_values(tmp_path/"in", {"b": np.zeros(1125)}, limit=8000)
     with pytest.raises(DataError, match="'s'"):
         write_values(tmp_path/"in", {"s": "x"*(JSON_LIMIT + 1)})
+    with pytest.raises(DataError, match="allowed as JSON; make it an array, or"):
+        write_values(tmp_path/"in", {"s": "x"*(JSON_LIMIT + 1)}) # a higher limit is no help
     assert not list(tmp_path.iterdir())
 
 

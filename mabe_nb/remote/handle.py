@@ -14,7 +14,7 @@ from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, read_json, temporary, write_json
 from ..patch import patch
 from . import costs, values
-from .packages import with_package
+from .packages import with_package, with_variable
 from .places.base import ENDED, get, good_file
 from .places.job_state import PATIENCE, retried
 from .events import events, terminal_text
@@ -44,7 +44,8 @@ class Job:
         if (self.folder/"job.json").exists():
             state = self.backend.state(self.folder, self.spec)
             if state["status"] in ENDED and self.spec.get("most_usd"): self._bill(state)
-            return {**state, "error": with_package(state["error"], self.backend)}
+            error = with_package(state["error"], self.backend)
+            return {**state, "error": with_variable(error, self.backend)}
         raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that "
                         "exist")
 
@@ -170,7 +171,7 @@ def result(self: Job,
     self.wait()
     state, names = self.state(), self.spec["outputs"]
     limit, place = self.spec["limit"], f"job {self.id}"
-    partial = partial and state["status"] == "error"
+    partial = partial and state["status"] in ("error", "timeout")
     if state["status"] != "done" and not partial: raise JobError(self, state)
     if not names or partial and "out/index.json" not in self.files("out"): return {}
     index = self._fetched("out/index.json", 2**20)

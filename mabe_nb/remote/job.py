@@ -6,7 +6,8 @@
 __all__ = ['job_code', 'submit', 'parse_options', 'attach', 'all_jobs', 'jobs', 'refresh_reserved', 'quote']
 
 # %% ../../nbs/remote/40_job.ipynb #4ff67e7b
-import json, os, re, secrets as random_secrets, shutil, sys, time, warnings
+import errno, json, os, re, secrets as random_secrets, shutil, sys, time, warnings
+from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, home, read_json, safe_id, write_json
@@ -170,11 +171,21 @@ def _written(folder):
             if p.stem != MODULES_NAME}
 
 
+@contextmanager
+def _room_for(folder):
+    "A full disk in a sentence."
+    try: yield
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT): raise
+        raise DataError("no space is left on the disk; 'mabe jobs prune' removes old jobs, "
+                        "then send it again", folder.parent) from None
+
+# %% ../../nbs/remote/40_job.ipynb #cb98dba7
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
     for path in private(folder.parent).glob(".mabe-*.tmp"): # of who was killed in here
         if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
-    with atomic(folder) as tmp:
+    with _room_for(folder), atomic(folder) as tmp:
         tmp.mkdir(mode=0o700)
         if code is not None:
             (tmp/"source.py").write_text(code.source, encoding="utf-8")

@@ -7,7 +7,7 @@ __all__ = ['KINDS', 'LIMIT', 'JSON_LIMIT', 'good_name', 'write_values', 'read_in
            'write_value', 'read_value']
 
 # %% ../../nbs/remote/10_values.ipynb #e7753cb7
-import json, keyword, math, os, re, stat
+import errno, json, keyword, math, os, re, stat
 from pathlib import Path
 
 from ..errors import DataError
@@ -135,8 +135,9 @@ def _checked(value, name, room, limit):
 
 
 def _too_large(name, size, limit):
-    return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed; "
-            "raise `limit`, or leave it as a file in CKPT and fetch that")
+    how = " as JSON; make it an array" if limit == JSON_LIMIT else "; raise `limit`"
+    return (f"{name!r} makes {size:,} bytes, more than the {limit:,} allowed{how}, or "
+            "leave it as a file in CKPT and fetch that")
 
 # %% ../../nbs/remote/10_values.ipynb #ea7100a5
 def write_values(
@@ -156,13 +157,23 @@ def write_values(
         packed[name], total = one, total + one[2]
     with atomic(folder) as tmp:
         tmp.mkdir()
-        for name, (kind, value, _) in packed.items():
-            _write(tmp/f"{name}.{kind}", kind, value)
-        index = {name: kind for name, (kind, *_) in packed.items()}
+        index = {name: kind for name, (kind, value, _) in packed.items()
+                 if _fits(tmp/f"{name}.{kind}", kind, value, faults)}
         (tmp/"index.json").write_text(json.dumps(index))
     return index
 
 # %% ../../nbs/remote/10_values.ipynb #651622ef
+def _fits(path, kind, value, faults):
+    "Write one; is it there? On a full disk the others may be smaller."
+    try: _write(path, kind, value)
+    except OSError as e:
+        if faults is None: raise
+        path.unlink(missing_ok=True)
+        why = os.strerror(e.errno or errno.ENOSPC)
+        faults.append(DataError(f"{path.stem!r} cannot be written: {why}"))
+    else: return True
+
+
 def _write(path, kind, value):
     "One packed value into its file."
     if kind in ("json", "parquet"): path.write_bytes(value)

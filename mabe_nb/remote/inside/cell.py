@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import DataError, MabeError
 from ...files import atomic, read_json
-from .channel import (commit, emit, open_socket, progress,
+from .channel import (LATE, commit, emit, open_socket, progress,
                                             socket_number)
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #4fd30fbb
@@ -147,8 +147,32 @@ def _end_with_runner(channel):
     poll.poll()
     os.killpg(0, signal.SIGKILL)
 
+# %% ../../../nbs/remote/inside/20_cell.ipynb #0cdc20d5
+def _keep_set(folder, spec):
+    "Write those outputs that a cell had set when it was stopped; their names."
+    from mabe_nb.remote import values
+    names = vars(sys.modules["__main__"])
+    found = {n: names[n] for n in spec["outputs"] if n in names}
+    try: return list(values.write_values(folder/"out", found, spec["limit"], []))
+    except (Exception, KeyboardInterrupt): return [] # why it was stopped is worth more
 
-def _run_job(folder, spec):
+
+def _run_cell(folder, spec, names, kept):
+    "What the cell defined. `kept` gets the names of outputs if it is stopped."
+    source = (folder/"source.py").read_text(encoding="utf-8")
+    try:
+        names = run_source(source, names, spec.get("before", 0))
+        if "matplotlib.pyplot" in sys.modules:
+            from mabe_nb.remote.inside import figures
+            figures.show()
+    except BaseException as e:
+        if isinstance(e, (Exception, SystemExit)) or (folder/LATE).exists():
+            kept += _keep_set(folder, spec)
+        raise
+    return names
+
+# %% ../../../nbs/remote/inside/20_cell.ipynb #d72fce0d
+def _run_job(folder, spec, kept):
     "Run the job and save what it made."
     if spec["command"]:
         run_command(spec["command"], folder)
@@ -160,24 +184,19 @@ def _run_job(folder, spec):
     names = {"CKPT": folder/"ckpt", "progress": progress, "commit": commit}
     if (folder/"in").exists(): names |= read_values(folder/"in", spec["limit"] + 2**23)
     bring_modules(folder/"modules", names.pop(MODULES_NAME, {}))
-    names = run_source((folder/"source.py").read_text(encoding="utf-8"), names,
-                       spec.get("before", 0))
-    if "matplotlib.pyplot" in sys.modules:
-        from mabe_nb.remote.inside import figures
-        figures.show()
-    save_outputs(folder, spec, names)
+    save_outputs(folder, spec, _run_cell(folder, spec, names, kept))
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #043b2b55
 def main():
     "The child process of the runner; its argument is the job's folder."
-    folder = Path(sys.argv[1])
+    folder, kept = Path(sys.argv[1]), []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "SLURM_JOB_ID" in os.environ: # it is for the runner, but reaches every process
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
-    try: _run_job(folder, read_json(folder/"job.json"))
+    try: _run_job(folder, read_json(folder/"job.json"), kept)
     except KeyboardInterrupt: code, error = 130, {"type": "KeyboardInterrupt", "message":
                                                   "interrupted", "traceback": ""}
     except SystemExit as e:
@@ -187,5 +206,5 @@ def main():
         text = error["traceback"].rstrip() or f"{error['type']}: {error['message']}"
         print(text, file=sys.stderr)
     else: code, error = 0, None
-    emit("ended", error=error)
+    emit("ended", error=error, kept=kept)
     os._exit(code) if error else sys.exit(code)

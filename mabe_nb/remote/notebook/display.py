@@ -61,7 +61,7 @@ def _failure(state):
     "Why a job has no result, in one line; empty if it has one."
     error = state["error"] or {}
     kind = f"{error.get('type')}: " if state["status"] == "error" else ""
-    return _cut((kind + error.get("message", "")).split("\n")[0])
+    return _cut(" ".join((kind + error.get("message", "")).split()))
 
 
 def _progress_text(event):
@@ -93,6 +93,7 @@ class JobView:
         self.rate = job.backend.usd_per_hour(job.spec)
         self.state = {"status": "queued", "error": None, "seconds": None}
         self.attempt, self.progress, self.tail = 1, None, LastLines()
+        self.waits = None # Why, while it is queued
 
     def add(self, event: dict):
         kind = event["k"]
@@ -107,9 +108,11 @@ class JobView:
 def summary(self: JobView, now: float) -> list:
     "Place, id, status and what is known besides; new at most once a second."
     state, seconds = self.state, self.state["seconds"]
-    over = state["status"] in ENDED
+    status = state["status"]
+    over = status in ENDED
     if not over: seconds = max(0, int(now - self.created))
-    words = [self.place, self.id, state["status"]]
+    words = [self.place, self.id, status]
+    if status == "queued" and self.waits: words.append(self.waits)
     if self.attempt > 1: words.append(f"attempt {self.attempt}")
     if seconds is not None: words.append(_clock(seconds))
     if self.rate and seconds is not None:
@@ -257,6 +260,8 @@ def follow(
         for event in job.events():
             view.add(event)
             if event["k"] == "figure": display.figure(view, job, event["path"])
+            if view.state["status"] == "queued" and job.backend.on_disk:
+                view.waits = job.backend.state(job.folder, job.spec).get("reason")
             display.show(view, event)
     except KeyboardInterrupt:
         _stop(job)

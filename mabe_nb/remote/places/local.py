@@ -6,7 +6,7 @@
 __all__ = ['Backend', 'last_words']
 
 # %% ../../../nbs/remote/places/20_local.ipynb #44754007
-import fcntl, os, signal, subprocess, sys, threading, time
+import fcntl, os, shutil, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 import mabe_nb
@@ -67,6 +67,15 @@ class Backend(DiskPlace):
 
 # %% ../../../nbs/remote/places/20_local.ipynb #33e6be3b
 @patch
+def check_options(self: Backend, spec):
+    DiskPlace.check_options(self, spec)
+    if not spec["gpu"]: return
+    raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
+                      "that it has or none; name a place that rents it with on= (--on), or "
+                      "leave gpu out")
+
+
+@patch
 def cancel(self: Backend, folder, spec, grace=7.0):
     end = time.monotonic() + grace
     if not self.alive(folder, spec): return
@@ -88,12 +97,14 @@ def _signal(handle, number):
 def last_words(
     path, # A log
 ) -> str:
-    "The last line that was printed, as the end of a sentence."
+    "The last line that was printed, and a full disk, as the end of a sentence."
     try:
+        full = shutil.disk_usage(Path(path).parent).free < 2**12
         with open(path, "rb") as f:
             f.seek(max(0, os.fstat(f.fileno()).st_size - 4096))
             lines = f.read().split(b"\n")
     except OSError: return ""
     lines = [clean(line).strip() for line in lines if not line.startswith(b"\x1e")]
     lines = [line for line in lines if line]
-    return f"; it last printed: {lines[-1][:200]}" if lines else ""
+    return "; its disk is full, free some" * full + (
+        f"; it last printed: {lines[-1][:200]}" if lines else "")

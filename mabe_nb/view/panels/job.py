@@ -18,7 +18,7 @@ from ...remote.job import JobError, attach, job_code, jobs, parse_options, submi
 from ...remote.notebook.display import follow
 from .gpu import place_of
 from .job_view import Detached, PanelDisplay
-from .memory import recall, remember
+from .memory import recall, remember, values_of
 from .panel import (FULL, Panel, button, control, one_at_a_time,
                                        row)
 from .plan import most_usd_of, plan_words, price_ceiling
@@ -268,15 +268,15 @@ def plan(self: JobPanel) -> str:
 def changed(self: JobPanel):
     "Price and code follow; Send is off, with the reason, while it could only fail."
     JobFollower.changed(self)
-    self.question.withdraw()
+    self.question.withdraw_unless((values_of(self), place_of(self.gpu)))
     plan = self.check(self.plan)
     if plan: self.price.value = f"<div>{escape(plan)}</div>"
     empty = not self.source.value.strip()
     ready = not empty and self.check(self.arguments) is not None
     if self.status == "running": return
     self.start_button.disabled = not ready
-    if empty and self.status == "idle":
-        self.set_status("idle", f"write a {self.kind.value} to send")
+    if self.status == "idle" and (empty or "write a" in self.status_line.value):
+        self.set_status("idle", f"write a {self.kind.value} to send" * empty)
 
 @patch
 def look_again(self: JobPanel):

@@ -8,19 +8,28 @@ __all__ = ['KEPT_DAYS', 'panel_file', 'values_of', 'remember', 'forget_old', 're
 # %% ../../../nbs/view/panels/08_memory.ipynb #c40a95d8
 import hashlib, json, os, time
 
+from IPython import get_ipython
 from traitlets import TraitError
 
 from ...errors import MabeError
 from ...files import home, read_json, write_json
+from ...remote.job import attach
+from ...remote.places.base import ENDED
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #bd042e69
+def _cell_id():
+    "Of the cell that runs, as the page tells it; empty if it does not."
+    kernel = getattr(get_ipython(), "kernel", None)
+    return kernel.get_parent().get("metadata", {}).get("cellId", "") if kernel else ""
+
+
 def panel_file(
     panel, # With its first `settings`
 ): # Path, or None outside of a notebook
     "Where a panel keeps what it is set to."
     notebook = os.environ.get("JPY_SESSION_NAME")
     if not notebook: return None
-    about = json.dumps([notebook, type(panel).__name__, values_of(panel)])
+    about = json.dumps([notebook, _cell_id(), type(panel).__name__, values_of(panel)])
     return home()/"panels"/f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
 
 
@@ -55,6 +64,11 @@ def forget_old(
         except (MabeError, OSError, AttributeError): continue # being written, or strange
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #d3debdd1
+def _runs(id):
+    try: return bool(id) and attach(id).status() not in ENDED
+    except MabeError: return False
+
+
 def recall(
     panel, # As its cell made it
 ): # Name of the job that it watched, or None
@@ -63,8 +77,9 @@ def recall(
     if panel.memory: forget_old(panel.memory.parent)
     try: found = read_json(panel.memory) if panel.memory else {}
     except MabeError: pass # there is none, or none that can be read
-    if not isinstance(found, dict) or found.get("process") in (None, os.getpid()):
-        return None
+    if not isinstance(found, dict) or not found.get("process"): return None
+    if found["process"] == os.getpid(): # the cell was run again
+        return found.get("job") if _cell_id() and _runs(found.get("job")) else None
     panel.recalled = found
     had = found.get("values") or {}
     for control in panel.settings:

@@ -137,7 +137,7 @@ def cards_of(
     on: str, # "local", "modal", "hf" or "slurm"
 ) -> dict: # Card -> numbers of it that one can have; "" is none or any
     "The cards that can be chosen somewhere."
-    if not rents(on): return {"": [1] if on == "local" else [1, 2, 3, 4, 8]}
+    if not rents(on): return {"": [1] if on == "local" else [0, 1, 2, 3, 4, 8]}
     table = prices(on)
     table = table[table.available & table.usd_per_hour.notna() & (table.gpu != "")]
     counts = {}
@@ -151,10 +151,10 @@ def gpu_name(
     on: str, # As for `cards_of`
     card: str, # One of `cards_of`
     count: int = 1, # Cards in one machine
-): # str, or None on this machine
+): # str, or None for no card, and on this machine
     "What to ask for, as `submit` takes it. Raises `ConfigError` for what there is not."
     if on == "local": return None
-    return check_gpu(f"{card}:{count}", on) if rents(on) else str(count)
+    return check_gpu(f"{card}:{count}", on) if rents(on) else str(count or "") or None
 
 
 def parse_gpu(

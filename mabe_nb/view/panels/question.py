@@ -28,6 +28,7 @@ class Question:
     "Asks before a job that may cost more than an amount; `row` and `amount` are shown."
     def __init__(self, go):
         self.go, self.asker = go, None # What is done after a yes, and who pressed
+        self.about = None # Settings that it was asked of
         self.amount = control(
             W.BoundedFloatText, "Ask above (USD)", "Above this you are asked before "
             "anything is spent", min=0, max=1e6, value=ASK_ABOVE)
@@ -50,6 +51,12 @@ class Question:
         self.go()
 
 # %% ../../../nbs/view/panels/12_question.ipynb #117b50cc
+@patch
+def withdraw_unless(self: Question, about):
+    "As `withdraw`, if the settings that it was asked of are others by now."
+    if about != self.about: self.withdraw()
+    self.about = about
+
 @patch
 def press(self: Question,
     most: float, # USD that it may cost

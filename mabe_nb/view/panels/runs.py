@@ -97,8 +97,8 @@ def go(self: RunsPanel):
     def work():
         table = runs_table(find_runs(self.folder.value), **self.filters())
         shown = table.round({"F1": 4, "minutes": 2, "USD": 4})
-        shown.index += 1
-        self.table.value = table_html(shown.rename_axis("no."), "runs")
+        shown.insert(0, "no.", range(1, len(shown) + 1)) # of its point in the picture
+        self.table.value = table_html(shown, "runs")
         with LOCK: self.picture.value = scrolling_svg(plot_runs(table)[0], 28, 40)
         none = "no run there is as asked for" if self.filters() else \
             "no run there; 'mabe train' makes one"

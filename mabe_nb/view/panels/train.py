@@ -219,8 +219,8 @@ def changed(self: TrainPanel):
     cfg = self.check(lambda: self.cfg)
     if cfg and self.gpu is not None: self.gpu.set_config(cfg)
     if self.status != "running": self.start_button.disabled = empty or cfg is None
-    if empty and self.status == "idle":
-        self.set_status("idle", "name a dataset under Data to start")
+    if self.status == "idle" and (empty or "name a" in self.status_line.value):
+        self.set_status("idle", "name a dataset under Data to start" * empty)
     self.notify()
 
 # %% ../../../nbs/view/panels/40_train.ipynb #3043c34a

@@ -500,6 +500,11 @@ function render({ model, el }) {
       if (!playing && !dragging && to !== sent) { sent = to; go(to); }
     } };
   for (const [name, f] of Object.entries(listens)) model.on(name, f);
+  const beside = e => { // the focus is on a button of the panel that the kernel's keys are for
+    if (about.keys && !root.contains(e.target)
+        && el.closest(".mabe-panel")?.contains(e.target)) press(e);
+  };
+  document.addEventListener("keydown", beside);
   el.append(root);
   newStrips({});
   model.send({ strips: true });
@@ -512,6 +517,7 @@ function render({ model, el }) {
   if (about.focus) requestAnimationFrame(() => stage.focus({ preventScroll: true }));
   return () => {
     for (const [name, f] of Object.entries(listens)) model.off(name, f);
+    document.removeEventListener("keydown", beside);
     clearTimeout(later);
     sized.disconnect();
     themed.disconnect();

@@ -104,7 +104,7 @@ def plot_feature(
     ax.fill_between(at / fps, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
     count = _shade_all(ax, bouts, actions, fps, start, stop)
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
-           ylabel=f"{_short(name, 20)} ({unit})", title=_short(name, 60))
+           ylabel=f"value ({unit})", title=_short(name, 60)) # the axis is short
     if count is not None: _name_shades(ax, count)
     figure.set_label(f"{name} in {unit} from {start / fps:g} to {stop / fps:g} s, "
                      f"{np.isnan(values[start:stop]).mean():.0%} missing")

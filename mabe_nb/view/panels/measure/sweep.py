@@ -19,7 +19,7 @@ from ....train.config import TrainConfig, make_config
 from ...cost_plots import plot_sweep
 from ..gpu import place_of
 from ..job_view import Detached
-from ..memory import recall, remember
+from ..memory import recall, remember, values_of
 from ..plan import most_usd_of, price_ceiling, rate_at
 from .probes import adopt
 from ..question import Question
@@ -88,8 +88,7 @@ def lay_out_all(self: MeasuringPanel, settings, found, take: str, tooltip: str):
         if other is not None: other.listeners.append(self.changed)
     self.box = self.lay_out(
         *settings, self.price, row(self.start_button, self.stop_button,
-        self.status_line), self.question.row, self.table,
-        *found, row(self.take_button))
+        self.status_line), self.question.row, self.table, *found, row(self.take_button))
     self.changed()
     recall(self)
     if self.recalled.get("measured"): self.run_beside(self.look_back)
@@ -97,7 +96,8 @@ def lay_out_all(self: MeasuringPanel, settings, found, take: str, tooltip: str):
 @patch
 def changed(self: MeasuringPanel):
     "A question about other settings is gone."
-    self.question.withdraw()
+    about = self.check(lambda: (values_of(self), place_of(self.gpu), self.cfg))
+    self.question.withdraw_unless(about)
     Panel.changed(self)
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #816e4d0b
