@@ -145,8 +145,7 @@ def labelled_groups(
     ids=None, # Video ids to take, None = all
 ) -> pd.DataFrame: # As from `groups`, fewer rows, perhaps none
     "`groups` of those videos that are labelled; no other is read."
-    data = as_dataset(dataset)
-    rows, unlisted = [], []
+    data, rows, unlisted = as_dataset(dataset), [], []
     for i in data.ids if ids is None else ids:
         if not may_be_labelled(data, i): continue
         rec = _read(data, i)

@@ -12,7 +12,7 @@ from pathlib import Path
 import mabe_nb
 from ...errors import ConfigError
 from ...patch import patch
-from .base import DiskPlace, died, place
+from .base import DiskPlace, died, place, rents
 from ..events import clean
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
@@ -69,7 +69,7 @@ class Backend(DiskPlace):
 @patch
 def check_options(self: Backend, spec):
     DiskPlace.check_options(self, spec)
-    if not spec["gpu"]: return
+    if not spec["gpu"] or rents(self.name): return # A place of one's own may be made of this
     raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
                       "that it has or none; name a place that rents it with on= (--on), or "
                       "leave gpu out")
