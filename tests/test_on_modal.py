@@ -487,7 +487,7 @@ def test_a_status_and_a_log_that_lie(cloud):
 
 
 # -- the work this package is for
-TINY = ["--epochs=40", "--conv-channels=16,", "--lstm-hidden=16", "--batch-size=8",
+TINY = ["--epochs=20", "--conv-channels=16,", "--lstm-hidden=16", "--batch-size=8",
         "--stride=40", "--device=cpu", "--features=coords", "--valid-videos=4",
         "--train-videos=1-3"]
 
