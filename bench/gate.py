@@ -2,9 +2,9 @@
 
     python bench/gate.py RUN --data rat_fights --json F   # a run kept by bench/recipe.py
 
-Each video is decided about as the other folds would have it, then again with every action
-taken back where the probabilities of all of them together stay below a bar: one that the
-other folds expect to have the highest F1 of "some action", and fixed ones. Differences are
+Each video is decided about as the other folds would have it, but for `any_threshold`: first
+without one, then with every action taken back where the probabilities of all of them together
+stay below the one that the other folds chose, and below fixed ones. Differences are
 with the bar less without, their deviation is over draws of videos.
 """
 import argparse
@@ -18,7 +18,7 @@ from recipe import JUDGED, out_of_fold
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.files import read_json
-from mabe_nb.train.ensemble.decide import best_threshold, codes_of, nested
+from mabe_nb.train.ensemble.decide import codes_of, nested
 from mabe_nb.train.ensemble.directed import shares_to_try
 from mabe_nb.train.ensemble.presets import RECIPES
 from mabe_nb.train.predict import blended
@@ -41,17 +41,6 @@ def likely(s, decision):
     return blended(s.p, decision.shares, s.fps, decision.smooth_ms)[:, 1:].sum(1)
 
 
-def bars(sequences, chosen):
-    "Fold -> the bar that the other folds expect to be best."
-    out = {}
-    for fold, decision in chosen.items():
-        others = [s for s in sequences if s.fold != fold]
-        out[fold] = best_threshold(
-            np.concatenate([likely(s, decision)[::10] for s in others]),
-            np.concatenate([(s.labels[::10] == 1).any(1) for s in others]))
-    return out
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("run", type=Path)
@@ -61,7 +50,7 @@ def main():
     args = p.parse_args()
     sequences = out_of_fold(open_dataset(args.folder/args.data), args.run)
     _, chosen = nested(sequences, options_of(args.run))
-    kept = [codes_of(chosen[s.fold], s) for s in sequences]
+    kept = [codes_of(chosen[s.fold]._replace(any_threshold=0.0), s) for s in sequences]
     any_of = [likely(s, chosen[s.fold]) for s in sequences]
 
     def judged(codes):
@@ -71,11 +60,12 @@ def main():
                        "labels": np.concatenate([s.labels for s in sequences])},
                       JUDGED[args.data])
 
-    first, own, rows = judged(kept), bars(sequences, chosen), []
+    own = {fold: decision.any_threshold for fold, decision in chosen.items()}
+    first, rows = judged(kept), []
     rng, n = np.random.default_rng(0), len(first[0])
     draws = [rng.integers(0, n, n) for _ in range(DRAWS)]
     for name, bar in (("of the other folds", own), *((b, dict.fromkeys(own, b)) for b in FIXED)):
-        now = judged([np.where(q < (bar[s.fold] or 0), -1, c)
+        now = judged([np.where(q < bar[s.fold], -1, c)
                       for s, q, c in zip(sequences, any_of, kept)])
         gain = np.array([scores(*now, d) - scores(*first, d) for d in draws]).std(0)
         for what, a, b, sd in zip(("mean F1", "F1 of any", "right kind"),

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from mabe_nb.data.recording import run_lengths
 from mabe_nb.train.ensemble import decide
-from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, best_threshold,
-                                           best_thresholds, choose, codes_of,
+from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, choose, codes_of,
                                            macro_f1, nested, oof_scores, shortest_bouts)
+from mabe_nb.train.ensemble.thresholds import best_threshold, best_thresholds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.predict import lasting
 
@@ -115,6 +115,57 @@ def test_slips_are_not_said_if_that_pays(monkeypatch):
     assert f1(rest, kept)[0] > f1(rest, kept._replace(least_ms=()))[0] + 0.05
     assert choose(flickering(0, 0.0)).least_ms == ()
     assert shortest_bouts([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
+
+
+def two_kinds(seed, rare=0.0, n=10):
+    "A fight is one of two kinds, as like as not; `rare` of the frames are a third action's."
+    rng, out = np.random.default_rng(seed), []
+    for i in range(n):
+        fight, kind, odd = (np.repeat(rng.random(60) < share, 30) for share in (0.2, 0.5, rare))
+        seen = np.stack([fight & kind, fight & ~kind, odd & ~fight], 1)
+        noise, odds = np.repeat(rng.normal(0, 0.1, (60, 2)), 30, 0).T
+        some = (0.25 * fight + 0.25 + noise).clip(0.02, 0.9)
+        p = some[:, None] * [0.5, 0.5, 0] + odds[:, None] * [1, -1, 0]
+        p[:, 2] = 0.12 * odd + rng.normal(0.01, 0.003, 1800)
+        p = np.c_[1 - p.clip(1e-3).sum(1), p.clip(1e-3)].clip(1e-3)
+        p /= p.sum(1, keepdims=True)
+        out.append(OutOfFold(p[None], seen.astype(np.int8), 30.0, i % 5, video=str(i)))
+    return out
+
+
+def some_action(told, decision):
+    "F1 of saying that something happens, whatever it is."
+    seen = np.concatenate([s.labels.any(1) for s in told])
+    said = np.concatenate([codes_of(decision, s) >= 0 for s in told])
+    return 2 * (seen & said).sum() / (seen.sum() + said.sum())
+
+
+def test_nothing_is_said_where_most_likely_nothing_happens():
+    learn, rest = two_kinds(0), two_kinds(1)
+    kept = choose(learn)._replace(least_ms=())
+    free = kept._replace(any_threshold=0.0)
+    assert 0.2 < kept.any_threshold < 0.8
+    assert some_action(rest, kept) > some_action(rest, free) + 0.02
+    assert f1(rest, kept)[:2].mean() > f1(rest, free)[:2].mean() - 0.01
+    for s in rest:
+        likely = s.p[0, :, 1:].sum(1) >= kept.any_threshold
+        assert np.array_equal(codes_of(kept, s), np.where(likely, codes_of(free, s), -1))
+
+
+def test_only_actions_that_are_looked_for_count_as_likely():
+    s = two_kinds(0)[0]
+    hidden = s._replace(labels=s.labels * [1, 0, 1] - [0, 1, 0])
+    bar = Decision((0.01, 0.01, 0.01), any_threshold=0.3)
+    said = codes_of(bar, hidden) >= 0
+    assert np.array_equal(said, (hidden.p[0, :, [1, 3]].sum(0) >= 0.3)) and said.any()
+
+
+def test_no_bar_where_a_rare_action_loses_by_it():
+    assert choose(two_kinds(0, rare=0.05)).any_threshold == 0
+    always = [s._replace(labels=s.labels * 0 + [1, 0, 0]) for s in two_kinds(0)]
+    assert choose(always).any_threshold == 0 # something happens in each frame
+    never = [s._replace(labels=s.labels * 0) for s in two_kinds(0)]
+    assert choose(never).any_threshold == 0
 
 
 def test_one_action_alone():

@@ -30,6 +30,7 @@ from mabe_nb.train.predict import completed, fair_shares
 from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
+from mabe_nb.train.folder.card import least_line
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -356,6 +357,22 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
     assert before == (tmp_path/"run"/"members"/"net-1-1.safetensors").stat().st_mtime_ns
     name = "members/trees-2-1.safetensors"
     assert (tmp_path/"run"/name).read_bytes() == (run[0]/"run"/name).read_bytes()
+
+
+def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text())
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    said = {}
+    for bar in (0.0, 1.1):
+        about["decision"]["any_threshold"] = bar
+        (tmp_path/"recipe.json").write_text(json.dumps(about))
+        said[bar] = load_recipe(tmp_path).predict(colony, cache=run[0]/"features")
+    assert len(said[0.0]) and said[1.1].empty
+    del about["decision"]["any_threshold"] # as written by an earlier version
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    assert load_recipe(tmp_path).decision.any_threshold == 0
+    assert "together are below 41%" in least_line({"any_threshold": 0.414})
+    assert least_line({"any_threshold": 0.0}) == "Bouts may be of any length."
 
 
 @pytest.mark.parametrize("name, change, said", [

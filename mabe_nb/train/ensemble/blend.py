@@ -72,7 +72,8 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
     decision = Decision(bars(d["thresholds"]), float(d["smooth_ms"]),
                         tuple(map(float, d["shares"])),
                         {str(lab): bars(of) for lab, of in d["labs"].items()},
-                        tuple(map(float, d.get("least_ms", ()))))
+                        tuple(map(float, d.get("least_ms", ()))),
+                        float(d.get("any_threshold", 0.0)))
     members = {str(m["name"]): [load_member(folder/"members"/Path(f).name, m["kind"],
                                             *how) for f in m["files"]]
                for m in about["members"]}

@@ -143,12 +143,13 @@ def labs_apart(
 
 
 def least_line(
-    metrics: dict, # May hold "least_ms": action -> shortest bout
+    metrics: dict, # May hold "least_ms": action -> shortest bout, and "any_threshold"
 ) -> str:
-    "Which bouts are too short to be said."
-    least = metrics.get("least_ms") or {}
-    if not least: return "Bouts may be of any length."
-    return "Bouts are not said that are shorter than: " + ", ".join(
+    "What is too short or too improbable to be said."
+    least, bar = metrics.get("least_ms") or {}, metrics.get("any_threshold", 0)
+    of_all = f"No action is said where all together are below {bar:.0%}. " if bar else ""
+    if not least: return f"{of_all}Bouts may be of any length."
+    return f"{of_all}Bouts are not said that are shorter than: " + ", ".join(
         f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
 
 # %% ../../../nbs/train/folder/30_card.ipynb #dd9c3a94
