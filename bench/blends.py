@@ -24,7 +24,7 @@ from mabe_nb.data.splits import Split, labelled_groups
 from mabe_nb.measure.probe import processor
 from mabe_nb.train.ensemble.blend import prepared_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
-from mabe_nb.train.ensemble.presets import RECIPES, VARIED, MemberSpec
+from mabe_nb.train.ensemble.presets import RECIPES, SLOW, VARIED, MemberSpec
 from mabe_nb.train.ensemble.queue import run_task
 from mabe_nb.train.ensemble.recipe import member_tasks, predict_out_of_fold
 from mabe_nb.train.predict import decide, smooth
@@ -33,6 +33,8 @@ from recipe import JUDGED
 
 SPECS = {s.name: s for s in (
     *RECIPES["best"],
+    MemberSpec("pair_wide", "net", "unordered+multiscale", 1, SLOW), # In the recipe until
+    MemberSpec("pair_trees", "boost", "unordered+multiscale", 1, {"sample": 12}), # 2026-11-25
     MemberSpec("wide_varied", "net", "unordered+multiscale", 1, VARIED),
     MemberSpec("roles_varied", "net", "directed_smoothed", 1, VARIED | {"flip": 0.5},
                ordered=True))}
@@ -45,6 +47,8 @@ BLENDS = { # The first, the recipe while it had three seeds, is what others are 
     "the recipe": SIX | READING | TREES,
     "ten recurrent networks instead of six": TEN | READING | TREES,
     "the same, no trees": TEN | READING,
+    "the same, neither pair_wide nor pair_trees": TEN | {
+        "roles": 1, "pair": 1, "role_trees": 1},
     "the recipe, no trees": SIX | READING,
     "the recipe, those alone that know who is who": {"roles": 1, "role_trees": 1},
     "the recipe, the others alone": SIX | {"pair": 1, "pair_wide": 1, "pair_trees": 1},
