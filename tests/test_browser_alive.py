@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 def lab(tmp_path_factory):
     "A notebook with one panel that sends to this machine."
     tmp = tmp_path_factory.mktemp("alive")
-    with opened(tmp, [PANEL, "import time"]) as found:
+    with opened(tmp, [PANEL, "import time\nfrom pathlib import Path"]) as found:
         found.tmp = tmp
         yield found
         cancel_all(tmp)
@@ -105,11 +105,15 @@ def test_two_tabs_and_one_is_closed(lab):
 
 def test_the_first_click_is_answered_while_a_cell_runs(lab):
     run_all(lab.page) # a new panel, that no page has spoken to
-    lab.page.evaluate("() => { window.over = false; const cell = "
-                      f"{KERNEL}.requestExecute({{code: 'time.sleep(15)'}}); "
-                      "cell.done.then(() => { window.over = true }) }")
-    sends(panel(lab.page, "JobPanel"), "print('busy', 1)", "busy 1")
-    assert not lab.page.evaluate("window.over"), "it waited for the cell"
+    gate = lab.tmp/"gate-busy"
+    wait = f"while not Path('{gate}').exists(): time.sleep(0.05)"
+    lab.page.evaluate("code => { window.over = false; const cell = "
+                      f"{KERNEL}.requestExecute({{code}}); "
+                      "cell.done.then(() => { window.over = true }) }", wait)
+    try:
+        sends(panel(lab.page, "JobPanel"), "print('busy', 1)", "busy 1")
+        assert not lab.page.evaluate("window.over"), "no cell was in the way"
+    finally: gate.touch()
     lab.page.wait_for_function("window.over")
 
 

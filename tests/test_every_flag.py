@@ -43,6 +43,8 @@ SETTINGS = { # What no list of words tells
     "resident_gb": "0.001", "valid_share": "0.5", "smooth_ms": "100",
     "checkpoint_dir": "kept", "save_freq": "1", "modal_gpu": "L4", "modal_timeout": "60"}
 ID = "--videos 1,2|--videos nonsense"
+TINY = ("--hidden-size 8 --num-layers 1 --conv-channels 4 --lstm-hidden 4 --batch-size 4 "
+        "--sequence-length 20 --device cpu") # Whatever network, features and batch a preset has
 VALUES = { # By command: what every run has, then flags with values, by |
     "synth": ("synth OUT --minutes 0.05 --videos 2",
               "--layout calms21|--layout tiff|--videos 3|--labs 2 1|--minutes 0.1|--seed 4"),
@@ -99,10 +101,10 @@ VALUES = { # By command: what every run has, then flags with values, by |
                "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
                "--init RUN|--corrections SAID|--on local|--at-once 2|--tasks 2|--gpu L4|"
                "--timeout 60|--retries 1|--option x=1"),
-    "sweep": ("sweep --sizes 2,4 --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
+    "sweep": (f"sweep --sizes 2,4 --seconds 0.01 {TINY}",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),
-    "compare": ("compare --seconds 0.01 --hidden-size 8 --num-layers 1 --device cpu",
+    "compare": (f"compare --seconds 0.01 {TINY}",
                 "DATA|--config YAML|--preset fastest|--seconds 0.02|--gpus local|"
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}
 OF_RECIPES = {"recipe", "folds", "per_lab", "common", "fresh", "on", "at_once", "tasks", "gpu",

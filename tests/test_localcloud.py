@@ -574,6 +574,7 @@ def test_deploy_look_up_crash_for_ever_and_stop(cloud):
     cloud.faults.crashes_allowed, cloud.faults.crash_backoff = 0, 0.0
     call = found("die").spawn()
     wait_for(lambda: printed(cloud, call).count("about to die") >= 2, 30)
+    cloud.faults.crash_backoff = 60.0 # or it would start again all the time from here on
     assert status(call) == ["PENDING"], "a deployed app tries again for ever"
     assert "deployed" in cli("app", "list", "--json")
     cli("app", "stop", "deployed", "--yes")

@@ -16,13 +16,17 @@ from .tolerant import pb
 
 
 def unpack_mounts(cloud, definition, root):
-    "The files of `add_local_python_source` & co.; all land under `root`."
+    """The files of `add_local_python_source` & co.; all land under `root`.
+
+    They are the blobs themselves, as no container may write to them at Modal either.
+    """
     for mount in definition.mount_ids:
         for file in cloud.mounts.get(mount, ()):
-            path = (root/file.filename.removeprefix("/root/").lstrip("/")).resolve()
-            if root.resolve() not in path.parents: continue
+            path = root/os.path.normpath(file.filename.removeprefix("/root/").lstrip("/"))
+            if ".." in path.parts: continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(cloud.blobs/file.sha256_hex, path)
+            path.unlink(missing_ok=True)
+            os.link(cloud.blobs/file.sha256_hex, path)
 
 
 class BlobServer:
