@@ -337,7 +337,9 @@ def test_detach_list_follow_cancel():
     soon(lambda: "line 2" in second.view.value)
     second.cancel()
     second.thread.join(20)
-    assert second.status == "done" and second.error is None
+    assert second.status == "idle" and second.error is None and second.result is None
+    assert "was cancelled" in (said := second.status_line.value)
+    assert "✓" not in said and "done" not in said
     assert attach(first.job.id).status() == "cancelled"
 
 
@@ -443,7 +445,7 @@ def test_stop_and_resume(colony):
     soon(lambda: panel.curves.value != first) # it moves
     panel.cancel()
     thread.join(30)
-    assert panel.status == "done" and panel.job.status() == "cancelled" and free(panel)
+    assert panel.status == "idle" and panel.job.status() == "cancelled" and free(panel)
     was = epochs_of(panel.job.folder/"ckpt/run/log.jsonl")[-1]["epoch"]
     soon(lambda: panel.known.value == panel.job.id)
     panel.resume()
