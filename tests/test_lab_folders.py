@@ -492,6 +492,19 @@ def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
                               "of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"]
 
 
+def test_json_is_named_and_not_file_by_file(two):
+    "One file may be an annotation of VIA; thousands may be one tracker's, a frame each."
+    (two/"v1_via.json").write_text('{"project": {}, "file": {}, "metadata": {}}')
+    ask = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"
+    one = f"v1_via.json is JSON; if it holds bouts, as VIA's does, or poses, {ask}"
+    assert told(two) == [("unknown_file", one)]
+    for name in ("v2_via.json", "v3_via.JSON"): (two/name).write_text("{}")
+    assert sentences(two) == [f"{one}; nor are 2 more .json beside it"]
+    (two/"frames").mkdir() # in which nothing is read
+    (two/"frames"/"000001_keypoints.json").write_text("{}")
+    assert len(sentences(two)) == 1
+
+
 def test_an_annotation_that_can_mean_two_videos(lab):
     (lab/"cage1.csv").write_text("sniff\n0\n1\n")
     (_, said), = told(lab)
