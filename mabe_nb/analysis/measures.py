@@ -147,7 +147,7 @@ MEASURES = { # Name -> what it is
     "per_minute": "bouts per minute", "mean_s": "mean duration of a bout in s",
     "latency_s": "start of the first bout in s"}
 
-
+# %% ../../nbs/analysis/10_measures.ipynb #5b0f9e21
 def measure(
     seen: Observed,
 ) -> pd.DataFrame: # video, lab, animal, action, watched_s, then `MEASURES`

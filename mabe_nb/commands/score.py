@@ -32,10 +32,7 @@ def score(args, say) -> dict:
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
         say(f"rows that the metric ignores: {counts}")
-    for lab, part in report["labs"].items():
-        say(f"{lab}: {part['score']:.4f}")
-        for action, f1 in part["actions"].items(): say(f"  {action:20s} {f1:.4f}")
-        say_zeros(part["only_false_alarms"], part["actions"], say)
+    for lab, part in report["labs"].items(): _say_lab(lab, part, say)
     say(f"score {report['score']:.4f}, chance {report['chance']:.4f}")
     return report
 
@@ -121,6 +118,12 @@ def say_zeros(
     from mabe_nb.train.scores.means import false_alarm_note
     if note := false_alarm_note(found, f1): say(f"  note: {note}")
 
+
+def _say_lab(lab, part, say):
+    say(f"{lab}: {part['score']:.4f}")
+    for action, f1 in part["actions"].items(): say(f"  {action:20s} {f1:.4f}")
+    say_zeros(part["only_false_alarms"], part["actions"], say)
+
 # %% ../../nbs/commands/32_score.ipynb #9f58aad3
 def report_metrics(
     metrics: dict, # Of `train_recipe`
@@ -131,7 +134,7 @@ def report_metrics(
         say(f"  {action:16s} F1 {figure(f1)}")
     for lab, scores in metrics["by_lab"].items() if len(metrics["by_lab"]) > 1 else ():
         say(f"  lab {lab or '(no name)':12s} F1 {figure(scores['macro_f1'])}")
-    say_zeros(metrics["only_false_alarms"], metrics["f1"], say)
+    say_zeros(metrics.get("only_false_alarms", {}), metrics["f1"], say)
     low, high = metrics["interval"]
     say(f"macro F1 {figure(metrics['macro_f1'], 4)} ({figure(low)} to {figure(high)})")
 

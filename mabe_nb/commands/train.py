@@ -153,8 +153,7 @@ def train(args, say) -> dict:
                   say=say, progress=say.progress, each=epoch_event(cfg))
     if not metrics: return {} # the first process of the team reports
     valid = metrics["valid"]
-    for action, f1 in valid["f1"].items():
-        say(f"  {action:16s} F1 {figure(f1)}")
+    for action, f1 in valid["f1"].items(): say(f"  {action:16s} F1 {figure(f1)}")
     say_zeros(metrics["only_false_alarms"], valid["f1"], say)
     say(f"macro F1 {figure(valid['macro_f1'], 4)} on the validation videos; run in {args.out}")
     say(room_line(list_caches()))

@@ -136,9 +136,9 @@ def lab_table(
     "F1 by lab."
     if len(by_lab) < 2: return ""
     rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
-    zeros = {lab: _zeros(of, of.get("f1", {})) for lab, of in by_lab.items()}
-    lines = [*(f"- {clean(lab or 'no lab')}:{note}" for lab, note in zeros.items() if note),
-             *lines]
+    zeros = {lab or "no lab": false_alarm_note(of.get("only_false_alarms", {}), of.get("f1", {}))
+             for lab, of in by_lab.items()}
+    lines = [*(f"- {clean(f'{lab}: {note}')}." for lab, note in zeros.items() if note), *lines]
     return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
                         *["\n".join(lines)] * bool(lines)])
 
