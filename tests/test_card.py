@@ -162,7 +162,7 @@ def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
     found = validation_scores(valid, names)
     assert found["only_false_alarms"] == {"lunge": 5}
     assert found["valid"]["f1"] == {"sniff": 1, "lunge": 0} and found["valid"]["macro_f1"] == 0.5
-    note = "said and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
+    note = "Said and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
     metrics = found | {
         "train_videos": ["1"], "valid_videos": ["8", "9"], "warnings": [], "train_frames": 9,
         "classes": {"other": 1, "sniff": 9, "lunge": 9}, "epochs": 4, "labs": ["A"],
@@ -191,7 +191,7 @@ def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "lab | macro F1")
     assert rows == {lab: [f"{of['macro_f1']:.3f}"] for lab, of in metrics["by_lab"].items()}
-    assert "None of the videos learned from is of B." in text
+    assert "No video that was learned from is of B." in text
     one = run_card(metrics | {"by_lab": {"A": metrics["by_lab"]["A"]}}, how[0])
     assert "## By lab" not in one
 

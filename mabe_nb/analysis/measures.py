@@ -63,9 +63,9 @@ def seen_share(
 
 # %% ../../nbs/analysis/10_measures.ipynb #1e973041
 class Observed(NamedTuple):
-    "Bouts in seconds, and the animals that could have had some."
+    "Bouts in seconds, and stretches in which an animal could have had some."
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s), seen: see `seen_share`
-    watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps: a row a stretch
+    watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
 
 
 def _looked_for(rec, bouts, actions):

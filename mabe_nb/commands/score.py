@@ -116,7 +116,7 @@ def say_zeros(
 ):
     "Which actions a mean counts as 0, if any, and what it is without."
     from mabe_nb.train.scores.means import false_alarm_note
-    if note := false_alarm_note(found, f1): say(f"  note: {note}")
+    if note := false_alarm_note(found, f1): say(f"  {note}")
 
 
 def _say_lab(lab, part, say):

@@ -172,8 +172,8 @@ def movement(rec, xy):
     return [
         *_some("identity_swaps", np.ones(len(times)), len(xy), "times two animals swap "
                f"names ({who}), first in frame {min(times, default=0)}"),
-        *_some("jumps", jump, steps, "steps of a point are longer than an animal "
-               f"can make in a frame, first from frame {_first(jump) if len(jump) else 0}")]
+        *_some("jumps", jump, steps, "steps of a point are longer than an animal can "
+               f"make in a frame, first from frame {_first(jump) if len(jump) else 0}")]
 
 # %% ../../nbs/data/40_checks.ipynb #2b52867a
 def frozen(rec, xy):

@@ -110,7 +110,7 @@ KNOWN = "lab_id", "behaviors_labeled" # Columns of a video in Kaggle's table
 
 def readable_lists(
     dataset, # See `open_dataset`
-) -> dict: # Video id -> (agent, target, action)s that it lists; None: that cannot be read
+) -> dict: # Video id -> (agent, target, action)s that it lists; None: cannot be read
     "What was looked for in each video."
     out = {}
     for video in dataset.ids:
@@ -240,8 +240,9 @@ def write_submission(
 ) -> float: # Official score against itself; NaN without rows
     "Write a submission; one that would be refused is mended first, and it is said how."
     ids, lists = video_ids(dataset.ids), readable_lists(dataset)
-    known = pd.DataFrame([(ids[v], dataset.lab(v), whitelist_text(dataset, v) if lists[v] else
-                           "[]") for v in lists], columns=["video_id", *KNOWN])
+    text = {v: whitelist_text(dataset, v) if lists[v] else "[]" for v in lists}
+    known = pd.DataFrame([(ids[v], dataset.lab(v), text[v]) for v in lists],
+                         columns=["video_id", *KNOWN])
     notes = diagnose(table, known)
     if len(table) and (notes.effect != "harmless").any():
         table, notes = fix_submission(table, known)

@@ -159,7 +159,7 @@ def write_values(
         tmp.mkdir()
         index = {name: kind for name, (kind, *_) in packed.items()}
         (tmp/"index.json").write_text(json.dumps(index)) # its room, before any other's
-        for name in sorted(packed, key=lambda name: packed[name][2]): # the smallest first
+        for name in sorted(packed, key=lambda n: packed[n][2]): # the smallest first
             kind, value, _ = packed[name]
             if not _fits(tmp/f"{name}.{kind}", kind, value, faults): del index[name]
         if len(index) < len(packed): (tmp/"index.json").write_text(json.dumps(index))

@@ -148,20 +148,21 @@ def _why_odd(path):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #8042582e
 def _odd_files(paths, root):
-    "What is said of files; JSON may be one a frame: the first of a folder stands for all."
+    "What is said of files; of JSON, perhaps one a frame, the first stands for all."
     json = [p for p in paths if p.suffix.lower() == ".json"]
     more, hint = {*json[1:]}, f"; nor are {len(json) - 1} more .json beside it"
     for p in (p for p in paths if p not in more):
         why, also = _why_odd(p), hint * bool(more and p == json[0])
         damaged = why not in (None, JSON) and p.suffix not in SHEETS | FOREIGN
-        yield _odd(p, root, why or STRANGE, "unreadable_file" if damaged else "unknown_file",
-                   "", also)
+        kind = "unreadable_file" if damaged else "unknown_file"
+        yield _odd(p, root, why or STRANGE, kind, hint=also)
 
 # %% ../../../nbs/data/folder/25_files.ipynb #7c1e0a42
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables = {}, []
-    ends = {".json", *TEXT, *SHEETS, *FOREIGN, *(s for t in TRACKERS.values() for s in t.suffixes)}
+    ends = {".json", *TEXT, *SHEETS, *FOREIGN}
+    ends = ends.union(*(t.suffixes for t in TRACKERS.values()))
     for files in lab_files(root, deepest):
         odd, known = [], len(poses) + len(tables)
         for path in files:

@@ -10,7 +10,7 @@ import json, os, socket, stat, sys, threading, time
 
 # %% ../../../nbs/remote/inside/15_channel.ipynb #96f775bc
 LATE = "late" # File that the runner leaves for a cell whose time is over
-SPARE = "spare" # File whose room is for outputs and the last word, if a job fills the disk
+SPARE = "spare" # File whose room is for outputs and the last word on a full disk
 ROOM, LAST = 2**18, 2**16 # Bytes of it, and of these for the last word
 _lock = threading.Lock()
 

@@ -46,21 +46,21 @@ def caution(
     learned: dict, # Of one action: "frames" and "bouts" to learn from
     judged: dict = None, # The same to judge by; None: not told
     f1: float = None, # That it reached
-    alarms: int = 0, # Frames in which it was said, if it is never seen there
+    alarms: int = None, # Frames in which it was said, if it was never seen
 ) -> str: # Empty if there is nothing to say
     "What to mind about an action."
     if not learned["bouts"]: return "never seen: cannot be predicted"
     said, many = [], lambda n: f"{n} bout{'s' * (n != 1)}"
     if (n := learned["bouts"]) < FEW: said.append(f"only {many(n)}: treat with care")
-    if judged is not None and (n := judged["bouts"]) < FEW:
-        said.append(f"judged by {many(n)}" if n else "nothing to judge it by" * (not alarms))
+    if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
+        said.append(f"judged by {many(n)}" if n else "nothing to judge it by")
     if alarms: said.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
     elif f1 is not None and f1 < POOR: said.append("hardly ever right")
-    return "; ".join(filter(None, said))
+    return "; ".join(said)
 
 # %% ../../../nbs/train/folder/30_card.ipynb #27512d43
 def action_table(
-    metrics: dict, # May hold "f1_interval", "seen", "judged", "only_false_alarms", by action
+    metrics: dict, # May hold "f1_interval", "seen", "judged", "only_false_alarms"
     f1: dict, # Action -> F1 or None
 ) -> str: # Markdown
     "F1 by action, beside what it rests on."
@@ -72,8 +72,8 @@ def action_table(
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
     alarms = metrics.get("only_false_alarms", {})
-    if seen: columns["mind"] = {a: caution(v, judged and judged[a], f1[a], alarms.get(a, 0))
-                                for a, v in seen.items()}
+    if seen: columns["mind"] = {
+        a: caution(v, judged and judged[a], f1[a], alarms.get(a)) for a, v in seen.items()}
     rows = {a: [of[a] for of in columns.values()] for a in f1}
     return as_table(rows, "action", *columns)
 
@@ -125,7 +125,7 @@ def trust_sections(
 # %% ../../../nbs/train/folder/30_card.ipynb #4e25758e
 def _zeros(metrics, f1): # To follow a mean
     note = false_alarm_note(metrics.get("only_false_alarms", {}), f1)
-    return f" Note: {clean(note)}." if note else ""
+    return f" {clean(note)}." if note else ""
 
 
 def lab_table(
@@ -136,9 +136,8 @@ def lab_table(
     "F1 by lab."
     if len(by_lab) < 2: return ""
     rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
-    zeros = {lab or "no lab": false_alarm_note(of.get("only_false_alarms", {}), of.get("f1", {}))
-             for lab, of in by_lab.items()}
-    lines = [*(f"- {clean(f'{lab}: {note}')}." for lab, note in zeros.items() if note), *lines]
+    zeros = {lab or "no lab": _zeros(of, of.get("f1")) for lab, of in by_lab.items()}
+    lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
     return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
                         *["\n".join(lines)] * bool(lines)])
 
@@ -246,10 +245,10 @@ def result_line(
         return ("**No F1**: in the videos that judge no action was seen, and none was "
                 "predicted. Nobody knows how good this classifier is.")
     return (f"**Macro F1 {macro:.3f}** (95 % of draws of the videos that judge: "
-            f"{of[0]:.3f} to {of[1]:.3f}).{_zeros(metrics, metrics['valid']['f1'])} This "
-            f"figure flatters: the same videos chose epoch {best['epoch']} as the best of "
-            f"{metrics['epochs']}, by an F1 of {best['valid_f1']:.3f} in windows that do not "
-            "overlap, as here they do. For "
+            f"{of[0]:.3f} to {of[1]:.3f}).{_zeros(metrics, metrics['valid']['f1'])} "
+            f"This figure flatters: the same videos chose epoch {best['epoch']} as the "
+            f"best of {metrics['epochs']}, by an F1 of {best['valid_f1']:.3f} in "
+            "windows that do not overlap, as here they do. For "
             "a figure to publish judge by videos that chose nothing, or use a recipe "
             "(`mabe train --recipe best`), in which every video is predicted by models "
             "that never saw it.")
@@ -257,9 +256,9 @@ def result_line(
 # %% ../../../nbs/train/folder/30_card.ipynb #abcdce0b
 def _labs_judged(metrics):
     "Which labs were learned from, of those that judge."
-    new = [lab for lab in metrics.get("by_lab", {}) if lab and lab not in metrics["labs"]]
-    if new: return f"None of the videos learned from is of {', '.join(map(clean, new))}."
-    return "Of each of these labs other videos were learned from: on a new lab expect less."
+    new = sorted({*metrics.get("by_lab", {})} - {"", *metrics.get("labs", ())})
+    if new: return f"No video that was learned from is of {', '.join(map(clean, new))}."
+    return "Videos of each of them were learned from too: on a new lab expect less."
 
 # %% ../../../nbs/train/folder/30_card.ipynb #1be4a548
 def run_card(

@@ -34,7 +34,8 @@ def only_false_alarms(
 ) -> dict: # Action -> frames in which it was said
     "Actions that were said and never seen, each with an F1 of 0 in the mean."
     hit, wrong, missed = np.asarray(counts).sum(0).T
-    return {a: int(n) for a, n, seen in zip(actions, wrong, hit + missed) if n and not seen}
+    found = zip(actions, wrong, hit + missed)
+    return {a: int(n) for a, n, seen in found if n and not seen}
 
 
 @frame_score("only_false_alarms")
@@ -51,7 +52,7 @@ def false_alarm_note(
     if not found: return ""
     names = ", ".join(f"{a} ({n:,} frame{'s' * (n != 1)})" for a, n in found.items())
     rest = [v for a, v in f1.items() if v is not None and a not in found]
-    return (f"said and never seen, so 0 in this mean: {names}"
+    return (f"Said and never seen, so 0 in this mean: {names}"
             + (f"; without, the mean is {np.mean(rest):.3f}" if rest else ""))
 
 # %% ../../../nbs/train/scores/20_means.ipynb #5d64be06
