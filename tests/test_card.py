@@ -17,6 +17,7 @@ from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide
 from mabe_nb.train.runs import Validation, assess, predict_labelled, train
 from mabe_nb.train.scores.frames import seen_counts, validation_scores
+from mabe_nb.train.scores.means import only_false_alarms
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
             learning_rate=0.01, num_workers=1, device="cpu", features="symmetric")
@@ -159,7 +160,9 @@ def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
     codes[100:105], y[105:110, 1], codes[105:110] = 1, -1, 1 # of the last five nobody knows
     names, valid = ("sniff", "lunge"), Validation(y, np.eye(3)[codes, :2], codes, np.array(
         [0, 200, 400]), np.array([30.0, 30.0]), np.array(["8", "9"]))
-    found = validation_scores(valid, names)
+    counts = video_counts([y], [codes])
+    found = validation_scores(valid, names) | {
+        "only_false_alarms": only_false_alarms(counts, names)}
     assert found["only_false_alarms"] == {"lunge": 5}
     assert found["valid"]["f1"] == {"sniff": 1, "lunge": 0} and found["valid"]["macro_f1"] == 0.5
     note = "Said and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
@@ -188,6 +191,9 @@ def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):
     for lab, video in (("A", "13"), ("B", "10")):
         alone, told = assess(clf, prepared, [video]), metrics["by_lab"][lab]
         assert told["videos"] == 1 and told["f1"] == pytest.approx(alone["f1"], abs=1e-4)
+    zeros = {a for a, f1 in metrics["valid"]["f1"].items() if f1 == 0} & {
+        a for a, n in metrics["judged"].items() if not n["bouts"]}
+    assert {*metrics["only_false_alarms"]} == zeros
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "lab | macro F1")
     assert rows == {lab: [f"{of['macro_f1']:.3f}"] for lab, of in metrics["by_lab"].items()}

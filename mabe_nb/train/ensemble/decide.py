@@ -19,7 +19,8 @@ from ..runs import LabelledSequence
 from ..predict import blended, decide, lasting
 from ..scores.frames import (by_video, seen_counts, sequence_scores,
                                          video_counts)
-from ..scores.means import f1_by_action, lab_scores, mean_f1
+from ..scores.means import (f1_by_action, lab_scores, mean_f1,
+                                        only_false_alarms)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -266,6 +267,7 @@ def oof_scores(
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),
+            "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
             "mean": plain(decision.shares)}

@@ -8,7 +8,7 @@ __all__ = ['mean_f1', 'f1_by_action', 'only_false_alarms', 'false_alarm_note', '
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
 
-from .frames import f1_of, frame_score, video_counts
+from .frames import f1_of
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
 def mean_f1(
@@ -36,12 +36,6 @@ def only_false_alarms(
     hit, wrong, missed = np.asarray(counts).sum(0).T
     found = zip(actions, wrong, hit + missed)
     return {a: int(n) for a, n, seen in found if n and not seen}
-
-
-@frame_score("only_false_alarms")
-def _only_false_alarms(sequences, actions):
-    counts = video_counts([s.labels for s in sequences], [s.codes for s in sequences])
-    return only_false_alarms(counts, actions)
 
 # %% ../../../nbs/train/scores/20_means.ipynb #06bf0a13
 def false_alarm_note(
