@@ -24,10 +24,12 @@ from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, trans
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.folder.scored_tables import with_scores
 from mabe_nb.data.formats.simba import read_simba, simba_actions
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.train.metrics import submission_table
 
 MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
 
@@ -419,3 +421,21 @@ def test_what_lies_outside_the_scored_frames_counts_for_nothing():
     assert times.start_s.unique().tolist() == [10, 14, 18]
     mine = times[(times.animal == "a") & (times.action == "sniff")]
     assert mine.share.tolist() == pytest.approx([0.5, 0, 0])
+
+
+def test_what_lies_between_scored_stretches_counts_for_nothing():
+    "Frames 0 to 100 and 200 to 250 were looked at: half the time of their hull, and a half."
+    rows = [("a", "b", "sniff", 40, 60), ("a", "b", "sniff", 90, 210),
+            ("a", "b", "sniff", 120, 180)]
+    rec = with_scores(recording(rows), recording(rows).bouts, None, ((0, 100), (200, 250)))
+    seen = observe([rec])
+    assert seen.bouts.start.tolist() == [4, 9, 20] and seen.bouts.stop.tolist() == [6, 10, 21]
+    row = measure(seen).set_index(["animal", "action"]).loc["a", "sniff"]
+    assert (row.watched_s, row.seconds, row.bouts, row.latency_s) == (15, 4, 3, 4)
+    assert row.share == pytest.approx(4 / 15) and row.per_minute == pytest.approx(12)
+    times = over_time(seen, 5.0)
+    mine = times[(times.animal == "a") & (times.action == "sniff")]
+    assert mine.start_s.tolist() == [0, 5, 20]
+    assert mine.share.tolist() == pytest.approx([0.2, 0.4, 0.2])
+    guess = submission_table({rec.video_id: rows}) # a prediction holds everywhere
+    assert measure(observe([rec], guess)).set_index("animal").loc["a", "watched_s"] == 30

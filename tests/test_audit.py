@@ -161,6 +161,9 @@ def test_a_swap_is_found_while_both_run():
     assert kinds(rec) == {}
     rec.xy[30] = rec.xy[30, ::-1]
     assert kinds(rec) == {"identity_swaps": 2}
+    flies = rec.replace(mice=("fly1", "fly2"))
+    said, = (d.message for d in check(flies) if d.kind == "identity_swaps")
+    assert "two animals swap names (fly1 and fly2)" in said and "mice" not in said
 
 
 def test_passing_by_is_no_swap():

@@ -19,7 +19,8 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.train.config import make_config
-from mabe_nb.kaggle.offline import Clock, allowed_actions, predict_in_parts, requested_actions
+from mabe_nb.kaggle.offline import (Clock, allowed_actions, at_least_one_row,
+                                    predict_in_parts, requested_actions)
 from mabe_nb.train.metrics import kaggle_score, submission_table
 from mabe_nb.kaggle.wheel import fetch_wheels
 from mabe_nb.train.ensemble.recipe import train_recipe
@@ -250,6 +251,28 @@ def test_unknown_labs_and_empty_lists(work, tmp_path):
     same = [int(v) for v in table.video_id[3:]]
     pick = lambda t: t[t.video_id.isin(same)].drop(columns="row_id").reset_index(drop=True)
     assert pick(got).equals(pick(whole)) and video not in left
+
+
+def test_a_list_that_cannot_be_read_costs_one_video(work, tmp_path):
+    "The notebook says so, and writes all that it would have written without that video."
+    root = tmp_path/"colony"
+    shutil.copytree(work/"colony", root)
+    table = pd.read_csv(root/"test.csv", dtype={"video_id": str})
+    table.loc[1, "behaviors_labeled"] = '["mouse1,mouse2,sniff", '
+    table.to_csv(root/"test.csv", index=False)
+    room, odd = tmp_path/"room", int(table.video_id[1])
+    said = finished(start(room, work/"kit", root), room)
+    assert f"video {odd} is left out" in said and "row 3" in said and "3 of 4 videos" in said
+    whole = in_one_go(work/"kit", open_dataset(work/"colony", "test"), tmp_path)[1]
+    rest = whole[whole.video_id != odd].drop(columns="row_id").reset_index(drop=True)
+    got = pd.read_csv(room/"submission.csv").drop(columns="row_id")
+    assert len(rest) and got.equals(rest) and odd in set(whole.video_id)
+    answers = requested_actions(open_bundle(work/"kit"), open_dataset(root, "test")).answer
+    assert answers.str.contains("damaged").sum() == 1
+    for row in table.index: table.loc[row, "behaviors_labeled"] = "nothing, really"
+    table.to_csv(root/"test.csv", index=False)
+    test = open_dataset(root, "test")
+    assert not len(at_least_one_row(whole[:0], open_bundle(work/"kit"), test))
 
 
 def test_phantom_classes_are_kept_out(work, tmp_path):

@@ -15,8 +15,9 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.frames import borders, calibration, f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide
-from mabe_nb.train.runs import assess, predict_labelled, train
-from mabe_nb.train.scores.frames import seen_counts
+from mabe_nb.train.runs import Validation, assess, predict_labelled, train
+from mabe_nb.train.scores.frames import seen_counts, validation_scores
+from mabe_nb.train.scores.means import only_false_alarms
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
             learning_rate=0.01, num_workers=1, device="cpu", features="symmetric")
@@ -151,10 +152,60 @@ def test_sections_are_there_if_there_is_something_to_say():
         "## Borders") < text.index("## Limits")
 
 
+def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
+    "Sniffs are all found; lunges are said in 5 frames, in videos that show none."
+    y = np.zeros((400, 2), np.int8)
+    y[50:90, 0] = 1
+    codes = y[:, 0].astype(int) - 1
+    codes[100:105], y[105:110, 1], codes[105:110] = 1, -1, 1 # of the last five nobody knows
+    names, valid = ("sniff", "lunge"), Validation(y, np.eye(3)[codes, :2], codes, np.array(
+        [0, 200, 400]), np.array([30.0, 30.0]), np.array(["8", "9"]))
+    counts = video_counts([y], [codes])
+    found = validation_scores(valid, names) | {
+        "only_false_alarms": only_false_alarms(counts, names)}
+    assert found["only_false_alarms"] == {"lunge": 5}
+    assert found["valid"]["f1"] == {"sniff": 1, "lunge": 0} and found["valid"]["macro_f1"] == 0.5
+    note = "Said and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
+    metrics = found | {
+        "train_videos": ["1"], "valid_videos": ["8", "9"], "warnings": [], "train_frames": 9,
+        "classes": {"other": 1, "sniff": 9, "lunge": 9}, "epochs": 4, "labs": ["A"],
+        "best": {"epoch": 3, "valid_f1": 0.4321},
+        "seen": {a: {"frames": 900, "bouts": 40} for a in names}}
+    text = run_card(metrics, TrainConfig(frame_gap=4))
+    assert note in text and "best of 4, by an F1 of 0.432 in windows that do not overlap" in text
+    mind = {a: row[-1] for a, row in rows_of(text, "action | F1").items()}
+    assert "said in 5 frames, never seen" in mind["lunge"] and "hardly" not in mind["lunge"]
+    assert "never seen" not in mind["sniff"] and "## By lab" not in text
+    recipe = METRICS | {"f1": found["valid"]["f1"], "only_false_alarms": {"lunge": 5}}
+    assert note in card_text(recipe, names, 0.0)
+    assert "never seen" not in card_text(METRICS, ("attack", "bite"), 0.0)
+
+
+def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):
+    labs = dict(zip(colony.ids, "AAABA"))
+    data = RecordingList([rec.replace(lab_id=labs[rec.video_id]) for rec in colony])
+    how = TrainConfig(**TINY), ["1", "4", "7"], ["10", "13"]
+    metrics = train(data, tmp_path/"run", *how, cache=tmp_path/"cache")
+    clf, prepared = load_classifier(tmp_path/"run"/"best.safetensors"), prepare(
+        data, "symmetric", out=tmp_path/"cache", progress=False)
+    for lab, video in (("A", "13"), ("B", "10")):
+        alone, told = assess(clf, prepared, [video]), metrics["by_lab"][lab]
+        assert told["videos"] == 1 and told["f1"] == pytest.approx(alone["f1"], abs=1e-4)
+    zeros = {a for a, f1 in metrics["valid"]["f1"].items() if f1 == 0} & {
+        a for a, n in metrics["judged"].items() if not n["bouts"]}
+    assert {*metrics["only_false_alarms"]} == zeros
+    text = (tmp_path/"run"/"card.md").read_text()
+    rows = rows_of(text, "lab | macro F1")
+    assert rows == {lab: [f"{of['macro_f1']:.3f}"] for lab, of in metrics["by_lab"].items()}
+    assert "No video that was learned from is of B." in text
+    one = run_card(metrics | {"by_lab": {"A": metrics["by_lab"]["A"]}}, how[0])
+    assert "## By lab" not in one
+
+
 def test_nothing_to_judge_by_at_all():
     metrics = {"train_videos": ["1"], "valid_videos": ["2"], "warnings": [],
                "classes": {"other": 1, "x": 0}, "train_frames": 9, "epochs": 1,
-               "best": {"epoch": 1}, "interval": [0.0, 0.0], "f1_interval": {"x": None},
+               "best": {"epoch": 1, "valid_f1": 0.0}, "interval": [0.0, 0.0], "f1_interval": {"x": None},
                "valid": {"f1": {"x": None}, "macro_f1": None, "frames": 9}}
     text = run_card(metrics, TrainConfig(frame_gap=4))
     assert "**No F1**" in text and "1 video (1)" in text and "None" not in text

@@ -386,6 +386,9 @@ def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
     labels = frame_labels(rec, *key[:2], ["sniff"])[:, 0]
     assert {*labels[:30], *labels[60:90]} == {0} and {*labels[30:60], *labels[90:]} == {-1}
     assert match_files(open_dataset(two)).settings.count("scored: [[0.0, 1.0], [2.0, 3.0]]") == 1
+    assert main(["analyse", "annotations", str(two), "--out", str(tmp_path/"found")]) == 0
+    found = pd.read_csv(tmp_path/"found"/"measures.csv")
+    assert found.watched_s.unique().tolist() == [2]
     for odd in ("[3, 1]", "[[0, 2], [1, 3]]", "[1]", "soon", "[-1, 2]", "[[0, .inf]]"):
         (two/"dataset.yaml").write_text(yaml + f"scored: {odd}\n")
         with pytest.raises(DataError, match="scored"): open_dataset(two)
@@ -490,6 +493,19 @@ def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
     (two/f"v1_scores.{ending}").write_bytes(b"bytes")
     assert sentences(two) == [f"v1_scores.{ending} is of a program whose files are not read; export a table "
                               "of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"]
+
+
+def test_json_is_named_and_not_file_by_file(two):
+    "One file may be an annotation of VIA; thousands may be one tracker's, a frame each."
+    (two/"v1_via.json").write_text('{"project": {}, "file": {}, "metadata": {}}')
+    ask = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"
+    one = f"v1_via.json is JSON; if it holds bouts, as VIA's does, or poses, {ask}"
+    assert told(two) == [("unknown_file", one)]
+    for name in ("v2_via.json", "v3_via.JSON"): (two/name).write_text("{}")
+    assert sentences(two) == [f"{one}; nor are 2 more .json beside it"]
+    (two/"frames").mkdir() # in which nothing is read
+    (two/"frames"/"000001_keypoints.json").write_text("{}")
+    assert len(sentences(two)) == 1
 
 
 def test_an_annotation_that_can_mean_two_videos(lab):

@@ -571,3 +571,20 @@ def test_bout_inside_another_hides_nothing():
 @pytest.mark.parametrize("iou", [0, -1, 1.5, float("nan")])
 def test_impossible_iou(iou):
     with pytest.raises(ScoreError, match="iou"): bout_scores(bout_table(), bout_table(), iou)
+
+
+def test_what_was_said_and_never_seen_is_named_beside_its_zero(tmp_path, capsys):
+    "It counts 0 as in the competition's code, and the reader learns why."
+    key = ("mouse1", "mouse2")
+    rec = recording(bouts=bout_table([(*key, "sniff", 0, 10)]),
+                    labelled=frozenset({(*key, "sniff"), (*key, "chase")}))
+    said = submission_table({"7": [(*key, "sniff", 0, 10), (*key, "chase", 20, 27)]})
+    report = mb.score(RecordingList([rec]), said)
+    assert report["score"] == 0.5 == kaggle_score(solution_table(RecordingList([rec])), said)
+    assert report["labs"]["L"]["only_false_alarms"] == {"chase": 7}
+    assert mb.score(RecordingList([rec]), said[:1])["labs"]["L"]["only_false_alarms"] == {}
+    mb.write_kaggle([rec], tmp_path/"lab")
+    said.to_csv(tmp_path/"said.csv", index=False)
+    assert main(["score", str(tmp_path/"lab"), str(tmp_path/"said.csv")]) == 0
+    assert ("Said and never seen, so 0 in this mean: chase (7 frames); without, the mean is 1.000"
+            in "".join(capsys.readouterr()))

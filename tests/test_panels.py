@@ -31,7 +31,7 @@ from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.source import source_of, variables_named
 from mabe_nb.view.panels.panel import Panel, button, control_names
 from mabe_nb.view.panels.measure.sweep import SweepPanel
-from mabe_nb.view.panels.train import TrainPanel, curves_svg, epochs_of
+from mabe_nb.view.panels.train import TrainPanel, curves_svg, epoch_words, epochs_of
 
 LONG = ("import time\nfor i in range(900):\n    print('line', i, flush=True)\n"
         "    time.sleep(0.05)")
@@ -337,7 +337,9 @@ def test_detach_list_follow_cancel():
     soon(lambda: "line 2" in second.view.value)
     second.cancel()
     second.thread.join(20)
-    assert second.status == "done" and second.error is None
+    assert second.status == "idle" and second.error is None and second.result is None
+    assert "was cancelled" in (said := second.status_line.value)
+    assert "✓" not in said and "done" not in said
     assert attach(first.job.id).status() == "cancelled"
 
 
@@ -403,6 +405,13 @@ def test_the_kernel_answers_while_a_job_runs():
 
 # TrainPanel
 
+def test_why_the_last_epoch_and_the_card_differ_is_said():
+    row = {"train_loss": 1.0, "valid_loss": 1.0, "seconds": 1.0, "gpu": {}}
+    epochs = [row | {"epoch": n, "valid_f1": f1} for n, f1 in ((1, 0.5), (2, 0.25))]
+    assert ("F1 0.25 (best 0.5 in epoch 1: the card's F1 is of that one, by windows that "
+            "overlap)") in epoch_words(epochs)
+
+
 def test_form_and_command_line_agree(colony):
     for cfg in (TrainConfig(), TrainConfig(epochs=3, conv_channels=[8], amp=True, fps=30,
                 loss="focal", class_weights=[1, 2.5], use_augmentation=False, min_lr=0,
@@ -443,7 +452,7 @@ def test_stop_and_resume(colony):
     soon(lambda: panel.curves.value != first) # it moves
     panel.cancel()
     thread.join(30)
-    assert panel.status == "done" and panel.job.status() == "cancelled" and free(panel)
+    assert panel.status == "idle" and panel.job.status() == "cancelled" and free(panel)
     was = epochs_of(panel.job.folder/"ckpt/run/log.jsonl")[-1]["epoch"]
     soon(lambda: panel.known.value == panel.job.id)
     panel.resume()

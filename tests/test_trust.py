@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
-from mabe_nb.train.folder.card import calibration_table
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
 from mabe_nb.train.scores.frames import (bin_counts, bootstrap, borders, by_video,
                                          calibration, f1_intervals, f1_of, near_borders,
                                          seen_counts, sequence_scores, video_counts)
+from mabe_nb.view.runs import calibration_table
 
 QUICK = settings(max_examples=40, deadline=None)
 

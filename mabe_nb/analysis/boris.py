@@ -103,7 +103,8 @@ def export_boris(
 ) -> list: # Of paths, that of the project last
     "`boris/VIDEO.csv`, events as BORIS exports them, and `boris/bouts.boris`, its project."
     who, paths = seen.watched, []
-    length, rates = who.groupby("video").seconds.max(), who.groupby("video").fps.first()
+    length = (who.begin + who.seconds).groupby(who.video).max()
+    rates = who.groupby("video").fps.first()
     for video, bouts in seen.bouts.groupby("video"):
         table = _events(bouts, 6).assign(**{
             "Observation id": video, "Media file path": "", "Total length": length[video],

@@ -14,7 +14,8 @@ import pandas as pd
 
 from ..data.checks import animals_seen
 from ..data.dataset import as_dataset, each_video
-from ..data.recording import Recording, submitted_bouts
+from ..data.recording import (Recording, frame_labels, run_lengths,
+                                    submitted_bouts)
 from ..errors import ConfigError, DataError
 from ..train.scores.official_counts import union_lengths
 
@@ -62,9 +63,9 @@ def seen_share(
 
 # %% ../../nbs/analysis/10_measures.ipynb #1e973041
 class Observed(NamedTuple):
-    "Bouts in seconds, and the animals that could have had some."
+    "Bouts in seconds, and stretches in which an animal could have had some."
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s), seen: see `seen_share`
-    watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps: what was looked for
+    watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
 
 
 def _looked_for(rec, bouts, actions):
@@ -74,19 +75,37 @@ def _looked_for(rec, bouts, actions):
     if rec.labelled is None: looked = {(m, action) for m in rec.mice for action in actions}
     return {who for who in looked if who[1] in actions} | {*zip(bouts.agent, bouts.action)}
 
+# %% ../../nbs/analysis/10_measures.ipynb #fd3c7a35
+def _stretches(rec, who, annotated): # Of an animal and an action
+    "Frames in which it was looked for: (stretches, 2), from and to before."
+    if not annotated or rec.reviewed is None:
+        return np.array([(annotated and rec.scored) or (0, len(rec))])
+    known = [frame_labels(rec, agent, target, [action])[:, 0] >= 0
+             for agent, target, action in rec.labelled if (agent, action) == who]
+    return run_lengths(np.any(known, 0) - 1)[:, 1:]
+
+
+def _within(bouts, at, frames): # Stretches by animal and action
+    "Bouts cut to where they were looked for; one across two stretches is two."
+    of = [at.get(who, [(0, frames)]) for who in zip(bouts.agent, bouts.action)]
+    first, last = np.array([x for some in of for x in some], int).reshape(-1, 2).T
+    out = bouts.iloc[np.repeat(np.arange(len(bouts)), [*map(len, of)])]
+    out = out.assign(start=out.start.clip(first, last), stop=out.stop.clip(first, last))
+    return out[out.stop > out.start]
+
 # %% ../../nbs/analysis/10_measures.ipynb #39e30088
 def _timed(rec, some, video, annotated, actions):
     "Bouts of a video in seconds, and rows of `Observed.watched`. Raises `DataError`."
     if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
         raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
                         "give the dataset that was predicted", where=f"video {video}")
-    first, last = (annotated and rec.scored) or (0, len(rec))
-    times = {c: some[c].clip(first, last) / rec.fps for c in ("start", "stop")}
-    timed = some.assign(video=video, seen=seen_share(rec, some), **times)
-    timed = timed[timed.stop > timed.start].drop_duplicates() # Written down twice, done once
-    when = first / rec.fps, (last - first) / rec.fps, rec.fps
     looked = sorted(_looked_for(rec, some, actions))
-    return timed, [(video, rec.lab_id, *who, *when) for who in looked]
+    at = {who: _stretches(rec, who, annotated) for who in looked}
+    timed = _within(some.assign(video=video, seen=seen_share(rec, some)), at, len(rec))
+    timed = timed.assign(start=timed.start / rec.fps, stop=timed.stop / rec.fps)
+    return timed.drop_duplicates(), [ # Written down twice, done once
+        (video, rec.lab_id, *who, first / rec.fps, (last - first) / rec.fps, rec.fps)
+        for who in looked for first, last in at[who]]
 
 # %% ../../nbs/analysis/10_measures.ipynb #e434054b
 def observe(
@@ -128,7 +147,7 @@ MEASURES = { # Name -> what it is
     "per_minute": "bouts per minute", "mean_s": "mean duration of a bout in s",
     "latency_s": "start of the first bout in s"}
 
-
+# %% ../../nbs/analysis/10_measures.ipynb #5b0f9e21
 def measure(
     seen: Observed,
 ) -> pd.DataFrame: # video, lab, animal, action, watched_s, then `MEASURES`
@@ -141,8 +160,9 @@ def measure(
     out = groups.agg(bouts=("start", "size"), first=("start", "min"))
     out["seconds"] = union
     out["mean_s"] = (bouts.stop - bouts.start).groupby([bouts[k] for k in keys]).mean()
-    rows = seen.watched.rename(columns={"seconds": "watched_s"}).merge(
-        out.reset_index(), "left", keys)
+    rows = seen.watched.groupby([keys[0], "lab", *keys[1:]], sort=False).agg(
+        watched_s=("seconds", "sum"), begin=("begin", "min")).reset_index()
+    rows = rows.merge(out.reset_index(), "left", keys)
     rows[["bouts", "seconds"]] = rows[["bouts", "seconds"]].fillna(0)
     return rows.assign(
         bouts=rows.bouts.astype(np.int64), share=rows.seconds / rows.watched_s,

@@ -13,7 +13,8 @@ from .parser import (COUNT, NATURAL, PRESETS, SKIP_BROKEN, add_settings,
                                      check_out, config_from, epoch_event, number, offer,
                                      pick, refuse_without)
 from .predict import add_predict_command
-from .score import add_score_command, figure, report_metrics
+from .score import (add_score_command, figure, report_metrics,
+                                    say_zeros)
 from ..errors import ConfigError
 from ..locks import locked_beside
 
@@ -152,8 +153,8 @@ def train(args, say) -> dict:
                   say=say, progress=say.progress, each=epoch_event(cfg))
     if not metrics: return {} # the first process of the team reports
     valid = metrics["valid"]
-    for action, f1 in valid["f1"].items():
-        say(f"  {action:16s} F1 {figure(f1)}")
+    for action, f1 in valid["f1"].items(): say(f"  {action:16s} F1 {figure(f1)}")
+    say_zeros(metrics["only_false_alarms"], valid["f1"], say)
     say(f"macro F1 {figure(valid['macro_f1'], 4)} on the validation videos; run in {args.out}")
     say(room_line(list_caches()))
     return metrics

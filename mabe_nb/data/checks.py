@@ -170,9 +170,9 @@ def movement(rec, xy):
     times = np.concatenate([*swaps.values(), np.empty(0, int)])
     who = ", ".join(f"{rec.mice[i]} and {rec.mice[j]}" for i, j in swaps)
     return [
-        *_some("identity_swaps", np.ones(len(times)), len(xy), "times two mice swap "
+        *_some("identity_swaps", np.ones(len(times)), len(xy), "times two animals swap "
                f"names ({who}), first in frame {min(times, default=0)}"),
-        *_some("jumps", jump, steps, "steps of a point are longer than a mouse can "
+        *_some("jumps", jump, steps, "steps of a point are longer than an animal can "
                f"make in a frame, first from frame {_first(jump) if len(jump) else 0}")]
 
 # %% ../../nbs/data/40_checks.ipynb #2b52867a

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import DataError
 from ..files import atomic, npy_header, refuse_bomb
 from .compound import (frame_bytes, is_frame, read_frame, read_tensors,
-                                     take_apart)
+                                     save_tensors, take_apart)
 
 # %% ../../nbs/remote/10_values.ipynb #3ce9c326
 KINDS = ("json", "npy", "safetensors", "parquet")
@@ -157,9 +157,12 @@ def write_values(
         packed[name], total = one, total + one[2]
     with atomic(folder) as tmp:
         tmp.mkdir()
-        index = {name: kind for name, (kind, value, _) in packed.items()
-                 if _fits(tmp/f"{name}.{kind}", kind, value, faults)}
-        (tmp/"index.json").write_text(json.dumps(index))
+        index = {name: kind for name, (kind, *_) in packed.items()}
+        (tmp/"index.json").write_text(json.dumps(index)) # its room, before any other's
+        for name in sorted(packed, key=lambda n: packed[n][2]): # the smallest first
+            kind, value, _ = packed[name]
+            if not _fits(tmp/f"{name}.{kind}", kind, value, faults): del index[name]
+        if len(index) < len(packed): (tmp/"index.json").write_text(json.dumps(index))
     return index
 
 # %% ../../nbs/remote/10_values.ipynb #651622ef
@@ -180,11 +183,7 @@ def _write(path, kind, value):
     elif kind == "npy":
         import numpy as np
         with open(path, "wb") as f: np.save(f, value, allow_pickle=False)
-    else:
-        arrays, about = value
-        if about.get("mabe") == "torch": from safetensors.torch import save_file
-        else: from safetensors.numpy import save_file
-        save_file(arrays, path, about)
+    else: save_tensors(path, *value)
 
 # %% ../../nbs/remote/10_values.ipynb #dc6c857e
 def read_index(

@@ -42,15 +42,20 @@ def kaggle_score(
     return _of_labs(_f(count_frames(solution, submission), beta))
 
 # %% ../../nbs/train/50_metrics.ipynb #2d4d58e8
+def _of(x, lab, kind): return {a: kind(v) for (of, a), v in x.items() if of == lab}
+
+
 def kaggle_report(
     solution: pd.DataFrame, # See `kaggle_score`
     submission: pd.DataFrame, # See `kaggle_score`
     bouts: JudgedBouts = None, # Of both, if known already
-) -> dict: # {"score": x, "labs": {lab: {"score": x, "actions": {action: f1}}}}
+) -> dict: # {"score": x, "labs": {lab: {"score": x, "actions": {action: f1},
+          # "only_false_alarms": {action: frames}: said and never seen, see `mean_f1`}}}
     "The score, each lab's and each action's. Raises `ScoreError` like `kaggle_score`."
-    f = _f(FrameCounter(bouts or judged_bouts(solution, submission))(), 1.0)
-    labs = {str(lab): {"score": float(x.mean()),
-                       "actions": {a: float(v) for a, v in x.droplevel("lab").items()}}
+    counts = FrameCounter(bouts or judged_bouts(solution, submission))()
+    f, wrong = _f(counts, 1.0), counts.wrong[counts.hit + counts.missed == 0]
+    labs = {str(lab): {"score": float(x.mean()), "actions": _of(x, lab, float),
+                       "only_false_alarms": _of(wrong, lab, int)}
             for lab, x in f.groupby(level="lab")}
     return {"score": float(np.mean([x["score"] for x in labs.values()])), "labs": labs}
 

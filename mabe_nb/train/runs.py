@@ -26,7 +26,9 @@ from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .models import count_parameters
 from .predict import decide
-from .scores.frames import best_row, frame_scores, seen_counts, validation_scores
+from .scores.frames import (best_row, by_video, frame_scores, seen_counts,
+                                         validation_scores, video_counts)
+from .scores.means import lab_scores, only_false_alarms
 from .training_set import TrainingSet, load_training_set, new_classifier
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
@@ -121,6 +123,16 @@ def _take_best(out, clf):
     clf.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items()
                                if k.startswith("model.")})
 
+# %% ../../nbs/train/70_runs.ipynb #99cc8c15
+def _means(valid, prepared, actions):
+    "Scores of each lab among the videos that judge, and what their means count as 0."
+    parts = list(valid.sequences())
+    counts = video_counts([s.labels for s in parts], [s.codes for s in parts])
+    labs = prepared.sequences.set_index("video_id").lab_id.to_dict()
+    found = dict(zip(*by_video(valid.videos, counts)))
+    return {"by_lab": lab_scores(found, {v: labs[v] for v in found}, actions),
+            "only_false_alarms": only_false_alarms(counts, actions)}
+
 # %% ../../nbs/train/70_runs.ipynb #6596c286
 def report(
     out: Path, # Run folder
@@ -141,6 +153,7 @@ def report(
                "train_frames": int(prepared.sequences.frames.iloc[learned].sum()),
                "parameters": parameters, "epochs": len(history), "best": best_row(history),
                **validation_scores(valid, clf.actions),
+               **_means(valid, prepared, clf.actions),
                "seen": seen_counts((prepared.labels(i, clf.actions) for i in learned),
                                    clf.actions)}
     write_json(out/"metrics.json", metrics)

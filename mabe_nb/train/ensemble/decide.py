@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
-           'decide_blend', 'apply_decision', 'codes_of', 'mean_f1', 'macro_f1', 'gained_thresholds', 'Choice',
-           'choice_of', 'lab_thresholds', 'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested',
-           'counts_by_video', 'f1_by_action', 'labelled_sequences', 'oof_scores']
+           'decide_blend', 'apply_decision', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of',
+           'lab_thresholds', 'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'counts_by_video',
+           'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -18,8 +18,10 @@ from ...data.recording import run_lengths
 from ..runs import LabelledSequence
 from ..predict import blended, decide, lasting
 from .thresholds import best_threshold, best_thresholds
-from ..scores.frames import (by_video, f1_of, seen_counts, sequence_scores,
+from ..scores.frames import (by_video, seen_counts, sequence_scores,
                                          video_counts)
+from ..scores.means import (f1_by_action, lab_scores, mean_f1,
+                                        only_false_alarms)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -79,19 +81,11 @@ def codes_of(
                           (sequence.labels >= 0).any(0), sequence.lab)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #67360486
-def mean_f1(
-    counts: np.ndarray, # (videos, actions, 3), see `video_counts`
-) -> float: # 0..1
-    "Mean F1 over the actions that there is something to say about."
-    f1 = f1_of(counts.sum(0))
-    return float(np.nanmean(f1)) if (~np.isnan(f1)).any() else 0.0
-
-
 def macro_f1(
     sequences: list, # Of `OutOfFold`
     codes: list, # Decisions about each
 ) -> float: # 0..1
-    "The same, of decisions about sequences."
+    "Mean F1 of decisions about sequences, see `mean_f1`."
     return mean_f1(video_counts([s.labels for s in sequences], codes))
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #e8582b57
@@ -228,21 +222,6 @@ def counts_by_video(
     return dict(zip(*by_video([s.video for s in sequences], counts)))
 
 
-def f1_by_action(
-    counts, # (actions, 3) array of each video
-    actions: tuple,
-) -> dict: # Action -> F1, None where there is nothing to judge
-    "F1 of each action over some videos."
-    f1 = f1_of(np.sum(list(counts), 0))
-    return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
-
-
-def _in_lab(counts, actions): # A lab in which nothing was seen has no F1, not one of 0
-    f1 = f1_by_action(counts.values(), actions)
-    mean = round(mean_f1(np.array(list(counts.values()))), 4)
-    return {"macro_f1": mean if {*f1.values()} != {None} else None, "videos": len(counts),
-            "f1": f1}
-
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
 def labelled_sequences(
     sequences: list, # Of `OutOfFold`
@@ -273,14 +252,13 @@ def oof_scores(
         best = Decision((None,) * len(actions), 0.0, tuple(some))
         return score(counts_by_video(sequences, [codes_of(best, s) for s in sequences]))
 
-    labs = {}
-    for s in sequences: labs.setdefault(s.lab, {})[s.video] = own[s.video]
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
             "macro_f1": score(own),
             "seen": seen_counts((s.labels for s in sequences), actions),
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),
-            "by_lab": {lab: _in_lab(of, actions) for lab, of in sorted(labs.items())},
+            "only_false_alarms": only_false_alarms(list(own.values()), actions),
+            "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
             "mean": plain(decision.shares)}

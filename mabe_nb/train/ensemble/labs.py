@@ -9,7 +9,8 @@ __all__ = ['actions_by_lab', 'missing_action_notes', 'fold_facts', 'fold_notes',
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #ee710f30
 import pandas as pd
 
-from ..folder.card import as_table, clean, labs_apart
+from ..folder.card import clean, lab_table
+from ..scores.means import labs_apart
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #ecad1c7e
 def actions_by_lab(
@@ -99,11 +100,9 @@ def lab_section(
     labs: dict, # See `actions_by_lab`
 ) -> str: # Markdown, empty for a single lab
     "What the card says of labs."
-    if len(metrics["by_lab"]) < 2: return ""
-    rows = {lab or "no lab": of["macro_f1"] for lab, of in metrics["by_lab"].items()}
     notes = [f"- {line}." for line in missing_action_notes(labs) + fold_notes(metrics)]
-    return "\n\n".join(["## By lab", how_judged(metrics), as_table(rows, "lab", "macro F1"),
-                        *["\n".join(notes)] * bool(notes), ""])
+    found = lab_table(metrics["by_lab"], how_judged(metrics), notes)
+    return found and found + "\n\n"
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #3d26f1d0
 def new_lab_notes(

@@ -4,16 +4,14 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section', 'borders_section',
-           'trust_sections', 'calibration_table', 'labs_apart', 'least_line', 'card_text', 'write_card', 'videos_line',
-           'settings_table', 'result_line', 'run_card', 'write_run_card']
+           'trust_sections', 'lab_table', 'least_line', 'card_text', 'write_card', 'videos_line', 'settings_table',
+           'result_line', 'run_card', 'write_run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
-import numpy as np
-import pandas as pd
-
 from ...files import atomic
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
+from ..scores.means import false_alarm_note, labs_apart
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
 def clean(
@@ -48,19 +46,21 @@ def caution(
     learned: dict, # Of one action: "frames" and "bouts" to learn from
     judged: dict = None, # The same to judge by; None: not told
     f1: float = None, # That it reached
+    alarms: int = None, # Frames in which it was said, if it was never seen
 ) -> str: # Empty if there is nothing to say
     "What to mind about an action."
     if not learned["bouts"]: return "never seen: cannot be predicted"
     said, many = [], lambda n: f"{n} bout{'s' * (n != 1)}"
     if (n := learned["bouts"]) < FEW: said.append(f"only {many(n)}: treat with care")
-    if judged is not None and (n := judged["bouts"]) < FEW:
+    if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
         said.append(f"judged by {many(n)}" if n else "nothing to judge it by")
-    if f1 is not None and f1 < POOR: said.append("hardly ever right")
+    if alarms: said.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
+    elif f1 is not None and f1 < POOR: said.append("hardly ever right")
     return "; ".join(said)
 
 # %% ../../../nbs/train/folder/30_card.ipynb #27512d43
 def action_table(
-    metrics: dict, # May hold "f1_interval", "seen" and "judged", each by action
+    metrics: dict, # May hold "f1_interval", "seen", "judged", "only_false_alarms"
     f1: dict, # Action -> F1 or None
 ) -> str: # Markdown
     "F1 by action, beside what it rests on."
@@ -71,8 +71,9 @@ def action_table(
     for words, some in (("to learn from", seen), ("to judge by", judged)):
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
-    if seen:
-        columns["mind"] = {a: caution(v, judged and judged[a], f1[a]) for a, v in seen.items()}
+    alarms = metrics.get("only_false_alarms", {})
+    if seen: columns["mind"] = {
+        a: caution(v, judged and judged[a], f1[a], alarms.get(a)) for a, v in seen.items()}
     rows = {a: [of[a] for of in columns.values()] for a in f1}
     return as_table(rows, "action", *columns)
 
@@ -121,27 +122,26 @@ def trust_sections(
     of = {"calibration": calibration_section, "borders": borders_section}
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
-# %% ../../../nbs/train/folder/30_card.ipynb #783d383e
-def calibration_table(
-    found: dict, # From `calibration`
-) -> pd.DataFrame: # action, from, to, frames, predicted, observed
-    "One row a bin that holds frames."
-    edges = np.linspace(0, 1, found["bins"] + 1).round(3)
-    rows = [(action, *edges[b:b + 2], *row) for action, of in found["actions"].items()
-            for b, row in enumerate(zip(of["frames"], of["predicted"], of["observed"]))]
-    table = pd.DataFrame(rows, columns=["action", "from", "to", "frames", "predicted",
-                                        "observed"])
-    return table[table.frames > 0].reset_index(drop=True)
+# %% ../../../nbs/train/folder/30_card.ipynb #4e25758e
+def _zeros(metrics, f1): # To follow a mean
+    note = false_alarm_note(metrics.get("only_false_alarms", {}), f1)
+    return f" {clean(note)}." if note else ""
+
+
+def lab_table(
+    by_lab: dict, # See `lab_scores`
+    how: str, # They were judged
+    lines=(), # That follow
+) -> str: # Markdown, empty for a single lab
+    "F1 by lab."
+    if len(by_lab) < 2: return ""
+    rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
+    zeros = {lab or "no lab": _zeros(of, of.get("f1")) for lab, of in by_lab.items()}
+    lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
+    return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
+                        *["\n".join(lines)] * bool(lines)])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #037d2822
-def labs_apart(
-    metrics: dict, # May hold "fold_labs", the labs of each fold
-) -> bool: # Is each of several labs in one fold only?
-    "Were labs left out as a whole?"
-    parts = sum(metrics.get("fold_labs", []), [])
-    return len(set(parts)) == len(parts) > 1
-
-
 def least_line(
     metrics: dict, # May hold "least_ms": action -> shortest bout, and "any_threshold"
 ) -> str:
@@ -188,7 +188,8 @@ def card_text(
         f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % of draws of videos: {low:.3f} to "
         f"{high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
-        "what is kept; on new videos like these expect about as much.",
+        "what is kept; on new videos like these expect about as much."
+        + _zeros(metrics, metrics["f1"]),
         "## F1 by action", action_table(metrics, metrics["f1"]),
         "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "
@@ -240,16 +241,25 @@ def result_line(
     metrics: dict, # See `train`
 ) -> str:
     "The figure, and why it flatters."
-    macro, of = metrics["valid"]["macro_f1"], metrics["interval"]
+    macro, of, best = metrics["valid"]["macro_f1"], metrics["interval"], metrics["best"]
     if macro is None:
         return ("**No F1**: in the videos that judge no action was seen, and none was "
                 "predicted. Nobody knows how good this classifier is.")
     return (f"**Macro F1 {macro:.3f}** (95 % of draws of the videos that judge: "
-            f"{of[0]:.3f} to {of[1]:.3f}). This figure flatters: the same videos chose "
-            f"epoch {metrics['best']['epoch']} as the best of {metrics['epochs']}. For "
+            f"{of[0]:.3f} to {of[1]:.3f}).{_zeros(metrics, metrics['valid']['f1'])} "
+            f"This figure flatters: the same videos chose epoch {best['epoch']} as the "
+            f"best of {metrics['epochs']}, by an F1 of {best['valid_f1']:.3f} in "
+            "windows that do not overlap, as here they do. For "
             "a figure to publish judge by videos that chose nothing, or use a recipe "
             "(`mabe train --recipe best`), in which every video is predicted by models "
             "that never saw it.")
+
+# %% ../../../nbs/train/folder/30_card.ipynb #abcdce0b
+def _labs_judged(metrics):
+    "Which labs were learned from, of those that judge."
+    new = sorted({*metrics.get("by_lab", {})} - {"", *metrics.get("labs", ())})
+    if new: return f"No video that was learned from is of {', '.join(map(clean, new))}."
+    return "Videos of each of them were learned from too: on a new lab expect less."
 
 # %% ../../../nbs/train/folder/30_card.ipynb #1be4a548
 def run_card(
@@ -267,6 +277,7 @@ def run_card(
         "pair of animals counts its own. It tells apart: "
         f"{', '.join(map(clean, actions))}, and none of them.",
         result_line(metrics), "## F1 by action", action_table(metrics, valid["f1"]),
+        *filter(None, [lab_table(metrics.get("by_lab", {}), _labs_judged(metrics))]),
         *trust_sections(metrics), "## Warnings",
         "\n".join(warnings) or "The data meets what the config expects.",
         "## Settings", settings_table(cfg), "All of them: config.yaml.",

@@ -70,11 +70,14 @@ def watch(self: JobFollower, job) -> dict: # Name -> value
     finally:
         self._watching(False)
         self.run_beside(lambda: self.refresh(job.id))
-    if state["status"] not in ("done", "cancelled"):
+    if state["status"] == "cancelled": # which is no result, and no error
+        self.result = None
+        return self.set_status("idle", f"job {job.id} was cancelled")
+    if state["status"] != "done":
         self.result = job.result(partial=True) or None
         raise JobError(job, state)
-    self.result = job.result() if state["status"] == "done" else None
-    self.set_status("done", f"job {job.id}: {state['status']}")
+    self.result = job.result()
+    self.set_status("done", f"job {job.id}: done")
     return self.result
 
 # %% ../../../nbs/view/panels/30_job.ipynb #5eec8d39

@@ -121,7 +121,8 @@ def epoch_words(
     return (f"epoch {e['epoch']}{f' of {total}' if total else ''}: training loss "
             f"{e['train_loss']:.4g}, validation loss {e['valid_loss']:.4g}, F1 "
             f"{e['valid_f1']:.4g} (best {best['valid_f1']:.4g} in epoch "
-            f"{best['epoch']}), {e['seconds']:.1f} s; {gpu}")
+            f"{best['epoch']}: the card's F1 is of that one, by windows that overlap), "
+            f"{e['seconds']:.1f} s; {gpu}")
 
 # %% ../../../nbs/view/panels/40_train.ipynb #f34ec38e
 RUN = "ckpt/run" # In the folder of the job
