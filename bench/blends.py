@@ -24,7 +24,7 @@ from mabe_nb.data.splits import Split, labelled_groups
 from mabe_nb.measure.probe import processor
 from mabe_nb.train.ensemble.blend import prepared_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
-from mabe_nb.train.ensemble.presets import RECIPES, SLOW, VARIED, MemberSpec
+from mabe_nb.train.ensemble.presets import RECIPES, VARIED, MemberSpec
 from mabe_nb.train.ensemble.queue import run_task
 from mabe_nb.train.ensemble.recipe import member_tasks, predict_out_of_fold
 from mabe_nb.train.predict import decide, smooth
@@ -33,8 +33,6 @@ from recipe import JUDGED
 
 SPECS = {s.name: s for s in (
     *RECIPES["best"],
-    MemberSpec("pair_wide", "net", "unordered+multiscale", 1, SLOW), # In the recipe until
-    MemberSpec("pair_trees", "boost", "unordered+multiscale", 1, {"sample": 12}), # 2026-11-25
     MemberSpec("wide_varied", "net", "unordered+multiscale", 1, VARIED),
     MemberSpec("roles_varied", "net", "directed_smoothed", 1, VARIED | {"flip": 0.5},
                ordered=True))}

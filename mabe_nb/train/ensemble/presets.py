@@ -55,6 +55,8 @@ RECIPES = {
         MemberSpec("pair", "net", "smoothed", 1, CONV | {"every_ms": 133}),
         MemberSpec("pair_slow", "net", "smoothed", 5, SLOW),
         MemberSpec("pair_varied", "net", "smoothed", 5, VARIED),
+        MemberSpec("pair_wide", "net", "unordered+multiscale", 1, SLOW),
+        MemberSpec("pair_trees", "boost", "unordered+multiscale", 1, {"sample": 12}),
         MemberSpec("kinds", "net", "unordered+ownerless", 3, SLOW, which=True)),
     "quick": (
         MemberSpec("net", "net", "directed", 1, PLAIN | {
