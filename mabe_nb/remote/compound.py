@@ -134,10 +134,11 @@ def save_tensors(
     about: dict, # Text that tells how they are read again
 ):
     "Write safetensors. Raises `OSError` where the disk refuses."
+    from importlib import import_module
+
     from safetensors import SafetensorError
-    if about.get("mabe") == "torch": from safetensors.torch import save_file
-    else: from safetensors.numpy import save_file
-    try: save_file(arrays, path, about)
+    kind = "torch" if about.get("mabe") == "torch" else "numpy"
+    try: import_module(f"safetensors.{kind}").save_file(arrays, path, about)
     except SafetensorError as e: # which tells the system's error as text
         number = re.search(r"os error (\d+)", str(e))
         raise OSError(int(number[1]) if number else errno.EIO, str(e)) from None

@@ -256,8 +256,7 @@ def finish_recipe(
                "ordered": [spec.name for spec in specs if spec.ordered],
                "directed": directed, "self_actions": list(prepared.self_actions),
                "least_ms": dict(zip(actions, decision.least_ms)),
-               "any_threshold": decision.any_threshold,
-               **fold_facts(table, splits),
+               "any_threshold": decision.any_threshold, **fold_facts(table, splits),
                **oof_scores(list(tasks), sequences, decision, actions, shares)}
     labs = actions_by_lab(table)
     write_json(out/"metrics.json", metrics)

@@ -41,8 +41,7 @@ class JobFollower(Panel):
                              options=[("none", "")])
         self.stop_button = button("Cancel", self.cancel, "End the job for good")
         self.detach_button = button("Detach", self.detach, "Look away; the job goes on")
-        self.follow_button = button("Follow", self.reattach,
-                                    "Watch the job chosen above")
+        self.follow_button = button("Follow", self.reattach, "Watch the job chosen above")
         self.list_button = self.side_button("Refresh list", self.refresh)
         self._watching(False)
         self.locked += [self.known, self.follow_button]
