@@ -270,6 +270,24 @@ def test_parts_of_the_dataset_fix_the_channels(name):
     assert len(all_names) == 1
 
 
+@pytest.mark.parametrize("name", ("social", "coords", "kaggle288", "coords+speed"))
+def test_two_parts_of_one_usual_name_stay_two(name):
+    parts = ("nose", "body_center", "centroid", "tail_base")
+    rec = smooth(3, parts=parts)
+    order = [3, 2, 0, 1] # Where a file says them in another order
+    other = rec.replace(xy=rec.xy[:, :, order], parts=tuple(parts[i] for i in order))
+    a, b = compute(rec, name, parts=parts), compute(other, name, parts=parts)
+    assert a.names == b.names and np.array_equal(a.values, b.values, equal_nan=True)
+    moved = rec.xy.copy()
+    moved[:, :, 2] += 7 * np.sin(np.arange(len(rec)))[:, None, None] # The centroid alone
+    c = compute(rec.replace(xy=moved), name, parts=parts)
+    differ = [n for n, x, y in zip(a.names, a.values.T, c.values.T)
+              if not np.array_equal(x, y, equal_nan=True)]
+    assert differ and len(differ) < len(a.names)
+    center = [i for i, n in enumerate(a.names) if "body_center" in n]
+    assert np.array_equal(a.values[:, center], c.values[:, center], equal_nan=True)
+
+
 @pytest.mark.parametrize("pair", [("mouse1", "mouse1"), None])
 def test_alone(pair):
     rec = smooth(3, mice=2 if pair else 1)

@@ -16,7 +16,7 @@ from .folder import tracker_folder # each of these adds itself to `READERS`
 from .formats import calms21, mabe22
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader, reader
-from .recording import Recording, check_parts, content_hash
+from .recording import Recording, check_parts, content_hash, part_index
 from .video_ids import select_videos, unknown_video
 from ..errors import DataError
 
@@ -177,16 +177,16 @@ def readable_videos(
 def dataset_parts(
     dataset,
     skip_broken: bool = False, # Pass over videos that cannot be read
-) -> tuple: # Sorted names
-    "Body parts that any video of a dataset has."
+) -> tuple: # Sorted, see `part_index`
+    "Body parts that any video of a dataset has, in their usual spelling."
     table, found = getattr(dataset, "table", None), set()
     if table is not None and "body_parts_tracked" in table:
         for words in table.body_parts_tracked.dropna():
-            try: found.update(check_parts(json_list({"parts": words}, "parts")))
+            try: found.update(part_index(check_parts(json_list({"parts": words}, "parts"))))
             except DataError: continue # the reader of this video says so
         return tuple(sorted(found))
     for video_id in dataset.ids:
-        try: found.update(dataset[video_id].parts)
+        try: found.update(part_index(dataset[video_id].parts))
         except DataError:
             if not skip_broken: raise
     return tuple(sorted(found))

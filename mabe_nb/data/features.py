@@ -48,7 +48,7 @@ class Features:
         return other_order(self.blocks, self.names, self.sided)
 
 # %% ../../nbs/data/30_features.ipynb #55c72b15
-VERSION = 3 # Raised when a channel's meaning changes; 3: cm without a scale too
+VERSION = 4 # Raised when a channel's meaning changes; 4: parts with one usual name
 
 # %% ../../nbs/data/30_features.ipynb #dcc872c6
 def motion_features(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BOUT_COLUMNS', 'MOST_PARTS', 'SYNONYMS', 'SPELLINGS', 'SIDED', 'Finding', 'plural', 'bout_table', 'Recording',
            'content_hash', 'tracks_hash', 'pairs', 'of_pair', 'frame_labels', 'run_lengths', 'submitted_bouts',
-           'check_parts', 'parse_number', 'parse_seconds', 'plain_part', 'usual_names']
+           'check_parts', 'parse_number', 'parse_seconds', 'plain_part', 'part_index', 'usual_names']
 
 # %% ../../nbs/data/00_recording.ipynb #13f3fa9f
 import dataclasses, hashlib, math, re
@@ -273,15 +273,23 @@ def plain_part(
             return f"{SPELLINGS[part]}_{_SIDES[side]}"
     return name
 
+# %% ../../nbs/data/00_recording.ipynb #5608a83f
+def part_index(
+    parts, # Names of one animal's body parts, as the tracker has them
+) -> dict: # Name -> position in `parts`, in the same order
+    "The usual spelling of each part; its own if another part has that."
+    out = {}
+    for part in sorted(set(parts), key=lambda p: (p != plain_part(p), p)):
+        names = (plain_part(part), _words(part), part)
+        out[part] = next(n for n in names if n not in out.values())
+    return {out[part]: i for i, part in enumerate(parts)}
+
 # %% ../../nbs/data/00_recording.ipynb #94a231d4
 def usual_names(
     parts, # Names of one file, as the tracker has them
 ) -> dict: # Tracker's name -> usual spelling, each once
     "A proposal of one name for each part."
-    out = {}
-    for part in sorted(parts, key=lambda p: p != plain_part(p)): # who has it keeps it
-        usual = plain_part(part)
-        middle = re.sub("_(left|right)$", "", usual)
-        known = usual in SPELLINGS.values() or middle in SIDED
-        out[part] = usual if known and usual not in out.values() else part
-    return {part: out[part] for part in parts}
+    def known(name):
+        return name in SPELLINGS.values() or re.sub("_(left|right)$", "", name) in SIDED
+    return {parts[i]: name if known(name) else parts[i]
+            for name, i in part_index(parts).items()}

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.folder.names import did_you_mean
+from ..data.recording import part_index
 from ..errors import DataError
 
 # %% ../../nbs/train/56_unlike.ipynb #1f1da2d5
@@ -21,14 +22,14 @@ def check_body(
     ids=None, # Video ids, None: all
 ):
     "Raises `DataError` if no video shares a body part with the training."
-    learned, found = set(learned or ()), set()
+    learned, found = set(part_index(learned or ())), set()
     listed = getattr(dataset, "listed_parts", lambda video_id: ())
     for video_id in (dataset.ids if ids is None else ids) if learned else ():
         try:
-            if learned & set(listed(str(video_id))): return
+            if learned & set(part_index(listed(str(video_id)))): return
             parts = dataset[str(video_id)].parts
         except DataError: continue # prepare says so, or leaves it out
-        if learned & set(parts): return
+        if learned & set(part_index(parts)): return
         found.update(parts)
     if not found: return
     some = lambda names: ", ".join(sorted(names)[:4]) + ", ..." * (len(names) > 4)

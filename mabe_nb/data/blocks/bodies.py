@@ -10,7 +10,7 @@ __all__ = ['ALTERNATIVES', 'PRIORITY', 'MOUSE_CM', 'body_points', 'other_parts',
 import numpy as np
 
 from .geometry import derive, norm
-from ..recording import Recording, plain_part
+from ..recording import Recording, part_index
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #610c9aa6
@@ -30,11 +30,11 @@ def body_points(
 ) -> dict: # front, center, rear -> indices into `rec.parts`, empty if there is none
     "Which parts make the three points of this recording's animals."
     seen = np.isfinite(rec.xy[..., 0]).any((0, 1))
-    at = {plain_part(p): i for i, p in enumerate(rec.parts) if seen[i]}
-    found = {}
+    at = part_index([p for p, s in zip(rec.parts, seen) if s])
+    where, found = np.flatnonzero(seen).tolist(), {}
     for point, choices in ALTERNATIVES.items():
         fit = (c.split() for c in choices if all(p in at for p in c.split()))
-        found[point] = tuple(at[p] for p in next(fit, ()))
+        found[point] = tuple(where[at[p]] for p in next(fit, ()))
     if any(found.values()) or not len(rec.parts): return found
     everything = tuple(range(len(rec.parts)))
     return {"front": everything[:1], "center": everything, "rear": everything[-1:]}
@@ -52,7 +52,7 @@ def other_parts(
 ) -> tuple:
     "The parts worth having beside front, center and rear, most telling first."
     rank = {p: i for i, p in enumerate(PRIORITY)}
-    names = {plain_part(p) for p in parts} - set(used)
+    names = set(part_index(parts)) - set(used)
     return tuple(sorted(names, key=lambda p: (rank.get(p, len(rank)), p))[:limit])
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #aecd12ac
@@ -61,7 +61,7 @@ def pair_points(
     parts=None, # Body parts of the dataset; None: its own
 ) -> tuple: # Indices of the parts of each point; names of those beside the three
     "Front, center, rear and the other parts."
-    index = {plain_part(p): i for i, p in enumerate(rec.parts)}
+    index = part_index(rec.parts)
     names = other_parts(parts or rec.parts)
     return [*body_points(rec).values(),
             *((index[p],) if p in index else () for p in names)], names

@@ -17,7 +17,7 @@ from array_api_compat import array_namespace
 from .bodies import mouse_order
 from .geometry import extend
 from .registry import BLOCKS, PRESETS, Block, block
-from ..recording import Finding, Recording, plain_part
+from ..recording import Finding, Recording, part_index
 from ...errors import DataError
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #1596bdb0
@@ -38,8 +38,8 @@ def natural_layout(
     if parts:
         alone = pair is not None and pair[0] == pair[1]
         order = (order[:1 if alone else 2] + [None])[:2]
-    index = {plain_part(p): i for i, p in enumerate(rec.parts)}
-    wanted = [plain_part(p) for p in parts] if parts else list(index)
+    index = part_index(rec.parts)
+    wanted = list(part_index(parts) if parts else index)
     others = (f"other{i}" for i in range(1, len(order)))
     names = tuple(f"{who}.{p}" for who, _ in zip(("agent", "target", *others), order)
                   for p in wanted)
@@ -62,7 +62,7 @@ def slot_parts(
         raise DataError(f"has {len(rec.parts)} body parts, kaggle288 holds "
                         f"{len(SLOTS)}; leave some out or use coords+speed",
                         where=f"video {rec.video_id}")
-    index = {plain_part(p): i for i, p in enumerate(rec.parts)}
+    index = part_index(rec.parts)
     taken = {SLOTS.index(p): i for p, i in index.items() if p in SLOTS}
     free = [s for s in reversed(range(len(SLOTS))) if s not in taken]
     extra = [i for p, i in sorted(index.items()) if p not in SLOTS]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..recording import Recording, plain_part
+from ..recording import Recording, part_index
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #27796f2c
@@ -20,23 +20,22 @@ SIDES = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
 def other_side(
-    part: str, # As the tracker has it
-) -> str: # Plain spelling
+    part: str, # In the usual spelling, see `part_index`
+) -> str:
     "The same part on the other side of the body; itself if it is on neither."
-    return re.sub(r"left|right|(?<![a-z])[lr](?![a-z])", lambda m: SIDES[m[0]],
-                  plain_part(part))
+    return re.sub(r"left|right|(?<![a-z])[lr](?![a-z])", lambda m: SIDES[m[0]], part)
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #887baab4
 def mirrored(
     rec: Recording,
 ) -> Recording:
     "Its mirror image. Raises `ConfigError` for a part without a counterpart."
-    at = {plain_part(p): i for i, p in enumerate(rec.parts)}
-    for part in rec.parts:
+    at = part_index(rec.parts)
+    for part in at:
         if other_side(part) not in at:
             raise ConfigError(f"body part {part!r} has no {other_side(part)!r} to "
                               "change places with")
-    order = [at[other_side(p)] for p in rec.parts]
+    order = [at[other_side(p)] for p in at]
     return rec.replace(xy=rec.xy[:, :, order] * np.float32([-1, 1]))
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #0a671d55
@@ -79,7 +78,7 @@ def scene(
 ) -> Recording: # Around the origin, a pixel is a centimetre
     "Points that know nothing of each other."
     rng = np.random.default_rng(seed)
-    names = tuple(dict.fromkeys(map(plain_part, parts)))
+    names = tuple(part_index(parts))
     xy = rng.normal(0, 10, (frames, mice, len(names), 2)).astype(np.float32)
     xy[rng.random(xy.shape[:3]) < 0.15] = np.nan
     return Recording(xy, tuple(f"mouse{i + 1}" for i in range(mice)), names, 5., 1.)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...data.recording import plain_part
+from ...data.recording import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
 from ...data.blocks.symmetry import (Law, absence, checked, drift, exchanged, law,
@@ -70,8 +70,8 @@ def strangers(
     inputs: Inputs,
 ) -> list: # Names of body parts
     "Parts without a place of their own in `kaggle288`, if that is among the features."
-    return [p for p in inputs.parts if "kaggle288" in inputs.features.split("+")
-            and plain_part(p) not in SLOTS]
+    if "kaggle288" not in inputs.features.split("+"): return []
+    return [p for p in part_index(inputs.parts) if p not in SLOTS]
 
 # %% ../../../nbs/train/fit/62_augment.ipynb #31443eab
 class Scale(NamedTuple):

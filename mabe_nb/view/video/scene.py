@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data.blocks.bodies import body_points, plain_part
-from ...data.recording import Recording
+from ...data.blocks.bodies import body_points
+from ...data.recording import Recording, part_index
 from ..colors import COLORS
 from ..plots import _axes, _ink, _short, styled
 
@@ -26,7 +26,7 @@ def skeleton(
     parts, # Names of body parts, in any spelling
 ) -> list: # Sorted (i, j), positions in `parts`
     "The lines between parts; none if no name is known."
-    at = {plain_part(p): i for i, p in enumerate(parts)}
+    at = part_index(parts)
     chains = [[at[p] for p in chain.split() if p in at] for chain in CHAINS]
     return sorted({tuple(sorted(ends)) for c in chains for ends in zip(c, c[1:])})
 
