@@ -237,7 +237,7 @@ def test_hdf_with_a_pickle_is_named(tmp_path):
     (lambda f: f.__setitem__("poseest/again", f["poseest"]), "another name of a group"),
     (lambda f: f.__setitem__("other", f["poseest"]), "another name of a group"),
     (lambda f: doubled(f, 40), "another name of a group")])
-@pytest.mark.parametrize("suffix", [".h5", ".nwb", ".slp"])
+@pytest.mark.parametrize("suffix", [".h5", ".nwb", ".slp", ".nc"])
 def test_hdf_of_many_names(tmp_path, names, says, suffix):
     "One array under 400 names, groups that hold themselves, 2^40 ways through 40 groups."
     path = tmp_path/f"a{suffix}"
@@ -303,7 +303,7 @@ READERS = {
     "thresholds.json": read_thresholds, "hash": file_hash, "boris.csv": read_boris,
     "submission.csv": read_submission, "calms.json": read_calms21, "videos.json": read_split,
     "train.csv": read_videos, "best.safetensors": load_classifier,
-    **{end: lambda p: read_poses(p, 30) for end in (".csv", ".h5", ".slp", ".nwb")}}
+    **{end: lambda p: read_poses(p, 30) for end in (".csv", ".h5", ".slp", ".nwb", ".nc")}}
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -415,6 +415,59 @@ def test_nwb_brings_its_own_frame_rate(tmp_path):
     assert np.allclose(rec.xy, want)
 
 
+def sleap_labels(*films):
+    "Two animals on a walk in each film, points missing here and there; and where they are."
+    import sleap_io as sio
+    skeleton = sio.Skeleton(["nose", "tail"], name="mouse")
+    tracks, frames, walks = [sio.Track("A"), sio.Track("B")], [], []
+    for seed, name in enumerate(films):
+        rng, video = np.random.default_rng(seed), sio.Video(name, open_backend=False)
+        xy = rng.standard_normal((40, 2, 2, 2)).cumsum(0) + 50
+        xy[rng.random(xy.shape[:3]) < 0.2] = np.nan
+        xy[0, 0], xy[[0, 20], 1, 0] = np.nan, 50. # The first animal is not seen at first
+        xy[:, 1, 1] = 60. # A point that always is
+        frames += [sio.LabeledFrame(video=video, frame_idx=i, instances=[
+            sio.PredictedInstance.from_numpy(p, skeleton=skeleton, score=1., track=t)
+            for p, t in zip(points, tracks) if np.isfinite(p).any()])
+            for i, points in enumerate(xy)]
+        walks.append(xy)
+    return sio.Labels(frames, skeletons=[skeleton], tracks=tracks), walks
+
+
+@pytest.mark.parametrize("rate", [None, 25., 29.97])
+def test_nwb_of_sleap(rate, tmp_path):
+    from sleap_io.io.nwb_predictions import write_nwb
+    labels, (xy,) = sleap_labels("v.mp4")
+    write_nwb(labels, str(tmp_path/"v.nwb"), {"session_start_time": datetime.now(UTC)},
+              {"video_timestamps": np.arange(len(xy)) / rate} if rate else {})
+    if not rate:
+        with pytest.raises(DataError, match="does not say its frames per second"):
+            read_poses(tmp_path/"v.nwb")
+    rec = read_poses(tmp_path/"v.nwb", fps=None if rate else 25)
+    assert rec.mice == ("A", "B") and rec.parts == ("nose", "tail")
+    assert abs(rec.fps - (rate or 25)) < 1e-3 and len(rec) == len(xy)
+    assert np.allclose(rec.xy, xy, equal_nan=True)
+
+
+def test_nwb_of_two_films_is_refused(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    sio.save_nwb(sleap_labels("a.mp4", "b.mp4")[0], str(tmp_path/"v.nwb"))
+    with pytest.raises(DataError, match="2 films or cameras"): read_poses(tmp_path/"v.nwb", 30)
+
+
+def test_what_movement_saves(tmp_path):
+    from movement.io import load_poses
+    xy = np.random.default_rng(0).random((6, 2, 3, 2))
+    data = load_poses.from_numpy(xy, fps=25., individual_names=["white", "black"],
+                                 keypoint_names=list("abc"), source_software="SLEAP")
+    data.to_netcdf(tmp_path/"v.nc")
+    rec = read_poses(tmp_path/"v.nc")
+    assert rec.fps == 25 and rec.mice == ("white", "black") and rec.parts == tuple("abc")
+    assert np.allclose(rec.xy, xy.transpose(0, 3, 2, 1))
+    (tmp_path/"bad.nc").write_bytes((tmp_path/"v.nc").read_bytes()[:3000])
+    with pytest.raises(DataError, match="truncated or no HDF5"): read_poses(tmp_path/"bad.nc")
+
+
 DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
 
 

@@ -74,6 +74,22 @@ def nwb(path):
     with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(save_poses.to_nwb_file(data))
 
 
+def netcdf(path):
+    from movement.io import load_poses
+    load_poses.from_numpy(RNG().random((6, 2, 3, 1)), fps=25., individual_names=["white"],
+                          keypoint_names=list("abc"), source_software="SLEAP").to_netcdf(path)
+
+
+def sleap_nwb(path):
+    import sleap_io as sio
+    skeleton, video = sio.Skeleton(["nose", "tail"], name="m"), sio.Video("v.mp4", open_backend=False)
+    sio.save_nwb(sio.Labels([sio.LabeledFrame(video=video, frame_idx=i, instances=[
+        sio.PredictedInstance.from_numpy(RNG(i).random((2, 2)), skeleton=skeleton, score=1.,
+                                         track=track)
+        for track in tracks[:1 + (i != 2)]]) for tracks in [[sio.Track("a"), sio.Track("b")]]
+        for i in range(6)], skeletons=[skeleton]), str(path))
+
+
 def run(path):
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.config import TrainConfig
@@ -155,7 +171,8 @@ def make(folder):
     for name, layout in (("dlc.csv", "csv"), ("dlc_table.h5", "table"), ("dlc.h5", "fixed")):
         dlc(folder/name, layout)
     for name, write in (("jabs.h5", jabs), ("sleap.h5", sleap), ("labels.slp", slp),
-                        ("poses.nwb", nwb), ("run", run), ("home", jobs),
-                        ("lab", lab), ("film.mp4", film)): write(folder/name)
+                        ("poses.nwb", nwb), ("sleap.nwb", sleap_nwb), ("poses.nc", netcdf),
+                        ("run", run), ("home", jobs), ("lab", lab), ("film.mp4", film)):
+        write(folder/name)
     for name, text in TEXTS.items(): (folder/name).write_text(text)
     return folder

@@ -254,5 +254,5 @@ def in_hdf(path, rng):
 
 BY_SUFFIX = {".json": in_json, ".jsonl": in_lines, ".npy": in_npy, ".npz": in_npz, ".yaml": in_yaml,
              ".safetensors": in_safetensors, ".parquet": in_parquet,
-             **dict.fromkeys((".h5", ".slp", ".nwb"), in_hdf),
+             **dict.fromkeys((".h5", ".slp", ".nwb", ".nc"), in_hdf),
              **dict.fromkeys((".csv", ".txt", ".annot"), in_table)}
