@@ -466,6 +466,22 @@ def test_what_movement_saves(tmp_path):
     assert np.allclose(rec.xy, xy.transpose(0, 3, 2, 1))
     (tmp_path/"bad.nc").write_bytes((tmp_path/"v.nc").read_bytes()[:3000])
     with pytest.raises(DataError, match="truncated or no HDF5"): read_poses(tmp_path/"bad.nc")
+    data.isel(individuals=0, time=slice(2, 4)).transpose().to_netcdf(tmp_path/"one.nc")
+    with pytest.raises(DataError, match="expected time, space, keypoints and individuals"):
+        read_poses(tmp_path/"one.nc")
+    data.isel(time=slice(2, 4)).transpose().to_netcdf(tmp_path/"later.nc")
+    assert np.array_equal(read_poses(tmp_path/"later.nc").xy[2:], rec.xy[2:4])
+
+
+def test_netcdf_whose_array_is_another(tmp_path):
+    "h5netcdf writes past its memory here; we must not."
+    from movement.io import load_poses
+    load_poses.from_numpy(np.ones((6, 2, 3, 2)), fps=25., source_software="ours").to_netcdf(
+        tmp_path/"v.nc")
+    with h5py.File(tmp_path/"v.nc", "a") as f:
+        del f["position"]
+        f["position"] = 0.5
+    with pytest.raises(DataError, match="cannot be read as movement"): read_poses(tmp_path/"v.nc")
 
 
 DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ConfigError, DataError
 from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf, HDF
-from .formats.hdf_poses import jabs_poses, nwb_poses
+from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
 from .formats.movement_files import movement_data, quiet
 from .formats.simba import simba_head, simba_poses
 from .formats.mabe22 import PARTS as JABS_PARTS
@@ -145,7 +145,7 @@ def _from_movement(path, source):
         sure = data.confidence.transpose(*dims).values.astype(np.float32)
     animals, parts = ([str(n) for n in data[k].values] for k in dims[1:])
     return Points(_at_frames(xy, frames, path), _at_frames(sure, frames, path), animals,
-                  parts, data.attrs.get("fps") if source == "movement" else None, None, left_out)
+                  parts, None, None, left_out)
 
 
 for _name, _suffixes, _claims in (
@@ -153,8 +153,7 @@ for _name, _suffixes, _claims in (
             _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
         ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
-        ("Anipose", (".csv",), lambda path: "fnum" in _header(path)),
-        ("movement", (".nc",), lambda path: True)):
+        ("Anipose", (".csv",), lambda path: "fnum" in _header(path))):
     tracker(_name, _suffixes, _claims)(partial(_from_movement, source=_name))
 
 # %% ../../nbs/data/16_poses.ipynb #7d6a3efe
@@ -166,11 +165,14 @@ def _from_jabs(path):
     return Points(xy, sure, names, list(JABS_PARTS), None, 1 / scale if scale else None)
 
 # %% ../../nbs/data/16_poses.ipynb #c3c8737f
-@tracker("NWB", (".nwb",))
-def _from_nwb(path):
-    "`Points` of an NWB file."
-    xy, sure, frames, names, parts, fps = nwb_poses(path)
+def _from_times(path, read):
+    "`Points` of a file that says the time of each row."
+    xy, sure, frames, names, parts, fps = read(path)
     return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps)
+
+
+tracker("NWB", (".nwb",))(partial(_from_times, read=nwb_poses))
+tracker("movement", (".nc",))(partial(_from_times, read=movement_poses))
 
 # %% ../../nbs/data/16_poses.ipynb #bc1aea06
 @tracker("SimBA", (".csv",), lambda path: bool(simba_head(path)[0]))

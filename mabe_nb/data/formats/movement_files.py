@@ -36,9 +36,6 @@ def movement_data(
     "A pose file as movement's dataset. Raises what movement does, or `DataError`."
     with quiet():
         from movement.io import load_dataset, load_poses
-        if source == "movement":
-            from xarray import load_dataset as own
-            return own(path, engine="h5netcdf"), None, ()
         if path.suffix in HDF and source in ("DeepLabCut", "LightningPose"):
             table = dlc_table(path)
         else:
