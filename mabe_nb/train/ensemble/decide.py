@@ -163,13 +163,13 @@ def any_threshold(
 ) -> float: # 0..1, see `Decision`; 0: always
     "How probable some action must be for any to be said."
     d, some = Decision(decision.thresholds, labs=decision.labs), choice.sequences
-    likely = [s.p[0, :, 1:][:, (s.labels >= 0).any(0)].sum(1) for s in some]
-    bar = best_threshold(np.concatenate(likely),
-                         np.concatenate([(s.labels == 1).any(1) for s in some]))
+    likely = np.concatenate([s.p[0, :, 1:][:, (s.labels >= 0).any(0)].sum(1) for s in some])
+    seen = [s.labels.max(1, keepdims=True) for s in some] # -1: nobody looked
+    every = np.concatenate(seen)[:, 0]
+    bar = best_threshold(likely[every >= 0], every[every >= 0] == 1)
 
     def f1(least): # Mean over the actions, and of "some action"
         codes = [codes_of(d._replace(any_threshold=least), s) for s in some]
-        seen = [s.labels.max(1, keepdims=True) for s in some]
         said = [np.minimum(c, 0) for c in codes]
         return macro_f1(some, codes), mean_f1(video_counts(seen, said))
 
