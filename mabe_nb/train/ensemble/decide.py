@@ -21,7 +21,7 @@ from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, mean_f1,
-                                        only_false_alarms)
+                                        only_false_alarms, time_looked_at)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -255,6 +255,7 @@ def oof_scores(
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
             "macro_f1": score(own),
             "seen": seen_counts((s.labels for s in sequences), actions),
+            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),

@@ -85,12 +85,10 @@ def epoch_starts(
     "First frames of the windows of one epoch."
     span, out, offset = (length - 1) * gap + 1, [np.empty(0, np.int64)], 0
     for n in map(int, lengths):
-        free = min(stride, n - span + 1) # a window has to fit behind the phase
-        phase = int(rng.integers(free)) if rng is not None and n > span else 0
+        phase = int(rng.integers(stride)) if rng is not None and n > span else 0
         first = window_starts(n - phase, length, gap, stride) + phase
-        if jitter: first = np.clip(first + rng.integers(-jitter, jitter + 1, len(first)),
-                                   0, max(n - span, 0))
-        out.append(offset + first)
+        if jitter: first = first + rng.integers(-jitter, jitter + 1, len(first))
+        out.append(offset + first.clip(0, max(n - span, 0)))
         offset += n
     starts = np.concatenate(out)
     ends = np.minimum(starts + span, len(known) - 1)
