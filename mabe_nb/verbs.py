@@ -53,9 +53,10 @@ def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> A
 # %% ../nbs/04_verbs.ipynb #e3f4295b
 def _fit_recipe(data: Any, out: str | Path, ids: Any, judge: Any, recipe: str,
                 folds: int | str, **how: Any) -> None:
+    from mabe_nb.train.ensemble.folds import apart_from
     from mabe_nb.train.ensemble.recipe import train_recipe
-    left = [v for v in (ids or data.ids) if v not in set(judge or ())]
-    train_recipe(data, out, recipe, left, folds, **how)
+    if judge: ids = apart_from(data, judge, ids, how["say"])
+    train_recipe(data, out, recipe, data.ids if ids is None else ids, folds, **how)
 
 
 def _fit_run(data: Any, out: str | Path, ids: Any, judge: Any, cfg: Any, resume: bool,

@@ -160,6 +160,15 @@ def test_only_actions_that_are_looked_for_count_as_likely():
     assert np.array_equal(said, (hidden.p[0, :, [1, 3]].sum(0) >= 0.3)) and said.any()
 
 
+def test_frames_that_nobody_looked_at_do_not_move_the_bar():
+    whole = two_kinds(0)
+    more = [s._replace(p=np.concatenate([s.p, s.p[:, ::-1]], 1),
+                       labels=np.concatenate([s.labels, s.labels * 0 - 1])) for s in whole]
+    bars = [decide.any_threshold(decide.choice_of(some, (1.0,), 0.0), Decision((0.2,) * 3))
+            for some in (whole, more)]
+    assert 0.2 < bars[0] < 0.8 and bars[1] == pytest.approx(bars[0])
+
+
 def test_no_bar_where_a_rare_action_loses_by_it():
     assert choose(two_kinds(0, rare=0.05)).any_threshold == 0
     always = [s._replace(labels=s.labels * 0 + [1, 0, 0]) for s in two_kinds(0)]

@@ -344,8 +344,10 @@ def test_wrong_names(name, pair, backend, said):
 
 # --- stretches, chunks, rolling
 
-def test_stretches_do_not_show(monkeypatch):
+@pytest.mark.parametrize("fps", [None, 1, 0.5])
+def test_stretches_do_not_show(monkeypatch, fps):
     rec = holes(smooth(40), .2)
+    rec = rec.replace(fps=float(fps or rec.fps))
     whole = compute(rec, "social").values
     monkeypatch.setattr(features, "STRETCH", 301)
     close(compute(rec, "social").values, whole)

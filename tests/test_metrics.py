@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.commands.score import ignored_rows
+from mabe_nb.data.corrections import Correction, CorrectedDataset
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.kaggle import write_kaggle
 from mabe_nb.data.recording import Recording, bout_table
@@ -588,3 +589,25 @@ def test_what_was_said_and_never_seen_is_named_beside_its_zero(tmp_path, capsys)
     assert main(["score", str(tmp_path/"lab"), str(tmp_path/"said.csv")]) == 0
     assert ("Said and never seen, so 0 in this mean: chase (7 frames); without, the mean is 1.000"
             in "".join(capsys.readouterr()))
+
+
+def test_what_nobody_looked_at_is_not_judged():
+    rec = recording(bouts=bout_table([("mouse1", "mouse2", "attack", 0, 10)]),
+                    labelled=frozenset({("mouse1", "mouse2", "attack")}))
+    said = submission_table({"7": [("mouse1", "mouse2", "attack", 0, 10),
+                                   ("mouse1", "mouse2", "attack", 40, 90)]})
+    assert mb.score([rec], said)["score"] == pytest.approx(20 / 70)
+    assert mb.score([rec.replace(scored=(0, 30))], said)["score"] == 1
+    some = (("mouse1", "mouse2", "attack", -3, 5), ("mouse1", "mouse2", "attack", 50, 60))
+    assert mb.score([rec.replace(reviewed=some)], said)["score"] == pytest.approx(10 / 20)
+
+
+def test_reviewed_stretches_of_an_unlabelled_video_are_scored():
+    key, about = ("mouse1", "mouse2"), (("attack",), None, "me", "", "1")
+    rec = recording(bouts=bout_table(), labelled=None)
+    rows = [Correction("7", *key, "accept", "attack", 0, 10, *about),
+            Correction("7", *key, "nothing", "", 20, 30, *about)]
+    data = CorrectedDataset(RecordingList([rec]), rows)
+    said = lambda *spans: submission_table({"7": [(*key, "attack", *s) for s in spans]})
+    assert mb.score(data, said((0, 10), (50, 90)))["score"] == 1
+    assert mb.score(data, said((0, 5), (25, 90)))["score"] == pytest.approx(10 / 20)

@@ -476,6 +476,7 @@ def test_mice_by_themselves_are_added_where_they_are_missing(folder, tmp_path):
         return set(rows.video_id)
     assert selves() == {"v0", "v1"} # In which somebody looked for what they do alone
     assert selves(selves=True) == {f"v{i}" for i in range(6)}
+    assert selves() == {"v0", "v1"} # whatever another model wanted
 
 
 def test_default_folder(folder, monkeypatch, tmp_path):

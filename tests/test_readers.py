@@ -393,6 +393,61 @@ def test_sleap_labels(tmp_path):
     assert rec.xy[3, 0, 0].tolist() == [3, 1] and np.isnan(rec.xy[2]).all()
 
 
+@pytest.mark.parametrize("frames, says", [
+    ([("a.mp4", 0, [1]), ("b.mp4", 0, [2])], "frames of 2 videos"),
+    ([("a.mp4", 0, [1, 9]), ("a.mp4", 1, [8, 2])], "frame 0: has 2 animals and no tracks"),
+    ([("a.mp4", 0, [1, -2])], "several skeletons")])
+def test_sleap_points_that_belong_together_in_no_way_are_refused(tmp_path, frames, says):
+    sio = pytest.importorskip("sleap_io")
+    films = {name: sio.Video(name, open_backend=False) for name, *_ in frames}
+    ways = sio.Skeleton(["nose", "tail"]), sio.Skeleton(["tail", "nose"]) # x < 0: the second
+    one = lambda x: sio.PredictedInstance.from_numpy(
+        np.array([[x, 0.], [x, 1]]), skeleton=ways[x < 0], point_scores=np.ones(2), score=1.)
+    sio.save_file(sio.Labels([sio.LabeledFrame(video=films[v], frame_idx=i, instances=[*map(one, xs)])
+                              for v, i, xs in frames]), str(tmp_path/"v.slp"))
+    with pytest.raises(DataError, match=says): read_poses(tmp_path/"v.slp", fps=30)
+
+
+def test_sleap_video_and_skeleton_are_those_of_the_points(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    films = [sio.Video(f"{name}.mp4", open_backend=False) for name in "ab"]
+    ways = sio.Skeleton(["nose", "tail"]), sio.Skeleton(["tail", "nose"])
+    frames = [sio.LabeledFrame(video=films[1], frame_idx=1, instances=[
+        sio.PredictedInstance.from_numpy(np.array([[5., 6], [7, 8]]), skeleton=ways[0],
+                                         point_scores=np.ones(2), score=1.)])]
+    sio.save_file(sio.Labels(frames, videos=films, skeletons=[*ways]), str(tmp_path/"v.slp"))
+    rec = read_poses(tmp_path/"v.slp", fps=30)
+    assert rec.parts == ("nose", "tail") and rec.xy[1, 0].tolist() == [[5, 6], [7, 8]]
+
+
+@pytest.mark.parametrize("columns", [
+    [("a", "nose", "xyp"), ("a", "tail", "xyp"), ("b", "tail", "xyp"), ("b", "nose", "xyp")],
+    [("a", "nose", "xyp"), ("b", "nose", "xyp"), ("a", "tail", "xyp"), ("b", "tail", "xyp")],
+    [("a", "nose", "pyx"), ("a", "tail", "pyx"), ("b", "nose", "yxp"), ("b", "tail", "xyp")]])
+@pytest.mark.parametrize("end", ["csv", "h5"])
+def test_columns_of_deeplabcut_are_read_by_their_names(tmp_path, columns, end):
+    where = {("a", "nose"): (1, 2), ("a", "tail"): (3, 4), ("b", "nose"): (5, 6), ("b", "tail"): (7, 8)}
+    names = [("net", a, part, {"p": "likelihood"}.get(c, c)) for a, part, cs in columns for c in cs]
+    values = [{"x": where[a, p][0], "y": where[a, p][1]}.get(c, 0.9) for _, a, p, c in names]
+    table = pd.DataFrame([values] * 2, columns=pd.MultiIndex.from_tuples(
+        names, names=["scorer", "individuals", "bodyparts", "coords"]))
+    if end == "csv": table.to_csv(tmp_path/"v.csv")
+    else: table.to_hdf(tmp_path/"v.h5", key="df_with_missing", format="table")
+    rec = read_poses(tmp_path/f"v.{end}", fps=30, min_confidence=0.5)
+    got = {(a, p): tuple(rec.xy[1, i, j].tolist()) for i, a in enumerate(rec.mice)
+           for j, p in enumerate(rec.parts)}
+    assert got == where
+
+
+def test_deeplabcut_without_a_column_or_with_one_twice(tmp_path):
+    head = ["scorer,n,n,n,n,n,n", "individuals,a,a,a,b,b,b", "bodyparts,t,t,t,t,t,t",
+            "coords,x,y,likelihood,x,y,likelihood", "0,1,2,1,3,4,1"]
+    for k, change, says in ((1, "individuals,a,a,a,a,a,a", "two columns alike"),
+                            (3, "coords,x,y,likelihood,x,y,z", "no column a, t, z")):
+        (tmp_path/"v.csv").write_text("\n".join([*head[:k], change, *head[k + 1:]]) + "\n")
+        with pytest.raises(DataError, match=says): read_poses(tmp_path/"v.csv", fps=30)
+
+
 def test_nwb_without_points_is_told(tmp_path):
     pynwb, ndx_pose = pytest.importorskip("pynwb"), pytest.importorskip("ndx_pose")
     file = pynwb.NWBFile("a mouse", "1", datetime.now(UTC))

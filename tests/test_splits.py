@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import mabe_nb as mb
+from mabe_nb.cli import main
 from mabe_nb.data import poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
@@ -298,3 +300,17 @@ def test_annotated_videos_without_a_list_of_actions_are_told_once(tmp_path):
         assert words in str(said[0].message)
     with pytest.warns(UserWarning, match="1 annotated video without"):
         assert labelled_groups([recs[0].replace(labelled=frozenset())]).empty
+
+
+def test_a_recipe_learns_nothing_from_poses_that_are_kept_back(tmp_path, capsys):
+    recs = [make_recording(frames=60, seed=k, video_id=str(k)) for k in range(1, 4)]
+    mb.write_kaggle([*recs, recs[0].replace(video_id="9")], tmp_path/"lab")
+    with pytest.raises(DataError, match="2 group"):
+        mb.fit(tmp_path/"lab", tmp_path/"run", recipe="quick", valid_videos=["9"], folds=99)
+    assert "left out: 1 (1 in all), of the same poses" in capsys.readouterr().out
+    words = ["train", str(tmp_path/"lab"), "--recipe", "quick", "--folds", "99", "--out"]
+    assert main([*words, str(tmp_path/"run"), "--valid-videos", "9"]) == 2
+    assert "2 group" in capsys.readouterr().err
+    with pytest.raises(DataError, match="it shares poses with video 1 in training"):
+        mb.fit(tmp_path/"lab", tmp_path/"run", recipe="quick", train_videos=["1", "2"],
+               valid_videos=["9"], folds=2)

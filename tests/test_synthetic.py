@@ -10,7 +10,7 @@ from mabe_nb.data.colony.acts import SOCIAL, simulate
 from mabe_nb.data.formats.calms21 import read_calms21
 from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
-from mabe_nb.data.recording import frame_labels
+from mabe_nb.data.recording import bout_table, frame_labels
 from mabe_nb.data.formats.kaggle.write import (COLUMNS, annotation_table,
                                                tracking_table)
 from mabe_nb.data.synthetic import LABS, colony_video, write_colony
@@ -170,7 +170,7 @@ def test_tables_of_an_empty_recording():
     rec = make_recording(frames=1)
     assert len(annotation_table(rec)) == 0 and len(tracking_table(rec)) == 14
     gone = rec.replace(xy=np.full_like(rec.xy, np.nan))
-    assert len(tracking_table(gone)) == len(tracking_table(gone, zeros=True)) == 0
+    assert len(tracking_table(gone)) == len(tracking_table(gone, zeros=True)) == 2 # animals
 
 
 # Behaviour follows from the poses
@@ -328,3 +328,19 @@ def test_a_folder_of_kaggle_is_written_whole_or_not_at_all(tmp_path, fault):
     (tmp_path/"mine"/"train_tracking").mkdir()
     with pytest.raises(DataError, match="train_tracking.*is there already"):
         write_kaggle([good], tmp_path/"mine")
+
+
+@pytest.mark.parametrize("gone", [np.s_[-20:], np.s_[:20], np.s_[:, 1], np.s_[:, 0], np.s_[:]])
+def test_videos_keep_their_length_and_animals_without_points(tmp_path, gone):
+    from mabe_nb.data.kaggle import write_kaggle
+    rec = make_recording(frames=100, seed=1, video_id="1")
+    xy = rec.xy.copy()
+    xy[gone] = np.nan
+    bouts = bout_table([(*rec.mice, "chase", 70, 100), (rec.mice[1], rec.mice[1], "rear", 0, 9)])
+    rec = rec.replace(xy=xy, bouts=bouts, labelled=frozenset(bouts.iloc[:, :3].itertuples(
+        index=False, name=None)))
+    for zeros in ((), (rec.lab_id,)):
+        write_kaggle([rec], tmp_path/str(len(zeros)), zeros=zeros)
+        again = read_kaggle(tmp_path/str(len(zeros)))["1"]
+        assert again.mice == rec.mice and np.array_equal(again.xy, xy, equal_nan=True)
+        assert again.bouts.equals(bouts) and again.labelled == rec.labelled

@@ -48,14 +48,15 @@ def video_facts(
 # %% ../../nbs/analysis/90_batch.ipynb #10d3ddeb
 def training_rates(
     run, # Run folder
-) -> dict: # Action -> (share of the frames of all pairs, bouts a frame); empty: not known
+) -> dict: # Action -> (share of the frames of all pairs, bouts a second); empty: not known
     "How frequent each action was in what a run learned from."
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     if not (folder/"metrics.json").is_file(): return {}
     said = read_json(folder/"metrics.json")
-    frames = said.get("train_frames") or said.get("frames") if isinstance(said, dict) else None
-    if not frames or not isinstance(said.get("seen"), dict): return {}
-    return {a: (n["frames"] / frames, n["bouts"] / frames) for a, n in said["seen"].items()}
+    looked = said.get("looked_at") if isinstance(said, dict) else None
+    if not looked or not looked["frames"] or not isinstance(said.get("seen"), dict): return {}
+    return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"])
+            for a, n in said["seen"].items()}
 
 
 def predicted_rates(
@@ -75,14 +76,15 @@ LOST, UNDECIDED = 0.2, 0.2 # Share of the frames
 
 def _odd_rates(facts, rates):
     "Sentences on actions that are far more or less frequent than in training."
-    here, n = predicted_rates(facts), facts["frames"] * max(facts["pairs"], 1)
-    for action, (usual, per_frame) in sorted(rates.items()):
+    here = predicted_rates(facts)
+    seconds = facts["frames"] / facts["fps"] * max(facts["pairs"], 1)
+    for action, (usual, a_second) in sorted(rates.items()):
         share, bouts = here.get(action, (0.0, 0))
         if share > max(TIMES * usual, SHARE):
             yield (f"{action} is {share / usual:.0f} times as frequent as in training"
                    if usual else f"{action} was found, and never seen in training")
-        elif per_frame * n >= BOUTS and bouts * TIMES <= per_frame * n:
-            yield f"{plural(bouts, 'bout')} of {action}, by the training {per_frame * n:.0f}"
+        elif (usual_bouts := a_second * seconds) >= BOUTS and bouts * TIMES <= usual_bouts:
+            yield f"{plural(bouts, 'bout')} of {action}, by the training {usual_bouts:.0f}"
 
 # %% ../../nbs/analysis/90_batch.ipynb #9dc67d15
 def odd_lines(

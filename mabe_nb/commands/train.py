@@ -80,11 +80,12 @@ def _recipe_workers(args):
 # %% ../../nbs/commands/30_train.ipynb #8f070db1
 def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     "Train a blend; `valid_ids` are left out of everything, for you to score."
+    from mabe_nb.train.ensemble.folds import apart_from
     from mabe_nb.train.ensemble.per_lab import train_per_lab
     from mabe_nb.train.ensemble.recipe import train_recipe
     refuse_settings(args)
-    out = set(valid_ids or ())
-    ids = [v for v in (data.ids if train_ids is None else train_ids) if v not in out]
+    ids = [*(data.ids if train_ids is None else train_ids)]
+    if valid_ids: ids = apart_from(data, valid_ids, train_ids, say)
     workers = _recipe_workers(args)
     how = dict(folds=args.folds or 5, workers=workers, fresh=args.fresh, say=say,
                progress=say.progress)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .recording import Recording, bout_table, frame_labels, run_lengths
+from .recording import Recording, bout_table, frame_labels, looked_at, run_lengths
 from ..errors import ConfigError, DataError
 from ..files import parse_json, read_text, regular_file
 from ..locks import locked
@@ -272,6 +272,19 @@ def fingerprint(self: CorrectedDataset, video_id) -> str:
     rows = [r[:9] for r in self.rows if r.video == str(video_id)]
     own = self.data.fingerprint(video_id)
     return f"{own} {rows}" if rows else own
+
+# %% ../../nbs/data/26_corrections.ipynb #dc3adf28
+@patch
+def whitelist(self: CorrectedDataset, video):
+    "What a score may ask for: that of the dataset, and what was reviewed."
+    return (self.labelled if str(video) in self.videos else self.data.whitelist)(video)
+
+
+@patch
+def scored(self: CorrectedDataset, video_id) -> dict: # See `looked_at`
+    "The stretches that annotators or a review looked at."
+    if str(video_id) in self.videos: return looked_at(self[video_id])
+    return self.data.scored(video_id) if hasattr(self.data, "scored") else None
 
 # %% ../../nbs/data/26_corrections.ipynb #d3557285
 def with_corrections(

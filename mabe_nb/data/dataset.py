@@ -16,7 +16,8 @@ from .folder import tracker_folder # each of these adds itself to `READERS`
 from .formats import calms21, mabe22
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader, reader
-from .recording import Recording, check_parts, content_hash, part_index
+from .recording import (Recording, check_parts, content_hash, looked_at,
+                                     part_index)
 from .video_ids import select_videos, unknown_video
 from ..errors import DataError
 
@@ -80,6 +81,7 @@ class RecordingList:
     def labelled(self, video_id): return self[video_id].labelled
     def whitelist(self, video_id): return self[video_id].labelled or frozenset()
     def annotations(self, video_id): return self[video_id].bouts
+    def scored(self, video_id): return looked_at(self[video_id])
     def findings(self): return []
     def fingerprint(self, video_id): return content_hash(self[video_id])
 

@@ -181,7 +181,7 @@ def pair_stretches(
 ): # Yields frames, pair, values (frames, channels), (block, name, `Channel`) of each
     "What pairs do, see `scale` for the unit of lengths."
     mice, where = mice_of(rec, pairs, needs_others(names))
-    (factor, length), halo = scale(rec), round(HALO_S * rec.fps)
+    (factor, length), halo = scale(rec), max(round(HALO_S * rec.fps), 16)
     points, walls = pair_points(rec, parts), cache(lambda: factor * arena.walls(rec))
     for a in range(0, max(len(rec), 1), STRETCH):
         start = max(a - halo, 0)

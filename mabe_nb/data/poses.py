@@ -111,16 +111,34 @@ def _at_frames(values, frames, path):
     return out
 
 # %% ../../nbs/data/16_poses.ipynb #dc59909d
+def _slp_video(labels, path):
+    "Frames and names of body parts. Raises `DataError` where points of several are one."
+    films = {id(f.video) for f in labels.labeled_frames if f.instances}
+    found = [f for f in labels.labeled_frames if not films or id(f.video) in films]
+    used = {id(one.skeleton): one.skeleton for f in found for one in f.instances}
+    names = [[str(n.name) for n in s.nodes] for s in used.values() or labels.skeletons[-1:]]
+    if len(films) > 1:
+        raise DataError(f"holds frames of {len(films)} videos, expected one; export one file a "
+                        "video in SLEAP", path)
+    if any(one != names[0] for one in names):
+        raise DataError("holds animals of several skeletons, expected one; export each by "
+                        "itself in SLEAP", path)
+    for f in found if not labels.tracks else ():
+        n = max(len(f.predicted_instances), len(f.user_instances))
+        if n > 1: raise DataError(f"has {n} animals and no tracks, which would tell them "
+                                  "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
+    return found, names[0]
+
+
 def _from_slp(path):
     "`Points` of a SLEAP `.slp`; the videos that it names are not looked for."
     check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
     with quiet():
         from sleap_io import load_slp
         labels = load_slp(str(path), open_videos=False)
-    found = [f for f in labels.labeled_frames if f.video == labels.videos[0]]
+    found, parts = _slp_video(labels, path)
     row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
     place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
-    parts = [str(n.name) for n in labels.skeletons[-1].nodes]
     xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
     sure = xy[..., 0].copy()
     for f in found: # what a person has placed counts more

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['BOUT_COLUMNS', 'MOST_PARTS', 'SYNONYMS', 'SPELLINGS', 'SIDED', 'Finding', 'plural', 'bout_table', 'Recording',
-           'content_hash', 'tracks_hash', 'pairs', 'of_pair', 'frame_labels', 'run_lengths', 'submitted_bouts',
-           'check_parts', 'parse_number', 'parse_seconds', 'plain_part', 'part_index', 'usual_names']
+           'content_hash', 'tracks_hash', 'pairs', 'of_pair', 'looked_at', 'frame_labels', 'run_lengths',
+           'submitted_bouts', 'check_parts', 'parse_number', 'parse_seconds', 'plain_part', 'part_index', 'usual_names']
 
 # %% ../../nbs/data/00_recording.ipynb #13f3fa9f
 import dataclasses, hashlib, math, re
@@ -141,6 +141,21 @@ def of_pair(
     "The bouts of one pair."
     return bouts[(bouts.agent == agent) & (bouts.target == target)]
 
+# %% ../../nbs/data/00_recording.ipynb #8feced91
+def looked_at(
+    rec: Recording,
+) -> dict: # (agent, target, action) -> [(first frame, end)]; None: all is known
+    "The stretches of the video in which each action was looked for."
+    if rec.scored is None and rec.reviewed is None: return None
+    first, end = rec.scored or (0, len(rec))
+    marked = rec.bouts[BOUT_COLUMNS[:3]].itertuples(index=False, name=None)
+    out = {who: [] for who in sorted({*(rec.labelled or ()), *marked})}
+    for *who, start, stop in ([(*who, first, end) for who in out] if rec.reviewed is None
+                              else rec.reviewed):
+        a, b = max(start, first, 0), min(stop, end, len(rec))
+        if a < b: out.setdefault(tuple(who), []).append((a, b))
+    return out
+
 # %% ../../nbs/data/00_recording.ipynb #34568b23
 def frame_labels(
     rec: Recording,
@@ -149,19 +164,16 @@ def frame_labels(
     actions, # Names along the second axis
 ) -> np.ndarray: # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
     "Per-frame labels of one pair."
-    known = [rec.labelled is not None and (agent, target, a) in rec.labelled
-             for a in actions]
+    known = [(agent, target, a) in (rec.labelled or ()) for a in actions]
     out = np.where(known, np.int8(0), np.int8(-1))[None].repeat(len(rec), 0)
     column = {a: i for i, a in enumerate(actions)}
     for *_, action, start, stop in of_pair(rec.bouts, agent, target).values:
         if action in column: out[max(start, 0):max(stop, 0), column[action]] = 1
-    if rec.scored: out[:rec.scored[0]], out[rec.scored[1]:] = -1, -1
-    if rec.reviewed is None: return out
-    looked = np.zeros(out.shape, bool)
-    for a, t, action, start, stop in rec.reviewed:
-        if (a, t) == (agent, target) and action in column:
-            looked[start:stop, column[action]] = True
-    return np.where(looked, out, np.int8(-1))
+    if (looked := looked_at(rec)) is None: return out
+    known = np.zeros(out.shape, bool)
+    for action, k in column.items():
+        for a, b in looked.get((agent, target, action), ()): known[a:b, k] = True
+    return np.where(known, out, np.int8(-1))
 
 # %% ../../nbs/data/00_recording.ipynb #a8edcb26
 def run_lengths(

@@ -178,19 +178,20 @@ def only_scored(
     table: pd.DataFrame, # Bouts in the competition's columns
 ) -> pd.DataFrame: # Cut to the stretches that scorers looked at, where a dataset says so
     "Outside of them nobody knows what is right, and nothing is right or wrong."
-    numbers = table.get(FRAMES[0]), table.get(FRAMES[1])
-    if not hasattr(dataset, "scored") or "video_id" not in table or not all(
-            n is not None and pd.api.types.is_integer_dtype(n) for n in numbers): return table
-    rows, inside = table["video_id"].astype(str), []
-    stretches = {v: s for v in {*rows} & {*dataset.ids} if (s := dataset.scored(v))}
-    for v, of in stretches.items():
-        for first, end in of:
-            some = table[rows == v]
-            inside.append(some.assign(start_frame=some.start_frame.clip(first, end),
-                                      stop_frame=some.stop_frame.clip(first, end)))
-    if not inside: return table
-    found = pd.concat(inside)
-    return pd.concat([table[~rows.isin(stretches)], found[found.start_frame < found.stop_frame]]
+    if not hasattr(dataset, "scored") or not {*IDS, *FRAMES} <= {*table} or not all(
+            pd.api.types.is_integer_dtype(table[c]) for c in FRAMES): return table
+    videos, agents, targets, actions = (table[c].astype(str) for c in IDS)
+    known = {v: s for v in {*videos} & {*dataset.ids} if (s := dataset.scored(v)) is not None}
+    if not known: return table
+    table = table.reset_index(drop=True)
+    whose = zip(agents, targets.where(targets != "self", agents), actions)
+    of = [known.get(v, {}).get(who) for v, who in zip(videos, whose)]
+    each = [(i, *span) for i, spans in enumerate(of) for span in spans or ()]
+    at, first, end = np.array(each, np.int64).reshape(-1, 3).T
+    some = table.iloc[at]
+    some = some.assign(**{c: some[c].clip(first, end) for c in FRAMES})
+    return pd.concat([table[[spans is None for spans in of]],
+                      some[some.start_frame < some.stop_frame]]
                      ).sort_index(kind="stable", ignore_index=True)
 
 # %% ../../nbs/train/50_metrics.ipynb #dc4ca7a4

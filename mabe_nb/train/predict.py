@@ -274,7 +274,8 @@ def lasting(
     fps: float, # Frames per second
 ) -> np.ndarray: # Like `codes`
     "Decisions without short bouts."
-    least, out = np.asarray(least_ms) * fps / 1000, np.array(codes)
+    least = np.round(np.asarray(least_ms) * fps / 1000, 6) # 8 frames stay 8
+    out = np.array(codes)
     for c, a, b in run_lengths(codes):
         if b - a < least[c]: out[a:b] = -1
     return out

@@ -28,7 +28,7 @@ from .models import count_parameters
 from .predict import decide
 from .scores.frames import (best_row, by_video, frame_scores, seen_counts,
                                          validation_scores, video_counts)
-from .scores.means import lab_scores, only_false_alarms
+from .scores.means import lab_scores, only_false_alarms, time_looked_at
 from .training_set import TrainingSet, load_training_set, new_classifier
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
@@ -151,6 +151,8 @@ def report(
                "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
                "train_frames": int(prepared.sequences.frames.iloc[learned].sum()),
+               "looked_at": time_looked_at((prepared.labels(i, clf.actions), fps)
+                                           for i, fps in prepared.sequences.fps[learned].items()),
                "parameters": parameters, "epochs": len(history), "best": best_row(history),
                **validation_scores(valid, clf.actions),
                **_means(valid, prepared, clf.actions),

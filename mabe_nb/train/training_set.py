@@ -50,7 +50,8 @@ def frames_at(
     "The frames that a camera of another rate would have taken; all, if it is within 2 %."
     if abs(fps - rate) <= 0.02 * rate: return np.arange(frames)
     at = np.arange(max(round(frames * rate / fps), 1)) * fps / rate
-    return np.minimum(at.round().astype(np.int64), frames - 1)
+    near = np.floor(at + 0.5 + 1e-6) # halves up: `round` takes even frames three times
+    return np.minimum(near.astype(np.int64), frames - 1)
 
 # %% ../../nbs/train/62_training_set.ipynb #2443f77b
 def _labels(prepared, actions, rows, taken, lengths):

@@ -92,6 +92,13 @@ def up_to_date(
         if ours and (plan.unlabelled and alone or info["labelled"] is not None): return info
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #94b6920a
+def _asked_for(plan, info):
+    "What is prepared, without animals by themselves that another call wanted beside pairs."
+    kept = [i for i, (a, t) in enumerate(info["pairs"]) if a != t]
+    if plan.selves or info["labelled"] is not None or not kept: return info
+    return info | {k: [info[k][i] for i in kept] for k in ("pairs", "checks")}
+
+
 def prepare_video(
     plan: Plan,
     video_id: str,
@@ -99,7 +106,7 @@ def prepare_video(
     "Compute and write one video, unless it is up to date."
     if not (plan.unlabelled or may_be_labelled(plan.dataset, video_id)): return None
     key, damaged = video_key(plan, safe_id(video_id, "video_id")), []
-    if old := up_to_date(plan, video_id, key, damaged): return old
+    if old := up_to_date(plan, video_id, key, damaged): return _asked_for(plan, old)
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
     info = _describe(rec, key, plan.selves) | {name: [] for name in CHANNELS}

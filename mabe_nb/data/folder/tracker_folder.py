@@ -21,7 +21,7 @@ from .settings import (FolderSettings, group_rows, of_video,
 from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
 from ..poses import TRACKERS, read_poses, tracked_points
-from ..recording import Finding, Recording, bout_table
+from ..recording import Finding, Recording, bout_table, looked_at
 from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
                                                read_scored, scored_agents, scored_columns,
                                                scored_frames, video_name, with_scores)
@@ -192,7 +192,7 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     if scored: rec = _with_scored(rec, scored, s, rows)
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
-    self._labels[video_id], self._last = (rec.bouts, rec.labelled, rec.fps), rec
+    self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked_at(rec)), rec
     if first:
         for said in (*_odd(rec), *(f.message for f in self._unknown())):
             warnings.warn(said, LabNote, stacklevel=2)
@@ -243,7 +243,7 @@ def labelled(self: TrackerFolder, video_id):
 
 @patch
 def _labels_of(self: TrackerFolder, video_id):
-    "Bouts, what was looked for and frames per second, read once."
+    "Bouts, what was looked for and where, read once."
     if str(video_id) not in self._labels: self[video_id]
     return self._labels[str(video_id)]
 
@@ -269,11 +269,9 @@ def lab(self: TrackerFolder, video_id) -> str:
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5c02ed05
 @patch
-def scored(self: TrackerFolder, video_id) -> tuple: # See `scored_frames`
+def scored(self: TrackerFolder, video_id) -> dict: # See `looked_at`
     "The stretches that scorers looked at."
-    if self.labelled(video_id) is None or str(video_id) not in self._scored: return ()
-    _, scored, _ = self.files(str(video_id))
-    return scored_frames(scored, self.settings_of(video_id), self._labels_of(video_id)[2])
+    return None if self.labelled(video_id) is None else self._labels_of(video_id)[2]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #54d8896c
 @patch

@@ -13,7 +13,7 @@ import numpy as np
 
 from .hdf import HDF
 from .hdf_poses import dlc_table
-from .text_tables import check_table, csv_frames, of_animals
+from .text_tables import check_table, csv_frames, csv_table
 
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #a2d8885d
@@ -36,12 +36,10 @@ def movement_data(
     "A pose file as movement's dataset. Raises what movement does, or `DataError`."
     with quiet():
         from movement.io import load_dataset, load_poses
-        if path.suffix in HDF and source in ("DeepLabCut", "LightningPose"):
-            table = dlc_table(path)
-        else:
-            if path.suffix == ".csv": check_table(path, 2**15, 2**22)
+        if path.suffix == ".csv": check_table(path, 2**15, 2**22)
+        if source not in ("DeepLabCut", "LightningPose"):
             frames = csv_frames(path, source) if path.suffix == ".csv" else None
-            table = of_animals(path) if source == "DeepLabCut" else None
-            if table is None: return load_dataset(path, source_software=source), frames, ()
+            return load_dataset(path, source_software=source), frames, ()
+        table = dlc_table(path) if path.suffix in HDF else csv_table(path)
         return load_poses.from_dlc_style_df(table), np.asarray(table.index), table.attrs["left_out"]
 

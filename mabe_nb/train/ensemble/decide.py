@@ -21,7 +21,7 @@ from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, mean_f1,
-                                        only_false_alarms)
+                                        only_false_alarms, time_looked_at)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -163,13 +163,13 @@ def any_threshold(
 ) -> float: # 0..1, see `Decision`; 0: always
     "How probable some action must be for any to be said."
     d, some = Decision(decision.thresholds, labs=decision.labs), choice.sequences
-    likely = [s.p[0, :, 1:][:, (s.labels >= 0).any(0)].sum(1) for s in some]
-    bar = best_threshold(np.concatenate(likely),
-                         np.concatenate([(s.labels == 1).any(1) for s in some]))
+    likely = np.concatenate([s.p[0, :, 1:][:, (s.labels >= 0).any(0)].sum(1) for s in some])
+    seen = [s.labels.max(1, keepdims=True) for s in some] # -1: nobody looked
+    every = np.concatenate(seen)[:, 0]
+    bar = best_threshold(likely[every >= 0], every[every >= 0] == 1)
 
     def f1(least): # Mean over the actions, and of "some action"
         codes = [codes_of(d._replace(any_threshold=least), s) for s in some]
-        seen = [s.labels.max(1, keepdims=True) for s in some]
         said = [np.minimum(c, 0) for c in codes]
         return macro_f1(some, codes), mean_f1(video_counts(seen, said))
 
@@ -255,6 +255,7 @@ def oof_scores(
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
             "macro_f1": score(own),
             "seen": seen_counts((s.labels for s in sequences), actions),
+            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
             "flattering": kept, "optimism": round(kept - score(own), 4),
             "f1": f1_by_action(own.values(), actions),

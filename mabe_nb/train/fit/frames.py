@@ -87,9 +87,8 @@ def epoch_starts(
     for n in map(int, lengths):
         phase = int(rng.integers(stride)) if rng is not None and n > span else 0
         first = window_starts(n - phase, length, gap, stride) + phase
-        if jitter: first = np.clip(first + rng.integers(-jitter, jitter + 1, len(first)),
-                                   0, max(n - span, 0))
-        out.append(offset + first)
+        if jitter: first = first + rng.integers(-jitter, jitter + 1, len(first))
+        out.append(offset + first.clip(0, max(n - span, 0)))
         offset += n
     starts = np.concatenate(out)
     ends = np.minimum(starts + span, len(known) - 1)

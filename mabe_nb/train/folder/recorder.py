@@ -169,8 +169,9 @@ SOURCES = "sources.json" # In the folder of a run or a recipe
 def labels_digest(
     info: dict, # What the prepared cache knows of a video
 ) -> str:
-    "Changes when bouts do, or what was looked for."
-    text = json.dumps([info["bouts"], info["labelled"], info.get("scored")])
+    "Changes when bouts do, or what was looked for, and where."
+    seen = [info.get("reviewed")] if info.get("reviewed") is not None else []
+    text = json.dumps([info["bouts"], info["labelled"], info.get("scored"), *seen])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .tables import MICE, triple
-from ...recording import Recording
+from ...recording import Recording, looked_at
 from ....errors import DataError
 from ....files import atomic, safe_id
 
@@ -50,9 +50,14 @@ def tracking_table(
 ) -> pd.DataFrame: # video_frame, mouse_id, bodypart, x, y
     "Poses as Kaggle stores them."
     seen = np.isfinite(rec.xy).all(-1)
+    xy = np.where(seen[..., None], rec.xy, np.float32(np.nan))
     if zeros: seen |= seen.any((1, 2))[:, None, None]
+    xy[seen] = np.nan_to_num(xy[seen])
+    never = ~seen.any((0, 2)) # An empty row for these, and for a last frame without any
+    never[:1] |= not seen[-1:].any()
+    seen[-1:, never, :1] = True
     frame, mouse, part = np.nonzero(seen)
-    xy = np.nan_to_num(rec.xy[seen])
+    xy = xy[seen]
     return pd.DataFrame({"video_frame": frame.astype(np.int32),
                          "mouse_id": (mouse + 1).astype(np.int8),
                          "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
@@ -83,6 +88,17 @@ def _paths(root, split): # Of the table of videos and of the folders of both kin
 def _remove_empty(folder):
     with suppress(OSError): folder.rmdir()
 
+# %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #3a51c633
+def _check_whole(rec):
+    "Raises `DataError` for a video of which a part was scored: the layout cannot say which."
+    for spans in (looked_at(rec) or {}).values():
+        known = np.zeros(len(rec), bool)
+        for a, b in spans: known[a:b] = True
+        if not known.all(): raise DataError(
+            "was scored in part, which Kaggle's layout cannot say: all else would be without "
+            "behaviour. If it is, write rec.replace(scored=None, reviewed=None); else cut the "
+            "video to what was scored", where=f"video {rec.video_id}")
+
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #10b59a7e
 def write_kaggle(
     recordings, # `Recording`s of up to four animals; written one by one
@@ -99,6 +115,7 @@ def write_kaggle(
             rows.append(_row(rec))
             tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
             if split == "train" and rec.labelled is not None:
+                _check_whole(rec)
                 tables["annotation"] = annotation_table(rec)
             for kind, table in tables.items():
                 if kind not in folders:
