@@ -353,6 +353,23 @@ def test_stretches_do_not_show(monkeypatch, fps):
     close(compute(rec, "social").values, whole)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("name", ["social", "coords", "own+zscored", "coords+own+speed"])
+def test_a_pair_in_one_piece_is_its_stretches(name, backend, monkeypatch):
+    "Bit for bit, of several pairs too."
+    monkeypatch.setattr(features, "STRETCH", 301)
+    rec, pieces = holes(smooth(40), .2), {}
+    both = [rec.mice[:2], rec.mice[1::-1]]
+    for pair, f in features.compute_pairs(rec, name, both, backend=backend):
+        pieces.setdefault(pair, []).append(np.asarray(f.values))
+    whole = dict(features.compute_pairs(rec, name, both, backend=backend, whole=True))
+    for pair in both:
+        made = np.concatenate(pieces[pair])
+        assert np.array_equal(np.asarray(whole[pair].values), made, equal_nan=True)
+        alone = compute(rec, name, pair, backend=backend).values
+        assert np.array_equal(np.asarray(alone), made, equal_nan=True)
+
+
 @settings(deadline=None, max_examples=20)
 @given(chunk=st.integers(1, 40), frames=st.integers(1, 90))
 def test_chunks_do_not_show(chunk, frames):

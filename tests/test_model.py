@@ -67,6 +67,25 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert model.files() and all(path.is_file() for path in model.files().values())
 
 
+@pytest.mark.parametrize("kind", ["classifier", "recipe"])
+def test_a_video_too_large_to_keep_is_predicted_the_same(data, folder, tmp_path, kind,
+                                                         monkeypatch):
+    "Of three animals in both orders, and next to nothing is on disk."
+    rec = make_recording([5, 9], 600, 3, PARTS, 30.0, 16.0, True, LISTED, 0.5, "9", "One")
+    large = RecordingList([rec.replace(labelled=None, bouts=rec.bouts[:0])])
+    model, said, tables = load_model(folder/kind), {}, {}
+    for name, most in (("kept", 2**29), ("asked", 1)):
+        monkeypatch.setattr(f"{type(model).__module__}.MOST", most)
+        tables[name] = model.predict(large, cache=tmp_path/name, threads=1,
+                                     each=said.setdefault(name, []).append)
+    pd.testing.assert_frame_equal(tables["kept"], tables["asked"])
+    assert len(said["kept"]) >= 6
+    for one, other in zip(said["kept"], said["asked"], strict=True):
+        assert one[:5] == other[:5]
+        assert (one.p == other.p).all() and (one.on == other.on).all()
+    assert [*(tmp_path/"kept").rglob("*.npy")] and not [*(tmp_path/"asked").rglob("*.npy")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_doubtful_videos_are_named_beside_the_table(data, folder, tmp_path, kind):
     fast = RecordingList([data[v].replace(fps=4 * data[v].fps) if v == data.ids[-1]

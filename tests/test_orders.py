@@ -2,6 +2,7 @@
 import copy
 import json
 import pickle
+import tempfile
 
 import numpy as np
 import pytest
@@ -62,6 +63,33 @@ def test_what_is_kept_is_what_each_ordered_pair_has(name, mice, tmp_path, monkey
         for i, row in done.sequences.iterrows():
             want = compute(rec, name, (row.agent, row.target), done.parts).values
             assert np.array_equal(bits(done.values(i)), bits(want)), (row.agent, row.target)
+
+
+@pytest.mark.parametrize("name", ["social", "coords", "directed+directed_multiscale",
+                                  "coords+others+zscored", "unordered+multiscale"])
+@pytest.mark.parametrize("mice", [1, 3])
+def test_what_is_not_kept_is_computed_when_asked(name, mice, tmp_path, monkeypatch):
+    "What would be on disk, of which nothing is used while a pair is looked at."
+    monkeypatch.setattr(features, "STRETCH", 128)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path/"temporary"))
+    (tmp_path/"temporary").mkdir()
+    one, two = walk(mice), walk(2, frames=20)
+    data, how = RecordingList([one, two]), dict(unlabelled=True, selves=True, progress=False)
+    done = prepare(data, name, tmp_path/"kept", **how)
+    size = {v: sum(p.stat().st_size for p in (tmp_path/"kept").glob(f"*/{v}/mouse*.npy"))
+            for v in data.ids}
+    asked = prepare(data, name, tmp_path/"asked", most=size[two.video_id], **how)
+    assert by_pair(asked).keys() == by_pair(done).keys()
+    for i in (*range(len(done)), 0):
+        assert np.array_equal(asked.values(i)[:], done.values(i)[:], equal_nan=True)
+        assert not [*(tmp_path/"temporary").iterdir()]
+    assert {p.parent.name for p in (tmp_path/"asked").rglob("*.npy")} == {two.video_id}
+    assert [p.name for p in (tmp_path/"asked").glob("*/*")] == [two.video_id]
+    assert [*open_prepared(tmp_path/"asked").videos] == [two.video_id]
+    assert prepare(data, name, tmp_path/"kept", most=1, **how).compute is None # It is there
+    again = prepare(data, name, tmp_path/"asked", **how)
+    assert [p.name for p in sorted((tmp_path/"asked").rglob("*.npy"))] == [
+        p.name for p in sorted((tmp_path/"kept").rglob("*.npy"))] and again.compute is None
 
 
 def test_what_an_animal_does_alone_is_written_once(tmp_path):

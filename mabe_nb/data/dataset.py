@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids', 'each_video',
-           'readable_videos', 'dataset_parts']
+           'LastRead', 'readable_videos', 'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
 from functools import partial
@@ -156,6 +156,26 @@ def each_video(
         if not isinstance(rec, Recording): as_dataset(rec) # which says why not
         if wanted is None or rec.video_id in wanted:
             yield rec.video_id, lambda rec=rec: rec
+
+# %% ../../nbs/data/20_dataset.ipynb #5d1a0011
+class LastRead:
+    "A dataset that keeps the video that was read last, for as long as it is used."
+
+    def __init__(self, dataset): # See `open_dataset`
+        self.dataset, self.last = dataset, (None, None)
+
+    def __getitem__(self, video_id):
+        last, rec = self.last
+        if last != video_id:
+            rec = self.dataset[video_id]
+            self.last = video_id, rec
+        return rec
+
+    def __getattr__(self, name): # All else, but what Python itself looks for
+        if name.startswith("__"): raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __reduce__(self): return LastRead, (self.dataset,) # Workers read for themselves
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0002
 BROKEN = ("mabe audit lists all that cannot be read: mend it, or take its rows out of the "

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ..data.cache.prepare import prepare
-from ..data.dataset import data_and_ids
+from ..data.cache.prepare import MOST, prepare
+from ..data.dataset import data_and_ids, LastRead
 from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
@@ -205,9 +205,9 @@ def prepared(
 ): # `Prepared`
     "The features that the network reads. Raises `DataError` for other channels."
     check_body(self.parts, dataset, ids)
-    found = prepare(dataset, self.inputs.features, out=cache, ids=ids, parts=self.parts,
-                    workers=workers, progress=progress, unlabelled=True,
-                    selves=bool(self.self_actions))
+    found = prepare(LastRead(dataset), self.inputs.features, out=cache, ids=ids,
+                    parts=self.parts, workers=workers, progress=progress,
+                    unlabelled=True, selves=bool(self.self_actions), most=MOST)
     self.inputs.check(found)
     return found
 

@@ -8,9 +8,9 @@ __all__ = ['POINTS', 'STEPS_MS', 'seen_points', 'in_order', 'gaps', 'cloud', 'st
 # %% ../../../nbs/data/blocks/55_ownerless.ipynb #1d0dd8ed
 from array_api_compat import array_namespace
 
-from .geometry import norm, shift
+from .geometry import (known_mean, nearest, norm, shift,
+                                          stack_columns)
 from .pair import Animals
-from .geometry import known_mean, nearest
 from .registry import Channel, block, named
 from .unordered import over_moment
 
@@ -81,9 +81,9 @@ def steps(
     xp, old = array_namespace(points), shift(points, -by)
     way = norm(points[:, :, None] - old[:, None])
     straight, crossed = way[:, 0, 0] + way[:, 1, 1], way[:, 0, 1] + way[:, 1, 0]
-    both = nearest(xp.stack([straight, crossed], axis=-1)) / 2
+    both = nearest(stack_columns([straight, crossed], -1)) / 2
     each = [way[:, i, j] for i in (0, 1) for j in (0, 1)]
-    return xp.where(xp.isnan(both), nearest(xp.stack(each, axis=-1)), both)
+    return xp.where(xp.isnan(both), nearest(stack_columns(each, -1)), both)
 
 # %% ../../../nbs/data/blocks/55_ownerless.ipynb #537e7194
 STEPS_MS = (33, 133) # To look back

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['CURE', 'pair_file', 'animal_file', 'DamagedFile', 'read_values', 'check_values', 'Arranged', 'arrangement',
-           'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'write_pairs']
+           'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'write_pairs',
+           'pairs_when_asked']
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0208ab3b
-import os, zlib
+import os, tempfile, zlib
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from ..blocks.registry import BLOCKS, blocks_of
 from ..features import Features, compute_pairs
 from ...errors import DataError
-from ...files import regular_file, safe_id
+from ...files import disk_errors, regular_file, safe_id
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #44468779
 CURE = "delete that folder, or prepare again with resume=False (--no-resume)"
@@ -206,12 +207,16 @@ def write_pairs(
     pairs: list, # (agent, target) each
     parts, # Body parts of the dataset
     folder: Path, # Where the files go
+    most: float = float("inf"), # Bytes of the files of pairs; of more none is written
 ) -> tuple: # (agent, target) or (animal,) -> checksum; `Features` of a pair, without values
     "Compute and write what is known of pairs, and of the animals in them."
     checks, found, files, each = {}, {}, {}, kept_per_animal(blocks_of(features))
     with ExitStack() as stack:
         for key, got in compute_pairs(rec, features, pairs, parts, each_animal=each):
             values = np.ascontiguousarray(got.values, np.float32)
+            found[key] = replace(got, values=None)
+            size = 4 * len(rec) * len(pairs) * values.shape[1]
+            if size > most and len(key) == 2 and not {*pairs} & {*files}: break
             if key not in files:
                 name = pair_file(*key) if len(key) == 2 else animal_file(*key)
                 files[key] = stack.enter_context(open(folder/name, "wb"))
@@ -220,5 +225,21 @@ def write_pairs(
                     "shape": (len(rec), values.shape[1])})
             files[key].write(values.data)
             checks[key] = zlib.crc32(values.data, checks.get(key, 0))
-            found[key] = replace(got, values=None)
     return checks, _whole(found, features)
+
+# %% ../../../nbs/data/cache/25_arrays.ipynb #6d0e5f11
+def pairs_when_asked(
+    dataset, # See `open_dataset`
+    features: str, # Name for `compute`
+    parts, # Body parts of the dataset
+    info: dict, # What would be in the video's video.json
+    animals: set, # One name, or two
+) -> dict: # (agent, target), in both orders -> values, see `read_pair`
+    "The features of a pair whose video is not kept. Raises `DataError` for a full disk."
+    pairs = [tuple(pair) for pair in info["pairs"] if {*pair} == animals]
+    kept = [tuple(sorted(pair)) if info["other_order"] else pair for pair in pairs]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        with disk_errors(folder):
+            write_pairs(dataset[info["video_id"]], features, [*dict.fromkeys(kept)],
+                        parts, Path(folder))
+        return {pair: read_pair(folder, info, *pair) for pair in pairs}

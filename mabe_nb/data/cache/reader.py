@@ -123,8 +123,10 @@ class Prepared(KnownVideos):
         root: Path, # The folder
         manifest: dict, # Content of manifest.json
         videos: dict, # Content of video.json by video id
+        compute=None, # Function of `info` and a set of animals: pair -> values, see `values`
     ):
         super().__init__(videos)
+        self.compute, self.computed = compute, (None, {}) # Of which animals, and what
         self.root, self.skipped = root, manifest["skipped"]
         self.features, self.parts = manifest["features"], manifest["parts"]
         self.names, self.units, self.roles = map(manifest.get, ("names", "units", "roles"))
@@ -151,7 +153,13 @@ def values(
 ) -> np.ndarray: # (frames, channels) float32, read-only, NaN = missing
     "Features of one pair, mapped from disk, see `read_pair`."
     row = self.sequences.iloc[i]
-    return read_pair(Path(row.path).parent, self.videos[row.video_id], row.agent, row.target)
+    info, pair = self.videos[row.video_id], (row.agent, row.target)
+    if not (self.compute and info.get("when_asked")):
+        return read_pair(Path(row.path).parent, info, *pair)
+    if self.computed[0] != (row.video_id, {*pair}):
+        self.computed = None, {} # which frees the disk
+        self.computed = (row.video_id, {*pair}), self.compute(info, {*pair})
+    return self.computed[1][pair]
 
 
 @patch

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ...data.cache.prepare import prepare
-from ...data.dataset import data_and_ids
+from ...data.cache.prepare import MOST, prepare
+from ...data.dataset import data_and_ids, LastRead
 from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
@@ -36,7 +36,7 @@ def prepared_for(
     cache, # Folder, or None
     workers: int = 1,
     progress: bool = False,
-    **how, # `unlabelled` and `selves`, see `prepare`
+    **how, # `unlabelled`, `selves` and `most`, see `prepare`
 ) -> dict: # Member's name -> `Prepared`
     "A dataset with the features of each member."
     done = {name: prepare(dataset, name, ids=ids, parts=parts, workers=workers,
@@ -175,8 +175,8 @@ def prepared(
 ) -> dict: # Member's name -> `Prepared`
     "What the members read. Raises `DataError` for other channels than they learned from."
     out = prepared_for({n: some[0].features for n, some in self.members.items()},
-                       dataset, ids, self.parts, *how, unlabelled=True,
-                       selves=bool(self.self_actions))
+                       LastRead(dataset), ids, self.parts, *how, unlabelled=True,
+                       selves=bool(self.self_actions), most=MOST)
     if any(tuple(out[n].names) != m.names for n, some in self.members.items()
            for m in some):
         raise DataError("does not give the channels that the recipe was trained on",
