@@ -114,8 +114,15 @@ def test_what_an_animal_does_alone_is_written_once(tmp_path):
     with pytest.raises(DataError, match="animal.mouse3.npy: is missing"): open_prepared(tmp_path)
 
 
-def test_all_of_ours_but_one_say_what_an_exchange_does():
-    assert [n for n in BLOCKS if not kept_once([n])] == ["directed_multiscale"]
+def test_who_does_not_say_what_an_exchange_does_is_kept_in_both_orders(tmp_path, monkeypatch):
+    silent = BLOCKS["directed_smoothed"]._replace(exchange=None)
+    monkeypatch.setitem(BLOCKS, "directed_smoothed", silent)
+    assert not kept_once(["directed_smoothed"])
+    test_what_is_kept_is_what_each_ordered_pair_has("directed_smoothed", 3, tmp_path, monkeypatch)
+
+
+def test_all_of_ours_say_what_an_exchange_does():
+    assert all(kept_once([n]) for n in BLOCKS)
     assert order_free(["smoothed", "arena"]) and not order_free(["own"])
 
 

@@ -34,13 +34,13 @@ def directed_smoothed(a, *blocks):
 DIRECTED_OF = (
     "pair.nearest", "pair.center_center", "pair.closing", "pair.closing_nearest",
     "pair.front_front", "pair.front_rear", "pair.rear_front", "agent.approach",
-    "target.approach", "pair.agent_front_nearest", "pair.target_front_nearest",
-    "pair.mean", "pair.same_way", "pair.relative_speed", "agent.speed", "target.speed",
+    "target.approach", "pair.mean", "pair.agent_front_nearest",
+    "pair.target_front_nearest", "pair.same_way", "pair.relative_speed", "agent.speed", "target.speed",
     "agent.forward", "target.forward", "agent.facing_cos", "target.facing_cos",
     "agent.length", "target.length", "agent.speed_front", "target.speed_front")
 
 
-@block(needs=PAIRWISE)
+@block(needs=PAIRWISE, exchange="names")
 def directed_multiscale(a, *blocks):
     "Some channels of agent, target and pair over 0.3 to 10 s."
     known = apart(*blocks)
