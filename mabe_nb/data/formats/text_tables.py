@@ -135,6 +135,7 @@ def csv_table(
 ) -> pd.DataFrame: # See `in_order`
     "Points by animal and body part, a row for each frame. Raises `DataError`."
     frames = csv_frames(path, "DeepLabCut")
+    if not len(frames): raise DataError("has a head and no frames", path)
     head = pd.read_csv(path, header=None, nrows=4, dtype=str).values
     lines = list(head[:, 0]).index("coords") + 1
     values = pd.read_csv(path, header=None, skiprows=lines).to_numpy()[:, 1:]
