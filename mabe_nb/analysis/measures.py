@@ -159,7 +159,7 @@ def time_spent(
                           ticks.stop.to_numpy(), groups.ngroups) / 1e6
     return pd.Series(union, groups.size().index)
 
-
+# %% ../../nbs/analysis/10_measures.ipynb #24f2b910
 def measure(
     seen: Observed,
 ) -> pd.DataFrame: # video, lab, animal, action, watched_s, then `MEASURES`
