@@ -142,16 +142,17 @@ def _video_rows(found):
 
 def _action_rows(found, rates):
     here = [predicted_rates(f) for f in found]
-    minutes = sum(f["frames"] / f["fps"] / 60 for f in found) or 1
-    own = [f["pairs"] / max(len(f["missing"]), 1) for f in found] # pairs that an animal is of
+    seconds = np.array([f["frames"] / f["fps"] for f in found])
+    of_pairs = seconds * [max(f["pairs"], 1) for f in found]
+    of_animals = (seconds @ [max(len(f["missing"]), 1) for f in found]) or 1
     rows = []
     for action in sorted({*rates, *(a for some in here for a in some)}):
         shares, bouts = zip(*(some.get(action, (0.0, 0)) for some in here))
-        usual = rates.get(action, (0,))[0]
+        usual, spent = rates.get(action, (0,))[0], shares @ of_pairs
         rows.append({"action": action, "bouts": sum(bouts), "bouts a minute":
-                     sum(bouts) / minutes, "share of an animal's time":
-                     f"{np.mean(np.multiply(shares, own)):.1%}", "times as in training":
-                     round(np.mean(shares) / usual, 2) if usual else None})
+                     60 * sum(bouts) / (seconds.sum() or 1), "share of an animal's time":
+                     f"{spent / of_animals:.1%}", "times as in training":
+                     round(spent / (of_pairs.sum() or 1) / usual, 2) if usual else None})
     return pd.DataFrame(rows)
 
 # %% ../../nbs/analysis/90_batch.ipynb #1b505bfc

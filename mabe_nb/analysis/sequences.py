@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from .measures import time_spent
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/analysis/20_sequences.ipynb #f4456304
@@ -85,9 +86,9 @@ def dyads(
 ) -> pd.DataFrame: # video, agent, target, action, bouts, seconds
     "Who did what to whom, how often and how long; what animals do alone is left out."
     some = bouts[bouts.agent != bouts.target]
-    some = some.assign(seconds=some.stop - some.start)
-    return some.groupby(["video", "agent", "target", "action"]).agg(
-        bouts=("start", "size"), seconds=("seconds", "sum")).reset_index()
+    keys = ["video", "agent", "target", "action"]
+    return some.groupby(keys).agg(bouts=("start", "size")).assign(
+        seconds=time_spent(some, keys)).reset_index()
 
 
 # %% ../../nbs/analysis/20_sequences.ipynb #71eca6ac

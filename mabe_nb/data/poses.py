@@ -129,7 +129,7 @@ def _slp_video(labels, path):
                                   "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
     return found, names[0]
 
-
+# %% ../../nbs/data/16_poses.ipynb #8194ea03
 def _from_slp(path):
     "`Points` of a SLEAP `.slp`; the videos that it names are not looked for."
     check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB

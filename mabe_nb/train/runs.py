@@ -133,6 +133,15 @@ def _means(valid, prepared, actions):
     return {"by_lab": lab_scores(found, {v: labs[v] for v in found}, actions),
             "only_false_alarms": only_false_alarms(counts, actions)}
 
+# %% ../../nbs/train/70_runs.ipynb #503b3138
+def _learned(prepared, actions, rows):
+    "How much there is to learn from in some rows of `sequences`."
+    table = prepared.sequences.iloc[rows]
+    labels = lambda: (prepared.labels(i, actions) for i in rows)
+    return {"train_frames": int(table.frames.sum()),
+            "looked_at": time_looked_at(zip(labels(), table.fps)),
+            "seen": seen_counts(labels(), actions)}
+
 # %% ../../nbs/train/70_runs.ipynb #6596c286
 def report(
     out: Path, # Run folder
@@ -150,14 +159,10 @@ def report(
     metrics = {"train_videos": ids[0], "valid_videos": ids[1], "labs": labs,
                "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
-               "train_frames": int(prepared.sequences.frames.iloc[learned].sum()),
-               "looked_at": time_looked_at((prepared.labels(i, clf.actions), fps)
-                                           for i, fps in prepared.sequences.fps[learned].items()),
                "parameters": parameters, "epochs": len(history), "best": best_row(history),
                **validation_scores(valid, clf.actions),
                **_means(valid, prepared, clf.actions),
-               "seen": seen_counts((prepared.labels(i, clf.actions) for i in learned),
-                                   clf.actions)}
+               **_learned(prepared, clf.actions, learned)}
     write_json(out/"metrics.json", metrics)
     write_run_card(out/"card.md", metrics, clf.cfg)
     return metrics

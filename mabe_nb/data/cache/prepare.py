@@ -102,7 +102,7 @@ def _asked_for(plan, info):
     if plan.selves or info["labelled"] is not None or not kept: return info
     return info | {k: [info[k][i] for i in kept] for k in ("pairs", "checks")}
 
-
+# %% ../../../nbs/data/cache/20_prepare.ipynb #1ce0dba3
 def prepare_video(
     plan: Plan,
     video_id: str,

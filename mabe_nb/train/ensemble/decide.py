@@ -253,7 +253,7 @@ def oof_scores(
         return score(counts_by_video(sequences, [codes_of(best, s) for s in sequences]))
 
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": score(own),
+            "macro_f1": score(own), "mean": plain(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
@@ -261,5 +261,4 @@ def oof_scores(
             "f1": f1_by_action(own.values(), actions),
             "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
-            "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)},
-            "mean": plain(decision.shares)}
+            "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)}}

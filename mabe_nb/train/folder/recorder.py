@@ -174,7 +174,7 @@ def labels_digest(
     text = json.dumps([info["bouts"], info["labelled"], info.get("scored"), *seen])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
-
+# %% ../../../nbs/train/folder/20_recorder.ipynb #dbdbe507
 def learned_from(
     prepared, # `Prepared` datasets of the same videos, one for each kind of features
     parts: dict, # "train" -> video ids, "valid" -> video ids

@@ -89,8 +89,8 @@ def _remove_empty(folder):
     with suppress(OSError): folder.rmdir()
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #3a51c633
-def _check_whole(rec):
-    "Raises `DataError` for a video of which a part was scored: the layout cannot say which."
+def _whole(rec):
+    "The same. Raises `DataError` where a part was scored: the layout cannot say which."
     for spans in (looked_at(rec) or {}).values():
         known = np.zeros(len(rec), bool)
         for a, b in spans: known[a:b] = True
@@ -98,6 +98,7 @@ def _check_whole(rec):
             "was scored in part, which Kaggle's layout cannot say: all else would be without "
             "behaviour. If it is, write rec.replace(scored=None, reviewed=None); else cut the "
             "video to what was scored", where=f"video {rec.video_id}")
+    return rec
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #10b59a7e
 def write_kaggle(
@@ -115,8 +116,7 @@ def write_kaggle(
             rows.append(_row(rec))
             tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
             if split == "train" and rec.labelled is not None:
-                _check_whole(rec)
-                tables["annotation"] = annotation_table(rec)
+                tables["annotation"] = annotation_table(_whole(rec))
             for kind, table in tables.items():
                 if kind not in folders:
                     folders[kind] = stack.enter_context(atomic(paths[kind]))
