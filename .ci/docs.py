@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote, urljoin
@@ -197,7 +196,7 @@ def make(path):
 def attempt(paths, workers=2):
     "Pages of the notebooks whose process lived."
     pages = {}
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers) as pool: # Spawned, a process clears a shell a page
         futures = {path: pool.submit(make, path) for path in paths}
         for path, future in futures.items():
             try: pages[path] = future.result()

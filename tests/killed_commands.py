@@ -46,8 +46,8 @@ COMMANDS = {
     "retrain": ["retrain", "{RUN}", "{DATA}", "--out", "{OUT}/again"],
     "bundle": ["bundle", "{RUN}", "--out", "{OUT}/kit"],
     "job": ["submit", "--", sys.executable, "-c",
-            "import sys; from mabe_nb.cli import main; sys.exit(main())", "predict", "{RUN}",
-            "{DATA}", "--out", "{OUT}/s.csv", "--overwrite"]}
+            "import sys; from mabe_nb.cli import main; sys.exit(main())", "prepare", "{DATA}",
+            "--out", "{OUT}/cache"]} # Which need not import torch
 DONE = {"recipe": "run/recipe.json", "recipe2": "run/recipe.json", "bundle": "kit"}
 TIMES = {"log.jsonl"} # Files that hold times
 STATES = {"done", "died", "error"} # Of jobs that were sent by who was killed
@@ -143,7 +143,7 @@ def run_all(folder, kills, seed, names):
     assert main(["synth", str(folder/"data"), "--videos", "4", "--minutes", "0.3"]) == 0
     add_correction(folder/"data"/"corrections.jsonl", Correction(
         "1", "mouse1", "mouse2", "accept", "chase", 10, 90, ("chase",)), "Ann")
-    if {"predict", "review", "retrain", "bundle", "job"} & {*names}:
+    if {"predict", "review", "retrain", "bundle"} & {*names}:
         words = [w.format(DATA=folder/"data", OUT=folder) for w in COMMANDS["train"]]
         home.mkdir()
         if ended(child(words, home)): raise SystemExit((folder/"said").read_text()[-2000:])

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.runs import train
 
 torch.set_num_threads(1)
+for used in ("scipy.sparse.csgraph", "torch.onnx", "safetensors.torch"): import_module(used)
 CFG = TrainConfig(epochs=6, conv_channels=[16], lstm_hidden=16, batch_size=4, stride=40,
                   learning_rate=0.01, device="cpu", mixup_alpha=0.2, save_freq=2)
 COLONY = RecordingList([colony_video(k, minutes=0.5) for k in (0, 3, 6, 9)])

@@ -101,7 +101,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
                "--init RUN|--corrections SAID|--on local|--at-once 2|--tasks 2|--gpu L4|"
                "--timeout 60|--retries 1|--option x=1"),
-    "sweep": (f"sweep --sizes 2,4 --seconds 0.01 {TINY}",
+    "sweep": (f"sweep --sizes 2 --seconds 0.01 {TINY}",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),
     "compare": (f"compare --seconds 0.01 {TINY}",
