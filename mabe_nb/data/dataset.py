@@ -16,8 +16,8 @@ from .folder import tracker_folder # each of these adds itself to `READERS`
 from .formats import calms21, mabe22
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader, reader
-from .recording import (Recording, check_parts, content_hash, looked_at,
-                                     part_index)
+from .body_parts import part_index
+from .recording import Recording, check_parts, content_hash, looked_at
 from .video_ids import select_videos, unknown_video
 from ..errors import DataError
 

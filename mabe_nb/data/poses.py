@@ -17,7 +17,7 @@ from ..errors import ConfigError, DataError
 from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
-from .formats.movement_files import movement_data, quiet
+from .formats.movement_files import movement_data, slp_poses
 from .formats.simba import simba_head, simba_poses
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording
@@ -110,50 +110,16 @@ def _at_frames(values, frames, path):
     out[whole.astype(int)] = values
     return out
 
-# %% ../../nbs/data/16_poses.ipynb #dc59909d
-def _slp_video(labels, path):
-    "Frames and names of body parts. Raises `DataError` where points of several are one."
-    films = {id(f.video) for f in labels.labeled_frames if f.instances}
-    found = [f for f in labels.labeled_frames if not films or id(f.video) in films]
-    used = {id(one.skeleton): one.skeleton for f in found for one in f.instances}
-    names = [[str(n.name) for n in s.nodes] for s in used.values() or labels.skeletons[-1:]]
-    if len(films) > 1:
-        raise DataError(f"holds frames of {len(films)} videos, expected one; export one file a "
-                        "video in SLEAP", path)
-    if any(one != names[0] for one in names):
-        raise DataError("holds animals of several skeletons, expected one; export each by "
-                        "itself in SLEAP", path)
-    for f in found if not labels.tracks else ():
-        n = max(len(f.predicted_instances), len(f.user_instances))
-        if n > 1: raise DataError(f"has {n} animals and no tracks, which would tell them "
-                                  "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
-    return found, names[0]
-
-# %% ../../nbs/data/16_poses.ipynb #8194ea03
-def _from_slp(path):
-    "`Points` of a SLEAP `.slp`; the videos that it names are not looked for."
-    check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
-    with quiet():
-        from sleap_io import load_slp
-        labels = load_slp(str(path), open_videos=False)
-    found, parts = _slp_video(labels, path)
-    row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
-    place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
-    xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
-    sure = xy[..., 0].copy()
-    for f in found: # what a person has placed counts more
-        for one, score in [*((p, p.points["score"]) for p in f.predicted_instances),
-                           *((u, np.nan) for u in f.user_instances)]:
-            if id(one.track) not in place: continue
-            at = row[int(f.frame_idx)], place[id(one.track)]
-            xy[at], sure[at] = one.numpy(), score
-    names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return Points(*(_at_frames(x, list(row), path) for x in (xy, sure)), names, parts)
+# %% ../../nbs/data/16_poses.ipynb #6535e9ec
+def _from_times(path, read):
+    "`Points` of a file that says the frame of each row."
+    xy, sure, frames, names, parts, fps = read(path)
+    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps)
 
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
-    if path.suffix == ".slp": return _from_slp(path)
+    if path.suffix == ".slp": return _from_times(path, slp_poses)
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")
@@ -183,12 +149,6 @@ def _from_jabs(path):
     return Points(xy, sure, names, list(JABS_PARTS), None, 1 / scale if scale else None)
 
 # %% ../../nbs/data/16_poses.ipynb #c3c8737f
-def _from_times(path, read):
-    "`Points` of a file that says the time of each row."
-    xy, sure, frames, names, parts, fps = read(path)
-    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps)
-
-
 tracker("NWB", (".nwb",))(partial(_from_times, read=nwb_poses))
 tracker("movement", (".nc",))(partial(_from_times, read=movement_poses))
 

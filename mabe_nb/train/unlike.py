@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.folder.names import did_you_mean
-from ..data.recording import part_index
+from ..data.body_parts import part_index
 from ..errors import DataError
 
 # %% ../../nbs/train/56_unlike.ipynb #1f1da2d5

@@ -10,7 +10,8 @@ __all__ = ['ALTERNATIVES', 'PRIORITY', 'MOUSE_CM', 'body_points', 'other_parts',
 import numpy as np
 
 from .geometry import derive, norm
-from ..recording import Recording, part_index
+from ..body_parts import part_index
+from ..recording import Recording
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #610c9aa6

@@ -17,7 +17,8 @@ from array_api_compat import array_namespace
 from .bodies import mouse_order
 from .geometry import extend
 from .registry import BLOCKS, PRESETS, Block, block
-from ..recording import Finding, Recording, part_index
+from ..body_parts import part_index
+from ..recording import Finding, Recording
 from ...errors import DataError
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #1596bdb0

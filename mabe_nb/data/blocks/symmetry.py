@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..recording import Recording, part_index
+from ..body_parts import part_index
+from ..recording import Recording
 from ...errors import ConfigError
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #27796f2c

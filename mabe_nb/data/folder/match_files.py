@@ -18,7 +18,7 @@ from .films import beside_seconds, scored_seconds
 from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
-from ..recording import usual_names
+from ..body_parts import usual_names
 from .scored_tables import NAMING, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError

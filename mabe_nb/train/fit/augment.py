@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...data.recording import part_index
+from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
 from ...data.blocks.symmetry import (Law, absence, checked, drift, exchanged, law,

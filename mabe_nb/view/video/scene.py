@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data.blocks.bodies import body_points
-from ...data.recording import Recording, part_index
+from ...data.body_parts import part_index
+from ...data.recording import Recording
 from ..colors import COLORS
 from ..plots import _axes, _ink, _short, styled
 
