@@ -14,6 +14,7 @@ from .commands.parser import Parser, Talk, add_data, plain, shown
 from .commands.runs import add_bundle, add_export, add_runs
 from .commands.train import add_run_commands
 from .errors import MabeError
+from .extend import load_file
 
 # %% ../nbs/cli.ipynb #df96457d
 def make_parser() -> Parser:
@@ -29,6 +30,8 @@ def make_parser() -> Parser:
         p = subs.add_parser(name, help=function.__doc__, description=function.__doc__,
                             allow_abbrev=False)
         p.add_argument("--json", action="store_true", help="print one JSON object")
+        p.add_argument("--load", action="append", default=[], metavar="FILE",
+                       help=".py file with networks, blocks, ... of your own")
         p.set_defaults(function=function, parser=p)
         if data: add_data(p)
         return p
@@ -133,6 +136,7 @@ def _run(args):
     name, watches = args.parser.prog.split()[-1], getattr(args, "watch", None) is not None
     kept = what_is_kept(name, bool(getattr(args, "recipe", None)), watches)
     with answered(kept):
+        for file in args.load: load_file(file)
         answer = args.function(args, Talk(args.json))
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)

@@ -56,9 +56,12 @@ class ConfigError(MabeError, ValueError):
         name: str, # What was given
         known, # The names that exist
         where: str = None, # File and line, or flag, where it was given
+        own: bool = False, # May users add names of their own?
     ) -> "ConfigError":
         "The error for a name that is not among `known`, with the nearest one that is."
         hint = _nearest(name, sorted(map(str, known)))
+        if own: hint += (" (one of your own: import its file first, on the command line "
+                         "with --load FILE)")
         return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
 
     @classmethod

@@ -18,9 +18,11 @@ import mabe_nb
 from ..data.dataset import RecordingList
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError, MabeError
+from ..extend import load_file
 from ..files import atomic, file_hash, read_json, safe_id, write_json
 from ..locks import locked_beside
-from ..train.classifier import read_thresholds
+from ..train.classifier import Classifier, read_thresholds
+from ..train.inputs import users_code
 from ..train.model import Model, evidence_in, kind_of, load_model
 from .wheel import fetch_wheels, pack_package, requirements
 
@@ -110,6 +112,7 @@ def trial(
     "Predict a short and a longer video in this process, on one core."
     import resource, torch
     torch.set_num_threads(1)
+    for file in sorted(Path(folder, "model").glob("*.py")): load_file(file)
     kit, rng, seen = open_bundle(folder), np.random.default_rng(0), []
     for n in lengths:
         mice, begun = wandering_mice(kit, n, rng), time.perf_counter()
@@ -135,7 +138,8 @@ def trial_in_process(
             "print(json.dumps(trial(sys.argv[1])))")
     with tempfile.TemporaryDirectory() as lib:
         with zipfile.ZipFile(wheel) as z: z.extractall(lib)
-        env = os.environ | {"PYTHONPATH": lib, "OMP_NUM_THREADS": "1"}
+        env = os.environ | {"PYTHONPATH": lib, "OMP_NUM_THREADS": "1",
+                            "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run([sys.executable, "-c", code, str(Path(folder).resolve())],
                               cwd=lib, env=env, capture_output=True, text=True)
     if done.returncode:
@@ -178,7 +182,10 @@ for wheel in [*KIT.glob("mabe_nb-*.whl"), *KIT.glob("wheels/*.whl")]:
     folder = Path(LIB, "own" if wheel.parent == KIT else "more")
     with zipfile.ZipFile(wheel) as file: file.extractall(folder)
 sys.path[:0] = [f"{LIB}/own"]
-sys.path.append(f"{LIB}/more") # what this machine has goes first'''
+sys.path.append(f"{LIB}/more") # what this machine has goes first
+
+from mabe_nb.extend import load_file
+for file in sorted(KIT.glob("model/*.py")): load_file(file) # a network, blocks of features'''
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #365ef7fc
 OPEN = '''from mabe_nb.data.dataset import open_dataset
@@ -261,10 +268,15 @@ def make_bundle(
     wheels: bool = False, # Download what Kaggle's image lacks
     frames: int = 5_000_000, # To tell the time for: 200 videos of 25,000
 ) -> dict: # The manifest
-    "A folder that predicts offline. Raises `ConfigError` if something is at `out`."
+    """A folder that predicts offline.
+
+    Raises `ConfigError` if something is at `out`, and for code that cannot come along.
+    """
     out = Path(out)
     if out.exists(): raise ConfigError(f"{out} already exists; choose another --out")
     name, model = safe_id(out.resolve().name, "bundle"), load_model(run)
+    left = users_code(model.cfg)[1] if isinstance(model, Classifier) else ()
+    for line in left: raise ConfigError(line)
     files = model.files(**{} if thresholds is None else {"thresholds": thresholds})
     with locked_beside(out), atomic(out) as tmp:
         wheel = _copy_files(tmp, files)

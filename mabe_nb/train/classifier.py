@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier', 'check_size', 'wanted_actions',
-           'read_thresholds', 'bars', 'predict_sequences', 'read_split']
+           'read_thresholds', 'bars', 'predict_sequences']
 
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
@@ -23,11 +23,11 @@ from ..patch import patch
 from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
 from .machine import pick_device
-from .inputs import Inputs
+from .inputs import Inputs, users_code
 from .losses import trained_classes
 from .metrics import submission_table
-from .model import evidence_in, pair_decision
-from .models import layers_of, make_model
+from .model import evidence_in, pair_decision, read_split
+from .models import NETWORKS, layers_of, make_model
 from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
@@ -100,8 +100,10 @@ def check_size(
     weights: dict, # Name -> tensor, as the file holds them
 ):
     "Raises `DataError` if a config asks for another network than a file's weights."
-    if max(layers_of(cfg), len(cfg.conv_channels)) > len(weights):
-        raise DataError(f"{layers_of(cfg)} layers in the header, and {len(weights)} weights")
+    said = {"depth": layers_of(cfg), "conv_channels": len(cfg.conv_channels)}
+    layers = max((said.get(k, 0) for k in NETWORKS[cfg.model_type].reads), default=0)
+    if layers > len(weights):
+        raise DataError(f"{layers} layers in the header, and {len(weights)} weights")
     with torch.device("meta"): wanted = make_model(cfg, channels, classes).state_dict()
     for key in {**wanted, **weights}:
         shapes = [tuple(of[key].shape) if key in of else None for of in (wanted, weights)]
@@ -254,18 +256,6 @@ def predict(
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
 predict_dataset = Classifier.predict
 
-# %% ../../nbs/train/60_classifier.ipynb #ad8bcb3b
-def read_split(
-    path, # `videos.json` of a run
-) -> dict: # "train" and "valid", a list of ids each
-    "The videos of a run. Raises `DataError` if the file does not hold them."
-    said = read_json(path)
-    lists = [said.get(k) for k in ("train", "valid")] if isinstance(said, dict) else []
-    if lists and all(isinstance(ids, list) and all(isinstance(i, str) for i in ids)
-                     for ids in lists): return dict(zip(("train", "valid"), lists))
-    raise DataError('does not say which videos a run has, expected {"train": ["id", '
-                    '...], "valid": [...]}', path)
-
 # %% ../../nbs/train/60_classifier.ipynb #85484489
 @patch
 def run_videos(self: Classifier) -> dict: # "train" and "valid", a list of ids each
@@ -293,7 +283,7 @@ def evidence(self: Classifier, dataset=None) -> dict:
 # %% ../../nbs/train/60_classifier.ipynb #84487cbe
 @patch
 def files(self: Classifier, thresholds=None) -> dict:
-    "Weights, and a file of thresholds. Raises `DataError` for thresholds that are none."
+    "Weights, thresholds, code of one's own. Raises `DataError` for no thresholds."
     read_thresholds(thresholds)
     bars = {} if thresholds is None else {"thresholds.json": Path(thresholds)}
-    return {"best.safetensors": self.file} | bars
+    return {"best.safetensors": self.file} | bars | users_code(self.cfg)[0]
