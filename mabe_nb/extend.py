@@ -8,9 +8,10 @@ __all__ = ['load_file', 'load_announced', 'own_files']
 # %% ../nbs/08_extend.ipynb #c22a133e
 import sys, traceback
 from functools import cache
-from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 from .errors import ConfigError, DataError
 from .files import regular_file
@@ -27,19 +28,23 @@ def _line(error, path):
 def load_file(
     path, # A .py file that registers things
 ):
-    "Import a file of one's own. Raises `DataError` if that cannot be done."
+    "Import a file of one's own, once. Raises `DataError` if that cannot be done."
     path = regular_file(path).resolve()
-    if path.suffix != ".py" or not path.stem.isidentifier():
+    name = path.stem
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file and Path(file).resolve() == path: return
+    if path.suffix != ".py" or not name.isidentifier():
         raise DataError("cannot be imported: expected a name such as my_network.py", path)
+    if name in {*sys.modules, *sys.stdlib_module_names}:
+        raise DataError("is called like another module; give it another name", path)
     if str(path.parent) not in sys.path: sys.path.append(str(path.parent))
-    try: module = import_module(path.stem)
+    spec: Any = spec_from_file_location(name, path)
+    module = sys.modules[name] = module_from_spec(spec)
+    try: spec.loader.exec_module(module)
     except Exception as e: # whatever a foreign file raises, the file is the cause
+        del sys.modules[name]
         raise DataError(f"cannot be imported: {type(e).__name__}: {e}", path,
                         _line(e, path)) from e
-    found = getattr(module, "__file__", None)
-    if not found or Path(found).resolve() != path:
-        raise DataError(f"is called like another module of Python ({found or 'built in'}); "
-                        "give it another name", path)
 
 # %% ../nbs/08_extend.ipynb #57ceacdd
 @cache

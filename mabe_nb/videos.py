@@ -7,19 +7,21 @@ __all__ = ['MEASURED', 'prepare_item', 'predict_item', 'map_prepare', 'move_prep
            'predicted_table', 'join_predicted']
 
 # %% ../nbs/06_videos.ipynb #de8bcbb8
-import os, shutil, tempfile
+import os, shutil, sys, tempfile
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
+from .data.blocks.registry import blocks_of, users_blocks
 from .data.cache.prepare import (plan_for, prepare, prepare_video, up_to_date,
                                         video_key)
 from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
-from .files import atomic, file_hash, write_csv
+from .extend import load_file, own_files
+from .files import atomic, file_hash, read_text, write_csv
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
@@ -35,14 +37,29 @@ def _plan(data, split, features, parts, out):
     return plan_for(_open(data, split), out, features, parts)
 
 # %% ../nbs/06_videos.ipynb #328a1b0a
+def _texts(files): # Of a user's own code, by name
+    return {name: read_text(path, "Python") for name, path in files.items()
+            if name.endswith(".py")}
+
+
+def _load_texts(code): # Where it is not known yet
+    for name, text in code.items():
+        if name.removesuffix(".py") in sys.modules: continue
+        file = Path(os.environ["MABE_JOB"])/name
+        file.write_text(text, encoding="utf-8")
+        load_file(file)
+
+
 def prepare_item(
     video: str, # Its id
     data: str, # Path of the dataset
     split: str,
     features: str,
     parts: list, # Body parts of the whole dataset
+    code: dict = {}, # Files of blocks of one's own: name -> text
 ) -> str | None: # Its folder, LAB/VIDEO; None: unlabelled
     "Prepare a video into `ckpt/prepared` of the job that does it."
+    _load_texts(code)
     out = Path(os.environ["MABE_JOB"])/"ckpt"/"prepared"
     made = prepare_video(_plan(data, split, features, tuple(parts), out), video)
     return made["folder"] if made else None
@@ -66,9 +83,11 @@ def predict_item(
     split: str,
     checkpoint: str,
     options: dict, # Of the model's `predict`
+    code: dict = {}, # See `prepare_item`; of a network too
 ) -> dict: # rows: its bouts without row and video, doubts: list, said: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
+    _load_texts(code)
     model, said = _model(run, checkpoint), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
         table = model.predict(_open(data, split), [video], cache=features, say=said.append,
@@ -134,7 +153,8 @@ def map_prepare(
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     left = _out_of_date(plan, prints)
     if not left: return None
-    given = {"split": split, "features": features, "parts": list(parts)}
+    own, _ = own_files(users_blocks(blocks_of(features)))
+    given = {"split": split, "features": features, "parts": list(parts), "code": _texts(own)}
     tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
            "out": str(out), "data": os.path.abspath(data), "split": split, "features": features,
            "videos": None if videos is None else ids, "skip_broken": skip_broken}
@@ -186,12 +206,13 @@ def join_prepared(
 
 # %% ../nbs/06_videos.ipynb #b568de16
 def _to_send(run, checkpoint):
-    "A model, the files of its weights (name -> hash), and what of it a task reads."
+    "A model, hashes of its weights, what of it a task reads, and the user's own code."
     from mabe_nb.train.model import load_model
     model = load_model(run, checkpoint)
-    weights = {name: file_hash(path) for name, path in model.files().items()}
-    if file := getattr(model, "file", None): return model, weights, file, "best"
-    return model, weights, run, checkpoint
+    files = model.files()
+    weights = {name: file_hash(path) for name, path in files.items()}
+    file = getattr(model, "file", None)
+    return model, weights, file or run, "best" if file else checkpoint, _texts(files)
 
 
 def _with_thresholds(options):
@@ -215,11 +236,11 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
-    model, weights, run, checkpoint = _to_send(run, checkpoint)
+    model, weights, run, checkpoint, code = _to_send(run, checkpoint)
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
     options = _with_thresholds(options)
-    given = {"split": split, "checkpoint": checkpoint, "options": options}
+    given = {"split": split, "checkpoint": checkpoint, "options": options, "code": code}
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, weights, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,

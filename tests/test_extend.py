@@ -8,11 +8,13 @@ import torch
 from short_recipe import short  # noqa: F401
 
 from mabe_nb.cli import main
+from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.kaggle.bundle import read_manifest
 from mabe_nb.train.models import NETWORKS, network
+from mabe_nb.videos import _to_send, predict_item, prepare_item
 
 
 def write_ours(folder, rec):
@@ -71,13 +73,18 @@ class OneLayer(torch.nn.Sequential):
 """
 
 
+REGISTERED = (BLOCKS, "mynew"), (NETWORKS, "one_layer"), (sys.modules, "own_things")
+
+
+def forget():
+    for known, name in REGISTERED: del known[name]
+
+
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     "A file with a network and a block, of which nothing is left when the test ends."
-    from mabe_nb.data.blocks.registry import BLOCKS
-    for known, name in ((BLOCKS, "mynew"), (NETWORKS, "one_layer"), (sys.modules, "own_things")):
-        monkeypatch.setitem(known, name, None)
-        del known[name]
+    for known, name in REGISTERED: monkeypatch.setitem(known, name, None)
+    forget()
     monkeypatch.setattr("sys.path", [*sys.path])
     (tmp_path/"own_things.py").write_text(OWN)
     return str(tmp_path/"own_things.py")
@@ -102,6 +109,13 @@ def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     assert (kit/"model"/"own_things.py").read_text() == OWN
     assert "model/own_things.py" in read_manifest(kit)["files"]
     assert not [*kit.rglob("*.pyc")]
+    given = {"data": str(colony), "split": "train", "code": _to_send(run, "best")[-1]}
+    forget() # as in the task of a group, elsewhere
+    monkeypatch.setenv("MABE_JOB", str(tmp_path/"job"))
+    (tmp_path/"job").mkdir()
+    assert prepare_item("1", features="mynew", parts=["nose", "tail_base"], **given)
+    forget()
+    assert predict_item("1", run=str(run), checkpoint="best", options={}, **given)["doubts"] == []
 
 
 def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch, capsys):
@@ -144,7 +158,7 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
 
 
 def test_block(tmp_path, monkeypatch, capsys):
-    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.blocks.registry import block, named
     from mabe_nb.data.cache.reader import open_prepared
     from mabe_nb.data.synthetic import write_colony
     monkeypatch.setitem(BLOCKS, "mynew", None) # and out again when the test ends
@@ -170,7 +184,7 @@ def test_block(tmp_path, monkeypatch, capsys):
                                 lambda x: x[1:], lambda x: x[:, 0].tolist()])
 @pytest.mark.parametrize("exchange", ["animals", None])
 def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
-    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.blocks.registry import block, named
     from mabe_nb.data.features import compute
     monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
     rec = make_recording(1, 90, 3)
