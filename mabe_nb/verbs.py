@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import ConfigError, DataError
+from .workers import bars_shown
 
 # %% ../nbs/04_verbs.ipynb #e83d1807
 def _ids(data: Any, videos: Iterable[object] | str | None) -> list[str] | None:
@@ -90,7 +91,7 @@ def fit(
     folds: int | str = 5, # Of a recipe: a number, or "labs": each left out once
     resume: bool = False, # Go on with the run in `out`
     init: str | Path | None = None, # Run whose weights to begin with, its network and features
-    progress: bool = True, # Draw progress bars
+    progress: bool | None = None, # Draw progress bars; None: in a terminal or a notebook
     say: Callable[[str], None] = print, # Called with each line meant for a person
     **settings: Any, # Of `TrainConfig`, such as epochs=10
 ) -> Any: # `Model`; its scores are in `metrics.json` of `out`
@@ -103,7 +104,7 @@ def fit(
     data = as_dataset(data)
     videos = _ids(data, train_videos), _ids(data, valid_videos)
     _learn(data, out, videos, config, settings, recipe, folds, resume, init, say=say,
-           progress=progress)
+           progress=bars_shown(progress))
     return load_model(out)
 
 # %% ../nbs/04_verbs.ipynb #c75fcada

@@ -38,6 +38,8 @@ class Bundle:
     model: Model # That of its folder `model`
     options: dict # For the model: thresholds, if there are any
 
+    __repr__ = lambda self: f"Bundle: {self.model!r}"
+
     actions = property(lambda self: self.model.actions)
     parts = property(lambda self: self.model.parts)
     labs = property(lambda self: self.model.labs)

@@ -44,6 +44,11 @@ class Classifier:
     cfg: TrainConfig
     file: Path = None # That it was read from
 
+    def __repr__(self):
+        rates = " to ".join(f"{fps:g}" for fps in sorted({*self.inputs.fps}))
+        return (f"Classifier: {self.cfg.model_type} on {self.inputs.features}, learned at "
+                f"{rates} frames per second; {', '.join(self.actions)}")
+
     @property
     def parts(self) -> tuple: return self.inputs.parts
 

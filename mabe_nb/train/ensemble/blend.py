@@ -60,6 +60,11 @@ class Recipe:
     directed: tuple # Actions that one animal does to the other
     folder: Path = None # Run folder that it was read from
 
+    def __repr__(self):
+        made = ", ".join(f"{len(some)} x {name} on {some[0].features}"
+                         for name, some in self.members.items())
+        return f"Recipe: {made}; {', '.join(self.actions)}"
+
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
 def _recipe_from(about, folder, *how): # `device` and `engine`
     if about["format"] in (1, 2, 3):

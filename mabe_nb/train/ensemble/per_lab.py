@@ -86,6 +86,10 @@ class PerLab:
     folder: Path # Of `train_per_lab`
     recipes: dict # Lab -> `Recipe`; "" -> that of all other labs
 
+    def __repr__(self):
+        labs = ", ".join(lab or "all others" for lab in sorted(self.recipes, reverse=True))
+        return f"PerLab: recipes of {labs}; {', '.join(self.actions)}"
+
     @property
     def actions(self) -> tuple:
         return tuple(sorted({a for r in self.recipes.values() for a in r.actions}))
