@@ -172,3 +172,7 @@ def main(
         return _refused(args, plain(MemoryError()))
     except KeyboardInterrupt: return 130
     finally: warnings.formatwarning = was
+
+# %% ../nbs/cli.ipynb #bbbef653
+#| eval: false
+if __name__ == "__main__": sys.exit(main())
