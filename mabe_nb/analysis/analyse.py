@@ -128,6 +128,16 @@ def _of_nobody(seen):
             f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
 
 
+def _of_some(seen):
+    "A sentence if animals are judged in some videos that nobody looked at in others."
+    looked = seen.watched.groupby("video").animal.agg(set)
+    some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
+    return [f"in {len(some)} of {len(looked)} videos only some of the animals were looked for "
+            f"(video {', '.join(some[:5])}{', ...' * (len(some) > 5)}), in the others all: who "
+            "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
+            "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
+
+
 def _export(seen, out, to, data, method):
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
     for name in to: FORMATS[name](seen, out, **how.get(name, {}))
@@ -156,5 +166,6 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    for line in notes + _of_nobody(seen) * (bouts is not None): say(f"note: {line}")
+    if bouts is not None: notes += _of_nobody(seen) + _of_some(seen)
+    for line in notes: say(f"note: {line}")
     return tables
