@@ -5261,4 +5261,5 @@ d = { 'settings': { 'branch': 'main',
                                  'mabe_nb.workers.check_main': ('workers.html#check_main', 'mabe_nb/workers.py'),
                                  'mabe_nb.workers.follow_parent': ('workers.html#follow_parent', 'mabe_nb/workers.py'),
                                  'mabe_nb.workers.side_by_side': ('workers.html#side_by_side', 'mabe_nb/workers.py'),
+                                 'mabe_nb.workers.speaker': ('workers.html#speaker', 'mabe_nb/workers.py'),
                                  'mabe_nb.workers.worker_pool': ('workers.html#worker_pool', 'mabe_nb/workers.py')}}}

@@ -47,7 +47,7 @@ def locked(
     except Timeout:
         if wait is None:
             raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
-                            "choose another --out", what) from None
+                            "choose another folder (--out)", what) from None
         wait(owner_of(lock))
         held.acquire()
     try:

@@ -115,6 +115,7 @@ def test_animals_that_count_in_some_videos_only_are_told(tmp_path):
         mb.analyse(data, tmp_path/"out", bouts=found[found.video_id.isin(ids)], say=lines.append)
         assert told == any("in 3 of 4 videos only some of the animals were looked for (video 1, "
                            "2, 3), in the others all" in x for x in lines), lines
+        mb.analyse(data, tmp_path/"out", bouts=found[found.video_id.isin(ids)], say=None)
 
 
 def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):

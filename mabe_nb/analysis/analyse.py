@@ -22,6 +22,7 @@ from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
 from ..train.unlike import with_doubts
+from ..workers import speaker
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
 def is_run(
@@ -154,13 +155,13 @@ def analyse(
     videos=None, # Video ids, None: all
     to=("csv",), # Formats for the bouts, of `FORMATS`
     shuffles: int = 1000, # For the chance of transitions
-    say=print, # Called with each line meant for a person
+    say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     for name in to:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
-    data, rows, cases, notes = as_dataset(data), None, None, []
+    data, rows, cases, notes, say = as_dataset(data), None, None, [], speaker(say)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)

@@ -275,7 +275,7 @@ def make_bundle(
     Raises `ConfigError` if something is at `out`, and for code that cannot come along.
     """
     out = Path(out)
-    if out.exists(): raise ConfigError(f"{out} already exists; choose another --out")
+    if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
     name, model = safe_id(out.resolve().name, "bundle"), load_model(run)
     left = users_code(model.cfg)[1] if isinstance(model, Classifier) else ()
     for line in left: raise ConfigError(line)

@@ -31,6 +31,7 @@ from .models import NETWORKS, layers_of, make_model
 from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
+from ..workers import speaker
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
 @dataclass(frozen=True)
@@ -238,6 +239,7 @@ def predict(
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
+    say = speaker(say)
     if overlap: say("note: the competition refuses bouts of a pair that overlap")
     if overlap and "binary" not in self.cfg.loss:
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "

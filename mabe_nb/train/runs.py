@@ -36,8 +36,8 @@ from .training_set import TrainingSet, load_training_set, new_classifier
 def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
     held, listed = ((out/name).exists() for name in ("config.yaml", "videos.json"))
     if held and not resume:
-        raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
-                          "another --out or delete it")
+        raise ConfigError(f"{out} already holds a run; go on with it (resume=True, --resume), "
+                          "choose another folder (--out) or delete it")
     team, device = join_team(pick_device(cfg.device))
     for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
         clear_temporaries(folder) # of processes that were killed

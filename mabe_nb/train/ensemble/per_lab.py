@@ -63,7 +63,7 @@ def train_per_lab(
                           "cannot: give a number of folds")
     out = Path(out)
     if (out/LABS).exists():
-        raise ConfigError(f"{out} already holds a run; choose another --out or delete it")
+        raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
     table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
     rest = sorted({lab for lab in table.lab_id} - set(labs))

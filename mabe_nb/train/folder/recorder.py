@@ -43,7 +43,7 @@ def save_checkpoint(
         os.replace(whole, folder/NOW)
     except (OSError, DataError) as e:
         raise MabeError(f"{folder/NOW}: {getattr(e, 'what', e)}; the state before is kept, "
-                        "go on with --resume once there is room") from e
+                        "go on with resume=True (--resume) once there is room") from e
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #752c7437
 def load_checkpoint(
