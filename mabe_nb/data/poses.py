@@ -278,7 +278,11 @@ def read_poses(
     if not xy.size: raise DataError("has no frames or no points", path)
     if left_out: findings += (Finding(video, "points_of_no_animal", len(left_out), "points that "
                                       f"belong to no animal are left out: {', '.join(left_out)}"),)
-    return Recording(xy, _mice(names), tuple(parts), _frame_rate(fps, rate, path),
+    mice = _mice(names)
+    if lost := [f"{n} is {m}" for n, m in zip(names, mice) if not n.isascii()]:
+        findings += (Finding(video, "renamed_animals", len(lost), "names of animals have "
+                             f"letters from a to z alone: {', '.join(lost)}"),)
+    return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
                      px_per_cm or scale, video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)
 

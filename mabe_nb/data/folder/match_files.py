@@ -96,7 +96,8 @@ def look_at(
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)]
+    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec),
+           *(f.message for f in rec.findings if f.kind == "renamed_animals")]
     if fps: odd += _length(rec, poses, scored, one)
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
@@ -190,7 +191,7 @@ def match_files(
     table["frames"] = table.frames.astype("Int64")
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
+    said = [*dict.fromkeys(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))
