@@ -17,6 +17,12 @@ from .commands.train import add_run_commands
 from .errors import MabeError
 from .extend import load_file
 
+# %% ../nbs/cli.ipynb #6ce5a7fb
+def _add_common(p): # Flags of every command
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    p.add_argument("--load", action="append", default=[], metavar="FILE",
+                   help=".py file with networks, blocks, ... of your own")
+
 # %% ../nbs/cli.ipynb #df96457d
 def make_parser() -> Parser:
     "The parser of the whole command line."
@@ -30,10 +36,8 @@ def make_parser() -> Parser:
     def command(name, function, data=False):
         p = subs.add_parser(name, help=function.__doc__, description=function.__doc__,
                             allow_abbrev=False)
-        p.add_argument("--json", action="store_true", help="print one JSON object")
-        p.add_argument("--load", action="append", default=[], metavar="FILE",
-                       help=".py file with networks, blocks, ... of your own")
         p.set_defaults(function=function, parser=p)
+        _add_common(p)
         if data: add_data(p)
         return p
 

@@ -33,7 +33,6 @@ from .train.ensemble.recipe import (begin_training, member_digests, stale_member
 from .train.machine import pick_device
 from .train.folder.recorder import SOURCES, learned_from
 from .train.training_set import memory_budget
-from .workers import speaker
 
 # %% ../nbs/07_recipe_items.ipynb #58355461
 def _items(tasks, digests, folders):
@@ -128,10 +127,10 @@ def map_train(
     **how, # See `map`: on, at_once, tasks, gpu, timeout, retries, options of the place
 ) -> Group | MapPlan | None: # None: all members have learned, `train_recipe` ends it
     "Train a recipe's members elsewhere; `join_recipe` ends it. Raises `MabeError`."
-    out, dataset, say = Path(out).absolute(), _corrected(data, corrections), speaker(say)
+    out, dataset = Path(out).absolute(), _corrected(data, corrections)
     with tempfile.TemporaryDirectory() if plan else nullcontext(out) as folder:
         begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache, workers,
-                       say, progress, fresh)
+                       say or (lambda text: None), progress, fresh)
         digests = read_json(Path(folder)/SOURCES)["members"]
     stale = {path.name for path in stale_members(out, digests)[0]} if plan else ()
     tasks = [t for t in sum(begun[1].values(), []) if t.path.name in stale

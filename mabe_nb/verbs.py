@@ -107,6 +107,14 @@ def fit(
            say=speaker(say), progress=bars_shown(progress))
     return load_model(out)
 
+# %% ../nbs/04_verbs.ipynb #7794bced
+def _some(bouts: pd.DataFrame, solution: pd.DataFrame, say: Callable[[str], None]
+          ) -> pd.DataFrame:
+    "The bouts; a bout of no frames if there are none, which the metric would refuse."
+    if len(bouts) or not {*solution} - {"lab_id", "behaviors_labeled"} <= {*bouts}: return bouts
+    say("note: no bouts were predicted, so each action counts 0")
+    return solution.head(1).assign(stop_frame=solution.start_frame)
+
 # %% ../nbs/04_verbs.ipynb #c75fcada
 def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
@@ -129,12 +137,8 @@ def score(
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
     bouts = with_ids_of(solution, bouts)
-    say = speaker(say)
-    for line in unscored(data, ids, solution, bouts): say(line)
-    bouts = only_scored(data, bouts)
-    if not len(bouts) and {*solution} - {"lab_id", "behaviors_labeled"} <= {*bouts}:
-        say("note: no bouts were predicted, so each action counts 0")
-        bouts = solution.head(1).assign(stop_frame=solution.start_frame) # A bout of no frames
+    for line in unscored(data, ids, solution, bouts): speaker(say)(line)
+    bouts = _some(only_scored(data, bouts), solution, speaker(say))
     judged = judged_bouts(solution, bouts, whole=True)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}

@@ -7,7 +7,7 @@ __all__ = ['MEASURED', 'prepare_item', 'predict_item', 'map_prepare', 'move_prep
            'predicted_table', 'join_predicted']
 
 # %% ../nbs/06_videos.ipynb #de8bcbb8
-import os, shutil, sys, tempfile
+import os, shutil, tempfile
 from functools import cache, partial
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
-from .extend import load_file, own_files
-from .files import atomic, file_hash, read_text, write_csv
+from .extend import file_texts, load_texts, own_files
+from .files import atomic, file_hash, write_csv
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
@@ -36,20 +36,11 @@ _open = cache(open_dataset)
 def _plan(data, split, features, parts, out):
     return plan_for(_open(data, split), out, features, parts)
 
+# %% ../nbs/06_videos.ipynb #3d80a4f3
+def _own_code(features): # Of the blocks in a name for `compute`
+    return file_texts(own_files(users_blocks(blocks_of(features)))[0])
+
 # %% ../nbs/06_videos.ipynb #328a1b0a
-def _texts(files): # Of a user's own code, by name
-    return {name: read_text(path, "Python") for name, path in files.items()
-            if name.endswith(".py")}
-
-
-def _load_texts(code): # Where it is not known yet
-    for name, text in code.items():
-        if name.removesuffix(".py") in sys.modules: continue
-        file = Path(os.environ["MABE_JOB"])/name
-        file.write_text(text, encoding="utf-8")
-        load_file(file)
-
-
 def prepare_item(
     video: str, # Its id
     data: str, # Path of the dataset
@@ -59,7 +50,7 @@ def prepare_item(
     code: dict = {}, # Files of blocks of one's own: name -> text
 ) -> str | None: # Its folder, LAB/VIDEO; None: unlabelled
     "Prepare a video into `ckpt/prepared` of the job that does it."
-    _load_texts(code)
+    load_texts(code, os.environ["MABE_JOB"])
     out = Path(os.environ["MABE_JOB"])/"ckpt"/"prepared"
     made = prepare_video(_plan(data, split, features, tuple(parts), out), video)
     return made["folder"] if made else None
@@ -87,7 +78,7 @@ def predict_item(
 ) -> dict: # rows: its bouts without row and video, doubts: list, said: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
-    _load_texts(code)
+    load_texts(code, os.environ["MABE_JOB"])
     model, said = _model(run, checkpoint), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
         table = model.predict(_open(data, split), [video], cache=features, say=said.append,
@@ -153,8 +144,7 @@ def map_prepare(
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     left = _out_of_date(plan, prints)
     if not left: return None
-    own, _ = own_files(users_blocks(blocks_of(features)))
-    given = {"split": split, "features": features, "parts": list(parts), "code": _texts(own)}
+    given = {"split": split, "features": features, "parts": [*parts], "code": _own_code(features)}
     tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
            "out": str(out), "data": os.path.abspath(data), "split": split, "features": features,
            "videos": None if videos is None else ids, "skip_broken": skip_broken}
@@ -212,7 +202,7 @@ def _to_send(run, checkpoint):
     files = model.files()
     weights = {name: file_hash(path) for name, path in files.items()}
     file = getattr(model, "file", None)
-    return model, weights, file or run, "best" if file else checkpoint, _texts(files)
+    return model, weights, file or run, "best" if file else checkpoint, file_texts(files)
 
 
 def _with_thresholds(options):

@@ -120,6 +120,11 @@ def _measured(data, bouts, videos, shuffles, say):
     return seen, tables, decisions
 
 
+def _export(seen, out, to, data, method):
+    how = {"simba": {"data": data}, "ethogram": {"method": method}}
+    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+
+# %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
 def _of_nobody(seen):
     "A sentence if an animal is lost in the better part of predicted bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
@@ -139,9 +144,7 @@ def _of_some(seen):
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
 
-def _export(seen, out, to, data, method):
-    how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+def _about_animals(seen): return _of_nobody(seen) + _of_some(seen)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
@@ -167,6 +170,5 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    if bouts is not None: notes += _of_nobody(seen) + _of_some(seen)
-    for line in notes: say(f"note: {line}")
+    for line in notes + _about_animals(seen) * (bouts is not None): say(f"note: {line}")
     return tables

@@ -83,15 +83,15 @@ class RecordingList:
     def findings(self): return []
     def fingerprint(self, video_id): return content_hash(self[video_id])
 
+# %% ../../nbs/data/20_dataset.ipynb #603a1373
+SPLITS = "train", "test" # Of which there may be one
+
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def reader_of(
     path: Path, # File or folder
 ) -> Reader: # None if no reader claims it
     "The reader that opens a path."
     return next((r for r in reversed(READERS.values()) if r.claims(path)), None)
-
-
-SPLITS = "train", "test"
 
 
 def open_dataset(

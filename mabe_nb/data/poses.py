@@ -56,13 +56,13 @@ def tracker(
         return read
     return register
 
-
+# %% ../../nbs/data/16_poses.ipynb #11850ca2
 def trackers() -> dict: # `TRACKERS`
     "All trackers, those that installed packages announce among them."
     load_announced()
     return TRACKERS
 
-# %% ../../nbs/data/16_poses.ipynb #11850ca2
+
 def pose_source(
     path, # A pose file
 ) -> str: # A name in `TRACKERS`
@@ -203,6 +203,13 @@ def _mice(names):
     try: return tuple(safe_id(name) for name in plain)
     except DataError: return default
 
+# %% ../../nbs/data/16_poses.ipynb #8e0877c6
+def _renamed(video, names, mice):
+    "A `Finding` if names lost letters."
+    lost = [f"{n} is {m}" for n, m in zip(names, mice) if not n.isascii()]
+    return (Finding(video, "renamed_animals", len(lost), "names of animals have letters from "
+                    f"a to z alone: {', '.join(lost)}"),) if lost else ()
+
 # %% ../../nbs/data/16_poses.ipynb #05189d92
 def _drop_unsure(xy, sure, least, path):
     "`xy` with points of a confidence below `least` made NaN."
@@ -278,10 +285,7 @@ def read_poses(
     if not xy.size: raise DataError("has no frames or no points", path)
     if left_out: findings += (Finding(video, "points_of_no_animal", len(left_out), "points that "
                                       f"belong to no animal are left out: {', '.join(left_out)}"),)
-    mice = _mice(names)
-    if lost := [f"{n} is {m}" for n, m in zip(names, mice) if not n.isascii()]:
-        findings += (Finding(video, "renamed_animals", len(lost), "names of animals have "
-                             f"letters from a to z alone: {', '.join(lost)}"),)
+    findings += _renamed(video, names, mice := _mice(names))
     return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
                      px_per_cm or scale, video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)

@@ -246,6 +246,13 @@ def file_hashes(
             if p.name not in ("manifest.json", "predict.ipynb")}
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #3405c2ab
+def _files_of(model, thresholds):
+    "Those of a model. Raises `ConfigError` for code that cannot come along."
+    for line in users_code(model.cfg)[1] if isinstance(model, Classifier) else ():
+        raise ConfigError(line)
+    return model.files(**{} if thresholds is None else {"thresholds": thresholds})
+
+
 def _copy_files(folder, files): # Name -> file of the model
     "The model's files and this package; path of its wheel."
     for there, file in files.items():
@@ -270,16 +277,11 @@ def make_bundle(
     wheels: bool = False, # Download what Kaggle's image lacks
     frames: int = 5_000_000, # To tell the time for: 200 videos of 25,000
 ) -> dict: # The manifest
-    """A folder that predicts offline.
-
-    Raises `ConfigError` if something is at `out`, and for code that cannot come along.
-    """
+    "A folder that predicts offline. Raises `ConfigError` for `out`, and for odd code."
     out = Path(out)
     if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
     name, model = safe_id(out.resolve().name, "bundle"), load_model(run)
-    left = users_code(model.cfg)[1] if isinstance(model, Classifier) else ()
-    for line in left: raise ConfigError(line)
-    files = model.files(**{} if thresholds is None else {"thresholds": thresholds})
+    files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:
         wheel = _copy_files(tmp, files)
         about = _manifest(tmp, model, dataset)

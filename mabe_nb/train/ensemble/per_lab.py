@@ -86,10 +86,6 @@ class PerLab:
     folder: Path # Of `train_per_lab`
     recipes: dict # Lab -> `Recipe`; "" -> that of all other labs
 
-    def __repr__(self):
-        labs = ", ".join(lab or "all others" for lab in sorted(self.recipes, reverse=True))
-        return f"PerLab: recipes of {labs}; {', '.join(self.actions)}"
-
     @property
     def actions(self) -> tuple:
         return tuple(sorted({a for r in self.recipes.values() for a in r.actions}))
@@ -107,6 +103,12 @@ class PerLab:
     def merged(self, ask): # One dict of labs; a recipe of one lab knows best about it
         every = [ask(self.recipes[lab]) for lab in sorted(self.recipes)]
         return None if None in every else {k: v for one in every for k, v in one.items()}
+
+# %% ../../../nbs/train/ensemble/80_per_lab.ipynb #80ccdb49
+@patch
+def __repr__(self: PerLab):
+    labs = ", ".join(lab or "all others" for lab in sorted(self.recipes, reverse=True))
+    return f"PerLab: recipes of {labs}; {', '.join(self.actions)}"
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #64707734
 def load_per_lab(
