@@ -98,6 +98,8 @@ def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     assert main(words) == 2 # --load FILE is what it says
     assert "unknown model_type 'one_layer'; known: " in (said := capsys.readouterr().err)
     assert "one of your own: import its file first, on the command line with --load" in said
+    assert main([*words, "--load", "nowhere.py"]) == 2
+    assert "nowhere.py: file not found" in capsys.readouterr().err
     assert main([*words, "--load", own]) == 0
     assert "takes along" not in capsys.readouterr().out
     assert "model_type: one_layer" in (run/"config.yaml").read_text()

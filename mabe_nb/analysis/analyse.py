@@ -146,6 +146,16 @@ def _of_some(seen):
 
 def _about_animals(seen): return _of_nobody(seen) + _of_some(seen)
 
+# %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
+def _check(out, groups, by, to):
+    "Raises `ConfigError` before any work is done."
+    if isinstance(out, pd.DataFrame) or Path(out).is_file():
+        raise ConfigError("out is to be a folder to write, and bouts come behind it: "
+                          "analyse(data, 'results', bouts)")
+    if by is None and groups is not None: raise ConfigError("groups need by, a column")
+    for name in to:
+        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
+
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
     data, # Dataset, path, or list of `Recording`s
@@ -161,9 +171,7 @@ def analyse(
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    if by is None and groups is not None: raise ConfigError("groups need by, a column")
-    for name in to:
-        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
+    _check(out, groups, by, to)
     data, rows, cases, notes, say = as_dataset(data), None, None, [], speaker(say)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
