@@ -240,7 +240,7 @@ def _frame_rate(fps, found, path):
     "Frames per second as given, else as found. Raises `ConfigError` or `DataError`."
     if fps is None and not found:
         raise DataError("does not say its frames per second; give fps= (for a folder: "
-                        "the line 'fps: 30' in its dataset.yaml)", path)
+                        "mabe open FOLDER --set fps=30, or the line 'fps: 30' in its dataset.yaml)", path)
     try: fps = float(found if fps is None else fps)
     except (TypeError, ValueError): fps = np.nan
     if not (np.isfinite(fps) and fps > 0):
