@@ -8,12 +8,20 @@ __all__ = ['KEPT', 'SECONDS', 'make_parser', 'complete', 'what_is_kept', 'answer
 # %% ../nbs/cli.ipynb #751fc9ab
 import atexit, gc, json, os, select, signal, socket, sys, threading, warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 from .commands.data import add_data_commands
 from .commands.parser import Parser, Talk, add_data, plain, shown
 from .commands.runs import add_bundle, add_export, add_runs
 from .commands.train import add_run_commands
 from .errors import MabeError
+from .extend import load_file
+
+# %% ../nbs/cli.ipynb #6ce5a7fb
+def _add_common(p): # Flags of every command
+    p.add_argument("--json", action="store_true", help="print one JSON object")
+    p.add_argument("--load", action="append", default=[], metavar="FILE",
+                   help=".py file with networks, blocks, ... of your own")
 
 # %% ../nbs/cli.ipynb #df96457d
 def make_parser() -> Parser:
@@ -28,8 +36,8 @@ def make_parser() -> Parser:
     def command(name, function, data=False):
         p = subs.add_parser(name, help=function.__doc__, description=function.__doc__,
                             allow_abbrev=False)
-        p.add_argument("--json", action="store_true", help="print one JSON object")
         p.set_defaults(function=function, parser=p)
+        _add_common(p)
         if data: add_data(p)
         return p
 
@@ -64,9 +72,11 @@ def what_is_kept(
     name: str, # Of the command
     recipe: bool = False, # Is a recipe trained?
     watch: bool = False, # Is a folder watched?
+    begun: bool = True, # Is there a run that could be gone on with?
 ) -> str:
     "What a person who stops a command wants to know."
     kept = KEPT.get("watch" if watch else "recipe" if recipe else name)
+    if name == "train" and not recipe and not begun: kept = "nothing was learned yet"
     return f"mabe {name}: interrupted" + (f"; {kept}" if kept else "")
 
 # %% ../nbs/cli.ipynb #ac10c9d8
@@ -80,17 +90,17 @@ def _listen(ear, text, seconds): # Until the other end is closed, or the process
         except TimeoutError: os._exit(130)
         except OSError: return
         if not numbers: return
-        if signal.SIGTERM in numbers: os.write(2, f"\n{text}\n".encode())
+        if signal.SIGTERM in numbers: os.write(2, f"\n{text()}\n".encode())
         interrupts += numbers.count(signal.SIGINT)
         if interrupts > 1: os._exit(130)
         if interrupts == 1:
             ear.settimeout(seconds)
-            os.write(2, f"\n{text}. Ctrl-C again ends at once\n".encode())
+            os.write(2, f"\n{text()}. Ctrl-C again ends at once\n".encode())
 
 # %% ../nbs/cli.ipynb #64811ef8
 @contextmanager
 def answered(
-    text: str, # What to say, see `what_is_kept`
+    text, # Function that gives what to say then, see `what_is_kept`
     seconds: float = SECONDS, # Until the process is ended
 ):
     "In the block, Ctrl-C is answered at once; where signals can be listened to."
@@ -131,8 +141,10 @@ def reader_left() -> bool:
 def _run(args):
     "Call the function of a command, and print what it answers for a program."
     name, watches = args.parser.prog.split()[-1], getattr(args, "watch", None) is not None
-    kept = what_is_kept(name, bool(getattr(args, "recipe", None)), watches)
-    with answered(kept):
+    recipe = bool(getattr(args, "recipe", None))
+    begun = lambda: name != "train" or (Path(args.out)/"config.yaml").exists()
+    with answered(lambda: what_is_kept(name, recipe, watches, begun())):
+        for file in args.load: load_file(file)
         answer = args.function(args, Talk(args.json))
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
@@ -168,3 +180,7 @@ def main(
         return _refused(args, plain(MemoryError()))
     except KeyboardInterrupt: return 130
     finally: warnings.formatwarning = was
+
+# %% ../nbs/cli.ipynb #bbbef653
+#| eval: false
+if __name__ == "__main__": sys.exit(main())

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import DataError
-from .files import TEMPORARY
+from .files import TEMPORARY, refused
 
 # %% ../nbs/05_locks.ipynb #d19ec870
 LOCK = ".lock" # In the folder that it is for
@@ -47,7 +47,7 @@ def locked(
     except Timeout:
         if wait is None:
             raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
-                            "choose another --out", what) from None
+                            "choose another folder (--out)", what) from None
         wait(owner_of(lock))
         held.acquire()
     try:
@@ -75,8 +75,7 @@ def make_folder(
 ):
     "Make a folder, and those above it. Raises `DataError` if there can be none."
     try: Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise DataError(f"cannot be written: {e.strerror or e}", path) from e
+    except OSError as e: raise refused(path, e) from e
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def map_train(
     out, dataset = Path(out).absolute(), _corrected(data, corrections)
     with tempfile.TemporaryDirectory() if plan else nullcontext(out) as folder:
         begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache, workers,
-                       say, progress, fresh)
+                       say or (lambda text: None), progress, fresh)
         digests = read_json(Path(folder)/SOURCES)["members"]
     stale = {path.name for path in stale_members(out, digests)[0]} if plan else ()
     tasks = [t for t in sum(begun[1].values(), []) if t.path.name in stale

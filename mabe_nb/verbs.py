@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import ConfigError, DataError
+from .workers import bars_shown, speaker
 
 # %% ../nbs/04_verbs.ipynb #e83d1807
 def _ids(data: Any, videos: Iterable[object] | str | None) -> list[str] | None:
@@ -91,8 +92,8 @@ def fit(
     folds: int | str = 5, # Of a recipe: a number, or "labs": each left out once
     resume: bool = False, # Go on with the run in `out`
     init: str | Path | None = None, # Run whose weights to begin with, its network and features
-    progress: bool = True, # Draw progress bars
-    say: Callable[[str], None] = print, # Called with each line meant for a person
+    progress: bool | None = None, # Draw progress bars; None: in a terminal or a notebook
+    say: Callable[[str], None] | None = print, # Called with each line for a person
     **settings: Any, # Of `TrainConfig`, such as epochs=10
 ) -> Any: # `Model`; its scores are in `metrics.json` of `out`
     """Train a classifier: `model = mb.fit(data, "run", epochs=10)`.
@@ -103,16 +104,24 @@ def fit(
     from mabe_nb.train.model import load_model
     data = as_dataset(data)
     videos = _ids(data, train_videos), _ids(data, valid_videos)
-    _learn(data, out, videos, config, settings, recipe, folds, resume, init, say=say,
-           progress=progress)
+    _learn(data, out, videos, config, settings, recipe, folds, resume, init,
+           say=speaker(say), progress=bars_shown(progress))
     return load_model(out)
+
+# %% ../nbs/04_verbs.ipynb #7794bced
+def _some(bouts: pd.DataFrame, solution: pd.DataFrame, say: Callable[[str], None]
+          ) -> pd.DataFrame:
+    "The bouts; a bout of no frames if there are none, which the metric would refuse."
+    if len(bouts) or not {*solution} - {"lab_id", "behaviors_labeled"} <= {*bouts}: return bouts
+    say("note: no bouts were predicted, so each action counts 0")
+    return solution.head(1).assign(stop_frame=solution.start_frame)
 
 # %% ../nbs/04_verbs.ipynb #c75fcada
 def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
     bouts: pd.DataFrame | str | Path, # A submission, as `model.predict` gives it, or its file
     videos: Iterable[object] | str | None = None, # To judge; None: all of the dataset
-    say: Callable[[str], None] = print, # Called with each line meant for a person
+    say: Callable[[str], None] | None = print, # Called with each line for a person
 ) -> dict[str, Any]: # score, chance, labs: {lab: {score, actions: {action: F1}}}
     """The official F-score: `mb.score(data, model.predict(data, judge), judge)["score"]`.
 
@@ -129,8 +138,8 @@ def score(
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
     bouts = with_ids_of(solution, bouts)
-    for line in unscored(data, ids, solution, bouts): say(line)
-    bouts = only_scored(data, bouts)
+    for line in unscored(data, ids, solution, bouts): speaker(say)(line)
+    bouts = _some(only_scored(data, bouts), solution, speaker(say))
     judged = judged_bouts(solution, bouts, whole=True)
     chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}

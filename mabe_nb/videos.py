@@ -13,12 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+from .data.blocks.registry import blocks_of, users_blocks
 from .data.cache.prepare import (plan_for, prepare, prepare_video, up_to_date,
                                         video_key)
 from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
+from .extend import file_texts, load_texts, own_files
 from .files import atomic, file_hash, write_csv
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
@@ -34,6 +36,10 @@ _open = cache(open_dataset)
 def _plan(data, split, features, parts, out):
     return plan_for(_open(data, split), out, features, parts)
 
+# %% ../nbs/06_videos.ipynb #3d80a4f3
+def _own_code(features): # Of the blocks in a name for `compute`
+    return file_texts(own_files(users_blocks(blocks_of(features)))[0])
+
 # %% ../nbs/06_videos.ipynb #328a1b0a
 def prepare_item(
     video: str, # Its id
@@ -41,8 +47,10 @@ def prepare_item(
     split: str,
     features: str,
     parts: list, # Body parts of the whole dataset
+    code: dict = {}, # Files of blocks of one's own: name -> text
 ) -> str | None: # Its folder, LAB/VIDEO; None: unlabelled
     "Prepare a video into `ckpt/prepared` of the job that does it."
+    load_texts(code, os.environ["MABE_JOB"])
     out = Path(os.environ["MABE_JOB"])/"ckpt"/"prepared"
     made = prepare_video(_plan(data, split, features, tuple(parts), out), video)
     return made["folder"] if made else None
@@ -66,9 +74,11 @@ def predict_item(
     split: str,
     checkpoint: str,
     options: dict, # Of the model's `predict`
+    code: dict = {}, # See `prepare_item`; of a network too
 ) -> dict: # rows: its bouts without row and video, doubts: list, said: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
+    load_texts(code, os.environ["MABE_JOB"])
     model, said = _model(run, checkpoint), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
         table = model.predict(_open(data, split), [video], cache=features, say=said.append,
@@ -134,7 +144,7 @@ def map_prepare(
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     left = _out_of_date(plan, prints)
     if not left: return None
-    given = {"split": split, "features": features, "parts": list(parts)}
+    given = {"split": split, "features": features, "parts": [*parts], "code": _own_code(features)}
     tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
            "out": str(out), "data": os.path.abspath(data), "split": split, "features": features,
            "videos": None if videos is None else ids, "skip_broken": skip_broken}
@@ -186,12 +196,13 @@ def join_prepared(
 
 # %% ../nbs/06_videos.ipynb #b568de16
 def _to_send(run, checkpoint):
-    "A model, the files of its weights (name -> hash), and what of it a task reads."
+    "A model, hashes of its weights, what of it a task reads, and the user's own code."
     from mabe_nb.train.model import load_model
     model = load_model(run, checkpoint)
-    weights = {name: file_hash(path) for name, path in model.files().items()}
-    if file := getattr(model, "file", None): return model, weights, file, "best"
-    return model, weights, run, checkpoint
+    files = model.files()
+    weights = {name: file_hash(path) for name, path in files.items()}
+    file = getattr(model, "file", None)
+    return model, weights, file or run, "best" if file else checkpoint, file_texts(files)
 
 
 def _with_thresholds(options):
@@ -215,11 +226,11 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
-    model, weights, run, checkpoint = _to_send(run, checkpoint)
+    model, weights, run, checkpoint, code = _to_send(run, checkpoint)
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
     options = _with_thresholds(options)
-    given = {"split": split, "checkpoint": checkpoint, "options": options}
+    given = {"split": split, "checkpoint": checkpoint, "options": options, "code": code}
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, weights, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,

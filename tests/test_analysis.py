@@ -106,6 +106,18 @@ def test_a_prediction_counts_where_the_model_was_asked():
     assert table.seconds["1", "b", "sniff"] == 0.5
 
 
+def test_animals_that_count_in_some_videos_only_are_told(tmp_path):
+    asked = frozenset({("a", "b", "sniff"), ("a", "c", "sniff")}) # agent: a
+    scored = [recording([], k).replace(labelled=asked) for k in "123"]
+    found = submission(("1", "a", "b", "sniff", 0, 50), ("4", "b", "a", "sniff", 5, 10))
+    for data, told in ((scored + [recording([], "4")], True), (scored, False)):
+        lines, ids = [], {r.video_id for r in data}
+        mb.analyse(data, tmp_path/"out", bouts=found[found.video_id.isin(ids)], say=lines.append)
+        assert told == any("in 3 of 4 videos only some of the animals were looked for (video 1, "
+                           "2, 3), in the others all" in x for x in lines), lines
+        mb.analyse(data, tmp_path/"out", bouts=found[found.video_id.isin(ids)], say=None)
+
+
 def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
     rec = recording([], "1")
     rec.xy[:] = 1

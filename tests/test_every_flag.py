@@ -1,5 +1,7 @@
 """Every flag of every command, alone and beside every other: a result, or one sentence.
 
+But for `--load`, which is the same for all and done before any: see `test_extend`.
+
 The parser tells which flags there are; a new one without values in `VALUES` fails. What is
 given and never looked at by a command that ends well is a fault too: it should be refused.
 """
@@ -133,7 +135,7 @@ def flags_of(command):
         found.setdefault(words[0] if text[0] == "-" else "", []).append(words)
     actions = parsers()[base.split()[0]]._actions
     for action in actions:
-        if action.help == argparse.SUPPRESS or action.dest == "help": continue
+        if action.help == argparse.SUPPRESS or action.dest in ("help", "load"): continue
         if command == "train" and action.dest in OF_RECIPES: continue
         key = action.dest.removeprefix("set_")
         if not action.option_strings: continue

@@ -1,5 +1,6 @@
 "What one registration from outside adds, in under 25 lines, and the command line then uses."
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -7,9 +8,13 @@ import torch
 from short_recipe import short  # noqa: F401
 
 from mabe_nb.cli import main
+from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
+from mabe_nb.kaggle.bundle import read_manifest
+from mabe_nb.train.models import NETWORKS, network
+from mabe_nb.videos import _to_send, predict_item, prepare_item
 
 
 def write_ours(folder, rec):
@@ -52,23 +57,88 @@ def colony(tmp_path_factory):
     return write_colony(tmp_path_factory.mktemp("extend")/"colony", videos=6, minutes=0.2)
 
 
-def test_network(colony, tmp_path, monkeypatch):
-    from mabe_nb.train.models import NETWORKS, network
+OWN = """
+import torch
+from mabe_nb.data.blocks.registry import block, named
+from mabe_nb.train.models import network
+
+@block(needs=("own",))
+def mynew(pair, own): return named("cm2/s2", speed_squared=own["speed"].values**2)
+
+@network("one_layer", "width", "dropout")
+class OneLayer(torch.nn.Sequential):
+    def __init__(self, input_dim, num_classes, width, dropout):
+        super().__init__(torch.nn.Linear(input_dim, width), torch.nn.ReLU(),
+                         torch.nn.Dropout(dropout), torch.nn.Linear(width, num_classes))
+"""
+
+
+REGISTERED = (BLOCKS, "mynew"), (NETWORKS, "one_layer"), (sys.modules, "own_things")
+
+
+def forget():
+    for known, name in REGISTERED: del known[name]
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    "A file with a network and a block, of which nothing is left when the test ends."
+    for known, name in REGISTERED: monkeypatch.setitem(known, name, None)
+    forget()
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path/"own_things.py").write_text(OWN)
+    return str(tmp_path/"own_things.py")
+
+
+def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
-    monkeypatch.setattr("mabe_nb.train.models.NETWORKS", dict(NETWORKS))
+    run, kit, out = tmp_path/"run", tmp_path/"kit", tmp_path/"submission.csv"
+    words = ["train", str(colony), "--out", str(run), "--model-type", "one_layer", "--features",
+             "mynew+coords", "--hidden-size", "8", "--epochs", "1", "--device", "cpu"]
+    assert main(words) == 2 # --load FILE is what it says
+    assert "unknown model_type 'one_layer'; known: " in (said := capsys.readouterr().err)
+    assert "one of your own: import its file first, on the command line with --load" in said
+    assert main([*words, "--load", "nowhere.py"]) == 2
+    assert "nowhere.py: file not found" in capsys.readouterr().err
+    assert main([*words, "--load", own]) == 0
+    assert "takes along" not in capsys.readouterr().out
+    assert "model_type: one_layer" in (run/"config.yaml").read_text()
+    assert main(["predict", str(run), str(colony), "--split", "train", "--out", str(out),
+                 "--load", own]) == 0
+    assert out.exists()
+    assert main(["bundle", str(run), "--out", str(kit), "--data", str(colony), "--load",
+                 own]) == 0 # it is tried in a process that knows nothing of the file
+    assert (kit/"model"/"own_things.py").read_text() == OWN
+    assert "model/own_things.py" in read_manifest(kit)["files"]
+    assert not [*kit.rglob("*.pyc")]
+    given = {"data": str(colony), "split": "train", "code": _to_send(run, "best")[-1]}
+    forget() # as in the task of a group, elsewhere
+    monkeypatch.setenv("MABE_JOB", str(tmp_path/"job"))
+    (tmp_path/"job").mkdir()
+    assert prepare_item("1", features="mynew", parts=["nose", "tail_base"], **given)
+    forget()
+    assert predict_item("1", run=str(run), checkpoint="best", options={}, **given)["doubts"] == []
 
-    @network("one_layer", "width", "dropout")
-    class OneLayer(torch.nn.Sequential):
-        def __init__(self, input_dim, num_classes, width, dropout):
-            super().__init__(torch.nn.Linear(input_dim, width), torch.nn.ReLU(),
-                             torch.nn.Dropout(dropout), torch.nn.Linear(width, num_classes))
 
-    run, out = tmp_path/"run", tmp_path/"submission.csv"
-    assert main(["train", str(colony), "--out", str(run), "--model-type", "one_layer",
-                 "--hidden-size", "8", "--epochs", "1", "--device", "cpu"]) == 0
-    assert main(["predict", str(run), str(colony), "--split", "train", "--out",
-                 str(out)]) == 0
-    assert out.exists() and "model_type: one_layer" in (run/"config.yaml").read_text()
+def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    monkeypatch.setitem(NETWORKS, "cell", None) # and out again when the test ends
+    del NETWORKS["cell"]
+
+    @network("cell", "width")
+    class OfACell(torch.nn.Linear):
+        def __init__(self, input_dim, num_classes, width): super().__init__(input_dim, num_classes)
+
+    OfACell.__module__ = "__main__"
+    run = str(tmp_path/"run")
+    assert main(["train", str(colony), "--out", run, "--model-type", "cell", "--epochs", "1",
+                 "--device", "cpu"]) == 0
+    said = "OfACell is defined in a notebook or script, which no bundle takes along: "
+    lines = capsys.readouterr().out.splitlines()
+    assert lines.index(*(s for s in lines if said in s)) < lines.index(*(
+        s for s in lines if "videos to learn from" in s))
+    assert main(["bundle", run, "--out", str(tmp_path/"kit")]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path/"kit").exists()
 
 
 def test_score(colony, tmp_path, monkeypatch, capsys):
@@ -87,8 +157,10 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
         told = json.loads(capsys.readouterr().out)["false_alarms"]
         kept = json.loads((tmp_path/name/"metrics.json").read_text())["false_alarms"]
         assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
+
+
 def test_block(tmp_path, monkeypatch, capsys):
-    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.blocks.registry import block, named
     from mabe_nb.data.cache.reader import open_prepared
     from mabe_nb.data.synthetic import write_colony
     monkeypatch.setitem(BLOCKS, "mynew", None) # and out again when the test ends
@@ -107,14 +179,14 @@ def test_block(tmp_path, monkeypatch, capsys):
                  "--device", "cpu", "--num-layers", "1"]) == 0
     assert main(["predict", str(tmp_path/"run"), data, "--out", str(tmp_path/"s.csv")]) == 0
     assert main(["prepare", data, "--features", "mynwe"]) == 2
-    assert "did you mean 'mynew'? (a block of your own: " in capsys.readouterr().err
+    assert "did you mean 'mynew'? (one of your own: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("of", [lambda x: x[:, 0], lambda x: x[:, :2], lambda x: x[:, :, None],
                                 lambda x: x[1:], lambda x: x[:, 0].tolist()])
 @pytest.mark.parametrize("exchange", ["animals", None])
 def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
-    from mabe_nb.data.blocks.registry import BLOCKS, block, named
+    from mabe_nb.data.blocks.registry import block, named
     from mabe_nb.data.features import compute
     monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
     rec = make_recording(1, 90, 3)

@@ -24,6 +24,7 @@ from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.blocks.pair import CONTEXT_OF, GAP_MS, SOCIAL, animals
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.extend import load_announced
 
 CALMS21 = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right",
            "tail_base")
@@ -439,8 +440,9 @@ def test_motion_leaves_its_input_alone():
     assert (rec.xy == kept).all()
 
 
-def test_numpy_users_pay_for_no_torch():
-    code = ("import sys, mabe_nb.data.features; "
+def test_a_block_may_come_first_and_numpy_users_pay_for_no_torch():
+    code = ("import sys; from mabe_nb.data.blocks.registry import block; "
+            "block(needs=('own', 'coords'))(len); "
             "print(any(m in sys.modules for m in ('torch', 'sklearn', 'matplotlib')))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                          check=True, env=os.environ, cwd=Path(__file__).parents[1])
@@ -543,8 +545,9 @@ def test_a_block_that_an_installed_package_announces(tmp_path, monkeypatch):
         "def announced(pair): return named('1', zero=0 * pair.missing[:, :, 0])\n")
     (tmp_path/"lab-1.dist-info").mkdir()
     (tmp_path/"lab-1.dist-info"/"entry_points.txt").write_text(
-        "[mabe_nb.blocks]\nlab = lab_blocks\n")
+        "[mabe_nb]\nlab = lab_blocks\n")
     monkeypatch.syspath_prepend(tmp_path)
+    load_announced.cache_clear() # of what was asked for before
     try: assert compute(smooth(1), "announced").names == ("agent.zero", "target.zero")
     finally: BLOCKS.pop("announced", None)
 

@@ -17,15 +17,13 @@ NAME = re.compile(r"\bmabe_nb((?:\.[a-z_]\w*)+)(?: import \(?(\w+))?")
 
 
 def strings(path):
-    "String constants of a file that are no docstrings and no group of entry points."
+    "String constants of a file that are no docstrings."
     text = path.read_text()
     if "mabe_nb." not in text: return # Modules import each other by dots alone
     tree = ast.parse(text)
     prose = {id(node.body[0].value) for node in ast.walk(tree)
              if hasattr(node, "body") and isinstance(node.body, list) and node.body
              and isinstance(node.body[0], ast.Expr)}
-    prose |= {id(node.value) for node in ast.walk(tree) # names of groups of entry points
-              if isinstance(node, ast.keyword) and node.arg == "group"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             yield node.value

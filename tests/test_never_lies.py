@@ -189,7 +189,7 @@ def test_fresh_trains_exactly_the_members_that_a_change_concerns(tmp_path, monke
 
 
 def test_fresh_with_another_seed_and_other_folds(half):
-    with pytest.raises(ConfigError, match="with other seed; train again with --fresh"):
+    with pytest.raises(ConfigError, match="with other seed; train again with fresh=True"):
         blend(half, seed=1)
     blend(half, seed=1, fresh=True)
     assert blend(half, seed=1, out="other") and members(half) == members(half, "other")

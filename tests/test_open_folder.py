@@ -149,6 +149,29 @@ def test_a_column_of_boris_says_to_whom(lab):
     assert not any("to whom" in s for s in match_files(data).sentences)
 
 
+@pytest.mark.parametrize("who, rows", [("No focal subject", ""), ("", ""), ("B", " (in some rows)")])
+def test_rows_of_no_subject_are_told_with_their_actions(lab, capsys, who, rows):
+    write_boris(lab, "v1", [(who, "sniff", 30, 60), ("No focal subject", "rear", 90, 120)])
+    answer = opened(capsys, lab)
+    assert answer["table"][0]["actions"] == "rear, sniff"
+    said(answer, f"v1.boris.csv{rows} names no animal: write under agent who acts")
+    assert not [s for s in answer["sentences"] if "no subject" in s] # of our own invention
+    answer = opened(capsys, lab, "--overwrite", "--set", "agent=W", "alone=[]")
+    assert not [s for s in answer["sentences"] if "under agent" in s]
+
+
+def test_letters_that_names_cannot_have_are_told(tmp_path, capsys):
+    for k in (1, 2): write_dlc(tmp_path, f"v{k}", recording(k), ("Böse", "Gut"))
+    write_boris(tmp_path, "v1", [("Böse", "sniff", 30, 60)])
+    answer = opened(capsys, tmp_path)
+    said(answer, "names of animals have letters from a to z alone: Böse is B_se") # once
+    assert read_settings(tmp_path/"dataset.yaml").subjects == {"Böse": "B_se"}
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nsubjects: {Böse: B_se}\nalone: []\n")
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.bouts.agent.tolist() == ["B_se"]
+    assert [f.kind for f in rec.findings] == ["renamed_animals"]
+
+
 def test_one_animal_raises_no_question(tmp_path):
     rec = recording(1)
     write_dlc(tmp_path, "v1", rec.replace(xy=rec.xy[:, :1], mice=("mouse1",)), ("solo",))

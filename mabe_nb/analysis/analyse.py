@@ -22,6 +22,7 @@ from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
 from ..train.unlike import with_doubts
+from ..workers import speaker
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
 def is_run(
@@ -119,6 +120,11 @@ def _measured(data, bouts, videos, shuffles, say):
     return seen, tables, decisions
 
 
+def _export(seen, out, to, data, method):
+    how = {"simba": {"data": data}, "ethogram": {"method": method}}
+    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+
+# %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
 def _of_nobody(seen):
     "A sentence if an animal is lost in the better part of predicted bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
@@ -128,9 +134,27 @@ def _of_nobody(seen):
             f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
 
 
-def _export(seen, out, to, data, method):
-    how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+def _of_some(seen):
+    "A sentence if animals are judged in some videos that nobody looked at in others."
+    looked = seen.watched.groupby("video").animal.agg(set)
+    some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
+    return [f"in {len(some)} of {len(looked)} videos only some of the animals were looked for "
+            f"(video {', '.join(some[:5])}{', ...' * (len(some) > 5)}), in the others all: who "
+            "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
+            "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
+
+
+def _about_animals(seen): return _of_nobody(seen) + _of_some(seen)
+
+# %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
+def _check(out, groups, by, to):
+    "Raises `ConfigError` before any work is done."
+    if isinstance(out, pd.DataFrame) or Path(out).is_file():
+        raise ConfigError("out is to be a folder to write, and bouts come behind it: "
+                          "analyse(data, 'results', bouts)")
+    if by is None and groups is not None: raise ConfigError("groups need by, a column")
+    for name in to:
+        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
@@ -144,17 +168,15 @@ def analyse(
     videos=None, # Video ids, None: all
     to=("csv",), # Formats for the bouts, of `FORMATS`
     shuffles: int = 1000, # For the chance of transitions
-    say=print, # Called with each line meant for a person
+    say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    if by is None and groups is not None: raise ConfigError("groups need by, a column")
-    for name in to:
-        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
-    data, rows, cases, notes = as_dataset(data), None, None, []
+    _check(out, groups, by, to)
+    data, rows, cases, notes, say = as_dataset(data), None, None, [], speaker(say)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    for line in notes + _of_nobody(seen) * (bouts is not None): say(f"note: {line}")
+    for line in notes + _about_animals(seen) * (bouts is not None): say(f"note: {line}")
     return tables

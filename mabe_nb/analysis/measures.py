@@ -66,6 +66,7 @@ class Observed(NamedTuple):
     "Bouts in seconds, and stretches in which an animal could have had some."
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s), seen: see `seen_share`
     watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
+    animals: dict = {} # Video -> all of its animals, looked for or not
 
 
 def _looked_for(rec, bouts, actions):
@@ -114,14 +115,14 @@ def observe(
     videos=None, # Video ids, None: all
 ) -> Observed:
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
-    data, found, watched = as_dataset(data), [], []
+    data, found, watched, animals = as_dataset(data), [], [], {}
     if bouts is not None: bouts = checked_submission(bouts)
     by_lab = {} if bouts is None else actions_of_labs(data, bouts)
     of = {} if bouts is None else dict(list(bouts.groupby(bouts.video_id.astype(str))))
     for video, read in each_video(data, videos):
         rec = read()
         some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
-        actions = by_lab.get(rec.lab_id, ())
+        animals[video], actions = rec.mice, by_lab.get(rec.lab_id, ())
         bouts_of, rows = _timed(rec, some, video, bouts is None, actions)
         found.append(bouts_of)
         watched += rows
@@ -129,7 +130,8 @@ def observe(
         raise DataError("no video has annotations or predicted bouts", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop", "seen"]
     return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
-        watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]))
+        watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]),
+        animals)
 
 # %% ../../nbs/analysis/10_measures.ipynb #3cff8b64
 def actions_of_labs(

@@ -46,7 +46,7 @@ class Watched:
         file, self.found, self.new = self.out/"model.json", {}, []
         if file.exists() and read_json(file) != model:
             raise ConfigError(f"{out} holds what another model, or another decision, "
-                              "predicted; choose another --out")
+                              "predicted; choose another folder (--out)")
         if not file.exists(): write_json(file, model)
         for path in sorted((self.out/"videos").glob("*.json")):
             facts = read_json(path)

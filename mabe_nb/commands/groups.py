@@ -48,7 +48,7 @@ def follow_group(
     as_json: bool = False, # Raise nothing for items without a result
 ) -> dict: # As `group_row`
     "Show how far a group is until no task runs. Raises `MabeError` if items have no result."
-    try: group.wait(progress=sys.stderr.isatty())
+    try: group.wait()
     except KeyboardInterrupt:
         say(f"left running: 'mabe jobs attach {group.id}' follows it, 'mabe jobs cancel "
             f"{group.id}' stops it")

@@ -18,9 +18,11 @@ import mabe_nb
 from ..data.dataset import RecordingList
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError, MabeError
+from ..extend import load_file
 from ..files import atomic, file_hash, read_json, safe_id, write_json
 from ..locks import locked_beside
-from ..train.classifier import read_thresholds
+from ..train.classifier import Classifier, read_thresholds
+from ..train.inputs import users_code
 from ..train.model import Model, evidence_in, kind_of, load_model
 from .wheel import fetch_wheels, pack_package, requirements
 
@@ -35,6 +37,8 @@ class Bundle:
     key: str # Changes with any of its files
     model: Model # That of its folder `model`
     options: dict # For the model: thresholds, if there are any
+
+    __repr__ = lambda self: f"Bundle: {self.model!r}"
 
     actions = property(lambda self: self.model.actions)
     parts = property(lambda self: self.model.parts)
@@ -110,6 +114,7 @@ def trial(
     "Predict a short and a longer video in this process, on one core."
     import resource, torch
     torch.set_num_threads(1)
+    for file in sorted(Path(folder, "model").glob("*.py")): load_file(file)
     kit, rng, seen = open_bundle(folder), np.random.default_rng(0), []
     for n in lengths:
         mice, begun = wandering_mice(kit, n, rng), time.perf_counter()
@@ -135,7 +140,8 @@ def trial_in_process(
             "print(json.dumps(trial(sys.argv[1])))")
     with tempfile.TemporaryDirectory() as lib:
         with zipfile.ZipFile(wheel) as z: z.extractall(lib)
-        env = os.environ | {"PYTHONPATH": lib, "OMP_NUM_THREADS": "1"}
+        env = os.environ | {"PYTHONPATH": lib, "OMP_NUM_THREADS": "1",
+                            "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run([sys.executable, "-c", code, str(Path(folder).resolve())],
                               cwd=lib, env=env, capture_output=True, text=True)
     if done.returncode:
@@ -178,7 +184,10 @@ for wheel in [*KIT.glob("mabe_nb-*.whl"), *KIT.glob("wheels/*.whl")]:
     folder = Path(LIB, "own" if wheel.parent == KIT else "more")
     with zipfile.ZipFile(wheel) as file: file.extractall(folder)
 sys.path[:0] = [f"{LIB}/own"]
-sys.path.append(f"{LIB}/more") # what this machine has goes first'''
+sys.path.append(f"{LIB}/more") # what this machine has goes first
+
+from mabe_nb.extend import load_file
+for file in sorted(KIT.glob("model/*.py")): load_file(file) # a network, blocks of features'''
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #365ef7fc
 OPEN = '''from mabe_nb.data.dataset import open_dataset
@@ -237,6 +246,13 @@ def file_hashes(
             if p.name not in ("manifest.json", "predict.ipynb")}
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #3405c2ab
+def _files_of(model, thresholds):
+    "Those of a model. Raises `ConfigError` for code that cannot come along."
+    for line in users_code(model.cfg)[1] if isinstance(model, Classifier) else ():
+        raise ConfigError(line)
+    return model.files(**{} if thresholds is None else {"thresholds": thresholds})
+
+
 def _copy_files(folder, files): # Name -> file of the model
     "The model's files and this package; path of its wheel."
     for there, file in files.items():
@@ -261,11 +277,11 @@ def make_bundle(
     wheels: bool = False, # Download what Kaggle's image lacks
     frames: int = 5_000_000, # To tell the time for: 200 videos of 25,000
 ) -> dict: # The manifest
-    "A folder that predicts offline. Raises `ConfigError` if something is at `out`."
+    "A folder that predicts offline. Raises `ConfigError` for `out`, and for odd code."
     out = Path(out)
-    if out.exists(): raise ConfigError(f"{out} already exists; choose another --out")
+    if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
     name, model = safe_id(out.resolve().name, "bundle"), load_model(run)
-    files = model.files(**{} if thresholds is None else {"thresholds": thresholds})
+    files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:
         wheel = _copy_files(tmp, files)
         about = _manifest(tmp, model, dataset)

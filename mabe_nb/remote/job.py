@@ -10,7 +10,7 @@ import errno, json, os, re, secrets as random_secrets, shutil, sys, time, warnin
 from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import atomic, home, read_json, safe_id, write_json
+from ..files import atomic, home, read_json, refused, safe_id, write_json
 from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
@@ -62,7 +62,8 @@ def _jobs_folder(): return home().absolute()/"jobs"
 
 def private(folder):
     "Make a folder that nobody else can look into: code and names of data lie there."
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try: folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e: raise refused(folder, e) from e
     return folder
 
 

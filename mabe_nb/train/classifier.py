@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier', 'check_size', 'wanted_actions',
-           'read_thresholds', 'bars', 'predict_sequences', 'read_split']
+           'read_thresholds', 'bars', 'predict_sequences']
 
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
@@ -23,14 +23,15 @@ from ..patch import patch
 from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
 from .machine import pick_device
-from .inputs import Inputs
+from .inputs import Inputs, users_code
 from .losses import trained_classes
 from .metrics import submission_table
-from .model import evidence_in, pair_decision
-from .models import layers_of, make_model
+from .model import evidence_in, pair_decision, read_split
+from .models import NETWORKS, layers_of, make_model
 from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts)
+from ..workers import speaker
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Classifier:
     possible: np.ndarray # (1 + actions,) bool, seen in training
     cfg: TrainConfig
     file: Path = None # That it was read from
+
+    def __repr__(self):
+        rates = " to ".join(f"{fps:g}" for fps in sorted({*self.inputs.fps}))
+        return (f"Classifier: {self.cfg.model_type} on {self.inputs.features}, learned at "
+                f"{rates} frames per second; {', '.join(self.actions)}")
 
     @property
     def parts(self) -> tuple: return self.inputs.parts
@@ -100,8 +106,10 @@ def check_size(
     weights: dict, # Name -> tensor, as the file holds them
 ):
     "Raises `DataError` if a config asks for another network than a file's weights."
-    if max(layers_of(cfg), len(cfg.conv_channels)) > len(weights):
-        raise DataError(f"{layers_of(cfg)} layers in the header, and {len(weights)} weights")
+    said = {"depth": layers_of(cfg), "conv_channels": len(cfg.conv_channels)}
+    layers = max((said.get(k, 0) for k in NETWORKS[cfg.model_type].reads), default=0)
+    if layers > len(weights):
+        raise DataError(f"{layers} layers in the header, and {len(weights)} weights")
     with torch.device("meta"): wanted = make_model(cfg, channels, classes).state_dict()
     for key in {**wanted, **weights}:
         shapes = [tuple(of[key].shape) if key in of else None for of in (wanted, weights)]
@@ -231,6 +239,7 @@ def predict(
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
+    say = speaker(say)
     if overlap: say("note: the competition refuses bouts of a pair that overlap")
     if overlap and "binary" not in self.cfg.loss:
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
@@ -253,18 +262,6 @@ def predict(
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
 predict_dataset = Classifier.predict
-
-# %% ../../nbs/train/60_classifier.ipynb #ad8bcb3b
-def read_split(
-    path, # `videos.json` of a run
-) -> dict: # "train" and "valid", a list of ids each
-    "The videos of a run. Raises `DataError` if the file does not hold them."
-    said = read_json(path)
-    lists = [said.get(k) for k in ("train", "valid")] if isinstance(said, dict) else []
-    if lists and all(isinstance(ids, list) and all(isinstance(i, str) for i in ids)
-                     for ids in lists): return dict(zip(("train", "valid"), lists))
-    raise DataError('does not say which videos a run has, expected {"train": ["id", '
-                    '...], "valid": [...]}', path)
 
 # %% ../../nbs/train/60_classifier.ipynb #85484489
 @patch
@@ -293,7 +290,7 @@ def evidence(self: Classifier, dataset=None) -> dict:
 # %% ../../nbs/train/60_classifier.ipynb #84487cbe
 @patch
 def files(self: Classifier, thresholds=None) -> dict:
-    "Weights, and a file of thresholds. Raises `DataError` for thresholds that are none."
+    "Weights, thresholds, code of one's own. Raises `DataError` for no thresholds."
     read_thresholds(thresholds)
     bars = {} if thresholds is None else {"thresholds.json": Path(thresholds)}
-    return {"best.safetensors": self.file} | bars
+    return {"best.safetensors": self.file} | bars | users_code(self.cfg)[0]

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['Count', 'Many', 'Share', 'Chance', 'Positive', 'NotNegative', 'Width', 'Depth', 'SHORT', 'UNIONS', 'BUILT_IN',
-           'about', 'InputConfig', 'ModelConfig', 'LoopConfig', 'FitConfig', 'PlaceConfig', 'TrainConfig', 'comments',
-           'explain', 'choices', 'make_config', 'yaml_settings']
+           'about', 'InputConfig', 'ModelConfig', 'LoopConfig', 'FitConfig', 'PlaceConfig', 'TrainConfig', 'explain',
+           'choices', 'make_config', 'yaml_settings']
 
 # %% ../../nbs/train/10_config.ipynb #3f39ffd8
 import reprlib, sys, types, typing
@@ -19,6 +19,7 @@ from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fi
 
 from ..errors import ConfigError, DataError
 from ..data.folder.settings import yaml_nodes
+from ..extend import load_announced
 from ..files import atomic, read_text
 from ..patch import patch
 
@@ -37,6 +38,7 @@ def about(default, text): return Field(default, description=text)
 
 
 def _registered(name):
+    if name not in choices("model_type"): load_announced()
     if name not in choices("model_type"): raise ValueError("is no network")
     return name
 
@@ -210,11 +212,6 @@ class TrainConfig(PlaceConfig, FitConfig, ModelConfig, InputConfig, _Strict):
                              "run folder: give a plain name such as 'checkpoints'")
         return self
 
-# %% ../../nbs/train/10_config.ipynb #c97dc985
-def comments() -> dict: # Setting -> a few words
-    "What each setting means, where its name does not say it."
-    return {k: f.description for k, f in TrainConfig.model_fields.items() if f.description}
-
 # %% ../../nbs/train/10_config.ipynb #b97d02c2
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 60
@@ -231,7 +228,8 @@ def explain(
     if first["type"] == "extra_forbidden":
         return ConfigError.unknown("setting", key[:60], TrainConfig.model_fields, where)
     if choices(key) and isinstance(first["input"], str):
-        return ConfigError.unknown(key, first["input"][:60], choices(key), where)
+        return ConfigError.unknown(key, first["input"][:60], choices(key), where,
+                                   own=key == "model_type")
     text = first["msg"].removeprefix("Value error, ")
     if key: text = f"{key} is {SHORT.repr(first['input'])[:60]}: {text}"
     return ConfigError((f"{where}: " if where else "") + text

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVERY_MS', 'moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_pca', 'chosen', 'features_of', 'has_coords',
-           'frames_of', 'with_gap', 'Inputs', 'common_rate', 'fit_inputs']
+           'users_code', 'frames_of', 'with_gap', 'Inputs', 'common_rate', 'fit_inputs']
 
 # %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..data.blocks.registry import blocks_of, users_blocks
 from ..data.features import VERSION
 from ..errors import DataError
+from ..extend import own_files
 from ..patch import patch
+from .models import NETWORKS
 
 # %% ../../nbs/train/35_inputs.ipynb #2778ab57
 def moments(
@@ -117,6 +120,14 @@ def has_coords(
 ) -> bool:
     "Are the plain coordinates among the chosen features?"
     return bool({"coords", "kaggle288"} & set(chosen(cfg).split("+")))
+
+# %% ../../nbs/train/35_inputs.ipynb #42efb63b
+def users_code(
+    cfg, # `TrainConfig`
+) -> tuple: # Files, and a line on what has none, see `own_files`
+    "Where a network and blocks of the user's own stand."
+    return own_files([NETWORKS[cfg.model_type].make,
+                      *users_blocks(blocks_of(features_of(cfg)))])
 
 # %% ../../nbs/train/35_inputs.ipynb #pace0001
 EVERY_MS = 133 # From one frame that is taken to the next, where a config does not say

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'PairDecision', 'pair_decision', 'PairPrediction', 'Model', 'kind_of', 'load_model', 'no_options',
-           'evidence_in']
+           'evidence_in', 'read_split']
 
 # %% ../../nbs/train/58_model.ipynb #1ef1d861
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from ..errors import ConfigError, DataError
+from ..files import read_json
 
 # %% ../../nbs/train/58_model.ipynb #413df9d2
 class PairDecision(NamedTuple):
@@ -132,3 +133,15 @@ def evidence_in(
         for action, n in (bouts.stop - bouts.start).groupby(bouts.action).sum().items():
             seen[action] = seen.get(action, 0) + int(n)
     return out
+
+# %% ../../nbs/train/58_model.ipynb #eea4dc2e
+def read_split(
+    path, # `videos.json` of a run
+) -> dict: # "train" and "valid", a list of ids each
+    "The videos of a run. Raises `DataError` if the file does not hold them."
+    said = read_json(path)
+    lists = [said.get(k) for k in ("train", "valid")] if isinstance(said, dict) else []
+    if lists and all(isinstance(ids, list) and all(isinstance(i, str) for i in ids)
+                     for ids in lists): return dict(zip(("train", "valid"), lists))
+    raise DataError('does not say which videos a run has, expected {"train": ["id", '
+                    '...], "valid": [...]}', path)

@@ -24,6 +24,7 @@ from .folder.card import write_run_card
 from .folder.fine_tuning import INIT, keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
+from .inputs import users_code
 from .models import count_parameters
 from .predict import decide
 from .scores.frames import (best_row, by_video, frame_scores, seen_counts,
@@ -35,8 +36,8 @@ from .training_set import TrainingSet, load_training_set, new_classifier
 def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
     held, listed = ((out/name).exists() for name in ("config.yaml", "videos.json"))
     if held and not resume:
-        raise ConfigError(f"{out} already holds a run; go on with it (--resume), choose "
-                          "another --out or delete it")
+        raise ConfigError(f"{out} already holds a run; go on with it (resume=True, --resume), "
+                          "choose another folder (--out) or delete it")
     team, device = join_team(pick_device(cfg.device))
     for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
         clear_temporaries(folder) # of processes that were killed
@@ -44,11 +45,11 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
-def _announce(data, ids, parameters, say):
-    for text in data.notes: say(f"note: {text}")
+def _announce(data, ids, clf, say):
+    for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
-        f"{parameters:,} parameters")
+        f"{count_parameters(clf.model):,} parameters")
 
 # %% ../../nbs/train/70_runs.ipynb #3460e168
 def _fit(data, clf, recorder, team, resume): # The history
@@ -202,7 +203,7 @@ def train(
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress,
                                    each, cfg)
-            _announce(data, ids, count_parameters(clf.model), say)
+            _announce(data, ids, clf, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

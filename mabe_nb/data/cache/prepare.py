@@ -24,7 +24,7 @@ from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
 from ...files import atomic, disk_errors, safe_id, temporary, write_json
 from ...locks import clear_temporaries, locked_folder
-from ...workers import check_main, side_by_side
+from ...workers import bars_shown, check_main, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b
 MOST = 2**29 # Bytes of a video's features that prediction keeps on disk
@@ -203,7 +203,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
     done, here = {}, partial(_try, plan=plan)
     videos = side_by_side(_try, ids, workers, _start, plan, here=here) if workers > 1 \
         else ((video_id, here(video_id)) for video_id in ids)
-    with tqdm(total=len(ids), desc="prepare", disable=not progress) as bar:
+    with tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
                 raise DataError(f"{got.what}; {BROKEN}", got.path,
@@ -260,7 +260,7 @@ def prepare(
     skip_broken: bool = False, # Leave out videos that cannot be read, and list them
     unlabelled: bool = False, # Also take unlabelled videos, with all ordered pairs
     selves: bool = False, # And in these each mouse by itself, for self behaviour
-    progress: bool = True, # Show a bar
+    progress: bool | None = None, # Show a bar; None: in a terminal or a notebook
     most: float = float("inf"), # Bytes of a video's features that are kept, see `MOST`
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."

@@ -18,7 +18,7 @@ from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats import bout_tables, dlcanalyzer
 from ..formats.text_tables import rows_by
-from ..poses import TRACKERS, pose_source
+from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
 from ...files import printable
@@ -43,7 +43,7 @@ def is_poses(
     path, # A file
 ) -> bool:
     "Whether a tracker wrote it."
-    if not any(path.suffix in t.suffixes for t in TRACKERS.values()): return False
+    if not any(path.suffix in t.suffixes for t in trackers().values()): return False
     try: return bool(pose_source(path))
     except DataError: return False
 
@@ -162,7 +162,7 @@ def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables = {}, []
     ends = {".json", *TEXT, *SHEETS, *FOREIGN}
-    ends = ends.union(*(t.suffixes for t in TRACKERS.values()))
+    ends = ends.union(*(t.suffixes for t in trackers().values()))
     for files in lab_files(root, deepest):
         odd, known = [], len(poses) + len(tables)
         for path in files:

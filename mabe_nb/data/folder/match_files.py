@@ -19,7 +19,7 @@ from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..body_parts import usual_names
-from .scored_tables import NAMING, named_bouts, scored_columns
+from .scored_tables import NAMING, NOBODY, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
@@ -96,7 +96,8 @@ def look_at(
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec)]
+    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec),
+           *(f.message for f in rec.findings if f.kind == "renamed_animals")]
     if fps: odd += _length(rec, poses, scored, one)
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
@@ -137,17 +138,21 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
     source, alone = annotation_source(scored), len(rec.mice) == 1
-    nobody = None if source in NAMING or alone or s.agent else scored.name
-    known = s.model_copy(update={"agent": rec.mice[0]}) if nobody else s
+    unsaid, some = not alone and not s.agent, source in NAMING
+    nobody = scored.name if unsaid and not some else None
+    known = s.model_copy(update={"agent": NOBODY if some else rec.mice[0]}) if unsaid else s
     try:
         bouts = named_bouts(scored, rec, known, rows)
         actions = sorted({*bouts.action, *scored_columns(scored, s)})
     except (ConfigError, DataError) as e:
         return look._replace(nobody=nobody, odd=(*look.odd, _plain(e, data)))
+    if NOBODY in {*bouts.agent}:
+        nobody = scored.name + " (in some rows)" * (bouts.agent.nunique() > 1)
     odd = _odd_scores(look, rec, scored, s, known.agent or rec.mice[0], bouts)
+    strangers = {*bouts.agent, *bouts.target} - {"", *rec.mice, known.agent}
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
-        strangers=tuple(sorted({*bouts.agent, *bouts.target} - {"", *rec.mice, s.agent})),
+        strangers=tuple(sorted(strangers)),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
         or not s.actions and (source == "BORIS" and s.target_from
                               or source == "bouts" and bouts.target.all())
@@ -186,7 +191,7 @@ def match_files(
     table["frames"] = table.frames.astype("Int64")
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    said = [*(s for k in looks for s in k.odd), *_about_strays(data.findings()),
+    said = [*dict.fromkeys(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))

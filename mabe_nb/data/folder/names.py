@@ -45,9 +45,10 @@ def same_name(
     name: str, # That nothing has
     known, # The names that there are
 ) -> str: # One of `known`, None if there is none, or more than one
-    "The name that differs in capitals, spaces and signs alone: `Rat A` and `rat_a`."
+    "The name that differs in capitals, spaces and signs alone: `Rat A`, `rat_a`; `Ä`, `_`."
     plain = lambda text: re.sub(r"[\W_]", "", text).lower()
-    same = [k for k in known if plain(k) == plain(name)]
+    shown = re.sub(r"[^A-Za-z0-9_.\-]", "_", name) # As `read_poses` writes it
+    same = [k for k in known if plain(k) == plain(name) or k == shown]
     return same[0] if len(same) == 1 else None
 
 # %% ../../../nbs/data/folder/15_names.ipynb #89af946a

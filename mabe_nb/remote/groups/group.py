@@ -21,6 +21,7 @@ from ..inside.items import Pack, done_items, failed_items
 from ..job import all_jobs, attach as attach_job
 from ..places.base import get
 from ..places.job_state import ENDED, PATIENCE, retried
+from ...workers import bars_shown
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #9dea970c
 def _groups_folder(): return home().absolute()/"groups"
@@ -206,7 +207,7 @@ def resume(self: Group,
 @patch
 def wait(self: Group,
     timeout: float = None, # Seconds
-    progress: bool = True, # Draw a bar
+    progress: bool | None = None, # Draw a bar; None: in a terminal or a notebook
 ) -> str: # Its status
     "Wait until no task runs."
     from tqdm.auto import tqdm
@@ -215,7 +216,7 @@ def wait(self: Group,
     def look():
         over = all(task.status() in ENDED for task in self.tasks())
         return over, self.counts(), self.cost()
-    with tqdm(total=self.items, disable=not progress, unit="item") as bar:
+    with tqdm(total=self.items, disable=not bars_shown(progress), unit="item") as bar:
         while True:
             over, counts, usd = retried(look, patience)
             bar.n = self.items - counts["left"]

@@ -17,6 +17,7 @@ from ..inside.items import ATTEMPTS, write_pack
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import data_files, get
 from ..travel import cell_code, files_here
+from ...workers import speaker
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #23aca12c
 def _code(function, with_, given):
@@ -114,6 +115,7 @@ def map(
     Raises `MabeError`, and leaves nothing behind, if it cannot start.
     """
     items, (name, code) = list(items), _code(function, with_, given | folders)
+    say = speaker(say)
     spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
                  tag)
     for path in folders.values():

@@ -17,6 +17,7 @@ from .group import Group, _groups_folder, groups
 from .map import map as map_items
 from .plan import MapPlan, plan_map
 from ..job import private
+from ...workers import speaker
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
 def tag_digest(
@@ -49,7 +50,7 @@ def start_tagged(
     "Start a group, or go on with the one that was started for the same."
     top = private(_groups_folder())
     with locked(top/f".{tag['digest']}.lock", top):
-        return _go_on(tag, say) or map_items(function, items, tag=tag, say=say, **how)
+        return _go_on(tag, speaker(say)) or map_items(function, items, tag=tag, say=say, **how)
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #0ec003ba
 def _size(path):

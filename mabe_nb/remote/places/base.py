@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...errors import ConfigError, DataError
+from ...extend import load_announced
 from ...files import write_json
 from ...patch import patch
 from ..events import clean
@@ -53,13 +54,11 @@ def get(
     name: str, # One of `place_names`
 ): # Its backend
     "The backend of a place. Raises `ConfigError` for a name that is none."
-    from importlib.metadata import entry_points
     if name not in PLACES and name in _ours():
         import_module(f"mabe_nb.remote.places.{name}")
-    if name not in PLACES:
-        for entry in entry_points(group="mabe_nb.places"): entry.load()
+    if name not in PLACES: load_announced()
     if name in PLACES: return PLACES[name]()
-    raise ConfigError.unknown("place to run at", name, place_names())
+    raise ConfigError.unknown("place to run at", name, place_names(), own=True)
 
 
 def rents(name: str) -> bool:

@@ -26,6 +26,7 @@ from ..metrics import submission_table
 from ..model import evidence_in, no_options, pair_decision
 from ..predict import blended, completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful
+from ...workers import speaker
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
 def prepared_for(
@@ -59,6 +60,11 @@ class Recipe:
     ordered: tuple # (members,) bool: reads agent and target apart
     directed: tuple # Actions that one animal does to the other
     folder: Path = None # Run folder that it was read from
+
+    def __repr__(self):
+        made = ", ".join(f"{len(some)} x {name} on {some[0].features}"
+                         for name, some in self.members.items())
+        return f"Recipe: {made}; {', '.join(self.actions)}"
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
 def _recipe_from(about, folder, *how): # `device` and `engine`
@@ -205,7 +211,7 @@ def predict(
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
-    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: say(line)
+    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: speaker(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):

@@ -63,7 +63,7 @@ def train_per_lab(
                           "cannot: give a number of folds")
     out = Path(out)
     if (out/LABS).exists():
-        raise ConfigError(f"{out} already holds a run; choose another --out or delete it")
+        raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
     table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
     rest = sorted({lab for lab in table.lab_id} - set(labs))
@@ -103,6 +103,12 @@ class PerLab:
     def merged(self, ask): # One dict of labs; a recipe of one lab knows best about it
         every = [ask(self.recipes[lab]) for lab in sorted(self.recipes)]
         return None if None in every else {k: v for one in every for k, v in one.items()}
+
+# %% ../../../nbs/train/ensemble/80_per_lab.ipynb #80ccdb49
+@patch
+def __repr__(self: PerLab):
+    labs = ", ".join(lab or "all others" for lab in sorted(self.recipes, reverse=True))
+    return f"PerLab: recipes of {labs}; {', '.join(self.actions)}"
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #64707734
 def load_per_lab(

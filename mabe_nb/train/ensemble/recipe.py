@@ -103,7 +103,7 @@ def begin_recipe(
 ):
     "Make the folder, or go on with it. Raises `ConfigError` if it is another's."
     if (out/"config.yaml").exists() or (out/"recipe.json").exists() and not fresh:
-        raise ConfigError(f"{out} already holds a run; choose another --out or delete it")
+        raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
     plan = json.loads(json.dumps(plan))
     before = read_json(out/"plan.json") if (out/"plan.json").exists() else plan
     if not isinstance(before, dict):
@@ -111,8 +111,8 @@ def begin_recipe(
     odd = sorted(k for k in {*before, *plan} if before.get(k) != plan.get(k))
     if odd and not fresh:
         raise ConfigError(f"{out} holds a recipe begun with other {', '.join(odd)}; train "
-                          "again with --fresh what this concerns, choose another --out, or "
-                          "delete it")
+                          "again with fresh=True (--fresh) what this concerns, choose another "
+                          "folder (--out), or delete it")
     (out/"members").mkdir(parents=True, exist_ok=True)
     (out/"recipe.json").unlink(missing_ok=True) # until it is done again
     write_json(out/"plan.json", plan)
@@ -163,7 +163,7 @@ def keep_members_sources(
         for path in stale: path.unlink()
         if members: say(f"{many} learned from something else: they learn again")
     keep_sources(out, now, bool(members) and not fresh, say,
-                 f"train again with --fresh what this concerns ({many}), ")
+                 f"train again with fresh=True (--fresh) what this concerns ({many}), ")
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #82f36e94
 def begin_training(

@@ -18,10 +18,11 @@ from ...errors import ConfigError, DataError, MabeError
 from ...files import (atomic, read_json, read_tensors, regular_file, temporary,
                            write_json, write_tensors)
 from ...patch import patch
-from ..classifier import read_split, save_classifier
+from ..classifier import save_classifier
 from ..config import TrainConfig
 from ..fit.loop import Recorder
 from ..fit.monitor import Monitor, card_reader, in_words
+from ..model import read_split
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #e7b32959
 NOW, BEFORE = "state.safetensors", "previous.safetensors"
@@ -42,7 +43,7 @@ def save_checkpoint(
         os.replace(whole, folder/NOW)
     except (OSError, DataError) as e:
         raise MabeError(f"{folder/NOW}: {getattr(e, 'what', e)}; the state before is kept, "
-                        "go on with --resume once there is room") from e
+                        "go on with resume=True (--resume) once there is room") from e
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #752c7437
 def load_checkpoint(

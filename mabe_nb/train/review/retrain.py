@@ -23,6 +23,7 @@ from ..model import load_model
 from ..runs import predict_labelled, train
 from ..scores.frames import masked_f1
 from ...data.splits import choose_videos
+from ...workers import speaker
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #335c1ae1
 def reviewed_split(
@@ -71,7 +72,7 @@ def retrain(
     cfg = before.cfg
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
-    train(data, out, cfg, *ids, resume=True, cache=cache, say=say, progress=progress,
+    train(data, out, cfg, *ids, resume=True, cache=cache, say=speaker(say), progress=progress,
           init=None if new_weights else run)
     return compared(before, load_run(out), data, ids[1], cache)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import ConfigError, DataError
+from ...extend import load_announced
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
@@ -278,6 +279,7 @@ def sequence_scores(
     actions, # Names
 ) -> dict: # Name of a score -> what it gives
     "Every registered score."
+    load_announced()
     return {name: of(sequences, actions) for name, of in SCORES.items()}
 
 

@@ -6,7 +6,7 @@
 __all__ = ['DATA_LABELS', 'MODEL_LABELS', 'FIT_LABELS', 'STOP_LABELS', 'AUGMENT_LABELS', 'PLACE_LABELS', 'LABELS', 'label_of']
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #2be1274e
-from ...train.config import TrainConfig, comments
+from ...train.config import TrainConfig
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #44972579
 DATA_LABELS = {
@@ -111,5 +111,6 @@ def label_of(
     "A setting in words; the name for code stands at the end of what it is for."
     plain = key.replace("_", " ").capitalize(), ""
     label, placeholder, *own = LABELS.get(key, plain)
-    purpose = own[0] if own else comments().get(key) or ""
+    field = TrainConfig.model_fields.get(key)
+    purpose = own[0] if own else (field and field.description) or ""
     return label, placeholder, f"{purpose} ({key})".strip()
