@@ -65,14 +65,15 @@ def _drop(folder):
     shutil.rmtree(aside)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1596d0d4
-def _describe(rec, key, selves): # Content of video.json, but for `CHANNELS`
+def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
     count, bouts = {}, rec.bouts[BOUT_COLUMNS].itertuples(index=False, name=None)
     for f in rec.findings: count[f.kind] = count.get(f.kind, 0) + f.count
     lab = safe_id(rec.lab_id or "_", "lab_id", where=f"video {rec.video_id}")
     return dict(
         format=FORMAT, key=key, video_id=rec.video_id, lab_id=rec.lab_id,
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
-        frames=len(rec), tracks=tracks_hash(rec), pairs=[list(p) for p in pairs(rec, selves)], findings=count,
+        frames=len(rec), tracks=tracks_hash(rec), findings=count,
+        pairs=[list(p) for p in pairs(rec, plan.selves)], order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
@@ -113,8 +114,7 @@ def prepare_video(
     if old := up_to_date(plan, video_id, key, damaged): return _asked_for(plan, old)
     rec = plan.dataset[video_id]
     if rec.labelled is None and not plan.unlabelled: return None
-    info = _describe(rec, key, plan.selves) | {name: [] for name in CHANNELS}
-    info |= {"order_free": plan.order_free, **NOTHING}
+    info = _describe(rec, key, plan) | {name: [] for name in CHANNELS} | NOTHING
     pairs = [tuple(sorted(p) if plan.once else p) for p in info["pairs"]]
     with atomic(plan.out/info["folder"]) as tmp:
         tmp.mkdir()

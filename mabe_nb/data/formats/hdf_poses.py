@@ -157,10 +157,9 @@ def nwb_poses(
         frames, fps = _frame_numbers([s for *_, s in series])
         every = np.unique(np.concatenate(frames))
         parts = list(dict.fromkeys(part for _, part, _ in series))
-        shape = len(every), len(animals), len(parts)
         dims = min(s["data"].shape[1] for *_, s in series)
-        xy = np.full((*shape, dims), np.nan, np.float32)
-        sure = np.full(shape, np.nan, np.float32)
+        xy = np.full((len(every), len(animals), len(parts), dims), np.nan, np.float32)
+        sure = xy[..., 0].copy()
         for (i, part, s), frame in zip(series, frames):
             at = np.searchsorted(every, frame), i, parts.index(part)
             xy[at] = s["data"][:, :dims]
