@@ -27,11 +27,11 @@ def wanted(top, names=()):
 
 def run(path, name, notes, top, flags):
     "Run one in this process; errors are printed and noted."
-    import mabe_nb.data.features # which registers all blocks
-    from mabe_nb.data.blocks.registry import BLOCKS, PRESETS
+    from mabe_nb.data.blocks.registry import BLOCKS, PRESETS, load_missing
     from mabe_nb.train.models import NETWORKS
     from nbdev.test import test_nb
     journal.note(notes, name=name, state="started")
+    load_missing(["own"]) # and with it all of ours
     ours = [(known, dict(known)) for known in (BLOCKS, PRESETS, NETWORKS)]
     good, seconds = test_nb(path, skip_flags=flags, basepath=top)
     for known, before in ours: # A page registers its own blocks anew, as those of __main__
