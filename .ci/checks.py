@@ -29,9 +29,9 @@ MOST = 5 # A machine counts as no busier than this
 ASIDE = "nice", "-n", "19" # Of tools that run beside the tests, which wait a lot
 BROWSER = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.M) # All of a file
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
-    "kills", "on_modal", "magic", "bundle", "every_flag", "trainer", "cli", "sweep", "recipe",
-    "localcloud", "wheel", "new_lab", "model", "per_lab", "recipe_items", "on_slurm",
-    "real_slurm", "lessons", "prepare")
+    "on_modal", "every_flag", "magic", "kills", "real_slurm", "estimate", "trainer", "cli",
+    "bundle", "bench_gpu", "checks", "recipe", "prepare", "sweep", "lessons", "localcloud",
+    "on_slurm", "per_lab", "new_lab", "wheel", "model", "recipe_items")
 RUNNING = set() # Processes of tools
 
 
