@@ -201,8 +201,8 @@ def near_borders(
     k: int, # Frames on each side of a border
 ) -> np.ndarray: # (frames, actions) bool
     "Frames close to where a human bout of the same action begins or ends."
-    n, seen = len(labels), labels == 1
-    at, action = np.nonzero(seen[1:] != seen[:-1])
+    n, seen, known = len(labels), labels == 1, labels >= 0
+    at, action = np.nonzero((seen[1:] != seen[:-1]) & known[1:] & known[:-1])
     steps = np.zeros((n + 1, labels.shape[1]), np.int32)
     np.add.at(steps, (np.maximum(at + 1 - k, 0), action), 1)
     np.add.at(steps, (np.minimum(at + 1 + k, n), action), -1)
