@@ -352,6 +352,10 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert main(["agree", str(two), str(ben), "--json"]) == 0
     found = {r["action"]: r["frame_f1"] for r in json.loads(capsys.readouterr().out)["actions"]}
     assert found == {"rear": 1, "sniff": pytest.approx(2 / 3)}
+    write_boris(ben, "v1.ben", [("mouse_1", "sniff", 30, 45), ("mouse_1", "dig", 90, 120)])
+    assert main(["agree", str(two), str(ben)]) == 0
+    assert ("dig of 1 video(s) (1.0 s) was marked by the second alone and is not compared"
+            in capsys.readouterr().out)
     (ben/"v1.ben.boris.csv").rename(ben/"v11.boris.csv")
     assert main(["agree", str(two), str(ben)]) == 2
     assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err

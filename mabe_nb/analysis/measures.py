@@ -191,7 +191,7 @@ def over_time(
     spans = {key: some[["start", "stop"]].to_numpy() for key, some in
              seen.bouts.groupby(["video", "agent", "action"])}
     for video, _, animal, action, begin, seconds, _ in seen.watched.itertuples(index=False):
-        edges = begin + np.append(np.arange(0, seconds, bin_s), seconds)
+        edges = begin + np.append(np.arange(0, seconds - 1e-6, bin_s), seconds)
         ends = spans.get((video, animal, action), np.zeros((0, 2)))
         ends = ends[np.argsort(ends[:, 0])]
         start = np.maximum(ends[:, 0], np.maximum.accumulate(np.r_[0, ends[:-1, 1]])
