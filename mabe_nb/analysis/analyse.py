@@ -13,8 +13,8 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import (compare_groups, of_nothing, per_unit, read_groups,
-                                     with_groups)
+from .groups import (compare_groups, of_no_value, of_nothing, per_unit,
+                                     read_groups, with_groups)
 from .measures import checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset
 from .uncertain import draws_of, drawn_groups, drawn_measures
@@ -75,6 +75,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
+    notes += of_no_value(rows, cases, value, unit)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
