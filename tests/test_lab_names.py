@@ -60,10 +60,12 @@ def test_a_rate_that_the_poses_state_stands_against_that_of_the_folder(tmp_path,
     assert open_dataset(tmp_path)["v1"].fps == 50 # what is said of the video itself
 
 
-@pytest.mark.parametrize("offset, start", [("0.0", 330), ("10.0", 30), ("10,0", 30)])
-def test_the_offset_above_a_table_of_boris(tmp_path, offset, start):
+@pytest.mark.parametrize("offset, start", [("0.0", 330), ("10.0", 30), ("10,0", 30), ("-1", 360),
+                                           ("00:00:10.000", 30), ("-0:01", 360)])
+@pytest.mark.parametrize("times", [("11", "12"), ("00:00:11.000", "00:00:12.000")])
+def test_the_offset_above_a_table_of_boris(tmp_path, times, offset, start):
     cells = [["Observation id", "v1"], ["Time offset (s)", offset], ["Time", "FPS", "Subject",
-             "Behavior", "Status"], ["11", "30", "a", "rear", "START"], ["12", "30", "a", "rear", "STOP"]]
+             "Behavior", "Status"], *([t, "30", "a", "rear", s] for t, s in zip(times, ("START", "STOP")))]
     (tmp_path/"old.tsv").write_text("\n".join(map("\t".join, cells)) + "\n")
     assert read_boris(tmp_path/"old.tsv").start.tolist() == [start]
 
