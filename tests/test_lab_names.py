@@ -70,6 +70,26 @@ def test_the_offset_above_a_table_of_boris(tmp_path, times, offset, start):
     assert read_boris(tmp_path/"old.tsv").start.tolist() == [start]
 
 
+BORIS_OF_TWO = "Observation id,Subject,Behavior,Status,Time,FPS\n" + "".join(
+    f"cage.{k},rat,rear,{what},{t},30\n" for k, a in ((1, 1), (2, 3)) for what, t in (
+        ("START", a), ("STOP", a + 1)))
+
+
+@pytest.mark.parametrize("table", [
+    "video,agent,action,start,stop\ncage.1,adult,rear,1,2\ncage.2,adult,rear,3,4\n",
+    "video,agent,action,start,stop\nd/cage.1.mp4,adult,rear,1,2\ncage.2.mp4,adult,rear,3,4\n",
+    "from;to;type;ID\n1,0;2,0;rear;cage.1\n3,0;4,0;rear;cage.2\n", BORIS_OF_TWO])
+def test_what_follows_a_dot_is_part_of_a_name_in_a_table(tmp_path, table):
+    for video in ("cage", "cage.1", "cage.2"): # the first is of another day
+        write_one(tmp_path, "v0", [])
+        (tmp_path/"v0.boris.csv").unlink()
+        (tmp_path/"v0DLC_net.csv").rename(tmp_path/f"{video}.csv")
+    (tmp_path/"scores.csv").write_text(table)
+    data = open_dataset(tmp_path)
+    assert [data.annotations(v).start.tolist() for v in data.ids] == [[], [30], [90]]
+    assert not data.findings()
+
+
 def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     assert read_yaml("1_2: on\n010: 01\n5.10: 2024-01-05\n1: [yes, true, 30, 2.5, -1, ~]\n") == {
         "1_2": "on", "010": "01", "5.10": "2024-01-05", "1": ["yes", True, 30, 2.5, -1, None]}
