@@ -65,7 +65,8 @@ def with_groups(
                         f"is not among {', '.join(' of '.join(r[::-1]) for r in there.values)}, ...")
     if "subject" not in rows: rows["subject"] = ""
     own = rows.video + " " + rows.animal # where nobody says whose video it is
-    return rows.assign(subject=rows.subject.where(rows.subject != "", own))[rows.group != ""]
+    rows["subject"] = rows.subject.where(rows.subject != "", own)
+    return rows[rows.group != ""]
 
 # %% ../../nbs/analysis/30_groups.ipynb #f9d37ed6
 def of_nothing(
@@ -117,13 +118,13 @@ def of_no_value(
 ) -> list: # One sentence, if there are any
     "How many cases of each group have no value."
     name = "subject" if unit == "animal" else "video"
-    every = rows.groupby(["action", "group"])[name].nunique()
-    have = cases.groupby(["action", "group"]).unit.nunique().reindex(every.index, fill_value=0)
-    lost = [f"{action} ({every[action, group] - n} of {every[action, group]} of {group})"
-            for (action, group), n in have.items() if n < every[action, group]]
+    key = ["action", "group"]
+    every, have = rows.groupby(key)[name].nunique(), cases.groupby(key).unit.nunique()
+    lost = [f"{action} ({n - have.get((action, group), 0)} of {n} of {group})"
+            for (action, group), n in every.items() if have.get((action, group), 0) < n]
     if not lost: return []
-    return [f"{value} is compared without animals that have no bout: {', '.join(lost[:8])}"
-            + ", ..." * (len(lost) > 8)]
+    return [f"{value} is compared without animals that have no bout: "
+            + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8)]
 
 # %% ../../nbs/analysis/30_groups.ipynb #ba1125eb
 FEW = 6 # Animals in a group, under which a comparison gets a note

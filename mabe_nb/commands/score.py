@@ -28,7 +28,8 @@ def score(args, say) -> dict:
     submission, bouts = judged_submission(args, table, solution, say, data)
     report = kaggle_report(solution, submission, bouts)
     looked = stretches_of(data, solution.video_id)
-    report["chance"] = chance_score(solution, submission, bouts=bouts, scored=looked)["mean"]
+    chance = chance_score(solution, submission, bouts=bouts, scored=looked)
+    report["chance"] = chance["mean"]
     if ignored := ignored_rows(solution, submission, bouts):
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())

@@ -194,13 +194,15 @@ def _mice(names):
 
 # %% ../../nbs/data/16_poses.ipynb #8e0877c6
 def _of_nobody(video, left_out, trackless):
-    "A `Finding` on points that belong to no animal, and one on animals without a track."
-    if left_out: yield Finding(video, "points_of_no_animal", len(left_out), "points that belong "
-                               f"to no animal are left out: {', '.join(left_out)}")
+    "A `Finding` on points of no animal, and one on animals without a track."
+    if left_out: yield Finding(
+        video, "points_of_no_animal", len(left_out),
+        f"points that belong to no animal are left out: {', '.join(left_out)}")
     if trackless: yield Finding(
-        video, "animals_without_track", len(trackless), f"{plural(len(trackless), 'animal')} "
-        f"in {plural(len({*trackless}), 'frame')} belong to no track and are left out, first in "
-        f"frame {trackless[0]}; track them in SLEAP if they are yours")
+        video, "animals_without_track", n := len(trackless),
+        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} belong to no track "
+        f"and are left out, first in frame {trackless[0]}; track them in SLEAP if they "
+        "are yours")
 
 
 def _renamed(video, names, mice):

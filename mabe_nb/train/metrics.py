@@ -94,7 +94,7 @@ def _whose(table):
 
 
 def _joined(bouts, solution, submission, scored):
-    "Bouts with frames counted within what was looked at, and how long that is by group."
+    "Bouts in frames of what was looked at, and how long that is by group."
     length = np.zeros(len(bouts.groups), np.int64) # 0: all of the video
     rows = pd.concat([solution[IDS], submission[IDS].iloc[bouts.row]])
     first = np.unique(bouts.group, return_index=True)[1]
@@ -118,7 +118,7 @@ def chance_score(
     seed: int = 0,
     frames: dict = None, # Video id -> length in frames; None: up to the last bout
     bouts: JudgedBouts = None, # Of both tables, if known already
-    scored: dict = None, # Video id -> what of it is judged, see `stretches_of`; None: all
+    scored: dict = None, # What of each video is judged, see `stretches_of`; None: all
 ) -> dict: # {"mean": x, "sd": x, "scores": [...]}
     "Scores of the same bouts at random times. Raises `ScoreError` like `kaggle_score`."
     bouts = bouts or judged_bouts(solution, submission)
@@ -204,7 +204,7 @@ def with_ids_of(
 def stretches_of(
     dataset, # See `open_dataset`
     videos, # Ids
-) -> dict: # Video -> its stretches, see `looked_at`; without videos that are judged whole
+) -> dict: # Video -> its stretches, see `looked_at`; none where all is judged
     "What scorers looked at, where a dataset says so."
     if not hasattr(dataset, "scored"): return {}
     return {v: s for v in {*map(str, videos)} & {*dataset.ids}

@@ -87,7 +87,7 @@ def video_of(
 class LabFiles(NamedTuple):
     "What lies in a folder, by video."
     poses: dict # Video -> paths
-    scored: dict # Video -> (path, cells by which rows name the video; None: all are of it)
+    scored: dict # Video -> (path, cells that name it in the rows; None: all are of it)
     findings: list # `Finding`s on what belongs to no video
 
 
@@ -111,7 +111,7 @@ def _candidates(name, folders, poses, ends):
 
 
 def _meant(cell, *about):
-    "Videos that a name in a table can mean: whole, as `cage.1`, else as that of a file."
+    "Videos that a name in a table can mean: whole, as `cage.1`, else as of a file."
     names = (n for c in dict.fromkeys((cell, Path(cell).name)) for n in (f"{c}.csv", c))
     return next(filter(None, (_candidates(n, *about) for n in names)), [])
 
@@ -188,7 +188,7 @@ def _files_of(root, deepest, findings):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
 def _named_videos(rows, path, poses, ends, root):
-    "Cells of a table of many that name each video; of none, by what the first is called."
+    "Cells of a table of many by the video that they name, or would name."
     out, folders = {}, _folders(path, root)
     for cells, some in rows.items():
         if not cells: raise DataError("names no video", path, f"row {some[0][0]}")

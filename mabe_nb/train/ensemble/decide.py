@@ -158,7 +158,8 @@ def shortest_bouts(
     "What nearly all bouts of each action last."
     out = []
     for k in range(sequences[0].labels.shape[1]):
-        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps for s in sequences])
+        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps
+                             for s in sequences])
         out.append(float(np.quantile(ms, SHORT_SHARE)) if len(ms) else 0.0)
     return tuple(out)
 
