@@ -175,6 +175,13 @@ def told(folder):
     return [(f.kind, f.message) for f in open_dataset(folder).findings()]
 
 
+def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
+    (two/"annotations").mkdir()
+    (two/"annotations"/"v1.tsv").write_text("from\tto\ttype\tID\n1\t2\trear\tv1\n")
+    assert told(two) == [("unknown_file", "annotations/v1.tsv is neither poses that a known "
+                          "tracker wrote nor an annotation, not read")]
+
+
 @pytest.mark.parametrize("name, content, words", [
     ("cage5.csv", b"", "is empty"),
     ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),

@@ -182,7 +182,8 @@ def _files_of(root, deepest, findings):
                 if source and (not tracked or source in ("SimBA", "DLCAnalyzer")):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
-        if files and files[0].parent == root or len(poses) + len(tables) > known:
+        here = files[0].parent if files else root
+        if here == root or here.name.lower() in PLAIN or len(poses) + len(tables) > known:
             findings += _odd_files(odd, root)
     return poses, tables
 
