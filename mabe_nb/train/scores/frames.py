@@ -64,9 +64,12 @@ def confusion(
     actions, # Names
 ) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
     "How often what was seen was predicted as what."
-    known, n = (labels >= 0).any(1), 1 + labels.shape[1]
-    seen = np.where((labels == 1).any(1), (labels == 1).argmax(1) + 1, 0)[known]
-    table = np.bincount(seen * n + codes[known] + 1, minlength=n * n).reshape(n, n)
+    n, said = 1 + labels.shape[1], np.c_[np.zeros(len(codes)), labels][
+        np.arange(len(codes)), codes + 1] # What is known of the action that is predicted
+    seen = np.where((labels == 1).any(1), (labels == 1).argmax(1) + 1, 0)
+    seen = np.where(said == 1, codes + 1, seen) # Of several that are seen at once
+    known = (labels >= 0).any(1) & ((said >= 0) | (seen > 0))
+    table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
     names = ["other", *actions]
     return pd.DataFrame(table, pd.Index(names, name="seen"),
                         pd.Index(names, name="predicted"))
