@@ -450,6 +450,18 @@ def test_an_action_that_was_marked_and_is_on_no_list_is_measured(tmp_path):
     assert {*observe([part]).bouts.action} == {*observe([part]).watched.action} == {"sniff"}
 
 
+def test_bouts_of_no_video_and_videos_without_bouts_are_told(tmp_path):
+    data = [recording([("a", "b", "sniff", 0, 10)], video) for video in ("001", "002")]
+    table = submission_table({v: data[0].bouts for v in ("001", "1", "x")})
+    told = []
+    mb.analyse(data, tmp_path/"out", table, shuffles=5, say=told.append)
+    assert told[:2] == ["note: bouts of 2 videos are of none in the data (video 1, x)",
+                        "note: there are no bouts of 1 of 2 videos (video 002): measured as "
+                        "videos in which nothing was done"]
+    mb.analyse(data, tmp_path/"out", table[:1], videos=["001"], shuffles=5, say=told.append)
+    assert len(told) == 4 and told[2] == told[3] # that the tracker has no points of them
+
+
 def test_what_lies_between_scored_stretches_counts_for_nothing():
     "Frames 0 to 100 and 200 to 250 were looked at: half the time of their hull, and a half."
     rows = [("a", "b", "sniff", 40, 60), ("a", "b", "sniff", 90, 210),
