@@ -452,7 +452,7 @@ def test_an_action_that_was_marked_and_is_on_no_list_is_measured(tmp_path):
 
 def test_bouts_of_no_video_and_videos_without_bouts_are_told(tmp_path):
     data = [recording([("a", "b", "sniff", 0, 10)], video) for video in ("001", "002")]
-    table = submission_table({v: data[0].bouts for v in ("001", "1", "x")})
+    table = submission_table(dict.fromkeys(("001", "1", "x"), data[0].bouts))
     told = []
     mb.analyse(data, tmp_path/"out", table, shuffles=5, say=told.append)
     assert told[:2] == ["note: bouts of 2 videos are of none in the data (video 1, x)",

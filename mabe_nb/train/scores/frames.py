@@ -64,15 +64,13 @@ def confusion(
     actions, # Names
 ) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
     "How often what was seen was predicted as what."
-    n, said = 1 + labels.shape[1], np.c_[np.zeros(len(codes)), labels][
-        np.arange(len(codes)), codes + 1] # What is known of the action that is predicted
-    seen = np.where((labels == 1).any(1), (labels == 1).argmax(1) + 1, 0)
-    seen = np.where(said == 1, codes + 1, seen) # Of several that are seen at once
+    n, y = 1 + labels.shape[1], np.c_[(labels != 1).all(1), labels] # `other` in front
+    said = y[np.arange(len(y)), codes + 1] # What is known of the class that is predicted
+    seen = np.where(said == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
     known = (labels >= 0).any(1) & ((said >= 0) | (seen > 0))
     table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
-    names = ["other", *actions]
-    return pd.DataFrame(table, pd.Index(names, name="seen"),
-                        pd.Index(names, name="predicted"))
+    return pd.DataFrame(table, *(pd.Index(["other", *actions], name=name)
+                                 for name in ("seen", "predicted")))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fce70fbf
 def frame_scores(
@@ -211,10 +209,9 @@ def near_borders(
     np.add.at(steps, (np.minimum(at + 1 + k, n), action), -1)
     return steps[:n].cumsum(0) > 0
 
-# %% ../../../nbs/train/scores/10_frames.ipynb #4c3d7152
+# %% ../../../nbs/train/scores/10_frames.ipynb #a92be1b9
 TOLERANCES_MS = (0, 100, 250, 500)
 
-# %% ../../../nbs/train/scores/10_frames.ipynb #a92be1b9
 def borders(
     sequences, # Of (labels, codes, fps), see `video_counts`; may be a generator
     actions, # Names
