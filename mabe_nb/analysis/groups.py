@@ -103,9 +103,11 @@ def per_unit(
         raise ConfigError(f"{name} {both.index[both > 1][0]!r} is in {both.max()} groups; "
                           f"give {other}")
     known = rows[rows[value].notna()]
-    weighted = known.assign(value=known[value] * known.watched_s, seconds=known.watched_s)
-    out = weighted.groupby(["group", name, "action"])[["value", "seconds"]].sum()
-    out["value"] /= out.seconds
+    weight = known["bouts" if value == "mean_s" else "watched_s"]
+    weighted = known.assign(value=known[value] * weight, weight=weight,
+                            seconds=known.watched_s)
+    out = weighted.groupby(["group", name, "action"])[["value", "seconds", "weight"]].sum()
+    out["value"] /= out.pop("weight")
     return out.reset_index().rename(columns={name: "unit"})
 
 
