@@ -131,7 +131,8 @@ def score(
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.kaggle.doctor import read_submission
     from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
-                                       solution_table, unscored, with_ids_of)
+                                       solution_table, stretches_of, unscored,
+                                       with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
@@ -141,7 +142,8 @@ def score(
     for line in unscored(data, ids, solution, bouts): speaker(say)(line)
     bouts = _some(only_scored(data, bouts), solution, speaker(say))
     judged = judged_bouts(solution, bouts, whole=True)
-    chance = float(chance_score(solution, bouts, bouts=judged)["mean"])
+    looked = stretches_of(data, solution.video_id)
+    chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 
 # %% ../nbs/04_verbs.ipynb #a5746acf

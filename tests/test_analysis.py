@@ -14,7 +14,7 @@ from scipy import stats
 import mabe_nb as mb
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
-from mabe_nb.analysis.exports import (export_csv, export_elan, export_ethogram, export_nwb,
+from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba, read_elan)
 from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
@@ -438,6 +438,28 @@ def test_what_lies_outside_the_scored_frames_counts_for_nothing():
     assert times.start_s.unique().tolist() == [10, 14, 18]
     mine = times[(times.animal == "a") & (times.action == "sniff")]
     assert mine.share.tolist() == pytest.approx([0.5, 0, 0])
+
+
+def test_an_action_that_was_marked_and_is_on_no_list_is_measured(tmp_path):
+    rows = [("a", "b", "sniff", 0, 10), ("a", "b", "odd", 20, 50)]
+    rec = recording(rows).replace(labelled=frozenset({("a", "b", "sniff")}))
+    tables = mb.analyse([rec], tmp_path/"out", to=FORMATS, shuffles=5, say=None)
+    assert dict(zip(tables["measures"].action, tables["measures"].seconds)) == {
+        "odd": 3, "sniff": 1}
+    part = rec.replace(reviewed=(("a", "b", "sniff", 0, 100),)) # of the other nobody knows
+    assert {*observe([part]).bouts.action} == {*observe([part]).watched.action} == {"sniff"}
+
+
+def test_bouts_of_no_video_and_videos_without_bouts_are_told(tmp_path):
+    data = [recording([("a", "b", "sniff", 0, 10)], video) for video in ("001", "002")]
+    table = submission_table(dict.fromkeys(("001", "1", "x"), data[0].bouts))
+    told = []
+    mb.analyse(data, tmp_path/"out", table, shuffles=5, say=told.append)
+    assert told[:2] == ["note: bouts of 2 videos are of none in the data (video 1, x)",
+                        "note: there are no bouts of 1 of 2 videos (video 002): measured as "
+                        "videos in which nothing was done"]
+    mb.analyse(data, tmp_path/"out", table[:1], videos=["001"], shuffles=5, say=told.append)
+    assert len(told) == 4 and told[2] == told[3] # that the tracker has no points of them
 
 
 def test_what_lies_between_scored_stretches_counts_for_nothing():

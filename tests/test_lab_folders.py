@@ -175,6 +175,13 @@ def told(folder):
     return [(f.kind, f.message) for f in open_dataset(folder).findings()]
 
 
+def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
+    (two/"annotations").mkdir()
+    (two/"annotations"/"v1.tsv").write_text("from\tto\ttype\tID\n1\t2\trear\tv1\n")
+    assert told(two) == [("unknown_file", "annotations/v1.tsv is neither poses that a known "
+                          "tracker wrote nor an annotation, not read")]
+
+
 @pytest.mark.parametrize("name, content, words", [
     ("cage5.csv", b"", "is empty"),
     ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),
@@ -352,6 +359,10 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert main(["agree", str(two), str(ben), "--json"]) == 0
     found = {r["action"]: r["frame_f1"] for r in json.loads(capsys.readouterr().out)["actions"]}
     assert found == {"rear": 1, "sniff": pytest.approx(2 / 3)}
+    write_boris(ben, "v1.ben", [("mouse_1", "sniff", 30, 45), ("mouse_1", "dig", 90, 120)])
+    assert main(["agree", str(two), str(ben)]) == 0
+    assert ("dig of 1 video(s) (1.0 s) was marked by the second alone and is not compared"
+            in capsys.readouterr().out)
     (ben/"v1.ben.boris.csv").rename(ben/"v11.boris.csv")
     assert main(["agree", str(two), str(ben)]) == 2
     assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err

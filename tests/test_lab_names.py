@@ -60,12 +60,34 @@ def test_a_rate_that_the_poses_state_stands_against_that_of_the_folder(tmp_path,
     assert open_dataset(tmp_path)["v1"].fps == 50 # what is said of the video itself
 
 
-@pytest.mark.parametrize("offset, start", [("0.0", 330), ("10.0", 30), ("10,0", 30)])
-def test_the_offset_above_a_table_of_boris(tmp_path, offset, start):
+@pytest.mark.parametrize("offset, start", [("0.0", 330), ("10.0", 30), ("10,0", 30), ("-1", 360),
+                                           ("00:00:10.000", 30), ("-0:01", 360)])
+@pytest.mark.parametrize("times", [("11", "12"), ("00:00:11.000", "00:00:12.000")])
+def test_the_offset_above_a_table_of_boris(tmp_path, times, offset, start):
     cells = [["Observation id", "v1"], ["Time offset (s)", offset], ["Time", "FPS", "Subject",
-             "Behavior", "Status"], ["11", "30", "a", "rear", "START"], ["12", "30", "a", "rear", "STOP"]]
+             "Behavior", "Status"], *([t, "30", "a", "rear", s] for t, s in zip(times, ("START", "STOP")))]
     (tmp_path/"old.tsv").write_text("\n".join(map("\t".join, cells)) + "\n")
     assert read_boris(tmp_path/"old.tsv").start.tolist() == [start]
+
+
+BORIS_OF_TWO = "Observation id,Subject,Behavior,Status,Time,FPS\n" + "".join(
+    f"cage.{k},rat,rear,{what},{t},30\n" for k, a in ((1, 1), (2, 3)) for what, t in (
+        ("START", a), ("STOP", a + 1)))
+
+
+@pytest.mark.parametrize("table", [
+    "video,agent,action,start,stop\ncage.1,adult,rear,1,2\ncage.2,adult,rear,3,4\n",
+    "video,agent,action,start,stop\nd/cage.1.mp4,adult,rear,1,2\ncage.2.mp4,adult,rear,3,4\n",
+    "from;to;type;ID\n1,0;2,0;rear;cage.1\n3,0;4,0;rear;cage.2\n", BORIS_OF_TWO])
+def test_what_follows_a_dot_is_part_of_a_name_in_a_table(tmp_path, table):
+    for video in ("cage", "cage.1", "cage.2"): # the first is of another day
+        write_one(tmp_path, "v0", [])
+        (tmp_path/"v0.boris.csv").unlink()
+        (tmp_path/"v0DLC_net.csv").rename(tmp_path/f"{video}.csv")
+    (tmp_path/"scores.csv").write_text(table)
+    data = open_dataset(tmp_path)
+    assert [data.annotations(v).start.tolist() for v in data.ids] == [[], [30], [90]]
+    assert not data.findings()
 
 
 def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):

@@ -416,6 +416,34 @@ def recording(video="7", **changes):
                      lab_id="L").replace(**changes)
 
 
+def joined(bouts, stretches):
+    "Bouts of a video of which nothing but the stretches is kept."
+    before, kept = 0, []
+    for first, end in stretches:
+        kept += [(*who, max(a, first) - first + before, min(b, end) - first + before)
+                 for *who, a, b in bouts if a < end and b > first]
+        before += end - first
+    return bout_table(kept), before
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chance_in_what_was_scored_is_that_of_a_video_of_nothing_else(seed):
+    rng = np.random.default_rng(seed)
+    edges = np.sort(rng.choice(1000, 6, replace=False)).reshape(3, 2)
+    some = lambda: [("mouse1", "mouse2", "attack", a, a + rng.integers(1, 30))
+                    for a in rng.integers(0, 960, 40).tolist()]
+    (seen, guess), looked = (some(), some()), {("mouse1", "mouse2", "attack")}
+    (own, n), (said, _) = joined(seen, edges), joined(guess, edges)
+    if not len(own): return
+    part = recording(xy=np.zeros((1000, 2, 1, 2), np.float32), bouts=bout_table(seen),
+                     labelled=frozenset(looked), reviewed=tuple(
+                         (*who, *at) for who in looked for at in edges.tolist()))
+    alone = recording(bouts=own, labelled=frozenset(looked))
+    want = chance_score(solution_table(RecordingList([alone])), submission_table({"7": said}),
+                        frames={"7": n})
+    assert mb.score([part], submission_table({"7": guess}))["chance"] == want["mean"]
+
+
 def test_a_dataset_scores_one_against_itself():
     data = RecordingList([recording("7"), recording("8", lab_id="M")])
     submission = submission_table({v: data[v].bouts for v in data.ids})

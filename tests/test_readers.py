@@ -12,6 +12,9 @@ from hypothesis import given, settings, strategies as st
 from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech,
                                       scored_window, with_bouts)
 from mabe_nb.data.checks import KINDS
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.formats.frame_tables import read_frame_table
 from mabe_nb.data.formats.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22
@@ -406,6 +409,31 @@ def test_sleap_points_that_belong_together_in_no_way_are_refused(tmp_path, frame
     sio.save_file(sio.Labels([sio.LabeledFrame(video=films[v], frame_idx=i, instances=[*map(one, xs)])
                               for v, i, xs in frames]), str(tmp_path/"v.slp"))
     with pytest.raises(DataError, match=says): read_poses(tmp_path/"v.slp", fps=30)
+
+
+def test_sleap_animals_without_a_track_are_counted(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    film, skeleton = sio.Video("v.mp4", open_backend=False), sio.Skeleton(["nose", "tail"])
+    tracks = [sio.Track(name) for name in ("white", "black")]
+    one = lambda x, track: sio.PredictedInstance.from_numpy(
+        np.array([[x, 1.], [x, 3]]), skeleton=skeleton, point_scores=np.ones(2), score=1.,
+        track=track)
+    by_hand = sio.Instance.from_numpy(np.array([[7., 1], [7, 3]]), skeleton=skeleton)
+    unseen = sio.Instance.from_numpy(np.full((2, 2), np.nan), skeleton=skeleton)
+    frames = [[one(1., tracks[0]), one(2., tracks[1])], [one(1., tracks[0]), one(2., None)],
+              [by_hand, one(3., None)], [unseen]]
+    sio.save_file(sio.Labels([sio.LabeledFrame(video=film, frame_idx=i, instances=some)
+                              for i, some in enumerate(frames)], tracks=tracks),
+                  str(tmp_path/"v.slp"))
+    rec = read_poses(tmp_path/"v.slp", fps=30)
+    assert np.isfinite(rec.xy[..., 0, 0]).tolist() == [[True, True], [True, False],
+                                                       [False, False], [False, False]]
+    said = ("3 animals in 2 frames belong to no track and are left out, first in frame 1; "
+            "track them in SLEAP if they are yours")
+    assert [tuple(f)[1:] for f in rec.findings] == [("animals_without_track", 3, said)]
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    assert f"v: {said}" in match_files(open_dataset(tmp_path)).sentences
+    with pytest.warns(LabNote, match="in 2 frames belong to no track"): open_dataset(tmp_path)["v"]
 
 
 def test_sleap_video_and_skeleton_are_those_of_the_points(tmp_path):

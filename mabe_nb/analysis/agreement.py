@@ -135,6 +135,7 @@ class Agreement(NamedTuple):
     "How far two raters agree, and where they do not."
     table: pd.DataFrame # action: kappa, frame_f1, bout_f1, seconds (both, only_a, only_b)
     differ: pd.DataFrame # video, agent, target, action, start, stop, seconds, seen_by
+    unshared: pd.DataFrame # Likewise: bouts of what the other may not have looked for
 
 
 def kappa(
@@ -158,7 +159,7 @@ def agreement(
 ) -> Agreement:
     "Two raters of the same videos. Raises `DataError` if nothing was scored by both."
     a = as_dataset(a)
-    other, frames, bouts, differ = second_rater(a, b), [], ([], []), []
+    other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
     for video in a.ids if videos is None else videos:
         if a.labelled(video) is None: continue
         mine = a[video]
@@ -170,9 +171,13 @@ def agreement(
         for agent, target, action in sorted(common):
             y = [frame_labels(r, agent, target, [action])[:, 0] for r in (mine, theirs)]
             _compare(y, (video, agent, target, action), mine.fps, frames, bouts, differ)
+        for who, bouts_of in (("a", mine.bouts), ("b", theirs.bouts)):
+            rest += [(video, *b, (b.stop - b.start) / mine.fps, who) for b in bouts_of[
+                ~_known(bouts_of, common)].itertuples(index=False)]
     if not frames: raise DataError("no action of a video was scored by both", a.root)
-    return Agreement(_table(frames, bouts), pd.DataFrame(differ, columns=[
-        "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"]))
+    return Agreement(_table(frames, bouts), *(pd.DataFrame(rows, columns=[
+        "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
+        for rows in (differ, rest)))
 
 # %% ../../nbs/analysis/80_agreement.ipynb #aca5a6df
 def _compare(y, key, fps, frames, bouts, differ):

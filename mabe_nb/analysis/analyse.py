@@ -13,10 +13,11 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import (compare_groups, of_nothing, per_unit, read_groups,
-                                     with_groups)
+from .groups import (compare_groups, of_no_value, of_nothing, per_unit,
+                                     read_groups, with_groups)
 from .measures import checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset
+from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
@@ -75,6 +76,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
+    notes += of_no_value(rows, cases, value, unit)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
@@ -107,11 +109,25 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
+def _of_videos(data, bouts, videos):
+    "Sentences if a table has bouts of no video of the data, or none of some of them."
+    there, ids = {*checked_submission(bouts).video_id}, [*map(str, data.ids)]
+    some = lambda names: f"(video {', '.join(names[:5])}{', ...' * (len(names) > 5)})"
+    if lost := sorted(there - {*ids}):
+        yield f"bouts of {plural(len(lost), 'video')} are of none in the data {some(lost)}"
+    asked = ids if videos is None else [*map(str, videos)]
+    if none := [v for v in asked if v not in there]:
+        yield (f"there are no bouts of {len(none)} of {plural(len(asked), 'video')} "
+               f"{some(none)}: measured as videos in which nothing was done")
+
+
 def _measured(data, bouts, videos, shuffles, say):
     "What was seen, tables of it, and the `PairDecision`s of a run that predicted it."
-    decisions = [] # Kept while a run predicts, which then is asked once
+    decisions, run = [], is_run(bouts) # Kept while a run predicts, which is asked once
     bouts = read_bouts(bouts, data, videos, say, decisions.append)
     seen = observe(data, bouts, videos)
+    if bouts is not None and not run:
+        for line in _of_videos(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
               "transitions": transitions(seen.bouts, shuffles=shuffles),
               "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}

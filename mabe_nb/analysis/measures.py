@@ -72,9 +72,10 @@ class Observed(NamedTuple):
 def _looked_for(rec, bouts, actions):
     "Pairs (animal, action) that a bout could have been of."
     looked = {(agent, action) for agent, _, action in rec.labelled or ()}
-    if bouts is rec.bouts: return looked
+    marked = {*zip(bouts.agent, bouts.action)} # perhaps of no list
+    if bouts is rec.bouts: return looked if rec.labelled is None else looked | marked
     if rec.labelled is None: looked = {(m, action) for m in rec.mice for action in actions}
-    return {who for who in looked if who[1] in actions} | {*zip(bouts.agent, bouts.action)}
+    return {who for who in looked if who[1] in actions} | marked
 
 # %% ../../nbs/analysis/10_measures.ipynb #fd3c7a35
 def _stretches(rec, who, annotated): # Of an animal and an action
@@ -83,7 +84,7 @@ def _stretches(rec, who, annotated): # Of an animal and an action
         return np.array([(annotated and rec.scored) or (0, len(rec))])
     known = [frame_labels(rec, agent, target, [action])[:, 0] >= 0
              for agent, target, action in rec.labelled if (agent, action) == who]
-    return run_lengths(np.any(known, 0) - 1)[:, 1:]
+    return run_lengths(np.any(known, 0) - 1)[:, 1:] if known else np.empty((0, 2), int)
 
 
 def _within(bouts, at, frames): # Stretches by animal and action
@@ -191,7 +192,7 @@ def over_time(
     spans = {key: some[["start", "stop"]].to_numpy() for key, some in
              seen.bouts.groupby(["video", "agent", "action"])}
     for video, _, animal, action, begin, seconds, _ in seen.watched.itertuples(index=False):
-        edges = begin + np.append(np.arange(0, seconds, bin_s), seconds)
+        edges = begin + np.append(np.arange(0, seconds - 1e-6, bin_s), seconds)
         ends = spans.get((video, animal, action), np.zeros((0, 2)))
         ends = ends[np.argsort(ends[:, 0])]
         start = np.maximum(ends[:, 0], np.maximum.accumulate(np.r_[0, ends[:-1, 1]])

@@ -64,6 +64,11 @@ def agree(args, say) -> dict:
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
+    for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
+        say(f"note: {action} of {some.video.nunique()} video(s) ({some.seconds.sum():.1f} "
+            f"s) was marked by the {'first' if who == 'a' else 'second'} alone and is not "
+            "compared: nothing says that the other looked for it; list it under actions "
+            "in dataset.yaml")
     if args.out: write_csv(args.out, found.differ)
     say(f"{len(found.differ)} stretches differ, {found.differ.seconds.sum():.1f} s"
         + (f": {args.out}" if args.out else "; --out FILE writes them"))

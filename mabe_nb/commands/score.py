@@ -16,7 +16,7 @@ def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
-                                       solution_table)
+                                       solution_table, stretches_of)
     if args.fix: check_out(args.fix, overwrite=args.overwrite)
     else: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
@@ -27,7 +27,9 @@ def score(args, say) -> dict:
     table = compared_submission(args, data, ids, solution, say)
     submission, bouts = judged_submission(args, table, solution, say, data)
     report = kaggle_report(solution, submission, bouts)
-    report["chance"] = chance_score(solution, submission, bouts=bouts)["mean"]
+    looked = stretches_of(data, solution.video_id)
+    chance = chance_score(solution, submission, bouts=bouts, scored=looked)
+    report["chance"] = chance["mean"]
     if ignored := ignored_rows(solution, submission, bouts):
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())

@@ -21,7 +21,7 @@ from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
 from .formats.movement_files import movement_data, slp_poses
 from .formats.simba import simba_head, simba_poses
 from .formats.mabe22 import PARTS as JABS_PARTS
-from .recording import Finding, Recording
+from .recording import Finding, Recording, plural
 
 # %% ../../nbs/data/16_poses.ipynb #c521ceb0
 class Points(NamedTuple):
@@ -33,6 +33,7 @@ class Points(NamedTuple):
     fps: float = None # None = the file does not say
     px_per_cm: float = None # None = the file does not say
     left_out: tuple = () # Names of points that belong to no animal
+    trackless: tuple = () # Frame of each animal that is left out for want of a track
 
 
 class Tracker(NamedTuple):
@@ -120,8 +121,9 @@ def _at_frames(values, frames, path):
 # %% ../../nbs/data/16_poses.ipynb #6535e9ec
 def _from_times(path, read):
     "`Points` of a file that says the frame of each row."
-    xy, sure, frames, names, parts, fps = read(path)
-    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps)
+    xy, sure, frames, names, parts, fps, *trackless = read(path)
+    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps,
+                  None, (), *trackless)
 
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
@@ -191,6 +193,18 @@ def _mice(names):
     except DataError: return default
 
 # %% ../../nbs/data/16_poses.ipynb #8e0877c6
+def _of_nobody(video, left_out, trackless):
+    "A `Finding` on points of no animal, and one on animals without a track."
+    if left_out: yield Finding(
+        video, "points_of_no_animal", len(left_out),
+        f"points that belong to no animal are left out: {', '.join(left_out)}")
+    if trackless: yield Finding(
+        video, "animals_without_track", n := len(trackless),
+        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} belong to no track "
+        f"and are left out, first in frame {trackless[0]}; track them in SLEAP if they "
+        "are yours")
+
+
 def _renamed(video, names, mice):
     "A `Finding` if names lost letters."
     lost = [f"{n} is {m}" for n, m in zip(names, mice) if not n.isascii()]
@@ -265,14 +279,13 @@ def read_poses(
     "The poses of one video from any tracker. Raises `DataError` naming the file."
     path = Path(path)
     source, found = points or tracked_points(path, source)
-    xy, sure, names, parts, rate, scale, left_out = found
+    xy, sure, names, parts, rate, scale, left_out, trackless = found
     video = video_id or re.sub(r"[^A-Za-z0-9_.\-]", "_", path.name.split(".")[0]) or "0"
     xy = np.where(np.isfinite(xy), _drop_unsure(xy, sure, min_confidence, path), np.nan)
     xy, names, parts, findings = _tidy(xy.astype(np.float32), names, parts, video)
     if not xy.size: raise DataError("has no frames or no points", path)
-    if left_out: findings += (Finding(video, "points_of_no_animal", len(left_out), "points that "
-                                      f"belong to no animal are left out: {', '.join(left_out)}"),)
-    findings += _renamed(video, names, mice := _mice(names))
+    findings += (*_of_nobody(video, left_out, trackless),
+                 *_renamed(video, names, mice := _mice(names)))
     return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
                      px_per_cm or scale, video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'whitelist_text', 'solution_table',
-           'with_ids_of', 'only_scored', 'unscored']
+           'with_ids_of', 'stretches_of', 'only_scored', 'unscored']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -86,6 +86,30 @@ def _judgeable(solution, submission):
     for c in FRAMES: known[c] = pd.to_numeric(known[c], errors="coerce")
     return known.dropna().astype(dict.fromkeys(FRAMES, np.int64))
 
+# %% ../../nbs/train/50_metrics.ipynb #860d3758
+def _whose(table):
+    "Video and (agent, target, action) of each row, as text; `self` is the agent."
+    videos, agents, targets, actions = (table[c].astype(str) for c in IDS)
+    return zip(videos, zip(agents, targets.where(targets != "self", agents), actions))
+
+
+def _joined(bouts, solution, submission, scored):
+    "Bouts in frames of what was looked at, and how long that is by group."
+    length = np.zeros(len(bouts.groups), np.int64) # 0: all of the video
+    rows = pd.concat([solution[IDS], submission[IDS].iloc[bouts.row]])
+    first = np.unique(bouts.group, return_index=True)[1]
+    start, stop = bouts.start.copy(), bouts.stop.copy()
+    for group, (video, who) in enumerate(_whose(rows.iloc[first])) if scored else ():
+        if not (spans := scored.get(video, {}).get(who)): continue
+        begin, end = np.array(sorted(spans)).T
+        end = np.maximum.accumulate(end) # some may overlap
+        begin = np.maximum(begin, np.r_[begin[0], end[:-1]])
+        edges = np.stack([begin, end], 1).ravel()
+        at = np.cumsum(np.stack([0 * begin, end - begin], 1))
+        mine, length[group] = bouts.group == group, at[-1]
+        for x in (start, stop): x[mine] = np.interp(x[mine], edges, at)
+    return bouts._replace(start=start, stop=stop), length
+
 # %% ../../nbs/train/50_metrics.ipynb #87423142
 def chance_score(
     solution: pd.DataFrame, # See `kaggle_score`
@@ -94,14 +118,18 @@ def chance_score(
     seed: int = 0,
     frames: dict = None, # Video id -> length in frames; None: up to the last bout
     bouts: JudgedBouts = None, # Of both tables, if known already
+    scored: dict = None, # What of each video is judged, see `stretches_of`; None: all
 ) -> dict: # {"mean": x, "sd": x, "scores": [...]}
     "Scores of the same bouts at random times. Raises `ScoreError` like `kaggle_score`."
     bouts = bouts or judged_bouts(solution, submission)
+    bouts, length = _joined(bouts, solution, submission, scored or {})
     if rounds is None: rounds = min(max(300_000 // max(len(bouts.row), 1), 4), 20)
     known = _judgeable(solution, submission)
     names, circles = known["video_id"].unique(), _circles(solution, known, frames)
     video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
     low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)
+    part = length[bouts.group[bouts.known:]]
+    low, n = np.where(part > 0, 0, low), np.where(part > 0, part, n)
     start, stop = bouts.start[bouts.known:], bouts.stop[bouts.known:]
     count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []
     for _ in range(rounds):
@@ -173,19 +201,26 @@ def with_ids_of(
     return submission.assign(video_id=submission["video_id"].astype(str))
 
 # %% ../../nbs/train/50_metrics.ipynb #5c02ed02
+def stretches_of(
+    dataset, # See `open_dataset`
+    videos, # Ids
+) -> dict: # Video -> its stretches, see `looked_at`; none where all is judged
+    "What scorers looked at, where a dataset says so."
+    if not hasattr(dataset, "scored"): return {}
+    return {v: s for v in {*map(str, videos)} & {*dataset.ids}
+            if (s := dataset.scored(v)) is not None}
+
+
 def only_scored(
     dataset, # See `open_dataset`
     table: pd.DataFrame, # Bouts in the competition's columns
 ) -> pd.DataFrame: # Cut to the stretches that scorers looked at, where a dataset says so
     "Outside of them nobody knows what is right, and nothing is right or wrong."
-    if not hasattr(dataset, "scored") or not {*IDS, *FRAMES} <= {*table} or not all(
+    if not {*IDS, *FRAMES} <= {*table} or not all(
             pd.api.types.is_integer_dtype(table[c]) for c in FRAMES): return table
-    videos, agents, targets, actions = (table[c].astype(str) for c in IDS)
-    known = {v: s for v in {*videos} & {*dataset.ids} if (s := dataset.scored(v)) is not None}
-    if not known: return table
+    if not (known := stretches_of(dataset, table["video_id"])): return table
     table = table.reset_index(drop=True)
-    whose = zip(agents, targets.where(targets != "self", agents), actions)
-    of = [known.get(v, {}).get(who) for v, who in zip(videos, whose)]
+    of = [known.get(video, {}).get(who) for video, who in _whose(table)]
     each = [(i, *span) for i, spans in enumerate(of) for span in spans or ()]
     at, first, end = np.array(each, np.int64).reshape(-1, 3).T
     some = table.iloc[at]

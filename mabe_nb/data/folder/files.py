@@ -87,7 +87,7 @@ def video_of(
 class LabFiles(NamedTuple):
     "What lies in a folder, by video."
     poses: dict # Video -> paths
-    scored: dict # Video -> (path, what its rows name the video by; None: all are of it)
+    scored: dict # Video -> (path, cells that name it in the rows; None: all are of it)
     findings: list # `Finding`s on what belongs to no video
 
 
@@ -109,10 +109,16 @@ def _candidates(name, folders, poses, ends):
     return [v for v, above in ends.get(short, {}).items()
             if above[:len(folders)] == folders]
 
+
+def _meant(cell, *about):
+    "Videos that a name in a table can mean: whole, as `cage.1`, else as of a file."
+    names = (n for c in dict.fromkeys((cell, Path(cell).name)) for n in (f"{c}.csv", c))
+    return next(filter(None, (_candidates(n, *about) for n in names)), [])
+
 # %% ../../../nbs/data/folder/25_files.ipynb #fde3d4c6
 def _of_observation(seen, folders, poses, ends):
     "The video of an observation, or why there is none."
-    named = seen.name and _candidates(seen.name, folders, poses, ends)
+    named = seen.name and _meant(seen.name, folders, poses, ends)
     shown = set()
     for film in seen.media:
         *above, name = film.split("/")
@@ -176,22 +182,23 @@ def _files_of(root, deepest, findings):
                 if source and (not tracked or source in ("SimBA", "DLCAnalyzer")):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
-        if files and files[0].parent == root or len(poses) + len(tables) > known:
+        here = files[0].parent if files else root
+        if here == root or here.name.lower() in PLAIN or len(poses) + len(tables) > known:
             findings += _odd_files(odd, root)
     return poses, tables
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
 def _named_videos(rows, path, poses, ends, root):
-    "Names of videos in a table of many, by the video; the first where there is none."
+    "Cells of a table of many by the video that they name, or would name."
     out, folders = {}, _folders(path, root)
     for cells, some in rows.items():
         if not cells: raise DataError("names no video", path, f"row {some[0][0]}")
         try: names = [video_name(c) for c in cells]
         except DataError: raise DataError(f"{cells[0][:40]!r} is no name of a video", path,
                                           f"row {some[0][0]}") from None
-        found = ((n, v) for n in names for v in _candidates(n, folders, poses, ends)[:1])
-        name, video = next(found, (names[0],) * 2)
-        out.setdefault(video, set()).add(name)
+        found = ((c, v) for c in cells for v in _meant(c, folders, poses, ends)[:1])
+        cell, video = next(found, (cells[0], names[0]))
+        out.setdefault(video, set()).add(cell)
     return out
 
 

@@ -97,7 +97,9 @@ def look_at(
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec),
-           *(f.message for f in rec.findings if f.kind == "renamed_animals")]
+           *(f.message for f in rec.findings if f.kind == "renamed_animals"),
+           *(f"{video}: {f.message}" for f in rec.findings
+             if f.kind == "animals_without_track")]
     if fps: odd += _length(rec, poses, scored, one)
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look

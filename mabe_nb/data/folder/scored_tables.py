@@ -131,7 +131,8 @@ def named_bouts(
 ): # Table of bouts, see `bout_table`; targets count for `target_from` and tables of bouts
     "Bouts in a video's annotation, by the animal that acts."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
-    mine = lambda cell: video_name(cell) in (rows or {rec.video_id})
+    mine = lambda cell: cell in rows if rows else rec.video_id in (
+        video_name(cell), video_name(f"{cell}.csv"))
     if source == "bouts":
         return read_bout_table(path, rec.fps, mine, settings.agent or only, settings.subjects,
                                settings.untracked)

@@ -203,7 +203,8 @@ def _odd(rec):
     "What a training would learn wrongly, and what the video's length contradicts."
     found = [*rec.findings, *unseen(rec, seen(rec)), *table(rec, rec.xy)]
     return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
-        "late_annotation", "untracked_animals", "fps_mismatch")]
+        "late_annotation", "untracked_animals", "animals_without_track",
+        "fps_mismatch")]
 
 
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..recording import parse_number
+from ..recording import parse_number, parse_seconds
 from ...errors import DataError
 from ...files import parse_json, read_text, regular_file
 
@@ -30,10 +30,11 @@ MODIFIERS = "Modifiers", "Modifier", "Modifier #1" # One thing, by version and k
 
 def _on_video(row):
     "A row with times from the beginning of the video."
-    offset = parse_number(row.get("offset") or 0)
+    said = row.get("offset") or "0"
+    offset = parse_seconds(said.removeprefix("-")) * (-1 if said[0] == "-" else 1)
     if not offset or offset != offset: return row
-    return row | {k: repr(round(parse_number(row[k]) - offset, 6)) for k in TIMES
-                  if k in row and parse_number(row[k]) == parse_number(row[k])}
+    return row | {k: repr(round(t - offset, 6)) for k in TIMES
+                  if k in row and (t := parse_seconds(row[k])) == t}
 
 
 def _one_rate(text):

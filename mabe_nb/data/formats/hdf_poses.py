@@ -134,7 +134,8 @@ def _frame_numbers(series):
     "The frame of each row of several series, and frames per second if they say."
     stamps = [s["timestamps"][:] for s in series if "timestamps" in s]
     if stamps:
-        step, every = np.median(np.diff(max(stamps, key=len))), np.unique(np.concatenate(stamps))
+        steps, every = np.diff(max(stamps, key=len)), np.unique(np.concatenate(stamps))
+        step = steps[steps < 1.5 * np.median(steps)].mean() # Clocks may tell milliseconds
         at = np.cumsum(np.round(np.diff(every, prepend=0) / step)) # A clock may drift
     else: step = 1 / float(series[0]["starting_time"].attrs["rate"])
     frames = [at[np.searchsorted(every, s["timestamps"][:])] if "timestamps" in s

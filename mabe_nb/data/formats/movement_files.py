@@ -67,7 +67,8 @@ def _slp_video(labels, path):
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #8194ea03
 def slp_poses(
     path, # A SLEAP project
-) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.nwb_poses`
+) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.nwb_poses`, and the frame of each
+            # animal that has no track
     "Points and confidences of a `.slp`; the videos that it names are not looked for."
     check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
     with quiet():
@@ -77,12 +78,12 @@ def slp_poses(
     row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
     place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
     xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
-    sure = xy[..., 0].copy()
+    sure, trackless = xy[..., 0].copy(), []
     for f in found: # what a person has placed counts more
         for one, score in [*((p, p.points["score"]) for p in f.predicted_instances),
                            *((u, np.nan) for u in f.user_instances)]:
-            if id(one.track) not in place: continue
-            at = row[int(f.frame_idx)], place[id(one.track)]
-            xy[at], sure[at] = one.numpy(), score
+            at = row[int(f.frame_idx)], place.get(id(one.track))
+            if at[1] is not None: xy[at], sure[at] = one.numpy(), score
+            elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, list(row), names, parts, None
+    return xy, sure, list(row), names, parts, None, tuple(sorted(trackless))

@@ -144,16 +144,23 @@ def lab_thresholds(
         if thresholds != choice.thresholds: out[lab] = thresholds
     return out
 
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #d742ccb6
+def _whole_bouts(labels): # (frames,) of one action
+    "Frames of each bout between two frames in which it was not seen."
+    code, start, stop = run_lengths(labels + 1).T # 0 unknown, 1 not seen, 2 seen
+    inside = (code[1:-1] == 2) & (code[:-2] == 1) & (code[2:] == 1)
+    return (stop - start)[1:-1][inside]
+
 
 def shortest_bouts(
     sequences: list, # Of `OutOfFold`
-) -> tuple: # (actions,) ms, see `Decision`
+) -> tuple: # (actions,) ms, see `Decision`; 0 where no bout has both ends
     "What nearly all bouts of each action last."
     out = []
     for k in range(sequences[0].labels.shape[1]):
-        ms = [(b - a) * 1000 / s.fps for s in sequences
-              for _, a, b in run_lengths(np.where(s.labels[:, k] == 1, 0, -1))]
-        out.append(float(np.quantile(ms, SHORT_SHARE)) if ms else 0.0)
+        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps
+                             for s in sequences])
+        out.append(float(np.quantile(ms, SHORT_SHARE)) if len(ms) else 0.0)
     return tuple(out)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #07229d50

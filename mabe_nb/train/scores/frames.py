@@ -64,12 +64,13 @@ def confusion(
     actions, # Names
 ) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
     "How often what was seen was predicted as what."
-    known, n = (labels >= 0).any(1), 1 + labels.shape[1]
-    seen = np.where((labels == 1).any(1), (labels == 1).argmax(1) + 1, 0)[known]
-    table = np.bincount(seen * n + codes[known] + 1, minlength=n * n).reshape(n, n)
-    names = ["other", *actions]
-    return pd.DataFrame(table, pd.Index(names, name="seen"),
-                        pd.Index(names, name="predicted"))
+    n, y = 1 + labels.shape[1], np.c_[(labels != 1).all(1), labels] # `other` in front
+    said = y[np.arange(len(y)), codes + 1] # What is known of the class that is predicted
+    seen = np.where(said == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
+    known = (labels >= 0).any(1) & ((said >= 0) | (seen > 0))
+    table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
+    return pd.DataFrame(table, *(pd.Index(["other", *actions], name=name)
+                                 for name in ("seen", "predicted")))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fce70fbf
 def frame_scores(
@@ -201,17 +202,16 @@ def near_borders(
     k: int, # Frames on each side of a border
 ) -> np.ndarray: # (frames, actions) bool
     "Frames close to where a human bout of the same action begins or ends."
-    n, seen = len(labels), labels == 1
-    at, action = np.nonzero(seen[1:] != seen[:-1])
+    n, seen, known = len(labels), labels == 1, labels >= 0
+    at, action = np.nonzero((seen[1:] != seen[:-1]) & known[1:] & known[:-1])
     steps = np.zeros((n + 1, labels.shape[1]), np.int32)
     np.add.at(steps, (np.maximum(at + 1 - k, 0), action), 1)
     np.add.at(steps, (np.minimum(at + 1 + k, n), action), -1)
     return steps[:n].cumsum(0) > 0
 
-# %% ../../../nbs/train/scores/10_frames.ipynb #4c3d7152
+# %% ../../../nbs/train/scores/10_frames.ipynb #a92be1b9
 TOLERANCES_MS = (0, 100, 250, 500)
 
-# %% ../../../nbs/train/scores/10_frames.ipynb #a92be1b9
 def borders(
     sequences, # Of (labels, codes, fps), see `video_counts`; may be a generator
     actions, # Names
