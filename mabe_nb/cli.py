@@ -14,7 +14,7 @@ from .commands.data import add_data_commands
 from .commands.parser import Parser, Talk, add_data, plain, shown
 from .commands.runs import add_bundle, add_export, add_runs
 from .commands.train import add_run_commands
-from .errors import MabeError
+from .errors import ConfigError, MabeError
 from .extend import load_file
 
 # %% ../nbs/cli.ipynb #6ce5a7fb
@@ -65,7 +65,7 @@ KEPT = {"train": "what was learned is kept: --resume goes on",
         "predict": "no file was changed", "bundle": "no file was changed",
         "retrain": "what was learned is kept: the same line goes on",
         "watch": "videos that are done are kept: the same line goes on",
-        "submit": "no file was changed"}
+        "submit": "a job that has begun goes on"}
 
 
 def what_is_kept(
@@ -176,6 +176,14 @@ def _run(args):
         sys.stdout.flush()
 
 
+def _check_words(words): # Libraries that read files take names in UTF-8 alone
+    for word in words:
+        try: word.encode()
+        except UnicodeEncodeError: raise ConfigError(
+            f"{word} is no name in UTF-8; rename the file or folder, or set a locale such as "
+            "LC_ALL=C.UTF-8 if the name looks right elsewhere") from None
+
+
 def _refused(args, error):
     print(f"mabe {args.parser.prog.split()[-1]}: {shown(error)}", file=sys.stderr)
     return 2
@@ -192,6 +200,7 @@ def main(
     if extra: args.parser.unknown(extra[0])
     was, warnings.formatwarning = warnings.formatwarning, lambda m, *_: f"note: {shown(m)}\n"
     try:
+        _check_words(sys.argv[1:] if argv is None else argv)
         _run(args)
         return 0
     except MabeError as e: return _refused(args, e)

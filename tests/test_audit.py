@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from mabe_nb.cli import main
 from mabe_nb.data.audit import audit, body_sizes, never_seen, video_rows
 from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
+from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
+from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
@@ -116,6 +119,21 @@ def test_shares_are_shares():
     rec.xy[:] = np.nan
     assert [(d.kind, d.share) for d in check(rec)] == [
         ("missing_points", 1), ("frame_gaps", 1), ("untracked_animals", 1)]
+
+
+@pytest.mark.parametrize("first, stop, found", [(100, 400, 300), (100, 399, 0), (0, 450, 0)])
+def test_an_animal_that_is_lost_for_ten_seconds(first, stop, found):
+    rec = walk(450)
+    rec.xy[first:stop, 1] = np.nan # all of it: an animal that no frame shows, another kind
+    assert kinds(rec).get("lost_animals", 0) == found
+
+
+def test_the_command_says_how_many_warnings_it_left_out(tmp_path, capsys):
+    data = write_colony(tmp_path/"colony", videos=9, minutes=0.2)
+    assert main(["audit", str(data)]) == 0
+    report = audit(open_dataset(data))
+    left = (report.table.severity != "info").sum() - len(report.foremost())
+    assert left > 0 and f"and {left} more: --json lists all" in capsys.readouterr().out
 
 
 def test_a_slow_camera_does_not_make_jumps():

@@ -445,3 +445,13 @@ def completed(line, cwd, module):
 def test_tab_completes_commands_flags_and_words(tmp_path, line, words):
     module = "mabe_nb.cli" if "jobs" in line else "mabe_nb" # as good as the script
     assert completed(line, tmp_path, module) == words
+
+
+def test_a_path_that_is_not_utf8_is_refused_before_any_work(tmp_path, capsys):
+    folder = tmp_path/os.fsdecode(b"K\xe4fig")
+    assert cli.main(["synth", str(folder), "--videos", "2", "--minutes", "0.1"]) == 2
+    assert "is no name in UTF-8; rename" in capsys.readouterr().err and not folder.exists()
+
+
+def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
+    assert cli.what_is_kept("submit").endswith("a job that has begun goes on")

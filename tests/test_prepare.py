@@ -524,3 +524,12 @@ def test_too_small_a_disk_is_said_after_the_first_video(folder, tmp_path, monkey
     monkeypatch.setattr(prepare_module.shutil, "disk_usage", lambda path: usage._replace(free=9))
     with pytest.warns(UserWarning, match="more videos will take about .* GB are free: take fewer"):
         run(folder, tmp_path/"out")
+
+
+def test_a_list_of_animals_without_poses_is_named_as_such(tmp_path):
+    rec = make_recording(1, 300)
+    alone = rec.replace(xy=rec.xy[:, :1], mice=rec.mice[:1], bouts=bout_table(), labelled=frozenset(
+        {("mouse1", "mouse2", "sniff")}))
+    with pytest.raises(DataError, match="animals without poses in"):
+        prepare(RecordingList([alone], tmp_path, "one"), "coords", tmp_path/"out", unlabelled=True,
+                progress=False)

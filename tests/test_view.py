@@ -16,9 +16,12 @@ from matplotlib.figure import Figure
 
 from mabe_nb.data.audit import audit
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table
+from mabe_nb.errors import DataError
 from mabe_nb import view
 from mabe_nb.view import plots
+from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import figure_svg, page_html, write_report
 
 NASTY = "<script>alert(1)</script>"
@@ -217,3 +220,15 @@ def test_no_method_stands_among_the_functions_of_a_module():
             public = getattr(module, name)
             if inspect.isfunction(public):
                 assert "self" not in inspect.signature(public).parameters, (info.name, name)
+
+
+def test_what_was_predicted_of_videos_given_as_text():
+    recs = [make_recording(seed, 600, video_id=f"{seed}0") for seed in (1, 2)]
+    recs[1] = recs[1].replace(bouts=bout_table())
+    data = RecordingList(recs, ".", "two")
+    submission = recs[0].bouts.set_axis(["agent_id", "target_id", "action", "start_frame",
+                                         "stop_frame"], axis=1).assign(video_id="10")
+    figure, axes = plot_predicted(data, submission, "10")
+    assert axes.get_title().endswith("in video 10")
+    with pytest.raises(DataError, match="no bouts were annotated in video 20"):
+        plot_predicted(data, submission, "20")

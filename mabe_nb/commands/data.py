@@ -73,8 +73,10 @@ def audit(args, say) -> dict:
     data = open_dataset(args.data, args.split)
     report = check(data, pick(data, args.videos), progress=say.progress)
     say(report.summary().to_string(index=False) if len(report.table) else "nothing found")
-    for row in report.foremost().itertuples():
+    for row in (rows := report.foremost()).itertuples():
         say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
+    if more := int((report.table.severity != "info").sum()) - len(rows):
+        say(f"and {more:,} more: --json lists all, --videos those of some")
     return json.loads(report.to_json())
 
 # %% ../../nbs/commands/20_data.ipynb #bfdee25b

@@ -12,8 +12,9 @@ from pathlib import Path
 import pandas as pd
 
 from ..data.audit import audit
-from ..data.dataset import open_dataset
-from ..data.recording import of_pair, submitted_bouts
+from ..data.dataset import open_dataset, select_videos
+from ..errors import DataError
+from ..data.recording import bout_table, of_pair, submitted_bouts
 from ..data.synthetic import write_colony
 from ..files import atomic, write_json
 from ..train.classifier import load_classifier, predict_dataset
@@ -29,7 +30,9 @@ def most_eventful_pair(
     ids, # Video ids
 ) -> tuple: # Video id, agent, target
     "The pair that does most different things in one video."
-    bouts = pd.concat([dataset.annotations(i).assign(video=i) for i in ids])
+    bouts = pd.concat([bout_table(), *(dataset.annotations(i).assign(video=i) for i in ids)])
+    if not len(bouts): raise DataError("no bouts were annotated in video "
+                                       f"{', '.join(ids) or 'none'}; choose annotated ones")
     acts = bouts.groupby(["video", "agent", "target"]).action.agg(["nunique", "size"])
     return max(zip(acts["nunique"], acts["size"], acts.index))[2]
 
@@ -37,9 +40,10 @@ def most_eventful_pair(
 def plot_predicted(
     dataset, # Annotated, see `open_dataset`
     submission: pd.DataFrame, # As `model.predict` gives it
-    ids=None, # Videos to choose from; None: all with annotations
+    ids=None, # Videos to choose from, also as text; None: all with annotations
 ): # Figure and axes
     "Bouts as seen and as predicted, for the pair that does most different things."
+    if isinstance(ids, str): ids = select_videos(dataset, ids)
     if ids is None: ids = [i for i in dataset.ids if len(dataset.annotations(i))]
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),

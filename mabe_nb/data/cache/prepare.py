@@ -225,10 +225,11 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     entries, skipped = _gather(plan, ids, workers, skip_broken, progress)
     left_out = len(ids) - len(entries) - len(skipped)
     if not any(e["names"] for e in entries):
-        raise DataError(f"nothing to prepare: of {len(ids)} videos {len(skipped)} cannot "
-                        f"be read and {left_out} are unlabelled, so there is nothing to "
-                        "learn from; expected at least one that somebody has annotated",
-                        plan.dataset.root)
+        raise DataError("nothing to prepare: " + (
+            f"of {len(ids)} videos {len(skipped)} cannot be read and {left_out} are unlabelled, "
+            "so there is nothing to learn from; expected at least one that somebody has annotated"
+            if skipped or left_out else "what is asked for (behaviors_labeled) is of animals "
+            f"without poses in {', '.join(ids[:5])}"), plan.dataset.root)
     others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
         video_id for video_id, _ in skipped}
     kept = [e for e in entries if not e.get("when_asked")]
