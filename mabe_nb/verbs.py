@@ -131,8 +131,7 @@ def score(
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.kaggle.doctor import read_submission
     from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
-                                       solution_table, stretches_of, unscored,
-                                       with_ids_of)
+                                       solution_table, stretches_of, unscored, with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
@@ -141,8 +140,7 @@ def score(
     bouts = with_ids_of(solution, bouts)
     for line in unscored(data, ids, solution, bouts): speaker(say)(line)
     bouts = _some(only_scored(data, bouts), solution, speaker(say))
-    judged = judged_bouts(solution, bouts, whole=True)
-    looked = stretches_of(data, solution.video_id)
+    judged, looked = judged_bouts(solution, bouts, whole=True), stretches_of(data, ids)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 

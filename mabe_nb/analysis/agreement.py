@@ -161,9 +161,8 @@ def agreement(
     a = as_dataset(a)
     other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
     for video in a.ids if videos is None else videos:
-        if a.labelled(video) is None: continue
-        mine = a[video]
-        if (theirs := other(mine)) is None or theirs.labelled is None: continue
+        if a.labelled(video) is None or (theirs := other(mine := a[video])) is None \
+                or theirs.labelled is None: continue
         if len(theirs) != len(mine):
             raise DataError(f"has {len(mine):,} frames of the first rater and {len(theirs):,} "
                             "of the second", where=f"video {video}")

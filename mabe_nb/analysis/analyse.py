@@ -120,7 +120,7 @@ def _of_videos(data, bouts, videos):
         yield (f"there are no bouts of {len(none)} of {plural(len(asked), 'video')} "
                f"{some(none)}: measured as videos in which nothing was done")
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #401c0a49
 def _measured(data, bouts, videos, shuffles, say):
     "What was seen, tables of it, and the `PairDecision`s of a run that predicted it."
     decisions, run = [], is_run(bouts) # Kept while a run predicts, which is asked once

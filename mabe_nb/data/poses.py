@@ -42,7 +42,7 @@ class Tracker(NamedTuple):
     claims: object # From a path to whether the file is this tracker's
     read: object # From a path to `Points`
 
-
+# %% ../../nbs/data/16_poses.ipynb #fa0eb429
 TRACKERS = {} # By name; the last that claims a file gets it
 
 

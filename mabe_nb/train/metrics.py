@@ -128,16 +128,14 @@ def chance_score(
     names, circles = known["video_id"].unique(), _circles(solution, known, frames)
     video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
     low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)
-    part = length[bouts.group[bouts.known:]]
-    low, n = np.where(part > 0, 0, low), np.where(part > 0, part, n)
+    low, n = np.where((part := length[bouts.group[bouts.known:]]) > 0, (low * 0, part), (low, n))
     start, stop = bouts.start[bouts.known:], bouts.stop[bouts.known:]
     count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []
     for _ in range(rounds):
         by = (rng.random(len(names))[video] * n).astype(np.int64)
         moved = _shifted(start, stop, low, n, by)
         scores.append(_of_labs(_f(count(*moved), 1.0)))
-    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)),
-            "scores": scores}
+    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)), "scores": scores}
 
 # %% ../../nbs/train/50_metrics.ipynb #e4cd2064
 def video_ids(
@@ -210,7 +208,7 @@ def stretches_of(
     return {v: s for v in {*map(str, videos)} & {*dataset.ids}
             if (s := dataset.scored(v)) is not None}
 
-
+# %% ../../nbs/train/50_metrics.ipynb #b3dc7f55
 def only_scored(
     dataset, # See `open_dataset`
     table: pd.DataFrame, # Bouts in the competition's columns

@@ -99,7 +99,7 @@ def _by_name(poses, root):
             out.setdefault(video_name(paths[0]), {})[video] = _folders(paths[0], root)
     return out
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #151606ff
 def _candidates(name, folders, poses, ends):
     "Videos that a name can mean for a table in some folders."
     try: exact, short = (video_name("_".join([*f, name.replace("/", "_")]))

@@ -90,21 +90,25 @@ def look_at(
         tables = ", ".join(_shown(data, *one) for one in data._scored.get(video, ()))
         return Look(_row(video, several, scored=tables), odd=(_plain(e, data),))
     try:
-        one = rows if isinstance(rows, str) else None
-        s, rate = data.settings_of(video), scored and annotated_rate(scored, one)
+        s, one = data.settings_of(video), rows if isinstance(rows, str) else None
+        rate = scored and annotated_rate(scored, one)
         raw, fps, left_out = _poses(data, poses, video, s, rate)
         rec = renamed(raw, s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec),
-           *(f.message for f in rec.findings if f.kind == "renamed_animals"),
-           *(f"{video}: {f.message}" for f in rec.findings
-             if f.kind == "animals_without_track")]
-    if fps: odd += _length(rec, poses, scored, one)
+    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
+           *(_length(rec, poses, scored, one) if fps else ())]
     look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
+def _about_animals(rec):
+    "Sentences on animals that got other names, or have no track."
+    for f in rec.findings:
+        if f.kind == "renamed_animals": yield f.message
+        if f.kind == "animals_without_track": yield f"{rec.video_id}: {f.message}"
+
+
 def _unseen(rec, least):
     "A sentence if animals are listed that no frame shows."
     if gone := untracked(rec, seen(rec)):
