@@ -140,7 +140,7 @@ def score(
     bouts = with_ids_of(solution, bouts)
     for line in unscored(data, ids, solution, bouts): speaker(say)(line)
     bouts = _some(only_scored(data, bouts), solution, speaker(say))
-    judged, looked = judged_bouts(solution, bouts, whole=True), stretches_of(data, ids)
+    judged, looked = judged_bouts(solution, bouts, True), stretches_of(data, solution.video_id)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 
