@@ -3,7 +3,7 @@ import warnings
 
 import pandas as pd
 import pytest
-from test_open_folder import recording, write_boris, write_dlc
+from test_open_folder import recording, simba_table, write_boris, write_dlc
 
 import mabe_nb as mb
 from mabe_nb.analysis.groups import of_nothing, read_groups
@@ -12,7 +12,7 @@ from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.scored_tables import video_name
-from mabe_nb.data.folder.settings import read_settings, read_yaml
+from mabe_nb.data.folder.settings import make_settings, read_settings, read_yaml
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
 
@@ -168,3 +168,34 @@ def test_a_table_of_groups_from_a_spreadsheet(tmp_path):
         mb.analyse(open_dataset(tmp_path), tmp_path/"out", groups=path, by="Group", shuffles=10,
                    say=said.append)
     assert any("rows of the groups are of nothing in the data: 'v3'" in s for s in said)
+
+
+def test_actions_of_several_names_are_one(tmp_path):
+    write_one(tmp_path, "v1", [("adult", "Rear up", 30, 60), ("adult", "rear", 90, 120)])
+    yaml = YAML + "action_names: {Rear up: rear, Attack!: attack}\n"
+    (tmp_path/"dataset.yaml").write_text(yaml)
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.bouts.action.tolist() == ["rear", "rear"] and {a for *_, a in rec.labelled} == {"rear"}
+    (tmp_path/"v1.boris.csv").unlink()
+    (tmp_path/"v1.csv").write_text("Rear up,rear,Attack!\n" + "0,0,0\n" * 299 + "1,0,0\n")
+    (tmp_path/"dataset.yaml").write_text(yaml + "target: adult\n")
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.bouts.action.tolist() == ["rear"] and {a for *_, a in rec.labelled} == {
+        "rear", "attack"}
+    found = match_files(open_dataset(tmp_path))
+    assert set(found.table.actions) == {"attack, rear"}
+    assert read_settings_of(found.settings).action_names == {"Rear up": "rear", "Attack!": "attack"}
+
+
+def read_settings_of(text): return make_settings(read_yaml(text))
+
+
+def test_columns_of_simba_by_any_of_their_names(tmp_path):
+    table = simba_table().rename(columns={"Sniffing": "attack"})
+    table.to_csv(tmp_path/"day1.csv")
+    for actions in ("", "actions: [attack]\n"):
+        (tmp_path/"dataset.yaml").write_text("fps: 30\nagent: mouse1\nalone: []\n"
+                                             "action_names: {Attack: attack}\n" + actions)
+        rec = open_dataset(tmp_path)["day1"]
+        assert rec.bouts.action.tolist() == ["attack"] * 2, actions
+        assert {a for *_, a in rec.labelled} == {"attack"}

@@ -91,5 +91,5 @@ def _slips(settings, actions):
     for name in sorted(actions): alike.setdefault(tuple(_words(name)), []).append(name)
     for words, names in alike.items():
         if words and len(names) > 1:
-            yield (f"{' and '.join(names)} are {len(names)} actions; if they are one, give them "
-                   "one name in the annotations")
+            yield (f"{' and '.join(names)} are {len(names)} actions; if they are one, say under "
+                   f"action_names in dataset.yaml: {names[0]}: {names[-1]}")

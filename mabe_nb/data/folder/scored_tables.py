@@ -17,7 +17,7 @@ from .settings import FolderSettings
 from ..formats.bout_tables import read_bout_table
 from ..formats.dlcanalyzer import read_labels
 from ..formats.frame_tables import NO_ACTION, frame_table, read_frame_table
-from ..formats.simba import read_simba, simba_actions
+from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
 from ...errors import DataError
 from ...files import safe_id
@@ -103,10 +103,11 @@ def scored_columns(
     settings: FolderSettings,
 ) -> tuple: # Names; none where the annotation has no columns of actions
     "The actions that a table has a column of, seen or not."
-    source = annotation_source(path)
-    if source == "SimBA": return settings.actions or simba_actions(path)
-    return tuple(n for n in frame_table(path)[0] if n.lower() not in NO_ACTION
-                 ) if source == "frames" else ()
+    source, names = annotation_source(path), settings.action_names
+    if source == "SimBA": found = settings.actions or simba_actions(path)
+    elif source != "frames": return ()
+    else: found = tuple(n for n in frame_table(path)[0] if n.lower() not in NO_ACTION)
+    return tuple(dict.fromkeys(names.get(n, n) for n in found))
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #93bd6cb4
 NOBODY = "no subject" # Of BORIS, where one animal is tracked
@@ -124,13 +125,16 @@ def _named_by_boris(path, rec, settings, observation, only):
     return found.replace({"agent": alone, "target": alone}) if only else found
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #f1b28ca9
-def named_bouts(
-    path, # An annotation
-    rec: Recording, # The poses of the same video
-    settings: FolderSettings,
-    rows=None, # Observation or names by which rows are of this video; None: all
-): # Table of bouts, see `bout_table`; targets count for `target_from` and tables of bouts
-    "Bouts in a video's annotation, by the animal that acts."
+def _simba_columns(path, settings):
+    "Columns to read, under any of their names; () = as `simba_actions`."
+    there, other = simba_head(path)[1], settings.action_names
+    for action in settings.actions:
+        found = [n for n in there if other.get(n, n) == action]
+        yield from found or [action]
+
+
+def _bouts_in(path, rec, settings, rows):
+    "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
     mine = lambda cell: cell in rows if rows else rec.video_id in (
         video_name(cell), video_name(f"{cell}.csv"))
@@ -140,10 +144,22 @@ def named_bouts(
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
-    if source == "SimBA": return read_simba(path, *who, actions=settings.actions)
+    if source == "SimBA": return read_simba(path, *who, [*_simba_columns(path, settings)])
     if source == "DLCAnalyzer":
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
     return read_caltech(path, *who, settings.streams or None, rec.fps)
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #9ddf9406
+def named_bouts(
+    path, # An annotation
+    rec: Recording, # The poses of the same video
+    settings: FolderSettings,
+    rows=None, # Observation or names by which rows are of this video; None: all
+): # Table of bouts, see `bout_table`; targets count for `target_from` and tables of bouts
+    "Bouts in a video's annotation, by the animal that acts."
+    bouts = _bouts_in(path, rec, settings, rows)
+    names = settings.action_names
+    return bouts.assign(action=[names.get(a, a) for a in bouts.action])
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
 def _check_animals(bouts, path, mice, settings):
