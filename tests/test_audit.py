@@ -5,11 +5,13 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.cli import main
-from mabe_nb.data.audit import audit, body_sizes, never_seen, video_rows
+from mabe_nb.data.audit import (COLUMNS, AuditReport, audit, body_sizes, never_seen,
+                                video_rows)
 from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
@@ -134,6 +136,15 @@ def test_the_command_says_how_many_warnings_it_left_out(tmp_path, capsys):
     report = audit(open_dataset(data))
     left = (report.table.severity != "info").sum() - len(report.foremost())
     assert left > 0 and f"and {left} more: --json lists all" in capsys.readouterr().out
+
+
+def test_the_worst_warnings_of_a_kind_are_shown():
+    rows = [("v1", "jumps", "warning", .01), ("v2", "jumps", "warning", .3), ("", "lag", "warning", .2),
+            ("v3", "jumps", "warning", .02), ("v4", "tables", "error", np.nan)]
+    table = pd.DataFrame([(v, "lab", kind, severity, 1, share, "")
+                          for v, kind, severity, share in rows], columns=COLUMNS)
+    shown = AuditReport(table, "four", 4, 100).foremost(each=2)
+    assert shown.video_id.tolist() == ["v4", "v2", "", "v3"]
 
 
 def test_a_slow_camera_does_not_make_jumps():

@@ -1,6 +1,8 @@
 "A lab's own files, from `mabe open` to a figure: matches, questions, names, dataset.yaml."
 import json
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.folder.settings import make_settings, read_settings
+from mabe_nb.data.folder.settings import make_settings, read_settings, write_settings
 from mabe_nb.data.formats.simba import simba_actions
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.scored_tables import read_scored
@@ -558,3 +560,21 @@ def test_groups_of_a_table_go_before_those_of_the_file(lab, tmp_path):
     other = pd.DataFrame({"video": ["v1", "v2"], "dose": ["x", "y"]})
     assert {*analyse(data, tmp_path/"b", groups=other, by="dose", shuffles=10)["groups"].a} == {"x"}
     with pytest.raises(ConfigError, match="groups need by"): analyse(data, tmp_path/"c", groups=other)
+
+
+def test_a_folder_that_cannot_be_written_is_opened_by_links(tmp_path):
+    (own := tmp_path/"own").mkdir()
+    with TemporaryDirectory() as shared: # others may come to it, unlike to tmp_path
+        (shared := Path(shared)).chmod(0o755)
+        write_dlc(shared, "v1", recording(1, 100))
+        shared.chmod(0o555)
+        if root := not os.getuid(): os.seteuid(65534)
+        try:
+            with pytest.raises(DataError, match=r"dataset.yaml: cannot be written: .*\(ln -s\)"):
+                write_settings(shared/"dataset.yaml", "fps: 25\n")
+        finally:
+            if root: os.seteuid(0)
+            shared.chmod(0o755)
+        (own/"v1DLC_net.csv").symlink_to(shared/"v1DLC_net.csv")
+        write_settings(own/"dataset.yaml", "fps: 25\n")
+        assert open_dataset(own)["v1"].fps == 25

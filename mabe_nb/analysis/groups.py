@@ -118,14 +118,14 @@ def of_no_value(
     value: str, # Of `MEASURES`
     unit: str = "animal", # As for `per_unit`
 ) -> list: # One sentence, if there are any
-    "How many cases of each group have no value."
+    "How many animals, or videos, of each group have no value."
     name = "subject" if unit == "animal" else "video"
     key = ["action", "group"]
     every, have = rows.groupby(key)[name].nunique(), cases.groupby(key).unit.nunique()
     lost = [f"{action} ({n - have.get((action, group), 0)} of {n} of {group})"
             for (action, group), n in every.items() if have.get((action, group), 0) < n]
     if not lost: return []
-    return [f"{value} is compared without animals that have no bout: "
+    return [f"{value} is compared without {unit}s that have no bout: "
             + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8)]
 
 # %% ../../nbs/analysis/30_groups.ipynb #ba1125eb

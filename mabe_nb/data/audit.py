@@ -67,9 +67,10 @@ class AuditReport:
     def worst(self, n=10): return rank_videos(self.table).head(n)
 
     def foremost(self, errors=20, each=3):
-        "The first errors, and a few warnings of each kind."
+        "The first errors, and of each kind of warning those of the largest share."
         first, rest = (self.table[self.table.severity == s] for s in ORDER[:2])
-        return pd.concat([first.head(errors), rest.groupby("kind", sort=False).head(each)])
+        worst = rest.sort_values("share", ascending=False, kind="stable").groupby("kind")
+        return pd.concat([first.head(errors), worst.head(each).sort_index()])
 
     def __repr__(self):
         kinds = self.table.severity.value_counts()

@@ -293,5 +293,9 @@ def write_settings(
     path, # A `dataset.yaml`
     text: str, # From `settings_text`
 ):
-    "Write it, whole or not at all."
-    with atomic(path) as tmp: tmp.write_text(text, encoding="utf-8")
+    "Write it, whole or not at all. Raises `DataError`."
+    try:
+        with atomic(path) as tmp: tmp.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise DataError(f"cannot be written: {e.strerror}; a folder of your own with links to "
+                        "these files (ln -s) can be opened as well", path) from e
