@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TORCH := $(shell grep '^torch==' constraints.txt)
+OLDEST := $(shell sed -n 's/^requirements = torch>=[^ ]* //p' settings.ini | sed 's/>=/==/g; s/,<[^ ]*//g')
 
-.PHONY: install demo test mutants fuzz boris lab docs clean
+.PHONY: install demo test oldest mutants fuzz boris lab docs clean
 
 install: .venv/.installed
 
@@ -19,6 +20,12 @@ demo: install
 
 test: install
 	$(BIN)/python .ci/checks.py
+
+oldest: # The tests with the oldest versions that settings.ini allows (and today's PyTorch)
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet $(TORCH) $(OLDEST)
+	.venv-oldest/bin/pip install --quiet $(OLDEST) -e ".[dev,onnx]"
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -q -n 2 tests
 
 mutants: install # Faults put in on purpose; make mutants ONLY=loop for some
 	OMP_NUM_THREADS=1 $(BIN)/python .ci/mutants.py $(ONLY)

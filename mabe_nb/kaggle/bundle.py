@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from packaging.utils import canonicalize_name
 
 import mabe_nb
 from ..data.dataset import RecordingList
@@ -128,7 +129,7 @@ def trial(
             for d in ds}
     return {"frames_per_second": round(long / seconds, 1), "peak_mb": round(after),
             "mb_per_1000_frames": round(1000 * (after - before) / (long - short), 2),
-            "used": {d.lower(): metadata.version(d) for d in sorted(used)}}
+            "used": {canonicalize_name(d): metadata.version(d) for d in sorted(used)}}
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #829c15d0
 def trial_in_process(

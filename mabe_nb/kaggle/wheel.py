@@ -10,6 +10,8 @@ import base64, hashlib, re, subprocess, sys, zipfile
 from importlib import metadata
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 import mabe_nb
 from ..errors import ConfigError
 
@@ -36,8 +38,8 @@ def pack_package(
     return wheel
 
 # %% ../../nbs/kaggle/30_wheel.ipynb #ae23847a
-KAGGLE = {"filelock", "h5py", "matplotlib", "numpy", "pandas", "platformdirs",
-          "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
+KAGGLE = {"filelock", "h5py", "matplotlib", "numpy", "packaging", "pandas",
+          "platformdirs", "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
           "torch", "tqdm"} # What its image has, of what this package needs
 
 
@@ -59,9 +61,10 @@ def fetch_wheels(
                       "--wheels")
 
 # %% ../../nbs/kaggle/30_wheel.ipynb #74676927
-def requirements() -> set: # Names in small letters
+def requirements() -> set: # Names as PEP 503 writes them
     "What this package asks for when it is installed."
     try: wanted = metadata.requires("mabe_nb") or []
     except metadata.PackageNotFoundError: wanted = []
-    names = {re.split(r"[^\w.-]", r)[0].lower() for r in wanted if "extra" not in r}
+    names = {canonicalize_name(re.split(r"[^\w.-]", r)[0])
+             for r in wanted if "extra" not in r}
     return names or KAGGLE | {"array-api-compat"}
