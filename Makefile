@@ -21,7 +21,7 @@ demo: install
 test: install
 	$(BIN)/python .ci/checks.py
 
-oldest: # The tests with the oldest versions that settings.ini allows (and today's PyTorch)
+oldest: # The tests with the oldest versions that settings.ini allows: make oldest TORCH=torch==2.6.0
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet $(TORCH) $(OLDEST)
 	.venv-oldest/bin/pip install --quiet $(OLDEST) -e ".[dev,onnx]"

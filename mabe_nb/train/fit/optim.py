@@ -33,16 +33,23 @@ class EagerAdamW(torch.optim.AdamW):
     def step(self, closure=None): # As PyTorch's
         "One change of the parameters."
         plain = closure is None and getattr(self, "found_inf", None) is None
-        if not plain or not all(group["fused"] for group in self.param_groups):
+        groups = [(g, [p for p in g["params"] if p.grad is not None])
+                  for g in self.param_groups]
+        begun = all(self.state.get(p) for _, params in groups for p in params)
+        if not (plain and begun and all(g["fused"] for g, _ in groups)):
             return inspect.unwrap(torch.optim.AdamW.step)(self, closure)
-        for group in self.param_groups:
-            self._init_group(group, *(lists := [[] for _ in range(6)]))
-            if not lists[0]: continue # no parameter has a gradient
-            torch._foreach_add_(lists[-1], 1)
-            how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad",
-                                               "maximize")}
-            beta1, beta2 = group["betas"]
-            torch._fused_adamw_(*lists, beta1=beta1, beta2=beta2, **how)
+        for group, params in groups:
+            if params: self._fused(group, params)
+
+    def _fused(self, group, params):
+        states = [self.state[p] for p in params]
+        steps, *moments = [[s[key] for s in states if key in s] for key in (
+            "step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
+        torch._foreach_add_(steps, 1)
+        how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
+        beta1, beta2 = group["betas"]
+        torch._fused_adamw_(params, [p.grad for p in params], *moments, steps,
+                            beta1=beta1, beta2=beta2, **how)
 
     step.hooked = True # no profiler around it
 
