@@ -119,6 +119,28 @@ def test_what_a_review_chose_never_judges(lab):
     assert "3" in split["train"] and len(split["valid"]) == 1
 
 
+def test_all_that_was_reviewed_is_learned_from_but_what_is_named_to_judge(tmp_path):
+    "Within the most videos of a trial, and where no scorer annotated anything."
+    for known in (True, False):
+        some = [video(i, known and i < 4) for i in range(1, 7)]
+        lab = RecordingList(some, tmp_path/str(known))
+        lab.root.mkdir()
+        for i in (1, 2, 3, 4, 5) if not known else (4, 5):
+            add_correction(lab.root/"corrections.jsonl", correction(i), "Ann")
+        data = mb.with_corrections(lab)
+        assert reviewed_split(data, ["1", "2"], ["3", "5"])[0] == ["1", "2", "4"]
+        learn, judge = reviewed_split(data, ["1", "2"], ["3"], TrainConfig(limit=3))
+        assert (learn, judge) == (["1", "4", "5"], ["3"])
+
+
+def test_a_trial_of_few_videos_is_trained_again_with_all_that_was_reviewed(lab, tmp_path):
+    few = TrainConfig(limit=1, **{k: v for k, v in SMALL.items() if k not in ("progress", "say")})
+    train(lab, tmp_path/"run", few, ["1"], ["2"])
+    add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
+    retrain(tmp_path/"run", lab, tmp_path/"again", say=None)
+    assert load_run(tmp_path/"again").run_videos() == {"train": ["1", "3"], "valid": ["2"]}
+
+
 def test_the_loop_from_the_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = ["--epochs", "1", "--features", "coords", "--hidden-size", "8", "--num-layers", "1"]

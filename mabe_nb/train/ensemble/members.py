@@ -182,6 +182,8 @@ def sampled(
         counts = sum(np.bincount(c[c >= 0], minlength=n) for c in codes)
         if counts[0]: break
     steps = np.round(every / np.maximum(balanced_weights(counts, 0.25), 1e-3)).clip(1)
+    none = [all((c == k).sum() <= s // 2 for c in codes) for k, s in enumerate(steps)]
+    steps[none] = 1 # Of bouts too short for any frame to be taken: all frames
     xs, ys = [], []
     for i, c in zip(rows, codes):
         taken = [np.flatnonzero(c == k)[int(s) // 2::int(s)] for k, s in enumerate(steps)]
