@@ -121,7 +121,9 @@ def class_weights(
     weights = cfg.class_weights
     if isinstance(weights, list) and len(weights) == len(counts):
         return np.array(weights, np.float32)
-    return balanced_weights(counts, 0 if weights == "none" else 0.25)
+    balanced = balanced_weights(counts, 0 if weights == "none" else 0.25)
+    if "binary" in cfg.loss and not counts[0]: balanced[0] = 1 # of all that is not seen
+    return balanced
 
 # %% ../../nbs/train/62_training_set.ipynb #9d75bcb2
 def unmet(
