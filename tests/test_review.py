@@ -263,6 +263,27 @@ def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
     assert [r.verdict for r in panel.rows] == ["stop"] and "✓" in panel.choice.label
 
 
+def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path):
+    "Else a key that is meant for the second would answer for the first."
+    p = np.full((900, 2), 0.1)
+    p[300:360, 0] = p[360:420, 1] = 0.5
+    told = PairPrediction("1", *PAIR, 30.0, ACTIONS, p, np.where(p.max(1) > 0.4, p.argmax(1), -1),
+                          np.full(p.shape, -1, np.int8), np.zeros(900), np.zeros(900))
+    moments = moments_of(told).query("action != ''").assign(why="")
+    data = RecordingList([make_recording(seed=1, frames=900, video_id="1").replace(
+        labelled=None, bouts=bout_table())], tmp_path)
+    panel = ReviewPanel(moments, data, [told], tmp_path/"c.jsonl", "Ann")
+    panel.press("o", 379)
+    assert panel.bout() == ("chase", 300, 380)
+    panel.press("g")
+    assert panel.bout() == ("sniff", 360, 420) and "✓" not in panel.choice.label
+    panel.press("c")
+    panel.press("u")
+    assert panel.choice.value == 1
+    panel.press("u")
+    assert panel.choice.value == 0 and panel.bout() == ("chase", 300, 360)
+
+
 def test_corrections_of_other_animals_are_refused():
     with pytest.raises(DataError, match="mouse7"):
         corrected(video(3), [correction(3)._replace(agent="mouse7")])

@@ -59,6 +59,7 @@ class ReviewPanel(Panel):
         self.moments, self.dataset = list(moments.itertuples()), dataset
         self.predictions, self.file, self.author = list(predictions), file, author
         self.films, self.rows = films, read_corrections(file)
+        self.asked_by: dict = {} # Id of a correction made here -> its moment
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
         self.player_box, self.asked, self.focus = W.VBox(), W.HTML(), False
@@ -102,10 +103,14 @@ def _options(self: ReviewPanel):
             for i, m in enumerate(self.moments)]
 
 @patch
+def _answers(self: ReviewPanel, r, moment) -> bool: # Not those of a neighbour, moved to here
+    return (r[:3] == moment[1:4] and r.start < moment.stop and r.stop > moment.start
+            and self.asked_by.get(r.id, moment[1:]) == moment[1:])
+
+@patch
 def answers(self: ReviewPanel, moment) -> list:
     "The corrections of a moment that stand."
-    return [r for r in self.rows if r[:3] == moment[1:4]
-            and r.start < moment.stop and r.stop > moment.start]
+    return [r for r in self.rows if self._answers(r, moment)]
 
 # %% ../../../nbs/view/video/70_review.ipynb #6bb5b620
 @patch
@@ -186,6 +191,7 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
     self.rows.append(add_correction(self.file, Correction(
         m.video_id, m.agent, m.target, verdict, action, start, stop, self.names(), was),
         self.author))
+    self.asked_by[self.rows[-1].id] = m[1:]
     return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
 
 @patch
@@ -248,8 +254,7 @@ def undo(self: ReviewPanel) -> str:
     row = undo_correction(self.file, self.author)
     self.rows = read_corrections(self.file)
     if row is None: return "there is nothing to undo"
-    at = [i for i, m in enumerate(self.moments) if m[1:4] == row[:3]
-          and row.start < m.stop and row.stop > m.start]
+    at = [i for i, m in enumerate(self.moments) if self._answers(row, m)]
     self.open(at[0]) if at else self.draw()
     return f"undone: {row.verdict} {row.action} {row.start}-{row.stop}"
 
