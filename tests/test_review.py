@@ -63,6 +63,17 @@ def test_what_was_told_as_saved_is_there_after_a_kill(tmp_path):
     assert read_corrections(file)[-1].author == "Bo"
 
 
+def test_a_last_line_without_its_line_break_counts(tmp_path):
+    "As an editor may leave it; what was torn off does not."
+    file = tmp_path/"c.jsonl"
+    for start in (1, 2): add_correction(file, correction(3, start=start), "Ann")
+    for i, tail in enumerate(("", '{"video": "3", "age'), 2):
+        file.write_text(file.read_text().rstrip() + ("\n" + tail if tail else ""))
+        assert len(read_corrections(file)) == i
+        add_correction(file, correction(3, start=3), "Ann")
+        assert [r.start for r in read_corrections(file)] == [1, 2, 3, 3][:i + 1]
+
+
 def test_undo_takes_back_what_the_same_person_said(tmp_path):
     file = tmp_path/"c.jsonl"
     add_correction(file, correction(3), "Ann")

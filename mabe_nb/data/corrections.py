@@ -87,6 +87,11 @@ def _author():
     return ""
 
 
+def _torn(tail): # What follows the last line break: not the whole of a line?
+    try: return not isinstance(parse_json(tail), dict)
+    except DataError: return True
+
+
 def _append(path, row):
     "One line more, on the disk; the beginning of a line that was torn off goes."
     lock = path.with_name(f"{path.name}.lock")
@@ -95,7 +100,9 @@ def _append(path, row):
         with locked(lock, path, lambda owner: None), open(path, "ab+") as f:
             f.seek(0)
             text = f.read()
-            if not text.endswith(b"\n"): f.truncate(text.rfind(b"\n") + 1)
+            tail = text[text.rfind(b"\n") + 1:]
+            if _torn(tail): f.truncate(len(text) - len(tail))
+            else: f.write(b"\n") # which an editor left out
             f.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             f.flush()
             os.fsync(f.fileno())
@@ -146,7 +153,8 @@ def read_corrections(
     if not os.path.lexists(path): return []
     standing = {}
     text = read_text(path, "corrections")
-    for i, line in enumerate(text[:text.rfind("\n") + 1].split("\n"), 1):
+    whole = text[:text.rfind("\n") + 1] if _torn(text[text.rfind("\n") + 1:]) else text
+    for i, line in enumerate(whole.split("\n"), 1):
         where = f"line {i}"
         if not line.strip(): continue
         said = parse_json(line, path, where)
