@@ -133,8 +133,8 @@ def evidence_in(
         seen, bouts = out.setdefault(dataset.lab(video), {}), dataset.annotations(video)
         for _, _, action in sorted(dataset.labelled(video) or ()): seen.setdefault(action, 0)
         each = bouts.groupby(BOUT_COLUMNS[:3]) # whose bouts may overlap
-        frames = union_lengths(each.ngroup().to_numpy(), *bouts[BOUT_COLUMNS[3:]].to_numpy().T,
-                               each.ngroups)
+        frames = union_lengths(each.ngroup().to_numpy(), bouts.start.to_numpy(),
+                               bouts.stop.to_numpy(), each.ngroups)
         for (*_, action), n in zip(each.size().index, frames):
             seen[action] = seen.get(action, 0) + int(n)
     return out
