@@ -147,6 +147,7 @@ def begun_with(
     out: Path, # Run folder
     cfg: TrainConfig,
     ids: list, # Train and valid ids asked for, or None
+    choose=None, # Gives the train and valid ids that a run by these takes; None: the same
 ) -> tuple: # Its config, and train and valid ids
     "What a run to resume began with. Raises `ConfigError` for other settings or videos."
     old = TrainConfig.from_yaml(out/"config.yaml").model_dump()
@@ -158,9 +159,10 @@ def begun_with(
         raise ConfigError(f"{out} began with {', '.join(odd)}; resume it with its own "
                           "settings, or train into another folder")
     videos = read_split(out/"videos.json")
-    for name, want in zip(("train", "valid"), ids):
-        if want is not None and list(map(str, want)) != videos[name]:
-            raise ConfigError(f"{out} began with other {name} videos than asked for now")
+    def other(asked): return [name for name, want in zip(("train", "valid"), asked)
+                              if want is not None and list(map(str, want)) != videos[name]]
+    if other(ids) and (odd := other(choose() if choose else ids)):
+        raise ConfigError(f"{out} began with other {odd[0]} videos than asked for now")
     return cfg, [videos["train"], videos["valid"]]
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #18f6795e
