@@ -4,6 +4,7 @@ import shutil
 import pytest
 import torch
 
+import mabe_nb as mb
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError
@@ -92,6 +93,20 @@ def test_videos_that_it_learned_from_before_are_told_by_their_tracks(root, tmp_p
     said = tuned(root, tmp_path/"b", RecordingList(other), ids)["warnings"]
     assert "learned from 1 of the 2 videos to judge by" in said[-1]
     assert said[-1] in (tmp_path/"b"/"card.md").read_text().replace("\n", " ")
+    shutil.copytree(tmp_path/"a", tmp_path/"second"/"old") # 1 taught what taught this one
+    for resume in (False, True):
+        said = tuned(tmp_path/"second", tmp_path/"c", RecordingList(other), ids,
+                     resume=resume)["warnings"]
+        assert "learned from 1 of the 2 videos to judge by" in said[-1]
+
+
+def test_scores_mean_what_they_meant_to_the_old_run(root, tmp_path):
+    how = {"device": "cpu", "epochs": 1, "say": None, "progress": False}
+    mb.fit(DATA, tmp_path/"old", train_videos=OLD[0], valid_videos=OLD[1],
+           **SMALL | how | {"loss": "binary"})
+    new = mb.fit(DATA, tmp_path/"new", train_videos=NEW[0], valid_videos=NEW[1],
+                 init=tmp_path/"old", **how)
+    assert new.cfg.loss == "binary"
 
 
 def test_what_cannot_be_started_from_is_one_sentence(root, tmp_path):

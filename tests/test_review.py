@@ -63,6 +63,17 @@ def test_what_was_told_as_saved_is_there_after_a_kill(tmp_path):
     assert read_corrections(file)[-1].author == "Bo"
 
 
+def test_a_last_line_without_its_line_break_counts(tmp_path):
+    "As an editor may leave it; what was torn off does not."
+    file = tmp_path/"c.jsonl"
+    for start in (1, 2): add_correction(file, correction(3, start=start), "Ann")
+    for i, tail in enumerate(("", '{"video": "3", "age'), 2):
+        file.write_text(file.read_text().rstrip() + ("\n" + tail if tail else ""))
+        assert len(read_corrections(file)) == i
+        add_correction(file, correction(3, start=3), "Ann")
+        assert [r.start for r in read_corrections(file)] == [1, 2, 3, 3][:i + 1]
+
+
 def test_undo_takes_back_what_the_same_person_said(tmp_path):
     file = tmp_path/"c.jsonl"
     add_correction(file, correction(3), "Ann")
@@ -117,6 +128,28 @@ def test_what_a_review_chose_never_judges(lab):
         assert "3" in learn and len(learn) == 2 and len(judge) == 1
     split = mb.fit(data, lab.root/"run", **SMALL).run_videos()
     assert "3" in split["train"] and len(split["valid"]) == 1
+
+
+def test_all_that_was_reviewed_is_learned_from_but_what_is_named_to_judge(tmp_path):
+    "Within the most videos of a trial, and where no scorer annotated anything."
+    for known in (True, False):
+        some = [video(i, known and i < 4) for i in range(1, 7)]
+        lab = RecordingList(some, tmp_path/str(known))
+        lab.root.mkdir()
+        for i in (1, 2, 3, 4, 5) if not known else (4, 5):
+            add_correction(lab.root/"corrections.jsonl", correction(i), "Ann")
+        data = mb.with_corrections(lab)
+        assert reviewed_split(data, ["1", "2"], ["3", "5"])[0] == ["1", "2", "4"]
+        learn, judge = reviewed_split(data, ["1", "2"], ["3"], TrainConfig(limit=3))
+        assert (learn, judge) == (["1", "4", "5"], ["3"])
+
+
+def test_a_trial_of_few_videos_is_trained_again_with_all_that_was_reviewed(lab, tmp_path):
+    few = TrainConfig(limit=1, **{k: v for k, v in SMALL.items() if k not in ("progress", "say")})
+    train(lab, tmp_path/"run", few, ["1"], ["2"])
+    add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
+    retrain(tmp_path/"run", lab, tmp_path/"again", say=None)
+    assert load_run(tmp_path/"again").run_videos() == {"train": ["1", "3"], "valid": ["2"]}
 
 
 def test_the_loop_from_the_terminal(tmp_path, capsys, monkeypatch):
@@ -239,6 +272,27 @@ def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
         assert (panel.status, sent) == ("done", went), (key, panel.error)
     assert panel.player.pair == ("mouse1", "mouse2") and panel.player.frame == 270
     assert [r.verdict for r in panel.rows] == ["stop"] and "✓" in panel.choice.label
+
+
+def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path):
+    "Else a key that is meant for the second would answer for the first."
+    p = np.full((900, 2), 0.1)
+    p[300:360, 0] = p[360:420, 1] = 0.5
+    told = PairPrediction("1", *PAIR, 30.0, ACTIONS, p, np.where(p.max(1) > 0.4, p.argmax(1), -1),
+                          np.full(p.shape, -1, np.int8), np.zeros(900), np.zeros(900))
+    moments = moments_of(told).query("action != ''").assign(why="")
+    data = RecordingList([make_recording(seed=1, frames=900, video_id="1").replace(
+        labelled=None, bouts=bout_table())], tmp_path)
+    panel = ReviewPanel(moments, data, [told], tmp_path/"c.jsonl", "Ann")
+    panel.press("o", 379)
+    assert panel.bout() == ("chase", 300, 380)
+    panel.press("g")
+    assert panel.bout() == ("sniff", 360, 420) and "✓" not in panel.choice.label
+    panel.press("c")
+    panel.press("u")
+    assert panel.choice.value == 1
+    panel.press("u")
+    assert panel.choice.value == 0 and panel.bout() == ("chase", 300, 360)
 
 
 def test_corrections_of_other_animals_are_refused():

@@ -322,6 +322,21 @@ def test_another_setting_is_no_resume(tmp_path):
     with pytest.raises(ConfigError, match="--resume"): small_run(tmp_path)
 
 
+@pytest.mark.parametrize("ids, more", [((["1", "4", "blank"], ["7"]), {}),
+                                       ((["1", "4", "10"], ["7"]), {"limit": 2}),
+                                       ((["1", "4", "7"], None), {})])
+def test_a_run_is_resumed_by_the_line_that_began_it(tmp_path, ids, more):
+    "Though it learns from fewer videos than are named."
+    videos = [colony_video(k, minutes=0.1) for k in (0, 3, 6, 9)]
+    videos.append(videos[0].replace(video_id="blank", labelled=None))
+    cfg = TrainConfig(epochs=1, hidden_size=8, num_layers=1, features="coords",
+                      sequence_length=20, device="cpu", **more)
+    def run(ids, resume): return train(RecordingList(videos), tmp_path/"run", cfg, *ids,
+                                       cache=tmp_path/"cache", resume=resume)
+    assert run(ids, False) == run(ids, True)
+    with pytest.raises(ConfigError, match="other train videos"): run((["1", "10"], ["7"]), True)
+
+
 # beyond memory
 
 def on_disk(learn, folder):

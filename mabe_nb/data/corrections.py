@@ -95,7 +95,8 @@ def _append(path, row):
         with locked(lock, path, lambda owner: None), open(path, "ab+") as f:
             f.seek(0)
             text = f.read()
-            if not text.endswith(b"\n"): f.truncate(text.rfind(b"\n") + 1)
+            if text.endswith(b"}"): f.write(b"\n") # which an editor left out
+            elif not text.endswith(b"\n"): f.truncate(text.rfind(b"\n") + 1)
             f.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             f.flush()
             os.fsync(f.fileno())
@@ -133,9 +134,8 @@ def undo_correction(
     author = _author() if author is None else author
     rows = [r for r in read_corrections(path) if r.author == author]
     if not rows: return None
-    _append(Path(path), {"undo": rows[-1].id, "time": datetime.now(
-        UTC).isoformat(timespec="seconds"),
-        "author": author})
+    _append(Path(path), {"undo": rows[-1].id, "author": author, "time": datetime.now(
+        UTC).isoformat(timespec="seconds")})
     return rows[-1]
 
 # %% ../../nbs/data/26_corrections.ipynb #a331f326
@@ -144,9 +144,9 @@ def read_corrections(
 ) -> list: # `Correction`s that stand, in order
     "What people said, but for what they took back. Raises `DataError` naming the line."
     if not os.path.lexists(path): return []
-    standing = {}
-    text = read_text(path, "corrections")
-    for i, line in enumerate(text[:text.rfind("\n") + 1].split("\n"), 1):
+    standing, text = {}, read_text(path, "corrections")
+    end = len(text) if text.endswith("}") else text.rfind("\n") + 1
+    for i, line in enumerate(text[:end].split("\n"), 1):
         where = f"line {i}"
         if not line.strip(): continue
         said = parse_json(line, path, where)

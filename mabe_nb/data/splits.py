@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .dataset import as_dataset, BROKEN, each_video
-from .recording import Recording, plural
+from .recording import Recording, frame_labels, pairs, plural
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/data/60_splits.ipynb #9566dca0
@@ -63,10 +63,10 @@ def marks(
 # %% ../../nbs/data/60_splits.ipynb #29faf720
 def _row(rec):
     looked = sorted({action for *_, action in rec.labelled or ()})
-    spent = (rec.bouts.stop - rec.bouts.start).groupby(rec.bouts.action).sum()
+    seen = [(frame_labels(rec, *pair, looked) == 1).sum(0) for pair in pairs(rec)]
     row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
                seconds=round(n / rec.fps, 1))
-    return row | {f"frames_{a}": int(spent.get(a, 0)) for a in looked}
+    return row | {f"frames_{a}": int(sum(n)) for a, *n in zip(looked, *seen)}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
 def _connect(found): # Number of the group of each list of marks, in order of appearance

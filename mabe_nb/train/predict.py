@@ -264,7 +264,7 @@ def decide_apart(
 ) -> list: # An array (frames,) for each action: its index, -1 = not there
     "The frames of each action, whatever else there is."
     bar = np.where(np.isnan(thresholds), 0.5, thresholds)
-    seen = wanted & (p[:, 1:] >= bar)
+    seen = wanted & (p[:, 1:] >= bar) & (p[:, 1:] > 0) # 0: never learned, whatever the bar
     return [np.where(row, k, -1) for k, row in enumerate(seen.T)]
 
 # %% ../../nbs/train/40_predict.ipynb #5aca35e3

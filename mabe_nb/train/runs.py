@@ -190,7 +190,7 @@ def train(
     try:
         with enough_memory(cfg, device):
             dataset = as_dataset(dataset)
-            if begun: cfg, ids = begun_with(out, cfg, [train_ids, valid_ids])
+            if begun: cfg, ids = begun_with(out, cfg, [train_ids, valid_ids], dataset)
             else: ids = list(choose_videos(dataset, cfg, train_ids, valid_ids))
             start = (init or (out/INIT).exists()) and start_of(out, init, begun, cfg)
             data = load_training_set(dataset, ids, cfg, cache, device, spill, team.size,

@@ -162,11 +162,13 @@ def train_net(
 def class_codes(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
     whole: bool = True, # `other` must be none of all actions, not just of some
+    frames=0, # (actions,) with each action: of several at once it is the rarest
 ) -> np.ndarray: # (frames,) class, -1 = unknown
     "The class of each frame that is known to be of one."
     seen, absent = (labels == 1).any(1), labels == 0
     none = absent.all(1) if whole else absent.any(1)
-    return np.where(seen, 1 + labels.argmax(1), np.where(none, 0, -1))
+    action = np.where(labels == 1, frames, np.inf).argmin(1)
+    return np.where(seen, 1 + action, np.where(none, 0, -1))
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #3d7ee2ce
 def sampled(
@@ -177,11 +179,14 @@ def sampled(
     "Some frames of known class of some videos, more of the rare classes."
     rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
     labels, n = [prepared.labels(i) for i in rows], 1 + len(prepared.actions)
+    frames = sum((y == 1).sum(0) for y in labels)
     for whole in (True, False):
-        codes = [class_codes(y, whole) for y in labels]
+        codes = [class_codes(y, whole, frames) for y in labels]
         counts = sum(np.bincount(c[c >= 0], minlength=n) for c in codes)
         if counts[0]: break
     steps = np.round(every / np.maximum(balanced_weights(counts, 0.25), 1e-3)).clip(1)
+    none = [all((c == k).sum() <= s // 2 for c in codes) for k, s in enumerate(steps)]
+    steps[none] = 1 # Of bouts too short for any frame to be taken: all frames
     xs, ys = [], []
     for i, c in zip(rows, codes):
         taken = [np.flatnonzero(c == k)[int(s) // 2::int(s)] for k, s in enumerate(steps)]

@@ -52,9 +52,9 @@ def copy_weights(
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #cb540cad
 INIT = "init" # Folder in a run: what is needed of the run that it started from
-GIVEN = sorted({*InputConfig.model_fields, *ModelConfig.model_fields}
+GIVEN = sorted({*InputConfig.model_fields, *ModelConfig.model_fields, "loss"}
                - {"stride", "fps", "input_dim", "num_classes"}) # By the run, where not said
-FIXED = sorted({*GIVEN} - {"sequence_length", "frame_gap", "dropout"})
+FIXED = sorted({*GIVEN} - {"sequence_length", "frame_gap", "dropout", "loss"})
 
 
 class Start(NamedTuple):
@@ -62,7 +62,7 @@ class Start(NamedTuple):
     clf: Classifier
     file: Path # Its weights
     sources: Path # What it learned from; None: not known
-    tracks: frozenset # Digests of the tracks that it learned from
+    tracks: frozenset # Digests of those that it, and all that it began with, learned from
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #537fd481
 def open_start(
@@ -74,14 +74,16 @@ def open_start(
         raise ConfigError(f"{run} is a {kind}, and only a single run can be started from: "
                           "give what 'mabe train' without --recipe wrote")
     clf = load_run(run)
-    path = next((f/SOURCES for f in clf.file.parents[:2] if (f/SOURCES).exists()), None)
-    try:
-        of = read_json(path)["videos"].values() if path else ()
-        tracks = frozenset(v["tracks"] for v in of if v["part"] == "train")
-    except (AttributeError, KeyError, TypeError):
-        raise DataError("is not what a run writes about what it learned from",
-                        path) from None
-    return Start(clf, clf.file, path, tracks)
+    own = next((f/SOURCES for f in clf.file.parents[:2] if (f/SOURCES).exists()), None)
+    path, tracks = own, set()
+    while path and path.exists():
+        try: tracks |= {v["tracks"] for v in read_json(path)["videos"].values()
+                        if v["part"] == "train"}
+        except (AttributeError, KeyError, TypeError):
+            raise DataError("is not what a run writes about what it learned from",
+                            path) from None
+        path = path.parent/INIT/SOURCES # of the run that this one started from
+    return Start(clf, clf.file, own, frozenset(tracks))
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #f6f50db6
 @patch
@@ -108,7 +110,10 @@ def keep_start(
     with atomic(run/INIT) as tmp:
         tmp.mkdir()
         shutil.copyfile(start.file, tmp/"best.safetensors")
-        if start.sources: shutil.copyfile(start.sources, tmp/SOURCES)
+        if not start.sources: return
+        shutil.copyfile(start.sources, tmp/SOURCES)
+        if (before := start.sources.parent/INIT).exists(): shutil.copytree(
+            before, tmp/INIT, ignore=shutil.ignore_patterns("best.safetensors"))
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #b3ed223d
 def start_of(

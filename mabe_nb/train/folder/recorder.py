@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from ...data.blocks.registry import code_version
+from ...data.splits import choose_videos
 from ...errors import ConfigError, DataError, MabeError
 from ...files import (atomic, read_json, read_tensors, regular_file, temporary,
                            write_json, write_tensors)
@@ -147,6 +148,7 @@ def begun_with(
     out: Path, # Run folder
     cfg: TrainConfig,
     ids: list, # Train and valid ids asked for, or None
+    dataset=None, # Of which a run by these may take fewer; None: it takes all
 ) -> tuple: # Its config, and train and valid ids
     "What a run to resume began with. Raises `ConfigError` for other settings or videos."
     old = TrainConfig.from_yaml(out/"config.yaml").model_dump()
@@ -158,9 +160,11 @@ def begun_with(
         raise ConfigError(f"{out} began with {', '.join(odd)}; resume it with its own "
                           "settings, or train into another folder")
     videos = read_split(out/"videos.json")
-    for name, want in zip(("train", "valid"), ids):
-        if want is not None and list(map(str, want)) != videos[name]:
-            raise ConfigError(f"{out} began with other {name} videos than asked for now")
+    def other(asked): return [name for name, want in zip(("train", "valid"), asked)
+                              if want is not None and list(map(str, want)) != videos[name]]
+    if other(ids) and dataset is not None: ids = choose_videos(dataset, cfg, *ids)
+    if odd := other(ids):
+        raise ConfigError(f"{out} began with other {odd[0]} videos than asked for now")
     return cfg, [videos["train"], videos["valid"]]
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #18f6795e

@@ -33,11 +33,14 @@ def reviewed_split(
     cfg: TrainConfig = TrainConfig(), # Its seed and share choose
 ) -> tuple: # Train ids, valid ids
     "The split of the annotated videos, and all that only a review knows to learn from."
-    plain = data.data
-    if not any(plain.labelled(i) for i in plain.ids): return train_ids, valid_ids
-    learn, judge = choose_videos(plain, cfg, train_ids, valid_ids)
-    more = [i for i in data.videos if plain.labelled(i) is None and i not in judge]
-    return [*learn, *more], judge
+    plain, learn, judge = data.data, train_ids, valid_ids
+    if any(plain.labelled(i) for i in plain.ids):
+        learn, judge = choose_videos(plain, cfg, train_ids, valid_ids)
+    elif train_ids is None or valid_ids is None: return train_ids, valid_ids
+    known = {*learn, *judge, *(valid_ids or ())}
+    more = [i for i in data.videos if plain.labelled(i) is None and i not in known]
+    room = cfg.limit and max(cfg.limit - len(more), 0)
+    return [*learn[:room], *more][:cfg.limit], judge
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #395ba453
 def _comparable(run, out, new_weights) -> Classifier:
@@ -67,9 +70,8 @@ def retrain(
     "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
     before = _comparable(run, out, new_weights)
     data = with_corrections(as_dataset(data), corrections)
-    ids = before.run_videos()
-    ids = reviewed_split(data, ids["train"], ids["valid"], before.cfg)
-    cfg = before.cfg
+    ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
+    ids = reviewed_split(data, ids["train"], ids["valid"], cfg)
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
     train(data, out, cfg, *ids, resume=True, cache=cache, say=speaker(say), progress=progress,

@@ -59,6 +59,7 @@ class ReviewPanel(Panel):
         self.moments, self.dataset = list(moments.itertuples()), dataset
         self.predictions, self.file, self.author = list(predictions), file, author
         self.films, self.rows = films, read_corrections(file)
+        self.of: dict = {} # Id of a correction that was made here -> its moment
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
         self.player_box, self.asked, self.focus = W.VBox(), W.HTML(), False
@@ -103,9 +104,9 @@ def _options(self: ReviewPanel):
 
 @patch
 def answers(self: ReviewPanel, moment) -> list:
-    "The corrections of a moment that stand."
-    return [r for r in self.rows if r[:3] == moment[1:4]
-            and r.start < moment.stop and r.stop > moment.start]
+    "The corrections of a moment that stand; not those of a neighbour, moved to here."
+    return [r for r in self.rows if r[:3] == moment[1:4] and r.start < moment.stop
+            and r.stop > moment.start and self.of.get(r.id, moment[1:]) == moment[1:]]
 
 # %% ../../../nbs/view/video/70_review.ipynb #6bb5b620
 @patch
@@ -183,9 +184,9 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
          was=None) -> str: # What was saved, in words
     "Write an answer; it is on the disk when this returns."
     m = self.moment
-    self.rows.append(add_correction(self.file, Correction(
-        m.video_id, m.agent, m.target, verdict, action, start, stop, self.names(), was),
-        self.author))
+    row = Correction(m[1], m[2], m[3], verdict, action, start, stop, self.names(), was)
+    self.rows.append(add_correction(self.file, row, self.author))
+    self.of[self.rows[-1].id] = m[1:]
     return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
 
 @patch
@@ -246,10 +247,9 @@ def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "s
 def undo(self: ReviewPanel) -> str:
     "Take back the last answer of this author."
     row = undo_correction(self.file, self.author)
+    at = [i for i, m in enumerate(self.moments) if row in self.answers(m)]
     self.rows = read_corrections(self.file)
     if row is None: return "there is nothing to undo"
-    at = [i for i, m in enumerate(self.moments) if m[1:4] == row[:3]
-          and row.start < m.stop and row.stop > m.start]
     self.open(at[0]) if at else self.draw()
     return f"undone: {row.verdict} {row.action} {row.start}-{row.stop}"
 
