@@ -90,8 +90,7 @@ OF_ONE_VIDEO = "fps", "px_per_cm", "agent", "target", "scored" # What `videos` m
 
 def _checked(said, path):
     "Settings from a mapping. Raises `DataError` naming the key."
-    said = {k: v for k, v in said.items() if v is not None}
-    try: return FolderSettings(**said)
+    try: return FolderSettings(**{k: v for k, v in said.items() if v is not None})
     except ValidationError as e:
         first = e.errors()[0]
         why = first["msg"].replace("Input should be a valid tuple", "expected a list such as [rear]")
