@@ -179,8 +179,7 @@ def make_settings(
             raise ConfigError.unknown("key", key, FolderSettings.model_fields,
                                       str(path) if path else None)
     out = _checked(said, path)
-    for names in (out.animals, out.subjects):
-        for name in names.values(): safe_id(name, "animal", path)
+    for name in (*out.animals.values(), *out.subjects.values()): safe_id(name, "animal", path)
     check_parts([*out.parts.values()], path, "parts")
     for video in out.videos: of_video(out, video, path)
     return out
