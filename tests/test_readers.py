@@ -517,6 +517,26 @@ def sleap_labels(*films):
     return sio.Labels(frames, skeletons=[skeleton], tracks=tracks), walks
 
 
+def test_csv_of_sleap(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    labels, (xy,) = sleap_labels("v.mp4")
+    sio.save_csv(labels, path := tmp_path/"labels.v001.000_day1.analysis.csv", format="sleap")
+    rec = read_poses(path, 25)
+    assert rec.mice == ("A", "B") and rec.parts == ("nose", "tail")
+    assert rec.meta["source"] == "SLEAP" and open_dataset(path).ids == ("day1",)
+    assert np.allclose(rec.xy, xy, equal_nan=True)
+    table = pd.read_csv(path)
+    pd.concat([table, table[:1]]).to_csv(path, index=False)
+    with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
+
+
+def test_points_that_a_person_set_are_no_video(tmp_path):
+    (path := tmp_path/"CollectedData_Jo.csv").write_text(
+        "scorer,,,Jo,Jo\nbodyparts,,,nose,nose\ncoords,,,x,y\nlabeled-data,v,img00424.png,1,2\n")
+    with pytest.raises(DataError, match="row 4: has names of pictures .* take the file that"):
+        read_poses(path, 25)
+
+
 @pytest.mark.parametrize("rate", [None, 25., 29.97])
 def test_nwb_of_sleap(rate, tmp_path):
     from sleap_io.io.nwb_predictions import write_nwb

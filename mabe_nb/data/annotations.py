@@ -159,7 +159,8 @@ def _bento_span(cells, fps, path, where):
     if not fps: raise DataError("is in seconds; give fps=", path, where)
     start, stop = (_number(c, "time", path, where) for c in cells[:2])
     if stop < start: raise DataError("stops before it starts", path, where)
-    return frame_span(start, stop, fps)
+    more = (_number(cells[2], "time", path, where) - (stop - start)) * fps if cells[2:] else 0
+    return frame_span(start - (0.5 < more < 1.5) / fps, stop, fps)
 
 # %% ../../nbs/data/18_annotations.ipynb #304ac239
 def read_caltech(

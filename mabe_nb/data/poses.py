@@ -18,7 +18,8 @@ from ..extend import load_announced
 from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
-from .formats.movement_files import movement_data, slp_poses
+from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
+                                                  slp_poses)
 from .formats.simba import simba_head, simba_poses
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
@@ -129,6 +130,7 @@ def _from_times(path, read):
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
     if path.suffix == ".slp": return _from_times(path, slp_poses)
+    if source == "SLEAP" and path.suffix == ".csv": return _from_times(path, sleap_csv_poses)
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")
@@ -144,7 +146,8 @@ def _from_movement(path, source):
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
             _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
+        ("SLEAP", (".slp", ".csv", *HDF), lambda path: path.suffix == ".slp" or (
+            is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in _header(path))):
     tracker(_name, _suffixes, _claims)(partial(_from_movement, source=_name))

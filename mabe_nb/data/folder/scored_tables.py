@@ -27,7 +27,7 @@ _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlc
 _ENDINGS = re.compile(r"(DeepCut_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|"
                       r"caltech|csv|dlc|events|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|"
                       r"tsv|txt))$")
-_PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.h5$)") # SLEAP's
+_PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 
 
 def _plain_name(path):

@@ -101,7 +101,11 @@ def csv_frames(
     first = pd.read_csv(path, usecols=[0], header=None, dtype=str)[0].values
     begin = list(first[:4]).index("coords") + 1
     check_rows(path, begin)
-    return pd.to_numeric(first[begin:])
+    try: return pd.to_numeric(first[begin:])
+    except ValueError:
+        raise DataError("has names of pictures and no frame numbers: points that a person set; take "
+                        f"the file that {source} wrote when it analysed the video", path,
+                        f"row {begin + 1}") from None
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #6a4d850d
 LEVELS = ("scorer", "individuals", "bodyparts", "coords")
