@@ -160,7 +160,7 @@ def _bento_span(cells, fps, path, where):
     start, stop = (_number(c, "time", path, where) for c in cells[:2])
     if stop < start: raise DataError("stops before it starts", path, where)
     more = (_number(cells[2], "time", path, where) - (stop - start)) * fps if cells[2:] else 0
-    return frame_span(start - (0.5 < more < 1.5) / fps, stop, fps)
+    return frame_span(max(start - (0.5 < more < 1.5) / fps, 0), stop, fps)
 
 # %% ../../nbs/data/18_annotations.ipynb #304ac239
 def read_caltech(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OWN', 'TRAINING', 'DEEPEST', 'TEXT', 'SHEETS', 'FOREIGN', 'EXPORT', 'UNREAD', 'JSON', 'STRANGE',
-           'NO_VIDEO', 'OF_MANY', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'sort_files']
+           'BOUTS', 'NO_VIDEO', 'OF_MANY', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'sort_files']
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os
@@ -34,11 +34,12 @@ TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # Deep
 DEEPEST = 5 # Folders in one another
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".eaf", ".mat", ".trk"}) # Of ELAN, JAABA, APT: not read
+FOREIGN = frozenset({".eaf", ".mat", ".sds", ".trk"}) # Of ELAN, JAABA, SDIS, APT: not read
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
+BOUTS = "; a table of bouts has the columns agent, action, start and stop (s)"
 
 
 def is_poses(
@@ -168,7 +169,8 @@ def _odd_files(paths, root):
     json = [p for p in paths if p.suffix.lower() == ".json"]
     more, hint = {*json[1:]}, f"; nor are {len(json) - 1} more .json beside it"
     for p in (p for p in paths if p not in more):
-        why, also = _why_odd(p), hint * bool(more and p == json[0])
+        why = _why_odd(p)
+        also = hint * bool(more and p == json[0]) if why else BOUTS
         damaged = why not in (None, JSON) and p.suffix not in SHEETS | FOREIGN
         kind = "unreadable_file" if damaged else "unknown_file"
         yield _odd(p, root, why or STRANGE, kind, hint=also)

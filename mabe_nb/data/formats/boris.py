@@ -91,7 +91,8 @@ def _table_rows(path, target_from):
         if "Behavior" in row and ("Time" in row or "Start (s)" in row): break
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
-                        "'Start (s)'; expected a BORIS export", path)
+                        "'Start (s)'; expected a BORIS export, or as a table of bouts the "
+                        "columns agent, action, start and stop (s)", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
