@@ -732,6 +732,18 @@ def test_caltech_faults(tmp_path, text, says):
     assert says in str(e.value)
 
 
+@pytest.mark.parametrize("head, fps, window", [
+    ("Annotation start frame: 1\nAnnotation stop frame: 20", None, (0, 20)),
+    ("Annotation start time: 3.33e-02\nAnnotation stop time: 2.5e+00\nAnnotation framerate: 30.0",
+     None, (0, 75)),
+    ("Annotation start time: 1.0\nAnnotation stop time: 2.5\nAnnotation framerate: 30.0", 60, (59, 150)),
+    ("Annotation start time: 1.0\nAnnotation stop time: 2.5", None, None),
+    ("Annotation stop time: 2.5\nAnnotation framerate: 30.0", None, None)])
+def test_where_bento_says_that_somebody_looked(tmp_path, head, fps, window):
+    (tmp_path/"c.annot").write_text(BENTO.format(head) + "1.0\t2.0\t1.0\n")
+    assert scored_window(tmp_path/"c.annot", fps) == window
+
+
 def test_channels_and_agents(tmp_path):
     (tmp_path/"c.annot").write_text(
         BENTO.format("Annotation framerate: 30") + "11 20 10\n\n>other\n1 5 5\n\nCh2-----\n>b\n1 5 5\n")

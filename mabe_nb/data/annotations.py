@@ -196,8 +196,19 @@ def streams_of(
     return sorted({c for c, a, *_ in found if a not in NO_ACTION})
 
 
+def _bento_window(path, fps):
+    "What the head of a Bento file says, in frames or in the times of the first and the last."
+    said = (re.match(r"Annotation (start|stop) (frame|time):\s*(\S+)", x) for x in _lines(path))
+    ends = {m[1]: m for m in said if m}
+    if len(ends) < 2 or not fps and ends["start"][2] == "time": return None
+    frame = lambda m: m[3] if m[2] == "frame" else str(
+        max(round(_number(m[3], "time", path, "its head") * fps), 1))
+    return _frames(frame(ends["start"]), frame(ends["stop"]), path, "its head")
+
+
 def scored_window(
     path, # An annotation of any of the three programs
+    fps: float = None, # Frames per second, None = the file's
 ) -> tuple: # First frame, frame to end before; None if the file does not say
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if (source := annotation_source(path)) == "Caltech":
@@ -207,12 +218,7 @@ def scored_window(
     if source == "frames":
         known = np.flatnonzero((frame_table(path)[1] >= 0).all(1))
         return (int(known[0]), int(known[-1]) + 1) if len(known) else None
-    if source != "Bento": return None
-    said = [re.match(r"Annotation (start|stop) frame:\s*(\S+)", x)
-            for x in _lines(path)]
-    ends = {m[1]: m[2] for m in said if m}
-    if len(ends) < 2: return None
-    return _frames(ends["start"], ends["stop"], path, "its head")
+    return _bento_window(path, fps or annotated_rate(path)) if source == "Bento" else None
 
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515

@@ -227,7 +227,7 @@ def scored_frames(
 ) -> tuple: # Stretches of (first frame, frame to end before); () = all
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if settings.scored: return tuple(tuple(round(s * fps) for s in x) for x in settings.scored)
-    window = None if settings.whole else scored_window(path)
+    window = None if settings.whole else scored_window(path, fps)
     return (window,) if window else ()
 
 
