@@ -530,6 +530,12 @@ def test_csv_of_sleap(tmp_path):
     with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
 
 
+def test_angles_of_anipose_are_no_video(tmp_path):
+    (tmp_path/"angles.csv").write_text("knee,fnum\n1.5,0\n")
+    (tmp_path/"v1.csv").write_text("scorer,n,n\nbodyparts,a,a\ncoords,x,y\n0,1,2\n")
+    assert open_dataset(tmp_path).ids == ("v1",)
+
+
 def test_points_that_a_person_set_are_no_video(tmp_path):
     (path := tmp_path/"CollectedData_Jo.csv").write_text(
         "scorer,,,Jo,Jo\nbodyparts,,,nose,nose\ncoords,,,x,y\nlabeled-data,v,img00424.png,1,2\n")

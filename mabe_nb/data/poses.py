@@ -149,7 +149,8 @@ for _name, _suffixes, _claims in (
         ("SLEAP", (".slp", ".csv", *HDF), lambda path: path.suffix == ".slp" or (
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
-        ("Anipose", (".csv",), lambda path: "fnum" in _header(path))):
+        ("Anipose", (".csv",), lambda path: "fnum" in (names := _header(path)) and (
+            any(n.endswith("_x") for n in names)))): # Its angles have none
     tracker(_name, _suffixes, _claims)(partial(_from_movement, source=_name))
 
 # %% ../../nbs/data/16_poses.ipynb #7d6a3efe
