@@ -530,6 +530,16 @@ def test_csv_of_sleap(tmp_path):
     with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
 
 
+def test_scorers_that_pandas_has_numbered_are_one(tmp_path):
+    head = "scorer,n,n{},n{},n{}\nbodyparts,nose,nose,tail,tail\ncoords,x,y,x,y\n0,1,2,3,4\n"
+    for name, ends in (("saved", (".1", ".2", ".3")), ("plain", ("", "", "")), ("odd", (".1", "", "x"))):
+        (tmp_path/f"{name}.csv").write_text(head.format(*ends))
+    saved, plain = (read_poses(tmp_path/f"{n}.csv", 25) for n in ("saved", "plain"))
+    assert saved.parts == plain.parts == ("nose", "tail")
+    assert saved.xy.tolist() == plain.xy.tolist() == [[[[1, 2], [3, 4]]]]
+    with pytest.raises(DataError, match="its head"): read_poses(tmp_path/"odd.csv", 25)
+
+
 def test_angles_of_anipose_are_no_video(tmp_path):
     (tmp_path/"angles.csv").write_text("knee,fnum\n1.5,0\n")
     (tmp_path/"v1.csv").write_text("scorer,n,n\nbodyparts,a,a\ncoords,x,y\n0,1,2\n")

@@ -143,6 +143,9 @@ def csv_table(
     if not len(frames): raise DataError("has a head and no frames", path)
     head = pd.read_csv(path, header=None, nrows=4, dtype=str).values
     lines = list(head[:, 0]).index("coords") + 1
+    first, *others = head[0, 1:]
+    if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # as pandas tells them apart
+        head[0, 1:] = first
     values = pd.read_csv(path, header=None, skiprows=lines).to_numpy()[:, 1:]
     return in_order([*zip(*head[:lines, 1:])], values.astype(float), frames, path)
 
