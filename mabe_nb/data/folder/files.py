@@ -24,17 +24,19 @@ from ...errors import DataError
 from ...files import printable
 
 # %% ../../../nbs/data/folder/25_files.ipynb #f1a4b844
-STAGES = ("targets_inserted", "features_extracted", "outlier_corrected_movement_location",
-          "outlier_corrected_movement", "input_csv", "machine_results") # Of SimBA, first is read
-PLAIN = frozenset({*STAGES, "project_folder", "annotations", "behavior", "behaviour", "boris", "csv", "data", "deeplabcut",
-                   "dlc", "labels", "poses", "scores", "sleap", "tracking", "tracks", "videos"})
+STAGES = ("targets_inserted", "features_extracted", # Of SimBA; the first is read
+          "outlier_corrected_movement_location", "outlier_corrected_movement",
+          "input_csv", "machine_results")
+PLAIN = frozenset({"annotations", "behavior", "behaviour", "boris", "csv", "data", "deeplabcut",
+                   "dlc", "labels", "poses", "scores", "sleap", "tracking", "tracks",
+                   "videos", "project_folder", *STAGES})
 OWN = ("best.safetensors", "recipe.json", "labs.json", "manifest.json", "measures.csv",
        "report.html", "train.csv", "test.csv") # Of a folder that this package wrote
 TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # DeepLabCut's
 DEEPEST = 5 # Folders in one another
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".eaf", ".mat", ".sds", ".trk"}) # Of ELAN, JAABA, SDIS, APT: not read
+FOREIGN = frozenset({".eaf", ".mat", ".sds", ".trk"}) # Of ELAN, JAABA, SDIS, APT
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
@@ -136,8 +138,8 @@ def _of_observation(seen, folders, poses, ends):
         return None, f"is called as {named[0]} and shows {', '.join(sorted(shown))}"
     both = [v for v in named or sorted(shown) if not shown or v in shown] or named or []
     if late := sorted(late & {*both}):
-        return None, (f"does not begin with the film of {', '.join(late)} and has other times; "
-                      "score each film in an observation of its own")
+        return None, (f"does not begin with the film of {', '.join(late)} and has "
+                      "other times; score each film in an observation of its own")
     if len(both) == 1: return both[0], None
     return None, f"can mean {', '.join(both)}" if both else NO_VIDEO
 
@@ -175,9 +177,9 @@ def _odd_files(paths, root):
         kind = "unreadable_file" if damaged else "unknown_file"
         yield _odd(p, root, why or STRANGE, kind, hint=also)
 
-# %% ../../../nbs/data/folder/25_files.ipynb #7c1e0a42
+# %% ../../../nbs/data/folder/25_files.ipynb #2f60c7d1
 def _earlier_stages(poses):
-    "Takes out, and gives, all tables but one of a video that SimBA has in a folder a stage."
+    "Takes out, and gives, all but one table of a video, if SimBA has one a stage."
     for paths in poses.values():
         stages = {p.parent.name: p for p in paths}
         if {*stages} <= {*STAGES} and len(stages) == len(paths) and (
@@ -185,7 +187,7 @@ def _earlier_stages(poses):
             paths[:] = [stages[min(stages, key=STAGES.index)]]
             yield from {*stages.values()} - {*paths}
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #7c1e0a42
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables = {}, []
@@ -246,7 +248,8 @@ def _observed(path, poses, ends, root, scored, findings):
         seen = [] # of a table, reading it says why
     meant = [(one, *_of_observation(one, folders, poses, ends)) for one in seen]
     if len(seen) < 2 and path.suffix != ".boris":
-        found = _candidates(path.name, folders, poses, ends) or [v for _, v, _ in meant if v]
+        found = _candidates(path.name, folders, poses, ends) or [
+            v for _, v, _ in meant if v]
         if found or not seen or meant[0][2] == NO_VIDEO:
             _of_one(path, root, found, alone, scored, findings)
             return

@@ -24,7 +24,8 @@ from ...files import safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
-_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|"
+_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_labels|_pose_est_v\d+|"
+                      r"\.(analysis|annot|bento|boris|"
                       r"caltech|csv|dlc|events|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|"
                       r"tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's

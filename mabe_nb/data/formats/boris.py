@@ -91,8 +91,8 @@ def _table_rows(path, target_from):
         if "Behavior" in row and ("Time" in row or "Start (s)" in row): break
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
-                        "'Start (s)'; expected a BORIS export, or as a table of bouts the "
-                        "columns agent, action, start and stop (s)", path)
+                        "'Start (s)'; expected a BORIS export, or as a table of bouts "
+                        "the columns agent, action, start and stop (s)", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
@@ -123,11 +123,11 @@ def _states(said):
 
 
 def _media(observation):
-    "Media files of an observation as a table has them, and frames per second if all agree."
+    "Media files of an observation as in a table, and frames per second if all agree."
     inner = lambda said, key: v if isinstance(v := said.get(key), dict) else {}
     files, info = inner(observation, "file"), inner(observation, "media_info")
     late = [player for player, s in inner(info, "offset").items() if s]
-    names = [";" * (player in late) + ";".join(map(str, some)) # an empty film stands before
+    names = [";" * (player in late) + ";".join(map(str, some)) # an empty film before
              for player, some in files.items() if isinstance(some, list)]
     return "|".join(names), _one_rate(";".join(map(str, inner(info, "fps").values())))
 
@@ -194,10 +194,12 @@ def boris_observations(
     "The observations of a file, in its order. Raises `DataError`."
     found = {}
     for _, row in boris_rows(path):
-        new, media = (name := row.get("observation", "")) not in found, found.setdefault(name, {})
+        later = (name := row.get("observation", "")) in found
+        media = found.setdefault(name, {})
         for player in row.get("media", "").split("|"):
             for i, one in enumerate(player.split(";")):
                 one = re.sub(r"^\s*player #\d+:", "", one).strip().replace("\\", "/")
-                if one not in ("", "NA", "Not found"): media.setdefault(one, not new or i > 0)
+                if one in ("", "NA", "Not found"): continue
+                media.setdefault(one, later or i > 0)
     return [Observation(name, tuple(media), tuple(m for m in media if media[m]))
             for name, media in found.items()]

@@ -43,8 +43,8 @@ def _fixed_blocks(group):
         parts = [_words(group, f"block{i}_items", k) for k in levels]
         names += list(zip(*parts))
         values.append(group[f"block{i}_values"][:])
-    frames = group["axis1" if "axis1" in group else "axis1_level0"][:] # Folders of pictures
-    return names, np.concatenate(values, 1), frames
+    frames = group["axis1" if "axis1" in group else "axis1_level0"] # of pictures
+    return names, np.concatenate(values, 1), frames[:]
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #dae08388
 def dlc_table(

@@ -96,27 +96,31 @@ def is_sleap_csv(
     "Is it a row of an animal, as SLEAP exports a CSV for analysis?"
     return {"track", "frame_idx"} <= {*names} and any(n.endswith(".x") for n in names)
 
-
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e0a
 def sleap_csv_poses(
     path, # A CSV that SLEAP exported for analysis
 ) -> tuple: # As of `slp_poses`
     "Points and confidences of a table of tracks. Raises `DataError`."
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
-    table = pd.read_csv(path, dtype={"track": str}, keep_default_na=False, na_values=["", "nan"])
+    table = pd.read_csv(path, dtype={"track": str}, keep_default_na=False,
+                        na_values=["", "nan"])
     parts = [c.removesuffix(".x") for c in table if c.endswith(".x")]
     tracked = table.track.notna() if table.track.notna().any() else table.track.isna()
     rows = table[tracked]
     place, names = pd.factorize(rows.track.fillna("id_0"), sort=True)
     at, frames = pd.factorize(rows.frame_idx, sort=True)
     if (twice := rows[["track", "frame_idx"]].duplicated()).any():
-        raise DataError("has an animal twice, or several that no track tells apart; track them in "
-                        "SLEAP", path, f"frame {rows.frame_idx[twice].iloc[0]}")
-    if len(names) > 100: raise DataError(f"has {len(names):,} tracks, expected one for each "
-                                         "animal; join them in SLEAP", path)
+        raise DataError("has an animal twice, or several that no track tells apart; "
+                        "track them in SLEAP", path,
+                        f"frame {rows.frame_idx[twice].iloc[0]}")
+    if len(names) > 100:
+        raise DataError(f"has {len(names):,} tracks, expected one for each animal; "
+                        "join them in SLEAP", path)
     xy = np.full((len(frames), len(names), len(parts), 2), np.nan, np.float32)
     sure = xy[..., 0].copy()
     for i, part in enumerate(parts):
         xy[at, place, i] = rows[[f"{part}.x", f"{part}.y"]]
         if f"{part}.score" in rows: sure[at, place, i] = rows[f"{part}.score"]
-    return xy, sure, frames, list(names), parts, None, tuple(sorted(table.frame_idx[~tracked]))
+    trackless = tuple(sorted(table.frame_idx[~tracked]))
+    return xy, sure, frames, list(names), parts, None, trackless

@@ -85,8 +85,8 @@ def check_individuals(
 
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #ca009397
-PICTURES = ("has names of pictures and no frame numbers: points that a person set; take the file that "
-            "DeepLabCut or LightningPose wrote of the video")
+PICTURES = ("has names of pictures and no frame numbers: points that a person set; "
+            "take the file that DeepLabCut or LightningPose wrote of the video")
 
 
 def csv_frames(
@@ -144,7 +144,7 @@ def csv_table(
     head = pd.read_csv(path, header=None, nrows=4, dtype=str).values
     lines = list(head[:, 0]).index("coords") + 1
     first, *others = head[0, 1:]
-    if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # as pandas tells them apart
+    if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # pandas' numbers
         head[0, 1:] = first
     values = pd.read_csv(path, header=None, skiprows=lines).to_numpy()[:, 1:]
     return in_order([*zip(*head[:lines, 1:])], values.astype(float), frames, path)
