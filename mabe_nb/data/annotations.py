@@ -170,8 +170,7 @@ def read_caltech(
     fps: float = None, # Frames per second, if a Bento file in seconds lacks it
 ): # Table of bouts, see `bout_table`
     "Bouts from a Caltech or Bento file. Raises `DataError` naming the row."
-    lines = _lines(path)
-    head = lines[0].strip().lower() if lines else ""
+    head = next(iter(lines := _lines(path)), "").strip().lower()
     if head.startswith("caltech behavior annotator"): found = _caltech(lines, path)
     elif head.startswith("bento annotation file"): found = _bento(lines, fps, path)
     else:
@@ -216,7 +215,8 @@ def scored_window(
     if source == "frames":
         known = np.flatnonzero((frame_table(path)[1] >= 0).all(1))
         return (int(known[0]), int(known[-1]) + 1) if len(known) else None
-    if source == "Bento": return _bento_window(path, fps or annotated_rate(path))
+    if source != "Bento": return None
+    return _bento_window(path, fps or annotated_rate(path))
 
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
