@@ -317,6 +317,14 @@ def test_simba_poses_and_actions_of_one_file(tmp_path):
     assert match_files(data).table.annotation.tolist() == ["day1.csv", "none"]
 
 
+def test_features_of_zones_are_no_actions(tmp_path):
+    table = simba_table(actions=False).assign(**{
+        "Door Simon Nose_1 distance": 0.5, "Door Simon Nose_1 in zone": 1, "Door Simon facing": 0})
+    for name, add in (("a", {}), ("b", {"Attack": 1})):
+        table.assign(**add).to_csv(tmp_path/f"{name}.csv")
+        assert simba_actions(tmp_path/f"{name}.csv") == (*add,)
+
+
 def test_a_project_of_simba_has_each_video_once(tmp_path):
     csv = tmp_path/"study"/"project_folder"/"csv"
     for stage, table in (("features_extracted", simba_table(actions=False)),
