@@ -540,6 +540,13 @@ def test_scorers_that_pandas_has_numbered_are_one(tmp_path):
     with pytest.raises(DataError, match="its head"): read_poses(tmp_path/"odd.csv", 25)
 
 
+def test_a_point_that_was_not_detected_is_missing(tmp_path):
+    head = "scorer,n,n,n\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n"
+    (tmp_path/"v1.csv").write_text(head + "0,-1.0,-1.0,-1.0\n1,5,6,-0.01\n2,-1.0,-1.0,0.9\n")
+    xy = read_poses(tmp_path/"v1.csv", 25).xy[:, 0, 0]
+    assert np.isnan(xy[0]).all() and xy[1:].tolist() == [[5, 6], [-1, -1]], "smoothed; outside"
+
+
 def test_angles_of_anipose_are_no_video(tmp_path):
     (tmp_path/"angles.csv").write_text("knee,fnum\n1.5,0\n")
     (tmp_path/"v1.csv").write_text("scorer,n,n\nbodyparts,a,a\ncoords,x,y\n0,1,2\n")

@@ -218,8 +218,10 @@ def _renamed(video, names, mice):
 
 # %% ../../nbs/data/16_poses.ipynb #05189d92
 def _drop_unsure(xy, sure, least, path):
-    "`xy` with points of a confidence below `least`, and below 0, made NaN."
-    if sure is not None: xy = np.where((sure < 0)[..., None], np.float32(np.nan), xy)
+    "`xy` with points that were not detected, or less sure than `least`, made NaN."
+    if sure is not None:
+        gone = (sure < 0) & (xy < 0).all(-1)
+        xy = np.where(gone[..., None], np.float32(np.nan), xy)
     if least is None: return xy
     if sure is None or np.isnan(sure).all():
         raise DataError("has no confidences; read without min_confidence", path)
