@@ -129,9 +129,8 @@ def _from_times(path, read):
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
-    if path.suffix == ".slp": return _from_times(path, slp_poses)
-    if (source, path.suffix) == ("SLEAP", ".csv"):
-        return _from_times(path, sleap_csv_poses)
+    own = {".slp": slp_poses, ".csv": sleap_csv_poses if source == "SLEAP" else None}
+    if read := own.get(path.suffix): return _from_times(path, read)
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")

@@ -43,7 +43,7 @@ JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
 BOUTS = "; a table of bouts has the columns agent, action, start and stop (s)"
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #6e11d3b1
 def is_poses(
     path, # A file
 ) -> bool:

@@ -111,12 +111,10 @@ def sleap_csv_poses(
     place, names = pd.factorize(rows.track.fillna("id_0"), sort=True)
     at, frames = pd.factorize(rows.frame_idx, sort=True)
     if (twice := rows[["track", "frame_idx"]].duplicated()).any():
-        raise DataError("has an animal twice, or several that no track tells apart; "
-                        "track them in SLEAP", path,
-                        f"frame {rows.frame_idx[twice].iloc[0]}")
+        raise DataError("has an animal twice, or several without a track; track them "
+                        "in SLEAP", path, f"frame {rows.frame_idx[twice].iloc[0]}")
     if len(names) > 100:
-        raise DataError(f"has {len(names):,} tracks, expected one for each animal; "
-                        "join them in SLEAP", path)
+        raise DataError(f"has {len(names):,} tracks; join each animal's in SLEAP", path)
     xy = np.full((len(frames), len(names), len(parts), 2), np.nan, np.float32)
     sure = xy[..., 0].copy()
     for i, part in enumerate(parts):

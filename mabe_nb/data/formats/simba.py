@@ -111,7 +111,7 @@ def _binary_tail(path, size, time):
     if any(n.startswith("Probability_") for n in names): return ()
     return tuple(own[wrong[-1] + 1:] if wrong else own)
 
-
+# %% ../../../nbs/data/formats/26_simba.ipynb #6e11d3b0
 def simba_actions(
     path, # A CSV of SimBA
 ) -> tuple: # Names, none if nobody has scored
