@@ -96,6 +96,39 @@ def test_each_observation_goes_to_the_video_that_it_names(lab, name, text):
     assert found.table.poses[2] == "day2/poses/cage2DLC_net.csv"
 
 
+def in_project(files, offset):
+    "Films by player, the second player later by seconds, as a BORIS project has them."
+    said = json.loads(project([("both", "", 0, ROWS)]))
+    said["observations"]["both"] |= {"file": files, "media_info": {"offset": {"1": 0.0, "2": offset}}}
+    return json.dumps(said)
+
+
+OLD = ("Observation id\tMedia file\tFPS\tSubject\tBehavior\tBehavior type\tStart (s)\tStop (s)\n" # BORIS 6
+       "both\t/x/cage8.mp4\t30.0\tB\tsniff\tSTATE\t1.800\t8.125\n"
+       "both\t/x/cage2.mp4\t30.0\tB\tsniff\tSTATE\t227.765\t253.490\n")
+IN_PLAYER = "player #1:/x/cage8.mp4;/x/cage2.mp4"
+
+
+@pytest.mark.parametrize("name, text", [
+    ("both.tsv", OLD), ("both.csv", export([("both", IN_PLAYER, 0, ROWS)])),
+    ("both.boris", in_project({"1": ["/x/cage8.mp4", "/x/cage2.mp4"]}, 0)),
+    ("both.boris", in_project({"1": ["/x/cage8.mp4"], "2": ["/x/cage2.mp4"]}, 20))])
+def test_times_of_a_film_that_begins_later_are_not_taken_for_the_video_s(lab, name, text):
+    (lab/name).write_text(text)
+    data = open_dataset(lab)
+    assert all(data.labelled(v) is None for v in data.ids)
+    said = [f.message for f in data.findings()]
+    assert len(said) == 1 and "'both', which does not begin with the film of day2_cage2" in said[0]
+    assert "score each film in an observation of its own" in said[0]
+
+
+@pytest.mark.parametrize("films", [{"1": ["/x/cage2.mp4", "/x/cage8.mp4"]},
+                                   {"1": ["/x/side.mp4"], "2": ["/x/cage2.mp4"]}])
+def test_the_first_of_two_films_and_a_second_camera_have_their_scores(lab, films):
+    (lab/"both.boris").write_text(in_project(films, 0))
+    assert open_dataset(lab)["day2_cage2"].bouts.values.tolist() == BOUTS
+
+
 @pytest.mark.parametrize("name, text", [("all.csv", export(MANY)), ("study.boris", project(MANY))])
 def test_a_file_of_many_observations_is_parsed_once_and_again_when_it_changes(
         lab, monkeypatch, name, text):
@@ -179,7 +212,8 @@ def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
     (two/"annotations").mkdir()
     (two/"annotations"/"v1.tsv").write_text("from\tto\ttype\tID\n1\t2\trear\tv1\n")
     assert told(two) == [("unknown_file", "annotations/v1.tsv is neither poses that a known "
-                          "tracker wrote nor an annotation, not read")]
+                          "tracker wrote nor an annotation, not read; a table of bouts has the "
+                          "columns agent, action, start and stop (s)")]
 
 
 @pytest.mark.parametrize("name, content, words", [

@@ -106,7 +106,9 @@ def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     ("open_field_DLC_m2.csv", "open_field_DLC_m2"), ("DLC_m1.csv", "DLC_m1"),
     ("DLC_m1DLC_resnet50_x.h5", "DLC_m1"), ("m1_DLC_Resnet50_x.csv", "m1_"),
     ("labels.v003.000_Rat 6.analysis.h5", "Rat_6"), ("day.100_2.h5", "day.100_2"),
-    ("m1DLC_net_filtered.csv", "m1"), ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1")])
+    ("m1DLC_net_filtered.csv", "m1"), ("m1_superanimal_topviewmouse_hrnet_w32_x_.h5", "m1"),
+    ("labels.v001.000_Rat 6.analysis.csv", "Rat_6"),
+    ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1")])
 def test_the_name_of_a_video(file, name): assert video_name(file) == name
 
 

@@ -317,6 +317,37 @@ def test_simba_poses_and_actions_of_one_file(tmp_path):
     assert match_files(data).table.annotation.tolist() == ["day1.csv", "none"]
 
 
+def test_features_of_zones_are_no_actions(tmp_path):
+    table = simba_table(actions=False).assign(**{
+        "Door Simon Nose_1 distance": 0.5, "Door Simon Nose_1 in zone": 1, "Door Simon facing": 0})
+    for name, add in (("a", {}), ("b", {"Attack": 1})):
+        table.assign(**add).to_csv(tmp_path/f"{name}.csv")
+        assert simba_actions(tmp_path/f"{name}.csv") == (*add,)
+
+
+def test_a_project_of_simba_has_each_video_once(tmp_path):
+    csv = tmp_path/"study"/"project_folder"/"csv"
+    for stage, table in (("features_extracted", simba_table(actions=False)),
+                         ("input_csv", simba_table(features=False, actions=False)),
+                         ("machine_results", simba_table().assign(Probability_Attack=0.5, Attack=1)),
+                         ("outlier_corrected_movement", simba_table(features=False, actions=False)),
+                         ("outlier_corrected_movement_location",
+                          simba_table(features=False, actions=False) + 1),
+                         ("targets_inserted", simba_table())):
+        (csv/stage).mkdir(parents=True)
+        table.to_csv(csv/stage/"day1.csv")
+        if stage not in ("targets_inserted", "features_extracted"): table.to_csv(csv/stage/"day2.csv")
+    (csv.parent/"project_config.ini").write_text("[General settings]\n")
+    for root, before in ((tmp_path, "study_"), (csv.parent, "")):
+        (root/"dataset.yaml").write_text("fps: 30\nagent: mouse1\nalone: []\n")
+        data = open_dataset(root)
+        assert data.ids == (f"{before}day1", f"{before}day2") and not data.findings()
+        assert len(data[data.ids[0]].bouts) == 2 and data.labelled(data.ids[1]) is None
+        moved = data.files(data.ids[1])[0]
+        assert moved.parent.name == "outlier_corrected_movement_location", "the last of poses"
+        (root/"dataset.yaml").unlink()
+
+
 def test_simba_other_tables(tmp_path):
     single = simba_table(animals=1)
     single.to_csv(tmp_path/"a.csv")

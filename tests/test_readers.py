@@ -517,6 +517,49 @@ def sleap_labels(*films):
     return sio.Labels(frames, skeletons=[skeleton], tracks=tracks), walks
 
 
+def test_csv_of_sleap(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    labels, (xy,) = sleap_labels("v.mp4")
+    sio.save_csv(labels, path := tmp_path/"labels.v001.000_day1.analysis.csv", format="sleap")
+    rec = read_poses(path, 25)
+    assert rec.mice == ("A", "B") and rec.parts == ("nose", "tail")
+    assert rec.meta["source"] == "SLEAP" and open_dataset(path).ids == ("day1",)
+    assert np.allclose(rec.xy, xy, equal_nan=True)
+    table = pd.read_csv(path)
+    pd.concat([table, table[:1]]).to_csv(path, index=False)
+    with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
+
+
+def test_scorers_that_pandas_has_numbered_are_one(tmp_path):
+    head = "scorer,n,n{},n{},n{}\nbodyparts,nose,nose,tail,tail\ncoords,x,y,x,y\n0,1,2,3,4\n"
+    for name, ends in (("saved", (".1", ".2", ".3")), ("plain", ("", "", "")), ("odd", (".1", "", "x"))):
+        (tmp_path/f"{name}.csv").write_text(head.format(*ends))
+    saved, plain = (read_poses(tmp_path/f"{n}.csv", 25) for n in ("saved", "plain"))
+    assert saved.parts == plain.parts == ("nose", "tail")
+    assert saved.xy.tolist() == plain.xy.tolist() == [[[[1, 2], [3, 4]]]]
+    with pytest.raises(DataError, match="its head"): read_poses(tmp_path/"odd.csv", 25)
+
+
+def test_a_point_that_was_not_detected_is_missing(tmp_path):
+    head = "scorer,n,n,n\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n"
+    (tmp_path/"v1.csv").write_text(head + "0,-1.0,-1.0,-1.0\n1,5,6,-0.01\n2,-1.0,-1.0,0.9\n")
+    xy = read_poses(tmp_path/"v1.csv", 25).xy[:, 0, 0]
+    assert np.isnan(xy[0]).all() and xy[1:].tolist() == [[5, 6], [-1, -1]], "smoothed; outside"
+
+
+def test_angles_of_anipose_are_no_video(tmp_path):
+    (tmp_path/"angles.csv").write_text("knee,fnum\n1.5,0\n")
+    (tmp_path/"v1.csv").write_text("scorer,n,n\nbodyparts,a,a\ncoords,x,y\n0,1,2\n")
+    assert open_dataset(tmp_path).ids == ("v1",)
+
+
+def test_points_that_a_person_set_are_no_video(tmp_path):
+    (path := tmp_path/"CollectedData_Jo.csv").write_text(
+        "scorer,,,Jo,Jo\nbodyparts,,,nose,nose\ncoords,,,x,y\nlabeled-data,v,img00424.png,1,2\n")
+    with pytest.raises(DataError, match="row 4: has names of pictures .* take the file that"):
+        read_poses(path, 25)
+
+
 @pytest.mark.parametrize("rate", [None, 25., 29.97])
 def test_nwb_of_sleap(rate, tmp_path):
     from sleap_io.io.nwb_predictions import write_nwb
@@ -710,6 +753,18 @@ def test_caltech_faults(tmp_path, text, says):
     (tmp_path/"c.txt").write_text(text)
     with pytest.raises(DataError, match="c.txt") as e: read_caltech(tmp_path/"c.txt")
     assert says in str(e.value)
+
+
+@pytest.mark.parametrize("head, fps, window", [
+    ("Annotation start frame: 1\nAnnotation stop frame: 20", None, (0, 20)),
+    ("Annotation start time: 3.33e-02\nAnnotation stop time: 2.5e+00\nAnnotation framerate: 30.0",
+     None, (0, 75)),
+    ("Annotation start time: 1.0\nAnnotation stop time: 2.5\nAnnotation framerate: 30.0", 60, (59, 150)),
+    ("Annotation start time: 1.0\nAnnotation stop time: 2.5", None, None),
+    ("Annotation stop time: 2.5\nAnnotation framerate: 30.0", None, None)])
+def test_where_bento_says_that_somebody_looked(tmp_path, head, fps, window):
+    (tmp_path/"c.annot").write_text(BENTO.format(head) + "1.0\t2.0\t1.0\n")
+    assert scored_window(tmp_path/"c.annot", fps) == window
 
 
 def test_channels_and_agents(tmp_path):

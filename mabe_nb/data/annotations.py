@@ -30,8 +30,7 @@ def _lines(path):
 
 def _number(text, name, path, where, parse=parse_number):
     "`text` as a number from 0 that can be a time or a frame."
-    value = parse(text)
-    if 0 <= value < 1e9: return value
+    if 0 <= (value := parse(text)) < 1e9: return value
     raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path, where)
 
 
@@ -157,9 +156,10 @@ def _bento_span(cells, fps, path, where):
     "Frames, or seconds if any number has a point."
     if not any("." in c for c in cells[:3]): return _frames(*cells[:2], path, where)
     if not fps: raise DataError("is in seconds; give fps=", path, where)
-    start, stop = (_number(c, "time", path, where) for c in cells[:2])
+    start, stop, *more = (_number(c, "time", path, where) for c in cells[:3])
     if stop < start: raise DataError("stops before it starts", path, where)
-    return frame_span(start, stop, fps)
+    more = (more[0] - stop + start) * fps if more else 0
+    return frame_span(max(start - (0.5 < more < 1.5) / fps, 0), stop, fps)
 
 # %% ../../nbs/data/18_annotations.ipynb #304ac239
 def read_caltech(
@@ -170,8 +170,7 @@ def read_caltech(
     fps: float = None, # Frames per second, if a Bento file in seconds lacks it
 ): # Table of bouts, see `bout_table`
     "Bouts from a Caltech or Bento file. Raises `DataError` naming the row."
-    lines = _lines(path)
-    head = lines[0].strip().lower() if lines else ""
+    head = next(iter(lines := _lines(path)), "").strip().lower()
     if head.startswith("caltech behavior annotator"): found = _caltech(lines, path)
     elif head.startswith("bento annotation file"): found = _bento(lines, fps, path)
     else:
@@ -183,6 +182,16 @@ def read_caltech(
         raise DataError(f"has the channels {sorted(names)}, not {list(channels)}", path)
     return bout_table((agent, target, a, start, stop) for c, a, start, stop in found
                       if a not in NO_ACTION and (channels is None or c in channels))
+
+# %% ../../nbs/data/18_annotations.ipynb #4e1f7a90
+def _bento_window(path, fps):
+    "What the head of a Bento file says, in frames or in seconds; None if nothing."
+    line = r"Annotation (start|stop) (frame|time):\s*(\S+)"
+    ends = {m[1]: m for x in _lines(path) if (m := re.match(line, x))}
+    if len(ends) < 2 or not fps and ends["start"][2] == "time": return None
+    frame = lambda m: m[3] if m[2] == "frame" else str(
+        max(round(_number(m[3], "time", path, "its head") * fps), 1))
+    return _frames(frame(ends["start"]), frame(ends["stop"]), path, "its head")
 
 # %% ../../nbs/data/18_annotations.ipynb #77a88a63
 def streams_of(
@@ -197,21 +206,17 @@ def streams_of(
 
 def scored_window(
     path, # An annotation of any of the three programs
+    fps: float = None, # Frames per second, None = the file's
 ) -> tuple: # First frame, frame to end before; None if the file does not say
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if (source := annotation_source(path)) == "Caltech":
-        spans = [(a, b) for _, what, a, b in _caltech(_lines(path), path)
-                 if what != "base"]
+        spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"]
         return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
     if source == "frames":
         known = np.flatnonzero((frame_table(path)[1] >= 0).all(1))
         return (int(known[0]), int(known[-1]) + 1) if len(known) else None
     if source != "Bento": return None
-    said = [re.match(r"Annotation (start|stop) frame:\s*(\S+)", x)
-            for x in _lines(path)]
-    ends = {m[1]: m[2] for m in said if m}
-    if len(ends) < 2: return None
-    return _frames(ends["start"], ends["stop"], path, "its head")
+    return _bento_window(path, fps or annotated_rate(path))
 
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
@@ -244,10 +249,9 @@ def annotated_rate(
         line, row = next((i, r) for i, r in boris_rows(path)
                          if observation in (None, r.get("observation")))
         return _rate(row, None, path, f"row {line}") if row.get("fps") else None
-    if source != "Bento": return None
-    found = (re.match(r"Annotation framerate:\s*(\S+)", x) for x in _lines(path))
-    rate = next((m[1] for m in found if m), None)
-    return rate and _number(rate, "framerate", path, None) or None
+    said = "\n".join(_lines(path) if source == "Bento" else ())
+    rate = re.search(r"(?m)^Annotation framerate:[ \t]*(\S+)", said)
+    return rate and _number(rate[1], "framerate", path, None) or None
 
 # %% ../../nbs/data/18_annotations.ipynb #a3b38c06
 def late_end(
@@ -273,8 +277,7 @@ def with_bouts(
     scored: tuple = None, # See `scored_window`; outside nothing is known; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
-    names = sorted({*bouts.agent, *bouts.target} - {*rec.mice})
-    if names:
+    if names := sorted({*bouts.agent, *bouts.target} - {*rec.mice}):
         raise DataError(f"bouts are of {', '.join(map(repr, names))}, the poses of "
                         f"{', '.join(map(repr, rec.mice))}; rename one of them",
                         where=f"video {rec.video_id}")
@@ -285,13 +288,11 @@ def with_bouts(
     late, findings = late_end(rec, bouts, scored), rec.findings
     if late: findings += (Finding(rec.video_id, "late_annotation", max(outside, 1), late
                                   + f" Cut or left out: {plural(outside, 'bout')}"),)
-    elif outside: findings += (Finding(
-        rec.video_id, "bouts_outside", outside,
+    elif outside: findings += (Finding(rec.video_id, "bouts_outside", outside,
         f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out"),)
     if scored:
         scored = tuple(int(np.clip(f, 0, len(rec))) for f in scored)
-        unknown = len(rec) - scored[1] + scored[0]
-        if unknown: findings += (Finding(
+        if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
             rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and "
             f"from {scored[1]:,} on were not scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),

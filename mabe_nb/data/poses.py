@@ -18,7 +18,8 @@ from ..extend import load_announced
 from ..files import regular_file, safe_id
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
-from .formats.movement_files import movement_data, slp_poses
+from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
+                                                  slp_poses)
 from .formats.simba import simba_head, simba_poses
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
@@ -128,7 +129,8 @@ def _from_times(path, read):
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
-    if path.suffix == ".slp": return _from_times(path, slp_poses)
+    own = {".slp": slp_poses, ".csv": sleap_csv_poses if source == "SLEAP" else None}
+    if read := own.get(path.suffix): return _from_times(path, read)
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")
@@ -144,9 +146,11 @@ def _from_movement(path, source):
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
             _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", *HDF), lambda p: p.suffix == ".slp" or _is_sleap(p)),
+        ("SLEAP", (".slp", ".csv", *HDF), lambda path: path.suffix == ".slp" or (
+            is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
-        ("Anipose", (".csv",), lambda path: "fnum" in _header(path))):
+        ("Anipose", (".csv",), lambda path: "fnum" in (names := _header(path)) and (
+            any(n.endswith("_x") for n in names)))): # Its angles have none
     tracker(_name, _suffixes, _claims)(partial(_from_movement, source=_name))
 
 # %% ../../nbs/data/16_poses.ipynb #7d6a3efe
@@ -213,7 +217,10 @@ def _renamed(video, names, mice):
 
 # %% ../../nbs/data/16_poses.ipynb #05189d92
 def _drop_unsure(xy, sure, least, path):
-    "`xy` with points of a confidence below `least` made NaN."
+    "`xy` with points that were not detected, or less sure than `least`, made NaN."
+    if sure is not None:
+        gone = (sure < 0) & (xy < 0).all(-1)
+        xy = np.where(gone[..., None], np.float32(np.nan), xy)
     if least is None: return xy
     if sure is None or np.isnan(sure).all():
         raise DataError("has no confidences; read without min_confidence", path)

@@ -137,7 +137,7 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
         yield (f"{scored.name} was made at {look.rate:g} frames per second, "
                f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
                f"{fps:g}, which is used")
-    if fps and (late := late_end(rec, bouts, scored_window(scored))):
+    if fps and (late := late_end(rec, bouts, scored_window(scored, fps))):
         yield f"{rec.video_id}, {scored.name}: {late}"
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b

@@ -24,10 +24,11 @@ from ...files import safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
-_ENDINGS = re.compile(r"(DeepCut_.*|_labels|_pose_est_v\d+|\.(analysis|annot|bento|boris|"
+_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_labels|_pose_est_v\d+|"
+                      r"\.(analysis|annot|bento|boris|"
                       r"caltech|csv|dlc|events|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|"
                       r"tsv|txt))$")
-_PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.h5$)") # SLEAP's
+_PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 
 
 def _plain_name(path):
@@ -227,7 +228,7 @@ def scored_frames(
 ) -> tuple: # Stretches of (first frame, frame to end before); () = all
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if settings.scored: return tuple(tuple(round(s * fps) for s in x) for x in settings.scored)
-    window = None if settings.whole else scored_window(path)
+    window = None if settings.whole else scored_window(path, fps)
     return (window,) if window else ()
 
 

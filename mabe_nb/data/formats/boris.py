@@ -22,7 +22,7 @@ COLUMNS = {
     "stop": ("Stop (s)",), "fps": ("FPS", "FPS (frame/s)"),
     "observation": ("Observation id",), "offset": ("Time offset (s)",),
     "length": ("Total length", "Media duration (s)"),
-    "media": ("Source", "Media file path", "Media file name")}
+    "media": ("Source", "Media file path", "Media file name", "Media file")}
 TIMES = "time", "start", "stop"
 NUMBERS = *TIMES, "fps", "offset", "length" # With decimal commas, where a spreadsheet saved it
 MODIFIERS = "Modifiers", "Modifier", "Modifier #1" # One thing, by version and kind of file
@@ -91,7 +91,8 @@ def _table_rows(path, target_from):
         if "Behavior" in row and ("Time" in row or "Start (s)" in row): break
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
-                        "'Start (s)'; expected a BORIS export", path)
+                        "'Start (s)'; expected a BORIS export, or as a table of bouts "
+                        "the columns agent, action, start and stop (s)", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
@@ -122,14 +123,13 @@ def _states(said):
 
 
 def _media(observation):
-    "Media files of an observation, and frames per second if all agree."
-    files = observation.get("file")
-    files = files.values() if isinstance(files, dict) else ()
-    names = [str(f) for some in files if isinstance(some, list) for f in some]
-    info = observation.get("media_info")
-    rates = info.get("fps") if isinstance(info, dict) else None
-    rates = map(str, rates.values()) if isinstance(rates, dict) else ()
-    return ";".join(names), _one_rate(";".join(rates))
+    "Media files of an observation as in a table, and frames per second if all agree."
+    inner = lambda said, key: v if isinstance(v := said.get(key), dict) else {}
+    files, info = inner(observation, "file"), inner(observation, "media_info")
+    late = [player for player, s in inner(info, "offset").items() if s]
+    names = [";" * (player in late) + ";".join(map(str, some)) # an empty film before
+             for player, some in files.items() if isinstance(some, list)]
+    return "|".join(names), _one_rate(";".join(map(str, inner(info, "fps").values())))
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #f432c7d4
 def _events(name, observation, states, path, target_from):
@@ -185,6 +185,7 @@ class Observation(NamedTuple):
     "What tells which video was scored."
     name: str # As the scorer typed it; "" where a table has no such column
     media: tuple # Paths of the films that were played, folders with "/"
+    late: tuple = () # Those of `media` that begin after the observation does
 
 
 def boris_observations(
@@ -193,8 +194,12 @@ def boris_observations(
     "The observations of a file, in its order. Raises `DataError`."
     found = {}
     for _, row in boris_rows(path):
-        media = found.setdefault(row.get("observation", ""), {})
-        for one in re.split(r";|\|", row.get("media", "")):
-            one = re.sub(r"^\s*player #\d+:", "", one).strip().replace("\\", "/")
-            if one not in ("", "NA", "Not found"): media[one] = None
-    return [Observation(name, tuple(media)) for name, media in found.items()]
+        later = (name := row.get("observation", "")) in found
+        media = found.setdefault(name, {})
+        for player in row.get("media", "").split("|"):
+            for i, one in enumerate(player.split(";")):
+                one = re.sub(r"^\s*player #\d+:", "", one).strip().replace("\\", "/")
+                if one in ("", "NA", "Not found"): continue
+                media.setdefault(one, later or i > 0)
+    return [Observation(name, tuple(media), tuple(m for m in media if media[m]))
+            for name, media in found.items()]

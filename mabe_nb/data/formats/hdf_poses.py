@@ -13,7 +13,7 @@ import pandas as pd
 
 from ...errors import DataError
 from .pickles import unpickle
-from .text_tables import in_order
+from .text_tables import PICTURES, in_order
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #bb8e8022
 def _table_blocks(group):
@@ -43,7 +43,8 @@ def _fixed_blocks(group):
         parts = [_words(group, f"block{i}_items", k) for k in levels]
         names += list(zip(*parts))
         values.append(group[f"block{i}_values"][:])
-    return names, np.concatenate(values, 1), group["axis1"][:]
+    frames = group["axis1" if "axis1" in group else "axis1_level0"] # of pictures
+    return names, np.concatenate(values, 1), frames[:]
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #dae08388
 def dlc_table(
@@ -58,6 +59,7 @@ def dlc_table(
         group = groups[0]
         blocks = _table_blocks if "table" in group else _fixed_blocks
         names, values, frames = blocks(group)
+    if frames.dtype.kind == "S": raise DataError(PICTURES, path)
     return in_order(names, values, frames, path)
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #3cfd7343
