@@ -609,3 +609,18 @@ def test_a_folder_that_cannot_be_written_is_opened_by_links(tmp_path):
         (own/"v1DLC_net.csv").symlink_to(shared/"v1DLC_net.csv")
         write_settings(own/"dataset.yaml", "fps: 25\n")
         assert open_dataset(own)["v1"].fps == 25
+
+
+@pytest.mark.filterwarnings("ignore::mabe_nb.data.folder.tracker_folder.LabNote")
+def test_of_deeplabcuts_points_the_filtered_ones_are_read(tmp_path):
+    write_dlc(tmp_path, "day1", rec := recording(1, 100))
+    write_dlc(tmp_path, "day2", rec)
+    raw = tmp_path/"day1DLC_net.csv"
+    smooth = pd.read_csv(raw, header=[0, 1, 2, 3], index_col=0) * 0 + 0.9
+    smooth.to_csv(tmp_path/"day1DLC_net_filtered.csv")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("day1", "day2") and not data.findings()
+    assert np.allclose(data["day1"].xy, 0.9) and not np.allclose(data["day2"].xy, 0.9)
+    (tmp_path/"day1DLC_other.csv").write_bytes(raw.read_bytes()) # of another network
+    with pytest.raises(DataError, match="has 3 such files .*keep one"): open_dataset(tmp_path)["day1"]

@@ -179,13 +179,18 @@ def _odd_files(paths, root):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #2f60c7d1
 def _earlier_stages(poses):
-    "Takes out, and gives, all but one table of a video, if SimBA has one a stage."
+    "Takes out, and gives, tables before SimBA's last stage and before DeepLabCut's filter."
     for paths in poses.values():
         stages = {p.parent.name: p for p in paths}
+        stems = sorted({p.with_suffix("") for p in paths})
         if {*stages} <= {*STAGES} and len(stages) == len(paths) and (
                 len({p.parents[1] for p in paths}) == 1):
-            paths[:] = [stages[min(stages, key=STAGES.index)]]
-            yield from {*stages.values()} - {*paths}
+            last = [stages[min(stages, key=STAGES.index)]]
+        elif len(stems) == 2 and str(stems[1]) == f"{stems[0]}_filtered":
+            last = [p for p in paths if p.with_suffix("") == stems[1]]
+        else: continue
+        yield from {*paths} - {*last}
+        paths[:] = last
 
 # %% ../../../nbs/data/folder/25_files.ipynb #7c1e0a42
 def _files_of(root, deepest, findings):
