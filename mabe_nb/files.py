@@ -8,7 +8,7 @@ __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_error
            'read_tensors', 'safe_id', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, math, os, re, shutil, stat, uuid
+import errno, hashlib, json, os, re, shutil, stat, uuid
 from collections import Counter
 from contextlib import contextmanager
 from importlib import import_module

@@ -10,7 +10,6 @@ __all__ = ['DOUBT', 'TIMES', 'SHARE', 'BOUTS', 'LOST', 'UNDECIDED', 'video_facts
 import tempfile
 from collections import Counter
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import pandas as pd

@@ -100,7 +100,7 @@ def export_ethogram(
     method: str = "automated", # Or manual, or curated: who found the bouts
 ) -> list: # Of paths
     "`ethogram/VIDEO.nwb`, by `ndx-ethogram`. Raises `ConfigError` without it."
-    try: import ndx_ethogram
+    try: import ndx_ethogram # noqa: F401
     except ImportError:
         raise ConfigError("this format needs ndx-ethogram: pip install ndx-ethogram") from None
     paths, watched = [], seen.watched.groupby("video").action.unique()

@@ -6,7 +6,7 @@
 __all__ = ['analyse', 'clips', 'add_commands']
 
 # %% ../../nbs/commands/70_analysis.ipynb #f8240ee4
-from .parser import add_data, check_out, COUNT, number, OVERWRITE, pick
+from .parser import add_data, check_out, COUNT, OVERWRITE, pick
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/70_analysis.ipynb #42a54cd4

@@ -8,7 +8,6 @@ __all__ = ['synth', 'open_folder', 'audit', 'prepare', 'one_shard', 'prepare_els
 
 # %% ../../nbs/commands/20_data.ipynb #4c894704
 import argparse, json, time
-from pathlib import Path
 
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)

@@ -16,7 +16,6 @@ from .predict import add_predict_command
 from .score import (add_score_command, figure, report_metrics,
                                     say_zeros)
 from ..errors import ConfigError
-from ..locks import locked_beside
 
 # %% ../../nbs/commands/30_train.ipynb #54d5578e
 def add_recipe(p): # Parser of `mabe train`

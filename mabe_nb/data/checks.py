@@ -196,7 +196,7 @@ def frozen(rec, xy):
     same = (np.diff(xy, axis=0) == 0).all(-1).reshape(len(xy) - 1, -1).T
     wall = np.zeros((len(same), 1), bool)
     edges = np.diff(np.hstack([wall, same, wall]).astype(np.int8), axis=1)
-    (track, start), (_, stop) = np.nonzero(edges == 1), np.nonzero(edges == -1)
+    (_, start), (_, stop) = np.nonzero(edges == 1), np.nonzero(edges == -1)
     held = stop - start + 1 # Frames, one more than steps
     long = held > rec.fps
     return _some("frozen_points", held[long].sum(), np.isfinite(xy[..., 0]).sum(),

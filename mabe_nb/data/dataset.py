@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from .folder.files import sort_files
-from .folder import tracker_folder # each of these adds itself to `READERS`
-from .formats import calms21, mabe22
+# Each of these adds itself to `READERS`
+from .folder import tracker_folder # noqa: F401
+from .formats import calms21, mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
-from .formats.readers import READERS, Reader, reader
+from .formats.readers import READERS, Reader
 from .body_parts import part_index
 from .recording import Recording, check_parts, content_hash, looked_at
 from .video_ids import select_videos, unknown_video

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import array_namespace
 
-from .blocks import arena, directed, ownerless # they register their blocks
+from .blocks import arena, directed, ownerless # they register theirs # noqa: F401
 from .blocks.bodies import pair_points, places, scale
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
                                         natural_layout)

@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..errors import ConfigError
 from ..files import read_json, write_json
 from .step import Clock, count_work, time_parts, time_steps
-from .workload import Workload, checked_spec, make_spec
+from .workload import Workload, checked_spec
 from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
 from ..train.fit.loop import Trainer

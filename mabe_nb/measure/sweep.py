@@ -57,7 +57,7 @@ def knee_size(
 # %% ../../nbs/measure/30_sweep.ipynb #388264d1
 class Sweep(NamedTuple):
     "Measured sizes, and what follows from them."
-    rows: pd.DataFrame # A size each: batch, status, ms, p10, p90, windows_s, gb, ... 
+    rows: pd.DataFrame # A size each: batch, status, ms, p10, p90, windows_s, gb, ...
     time: Line # Seconds of a step by batch; None: too few sizes
     memory: Line # GB by batch; None: too few sizes
     knee: int # Batch; None: nothing worked

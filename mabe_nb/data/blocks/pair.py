@@ -9,7 +9,7 @@ __all__ = ['GAP_MS', 'STEP_MS', 'SYMMETRIC', 'CONTEXT_OF', 'WINDOWS_MS', 'RANGE_
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #4a768aea
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from array_api_compat import array_namespace

@@ -198,7 +198,7 @@ def open_prepared(
         raise DataError("holds no prepared dataset, expected manifest.json; run mabe "
                         "prepare first, or again if it was interrupted", path)
     try: manifest = read_json(manifest_path)
-    except DataError as e: raise DataError(f"{e.what}; {CURE}", manifest_path, e.where)
+    except DataError as e: raise DataError(f"{e.what}; {CURE}", manifest_path, e.where) from None
     if not (isinstance(manifest, dict) and manifest.get("format") == FORMAT):
         raise DataError(f"is not a manifest of this version ({FORMAT}); {CURE}",
                         manifest_path)

@@ -24,7 +24,7 @@ def quiet():
     "Silence for movement's log and its hook on warnings."
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import movement
+        import movement # noqa: F401
         from loguru import logger
         logger.disable("movement")
         try: yield

@@ -66,7 +66,7 @@ def train_per_lab(
         raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
     table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
-    rest = sorted({lab for lab in table.lab_id} - set(labs))
+    rest = sorted({*table.lab_id} - {*labs})
     if rest: say(f"too few videos for a recipe of their own: {', '.join(rest)}")
     if rest or common: labs[""] = table.video_id.tolist()
     done = {}

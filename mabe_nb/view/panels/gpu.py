@@ -18,8 +18,8 @@ from ...measure.workload import Workload
 from ...patch import patch
 from ...remote.places.base import rents
 from ...train.config import TrainConfig
-from .plan import (PLACES, advice_for, cards_of, fit_words, gpu_name,
-                                      offer_of, parse_gpu, price_words)
+from .plan import (PLACES, advice_for, cards_of, fit_words,
+                                      gpu_name, parse_gpu, price_words)
 from .connect import connection, connection_html
 from .memory import recall
 from .panel import (Panel, button, control, facts_html,

@@ -23,7 +23,6 @@ from ...errors import ConfigError, MabeError
 from ...patch import patch
 from ..colors import COLORS
 from .film import Film
-from .scene import scene_of
 
 # %% ../../../nbs/view/video/35_stage.ipynb #12905d34
 PIECE = 600 # Frames in one message
