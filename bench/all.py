@@ -38,7 +38,8 @@ FLOORS = {"tiny": 0.4, "full": 0.8} # Shares of the floor in `--short`
 
 def stepper(settings):
     "A function that takes one training step."
-    from mabe_nb.measure.probe import Steps, make_spec, make_trainer
+    from mabe_nb.measure.probe import Steps, make_trainer
+    from mabe_nb.measure.workload import make_spec
     from mabe_nb.measure.workload import Workload
     from mabe_nb.train.config import TrainConfig
     import torch

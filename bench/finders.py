@@ -157,7 +157,8 @@ def find(name, args):
 
 def rate(size, args):
     "Windows per second at a size by our own code, and whether the size fits the limit."
-    from mabe_nb.measure.probe import make_spec, measure
+    from mabe_nb.measure.probe import measure
+    from mabe_nb.measure.workload import make_spec
     from mabe_nb.measure.workload import Workload
     for gb in (args.gb, None):
         row = measure(make_spec(settings(size), Workload(CHANNELS, CLASSES), memory_gb=gb,

@@ -28,7 +28,8 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import card
 from mabe_nb.measure.compare import by_count, recurrent_floor
 from mabe_nb.measure.estimate import estimate
-from mabe_nb.measure.probe import Steps, machine, make_spec, make_trainer, measure
+from mabe_nb.measure.probe import Steps, machine, make_trainer, measure
+from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.step import Clock, bottleneck, roofline, time_steps
 from mabe_nb.measure.sweep import sweep as sweep_sizes
 from mabe_nb.train.config import TrainConfig

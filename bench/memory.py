@@ -33,7 +33,7 @@ HERE = ("import json, sys, torch\n"
 
 def measured(cfg):
     "GB that a process grew by, from before the model was made."
-    from mabe_nb.measure.probe import make_spec
+    from mabe_nb.measure.workload import make_spec
     done = subprocess.run([sys.executable, "-c", HERE], input=json.dumps(make_spec(cfg)),
                           capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1]) / 1e9

@@ -12,7 +12,7 @@ from mabe_nb.hardware.catalog import gpus
 from mabe_nb.hardware.memory import USABLE, fits
 from mabe_nb.measure.estimate import (count_step, count_window, estimate, kept_results,
                                       measured_memory)
-from mabe_nb.measure.probe import make_spec
+from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.results import cache_path
 from mabe_nb.measure.sweep import other_cards, summarize
 from mabe_nb.measure.workload import Workload

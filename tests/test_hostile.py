@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from mabe_nb import cli
 from mabe_nb.data.annotations import read_boris
-from mabe_nb.data.formats.calms21 import read_calms21
+from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.formats.kaggle.tables import read_videos
 from mabe_nb.data.formats.npy import read_npy, read_npz

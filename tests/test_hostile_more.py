@@ -21,7 +21,7 @@ from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window
 from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.formats.calms21 import read_calms21
+from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files

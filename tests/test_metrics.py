@@ -13,7 +13,7 @@ from mabe_nb.cli import main
 from mabe_nb.commands.score import ignored_rows
 from mabe_nb.data.corrections import Correction, CorrectedDataset
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.kaggle import write_kaggle
+from mabe_nb.data.formats.kaggle.write import write_kaggle
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import MabeError, ScoreError
 from mabe_nb.kaggle.doctor import diagnose

@@ -71,3 +71,11 @@ def test_a_wrong_name_is_found():
 
 def test_files_that_are_carried_exist():
     for name in CARRY: assert (TOP.parent/name).is_file(), name
+
+
+@pytest.mark.parametrize("module, name", [
+    ("errors", "MabeError"), ("data.kaggle", "read_kaggle"), ("data.calms21", "read_calms21"),
+    ("data.poses", "read_poses"), ("data.synthetic", "write_colony"), ("data.features", "compute"),
+    ("train.metrics", "kaggle_score"), ("train.config", "TrainConfig"), ("remote.job", "submit")])
+def test_names_that_others_rely_on_stay(module, name):
+    assert hasattr(import_module(f"mabe_nb.{module}"), name)

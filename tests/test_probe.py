@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from mabe_nb.errors import ConfigError
-from mabe_nb.measure.probe import (Steps, checked_spec, main, make_spec, make_trainer,
-                                   measure)
+from mabe_nb.measure.probe import Steps, checked_spec, main, make_trainer, measure
+from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.step import (Clock, count_work, median_interval, time_parts,
                                   time_steps)

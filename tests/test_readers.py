@@ -16,7 +16,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
 from mabe_nb.data.formats.frame_tables import read_frame_table
-from mabe_nb.data.formats.calms21 import PARTS, read_calms21
+from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels

@@ -11,7 +11,8 @@ from mabe_nb.cli import main
 from mabe_nb.data import poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.kaggle import read_kaggle, write_kaggle
+from mabe_nb.data.kaggle import read_kaggle
+from mabe_nb.data.formats.kaggle.write import write_kaggle
 from mabe_nb.data.recording import Recording
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
                                  holdout, labelled_groups, leave_one_lab_out, pose_hash)

@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
-from mabe_nb.measure.probe import Steps, make_spec, make_trainer
+from mabe_nb.measure.probe import Steps, make_trainer
+from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.results import run_probes
 from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.sweep import (fit_line, gains, held_up_by, knee_size, other_cards,

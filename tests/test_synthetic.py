@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.colony.acts import SOCIAL, simulate
-from mabe_nb.data.formats.calms21 import read_calms21
+from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import bout_table, frame_labels
@@ -298,7 +298,7 @@ def test_labs_are_told_apart():
 
 
 def test_any_recordings_survive_the_layout_of_kaggle(tmp_path):
-    from mabe_nb.data.kaggle import write_kaggle
+    from mabe_nb.data.formats.kaggle.write import write_kaggle
     recs = [make_recording(k, 300, mice=3, messy=True, video_id=f"v{k}") for k in range(2)]
     recs.append(recs[0].replace(video_id="blank", labelled=None, px_per_cm=None))
     write_kaggle(recs, tmp_path)
@@ -315,7 +315,7 @@ def test_any_recordings_survive_the_layout_of_kaggle(tmp_path):
 
 @pytest.mark.parametrize("fault", [dict(mice=tuple("abcde")), dict(video_id="../x")])
 def test_a_folder_of_kaggle_is_written_whole_or_not_at_all(tmp_path, fault):
-    from mabe_nb.data.kaggle import write_kaggle
+    from mabe_nb.data.formats.kaggle.write import write_kaggle
     good = make_recording(0, 90, mice=2, video_id="good")
     xy = np.repeat(good.xy, 3, 1)[:, :len(fault.get("mice", good.mice))]
     bad = good.replace(**{"video_id": "bad", "xy": xy} | fault)
@@ -332,7 +332,7 @@ def test_a_folder_of_kaggle_is_written_whole_or_not_at_all(tmp_path, fault):
 
 @pytest.mark.parametrize("gone", [np.s_[-20:], np.s_[:20], np.s_[:, 1], np.s_[:, 0], np.s_[:]])
 def test_videos_keep_their_length_and_animals_without_points(tmp_path, gone):
-    from mabe_nb.data.kaggle import write_kaggle
+    from mabe_nb.data.formats.kaggle.write import write_kaggle
     rec = make_recording(frames=100, seed=1, video_id="1")
     xy = rec.xy.copy()
     xy[gone] = np.nan

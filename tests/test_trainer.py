@@ -455,7 +455,8 @@ import sys, torch
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.measure.estimate import estimate
-from mabe_nb.measure.probe import make_spec, measure
+from mabe_nb.measure.probe import measure
+from mabe_nb.measure.workload import make_spec
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.runs import train
 cfg = TrainConfig(epochs=2, conv_channels=[4], lstm_hidden=4, device="cpu", scheduler="plateau")

@@ -14,7 +14,8 @@ from typing import Protocol
 from .folder.files import sort_files
 # Each of these adds itself to `READERS`
 from .folder import tracker_folder # noqa: F401
-from .formats import calms21, mabe22 # noqa: F401
+from . import calms21 # noqa: F401
+from .formats import mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import part_index
