@@ -34,7 +34,7 @@ from mabe_nb.data.synthetic import invented_lab, write_colony
 from mabe_nb.files import read_json
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.train.ensemble import decide
-from mabe_nb.train.ensemble.decide import log_odds
+from mabe_nb.train.ensemble.thresholds import log_odds
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
 from mabe_nb.train.ensemble.recipe import train_recipe

@@ -79,3 +79,12 @@ def test_files_that_are_carried_exist():
     ("train.metrics", "kaggle_score"), ("train.config", "TrainConfig"), ("remote.job", "submit")])
 def test_names_that_others_rely_on_stay(module, name):
     assert hasattr(import_module(f"mabe_nb.{module}"), name)
+
+
+@pytest.mark.parametrize("file", sorted((TOP.parent/"bench").glob("*.py")), ids=lambda p: p.name)
+def test_what_a_benchmark_imports_exists(file):
+    for node in ast.parse(file.read_text()).body:
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mabe_nb")): continue
+        module = import_module(node.module)
+        for alias in node.names:
+            assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
