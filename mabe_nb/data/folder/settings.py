@@ -286,7 +286,7 @@ def settings_text(
         asked=f".\n# No file says it of\n#   {_yaml([*asked])}" if asked else "")
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
-
+# %% ../../../nbs/data/folder/10_settings.ipynb #c17214aa
 def write_settings(
     path, # A `dataset.yaml`
     text: str, # From `settings_text`

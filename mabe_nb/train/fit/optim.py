@@ -17,6 +17,17 @@ from torch import nn
 from ...errors import DataError
 from ..machine import out_of_memory
 
+# %% ../../../nbs/train/fit/30_optim.ipynb #698c0dec
+def _fused_step(state, group, params):
+    states = [state[p] for p in params]
+    steps, *moments = [[s[key] for s in states if key in s] for key in (
+        "step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
+    torch._foreach_add_(steps, 1)
+    how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
+    beta1, beta2 = group["betas"]
+    torch._fused_adamw_(params, [p.grad for p in params], *moments, steps,
+                        beta1=beta1, beta2=beta2, **how)
+
 # %% ../../../nbs/train/fit/30_optim.ipynb #e4ad0a02
 class EagerAdamW(torch.optim.AdamW):
     "PyTorch's AdamW, of which nothing is ever compiled: it does not load the compiler."
@@ -39,17 +50,7 @@ class EagerAdamW(torch.optim.AdamW):
         if not (plain and begun and all(g["fused"] for g, _ in groups)):
             return inspect.unwrap(torch.optim.AdamW.step)(self, closure)
         for group, params in groups:
-            if params: self._fused(group, params)
-
-    def _fused(self, group, params):
-        states = [self.state[p] for p in params]
-        steps, *moments = [[s[key] for s in states if key in s] for key in (
-            "step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
-        torch._foreach_add_(steps, 1)
-        how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
-        beta1, beta2 = group["betas"]
-        torch._fused_adamw_(params, [p.grad for p in params], *moments, steps,
-                            beta1=beta1, beta2=beta2, **how)
+            if params: _fused_step(self.state, group, params)
 
     step.hooked = True # no profiler around it
 
