@@ -12,11 +12,11 @@ import pytest
 from localcloud.billing import Resources
 
 from mabe_nb.commands import remote as commands
-from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.hardware.catalog import usd_per_hour
 from mabe_nb.remote import costs
 from mabe_nb.remote.handle import Job, reserved
-from mabe_nb.remote.job import quote, submit
+from mabe_nb.remote.job import attach, quote, submit
 from mabe_nb.remote.places import base
 from mabe_nb.remote.places.base import DiskPlace, place
 from mabe_nb.remote.places.modal_app import function_options
@@ -140,6 +140,33 @@ def test_a_receipt_once(rented, capsys):
     assert reserved(job.folder.parent) == 0
     commands.follow(job)
     assert "[done after 3.0 s, 3.00 USD of at most 10.00]" in capsys.readouterr().out
+
+
+def test_a_job_on_its_way_is_not_billed_as_dead(rented, monkeypatch, mabe_home):
+    "Another shell lists jobs, while data is still sent to a place that knows no such job."
+    seen = []
+    def start(self, folder, spec):
+        job = attach(spec["id"])
+        seen.append((job.status(), job.state()["reason"]))
+        with pytest.raises(ConfigError, match="is being sent"): job.cancel()
+        return {"n": 1}
+    def lost(self, folder, spec): raise KeyError(spec["handle"]["n"])
+    monkeypatch.setattr(rented, "on_disk", False)
+    monkeypatch.setattr(rented, "start", start)
+    monkeypatch.setattr(rented, "alive", lost)
+    submit("1", on="rented", timeout=10)
+    assert seen == [("queued", "is being sent")] and rows() == []
+    assert reserved(mabe_home/"jobs") == 10
+
+
+def test_refused_to_go_on_it_is_billed_once(rented, monkeypatch):
+    job = submit("1", on="rented", timeout=10)
+    end(job, "error")
+    assert job.status() == "error"
+    def refuse(self, folder, spec): raise MabeError("no room")
+    monkeypatch.setattr(rented, "start", refuse)
+    with pytest.raises(MabeError, match="no room"): job.resume()
+    assert attach(job.id).status() == "error" and rows() == [(job.id, 10.0, 3.0, "error")]
 
 
 def test_the_budget_of_a_month(rented, monkeypatch, mabe_home):

@@ -18,6 +18,8 @@ from hypothesis import given, settings, strategies as st
 from submitit.slurm.slurm import _make_sbatch_string
 
 from mabe_nb.errors import ConfigError, MabeError
+from mabe_nb.files import write_json
+from mabe_nb.remote.groups.map import map as map_items
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.remote.places.slurm import Backend, check_options, gres, parameters
 
@@ -184,8 +186,12 @@ for i in $(seq 0 $((SLURM_NTASKS - 1))); do
   SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NODEID=0 "$@" >> srun.$i 2>&1 &
   echo $! >> pids; done
 wait""",
-    "squeue": """case "$(cat state)" in PENDING|RUNNING|SUSPENDED) echo "$(cat state)|None";;
-  *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac""",
+    "squeue": """echo "$@" >> questions
+case "$(cat state)" in PENDING|RUNNING|SUSPENDED) shown="$(cat state)|None";; esac
+case "$*" in *-u*) name=$(sed -n 's/.*--job-name=//p' script)
+  [ "$shown" ] && echo "7|$name|$shown"; exit 0;; esac
+[ "$shown" ] && echo "$shown" && exit
+echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1""",
     "sacct": """cat state""", # `scontrol show` knows the job no more
     "scontrol": """[ "$2" = show ] && exit 1; echo "$@" >> asked; touch again""",
     "scancel": """echo "$@" >> cancelled; echo 'CANCELLED by 1000' > state"""}
@@ -199,6 +205,7 @@ def slurm(tmp_path, monkeypatch):
         (folder/name).write_text(f"#!/bin/bash\nHERE={folder}; cd {folder}\n{text}\n")
         (folder/name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(Backend, "answers", {})
     return folder
 
 
@@ -247,3 +254,88 @@ def test_what_slurm_refuses(slurm, mabe_home):
     with pytest.raises(MabeError, match="invalid partition.*'sinfo' shows") as e:
         submit("1", on="slurm", partition="gup")
     assert "\n" not in str(e.value) and not list((mabe_home/"jobs").glob("*"))
+
+
+def test_all_jobs_are_asked_for_at_once(slurm, monkeypatch):
+    (slurm/"hold").touch()
+    for _ in range(3): submit("1", on="slurm")
+    monkeypatch.setattr(Backend, "pause", 100.0)
+    Backend.answers.clear()
+    (slurm/"questions").unlink(missing_ok=True)
+    for _ in range(3): assert [job.status() for job in jobs()] == ["queued"] * 3
+    assert len((slurm/"questions").read_text().split("\n")[:-1]) == 1
+
+
+def test_a_last_word_that_is_seen_late_is_waited_for(slurm):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    (slurm/"state").write_text("COMPLETED")
+    (job.folder/"beat").touch()
+    assert job.status() == "running"
+    os.utime(job.folder/"beat", (1, 1))
+    assert job.status() == "died"
+
+
+def test_forgotten_before_it_began(slurm):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    for name in ("state", "sacct"): (slurm/name).write_text("")
+    assert job.status() == "died" and "it never began" in job.state()["error"]["message"]
+
+
+def test_where_no_file_can_be_made_it_can_be_stopped(slurm):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    (job.folder/"cancel").symlink_to("/nowhere/cancel")
+    job.cancel()
+    assert (slurm/"cancelled").read_text() == "7\n"
+
+
+def test_a_job_whose_handle_cannot_be_written_is_stopped(slurm, mabe_home):
+    text = (slurm/"sbatch").read_text()
+    spoil = 'echo PENDING > state; d="$(dirname "$1")/.."; rm "$d/job.json"; mkdir "$d/job.json"'
+    (slurm/"sbatch").write_text(text.replace("echo PENDING > state", spoil))
+    (slurm/"hold").touch()
+    with pytest.raises(MabeError, match="job.json: cannot be written"): submit("1", on="slurm")
+    assert (slurm/"cancelled").read_text() == "7\n"
+    assert not list((mabe_home/"jobs").glob("*"))
+
+
+def test_refused_when_it_should_go_on_it_is_what_it_was(slurm):
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    job.cancel()
+    (slurm/"refuse").touch()
+    (slurm/"state").write_text("COMPLETED")
+    with pytest.raises(MabeError, match="invalid partition"): job.resume()
+    assert attach(job.id).status() == "cancelled"
+    (slurm/"refuse").unlink()
+    attach(job.id).resume()
+    assert attach(job.id).status() == "queued"
+
+
+def test_its_sender_was_killed(slurm):
+    "Before it wrote the number of the job: Slurm knows its name, too."
+    (slurm/"hold").touch()
+    job = submit("1", on="slurm")
+    write_json(job.folder/"job.json", job.spec | {"handle": {}})
+    assert attach(job.id).status() == "queued"
+    attach(job.id).cancel()
+    assert (slurm/"cancelled").read_text() == f"-u {os.getuid()} --name mabe-{job.id}\n"
+    (job.folder/"status.json").unlink()
+    assert attach(job.id).state()["reason"] == "is being sent" # as Slurm knows it no more
+    long_ago = {"handle": {}, "started": 1.0}
+    write_json(job.folder/"job.json", job.spec | long_ago)
+    assert attach(job.id).status() == "died"
+
+
+def double(n): return 2 * n
+
+
+def test_an_item_that_is_left_names_the_end_of_its_own_task(slurm):
+    (slurm/"hold").touch()
+    group = map_items(double, range(4), on="slurm", tasks=2, say=lambda words: None)
+    for task, why in zip(group.tasks(), ("no memory", "no disk")):
+        write_json(task.folder/"status.json", {"status": "died", "seconds": 1.0, "attempt": 1,
+                   "error": {"type": "Died", "message": why, "traceback": ""}})
+    assert group.rest().error.tolist() == ["no memory", "no disk"] * 2

@@ -11,7 +11,7 @@ import sys
 from .parser import offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
-from ..remote.handle import as_line, next_steps, row
+from ..remote.row import as_line, next_steps, row
 from ..remote.places.base import place_names
 
 # %% ../../nbs/commands/60_remote.ipynb #8c8753a7

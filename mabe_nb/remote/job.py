@@ -112,7 +112,7 @@ def _written_job(spec, code, inputs, say):
     try:
         if words := goes_words(code, _written(folder)): say(words)
         for line in [] if backend.on_disk else files_here(code): say(line)
-        foretell(job := Job(folder, spec))
+        with _room_for(folder): foretell(job := Job(folder, spec))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -121,11 +121,24 @@ def _written_job(spec, code, inputs, say):
 
 def _begin(job):
     "Send it. Raises `MabeError`, and leaves nothing behind, if it cannot start."
-    try: job.spec["handle"] = job.backend.start(job.folder, job.spec)
+    try:
+        with _room_for(job.folder):
+            job.spec["handle"] = job.backend.start(job.folder, job.spec)
+            write_json(job.folder/"job.json", job.spec)
     except BaseException:
-        shutil.rmtree(job.folder, ignore_errors=True)
+        take_back([job])
         raise
-    write_json(job.folder/"job.json", job.spec)
+
+
+def take_back(made):
+    "End jobs of which not all could start; one that cannot be stopped stays, and is named."
+    for job in made:
+        try:
+            if job.spec["handle"]: job.cancel()
+        except MabeError as e:
+            warnings.warn(f"job {job.id} was started and could not be stopped ({e}); "
+                          f"'mabe jobs cancel {job.id}' tries again", stacklevel=3)
+        else: shutil.rmtree(job.folder, ignore_errors=True)
 
 # %% ../../nbs/remote/40_job.ipynb #5c044216
 def submit(
@@ -174,10 +187,11 @@ def _written(folder):
 
 @contextmanager
 def _room_for(folder):
-    "A full disk in a sentence."
+    "A disk that is full or refuses, in a sentence."
     try: yield
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT): raise
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise refused(e.filename or folder.parent, e) from None
         raise DataError("no space is left on the disk; 'mabe jobs prune' removes old jobs, "
                         "then send it again", folder.parent) from None
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import read_json, regular_file
-from ..remote.handle import row as row_of
+from ..remote.row import row as row_of
 from ..remote.job import jobs
 from ..train.config import TrainConfig
 from .plots import COLORS, _axes, _empty, styled

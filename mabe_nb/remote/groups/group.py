@@ -151,7 +151,8 @@ def rest(self: Group): # DataFrame: item, input, status (left or failed), attemp
     import pandas as pd
     self.collect()
     done, failed, pack = self.done(), self.failed(), Pack(self.folder/"pack")
-    errors = [e["message"] for t in self.last_tasks() if (e := t.state()["error"])]
+    errors = {n: e["message"] for t in self.last_tasks() if (e := t.state()["error"])
+              for n, _ in read_json(t.folder/"in"/"ITEMS.json")}
     tried, rows = failed_items(self.folder), []
     for n in range(self.items):
         if n in done: continue
@@ -159,7 +160,7 @@ def rest(self: Group): # DataFrame: item, input, status (left or failed), attemp
         file = self.folder/"failed"/f"{n}-{number}.json"
         about = "" if pack.arrays else str(pack.item(n))[:60]
         rows.append((n, about, "failed" if n in failed else "left", number,
-                     _message(file) if number else " ".join(errors[:1])))
+                     _message(file) if number else errors.get(n, "")))
     return pd.DataFrame(rows, columns=["item", "input", "status", "attempts", "error"])
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #15fe9cdd

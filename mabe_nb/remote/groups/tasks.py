@@ -6,25 +6,14 @@
 __all__ = []
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #c5c7747b
-import shutil, time, warnings
+import time
 
-from ...errors import MabeError
 from ...files import write_json
 from .. import values
 from ..handle import Job
-from ..job import _jobs_folder, _spec, _write_folder, foretell, job_code
+from ..job import (_jobs_folder, _room_for, _spec, _write_folder, foretell,
+                                job_code, take_back)
 from ..places.base import get
-
-# %% ../../../nbs/remote/groups/05_tasks.ipynb #08d8c0bd
-def _take_back(made):
-    "End jobs of which not all could start; one that cannot be stopped stays, and is named."
-    for job in made:
-        try:
-            if job.spec["handle"]: job.cancel()
-        except MabeError as e:
-            warnings.warn(f"job {job.id} was started and could not be stopped ({e}); "
-                          f"'mabe jobs cancel {job.id}' tries again", stacklevel=3)
-        else: shutil.rmtree(job.folder, ignore_errors=True)
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #1c162058
 def submit_many(
@@ -48,16 +37,17 @@ def submit_many(
     code = job_code(source, inputs[0], [], (), {})
     if also: backend.check_imports(asked, also.imports, also.modules)
     try:
-        for id, given in zip(ids, inputs):
-            spec = asked | {"id": id, "group": group, "created": time.time()}
-            made.append(Job(_jobs_folder()/id, spec))
-            _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
-            foretell(made[-1])
-        handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)
-        for job, handle in zip(made, handles):
-            job.spec["handle"] = handle
-            write_json(job.folder/"job.json", job.spec)
+        with _room_for(_jobs_folder()/group):
+            for id, given in zip(ids, inputs):
+                spec = asked | {"id": id, "group": group, "created": time.time()}
+                made.append(Job(_jobs_folder()/id, spec))
+                _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
+                foretell(made[-1])
+            handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)
+            for job, handle in zip(made, handles):
+                job.spec["handle"] = handle
+                write_json(job.folder/"job.json", job.spec)
     except BaseException:
-        _take_back(made)
+        take_back(made)
         raise
     return made

@@ -14,7 +14,8 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...errors import ConfigError, MabeError
-from ..handle import JobError, as_line, row
+from ..handle import JobError
+from ..row import as_line, row
 from ..choice import START_WITHIN
 from ..job import attach, job_code, jobs, parse_options, submit
 from ..places.base import place_names

@@ -8,6 +8,7 @@ __all__ = ['JOB_ID', 'PLACES', 'place', 'place_names', 'get', 'rents', 'good_fil
 
 # %% ../../../nbs/remote/places/10_base.ipynb #d84460d3
 import json, os, pkgutil, re, stat, time
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -242,12 +243,12 @@ def read(self: DiskPlace, folder, spec, name, limit):
 # %% ../../../nbs/remote/places/10_base.ipynb #ef679cc2
 @patch
 def write_cancelled(self: DiskPlace, folder, seconds=0.0):
-    "The status of a job that was stopped and could not leave its own."
+    "The status of a job that was stopped and could not leave its own, if there is room."
     if (folder/"status.json").exists(): return
     try: attempt = int((folder/"attempt").read_text())
     except (OSError, ValueError): attempt = 1
-    write_json(folder/"status.json", {"status": "cancelled", "error": None,
-                                      "attempt": attempt, "seconds": seconds})
+    with suppress(OSError, DataError): write_json(folder/"status.json", {
+        "status": "cancelled", "error": None, "attempt": attempt, "seconds": seconds})
 
 
 @patch

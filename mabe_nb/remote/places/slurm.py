@@ -16,7 +16,8 @@ from ...patch import patch
 from .base import DiskPlace, died, place
 from ..events import clean
 from .local import last_words
-from .slurm_queue import all_jobs_in_queue, ask_slurm, beats, waits
+from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
+                                                own_queue, waits)
 from .slurm_task import Task
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e5c205e6
@@ -134,7 +135,7 @@ WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "CONFIGURING")
 class Backend(DiskPlace):
     "Jobs on a cluster."
     pause = 10.0 # Seconds for which an answer of Slurm is taken as it is
-    def __init__(self): self.answers = {}
+    answers = {} # Question -> when it was answered, and the answer; of all jobs
     def all_users(self): return all_jobs_in_queue()
 
     def check_options(self, spec):
@@ -149,10 +150,20 @@ class Backend(DiskPlace):
 # %% ../../../nbs/remote/places/60_slurm.ipynb #3e10fb46
 @patch
 def answer(self: Backend, spec) -> tuple:
-    "What Slurm says of a job: see `ask_slurm`."
-    id, now = str(spec["handle"].get("job")), time.monotonic()
-    when, found = self.answers.get(id, (-math.inf, None))
-    if now - when > self.pause: self.answers[id] = now, found = now, ask_slurm(id)
+    "What Slurm says of a job: see `ask_slurm`. One without a handle is found by its name."
+    id = spec["handle"].get("job")
+    key, queue = id or f"mabe-{spec['id']}", self._answered("queue", own_queue)
+    if queue is None or key in queue: return queue and queue[key]
+    return self._answered(id, lambda: ask_slurm(id)) if id else ("", "")
+
+
+@patch
+def _answered(self: Backend, question, ask):
+    "The answer to a question, which is asked again after `pause`."
+    when, found = self.answers.get(question, (-math.inf, None))
+    if time.monotonic() - when > self.pause:
+        found = ask() # it may take long
+        self.answers[question] = time.monotonic(), found
     return found
 
 
@@ -160,7 +171,8 @@ def answer(self: Backend, spec) -> tuple:
 def alive(self: Backend, folder, spec):
     if spec["handle"].get("cluster") == "local": return _has_process(folder, spec)
     if (found := self.answer(spec)) is None: return not self.overdue(spec)
-    return found[0] not in GONE if found[0] else beats(folder)
+    if found[0] in ("", "COMPLETED"): return beats(folder)
+    return found[0] not in GONE
 
 
 def _has_process(folder, spec):
@@ -182,8 +194,9 @@ def gone(self: Backend, folder, spec):
     if spec["handle"].get("cluster") == "local":
         return died("its process was killed" + last_words(folder/"log"))
     if (found := self.answer(spec)) is None: return self.vanished(spec)
-    why = f"Slurm ended it ({found[0]})" if found[0] else "Slurm knows it no more, and " \
-        "it gives no sign of life"
+    silent = "it gives no sign of life" if (folder/"attempt").exists() else \
+        "it never began: it was cancelled in the queue, or could not start"
+    why = f"Slurm ended it ({found[0]})" if found[0] else f"Slurm knows it no more, and {silent}"
     ended = {"CANCELLED": "cancelled", "TIMEOUT": "timeout"}.get(found[0], "died")
     return died(why + last_words(folder/"log")) | {"status": ended}
 
@@ -212,13 +225,14 @@ def log(self: Backend, folder, spec, seen=0, follow=True, nap=0.25):
 def cancel(self: Backend, folder, spec, grace=15.0):
     end, status = time.monotonic() + grace, self.state(folder, spec)["status"]
     if status not in ("queued", "running"): return
-    (folder/"cancel").touch()
-    waits = status == "running" or spec["handle"].get("cluster") == "local"
+    try: (folder/"cancel").touch()
+    except OSError: waits = False # a full disk: it cannot be asked, but stopped
+    else: waits = status == "running" or spec["handle"].get("cluster") == "local"
     while waits and time.monotonic() < end and self.alive(folder, spec):
         if (folder/"status.json").exists(): return
         time.sleep(0.1)
     if (folder/"status.json").exists(): return
-    _stop(spec["handle"])
+    _stop(spec)
     self.write_cancelled(folder)
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #054dd421
@@ -232,17 +246,19 @@ def _submit(folders, spec, cluster, at_once):
     try:
         with executor.batch(): sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
-    except (FailedJobError, FailedSubmissionError, OSError) as e:
+    except (FailedJobError, FailedSubmissionError) as e:
         reason = " ".join(clean(str(e)).split())[:300]
-        raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions "
-                        "and cards there are") from None
+        raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions, "
+                        "their time limits (--timeout and 3 minutes must fit) and cards, "
+                        "'sacctmgr show assoc user=$USER' the accounts") from None
 
 
-def _stop(handle):
-    "End a job by force."
-    if handle.get("cluster") != "local":
-        id = handle["job"] # such as "12", or "12_3" of an array
-        if not re.fullmatch(r"[0-9]+(_[0-9]+)?", id): return None
-        return subprocess.run(["scancel", id], capture_output=True)
-    try: os.kill(int(handle["job"]), signal.SIGINT)
+def _stop(spec):
+    "End a job by force; by its name, if whoever sent it was killed before it had a handle."
+    if spec["handle"].get("cluster") != "local":
+        id = spec["handle"].get("job") # such as "12", or "12_3" of an array
+        if id and not re.fullmatch(r"[0-9]+(_[0-9]+)?", id): return None
+        named = ["-u", str(os.getuid()), "--name", f"mabe-{spec['id']}"]
+        return subprocess.run(["scancel", *([id] if id else named)], capture_output=True)
+    try: os.kill(int(spec["handle"]["job"]), signal.SIGINT)
     except ProcessLookupError: return

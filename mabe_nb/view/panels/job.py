@@ -13,7 +13,7 @@ import ipywidgets as W
 
 from ...errors import ConfigError
 from ...patch import patch
-from ...remote.handle import row as row_of
+from ...remote.row import row as row_of
 from ...remote.job import JobError, attach, job_code, jobs, parse_options, submit
 from ...remote.notebook.display import follow
 from .gpu import place_of

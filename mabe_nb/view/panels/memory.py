@@ -45,7 +45,6 @@ def remember(
     "Keep settings and job; a disk that is full costs no more than that."
     if panel.memory is None: return
     job, measured = getattr(panel, "job", None), getattr(panel, "measured_once", False)
-    panel.memory.parent.mkdir(parents=True, exist_ok=True)
     try: write_json(panel.memory, {"process": os.getpid(), "values": values_of(panel),
                                    "job": job.id if job else None,
                                    "measured": measured})
