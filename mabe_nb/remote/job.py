@@ -17,7 +17,7 @@ from .places.base import get, place_names
 from .places.job_state import Unreachable
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
-from .handle import Job, JobError, reserved
+from .handle import Job, JobError, reserved # noqa: F401
 from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd

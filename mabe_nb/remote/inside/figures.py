@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from matplotlib import pyplot
-from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas
+from matplotlib.backends.backend_agg import FigureCanvasAgg as FigureCanvas # noqa: F401
 
 from .channel import emit
 

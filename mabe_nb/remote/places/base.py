@@ -7,7 +7,7 @@ __all__ = ['JOB_ID', 'PLACES', 'place', 'place_names', 'get', 'rents', 'good_fil
            'DiskPlace', 'read_from']
 
 # %% ../../../nbs/remote/places/10_base.ipynb #d84460d3
-import json, os, pkgutil, re, stat, time
+import os, pkgutil, re, stat, time
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec

@@ -9,7 +9,7 @@ __all__ = ['DEFAULTS', 'BOUNDS', 'MOST_LEGS', 'OLDEST', 'settings', 'ready', 'Ba
 import io, json, math, time
 from importlib.util import find_spec
 
-from ...errors import ConfigError, DataError, MabeError
+from ...errors import ConfigError, DataError
 from ...files import atomic, safe_id
 from ...patch import patch
 from . import modal_app

@@ -155,7 +155,7 @@ class _LogPieces:
         self.pieces.mkdir(exist_ok=True)
         kept = b"".join(p.read_bytes() for p in sorted(self.pieces.iterdir()))
         with open(self.log, "ab") as f: f.write(kept[f.tell():])
-        if not self.log.read_bytes()[-1:] in (b"", b"\n"): # cut off within a line
+        if self.log.read_bytes()[-1:] not in (b"", b"\n"): # cut off within a line
             with open(self.log, "ab") as f: f.write(b"\n")
         self.done = len(kept)
 

@@ -6,7 +6,7 @@
 __all__ = ['INTERRUPTIONS', 'UNSEEN', 'OVERRUN', 'EVERY', 'most_starts', 'most_seconds', 'Clock', 'start_attempt']
 
 # %% ../../../nbs/remote/places/41_modal_clock.ipynb #1aa865df
-import math, os, shutil, time
+import math, os, time
 from pathlib import Path
 
 from ...files import read_json, write_json

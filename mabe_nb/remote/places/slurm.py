@@ -8,10 +8,8 @@ __all__ = ['OPTIONS', 'MOST', 'FEATURES', 'FLAG', 'FLAG_VALUE', 'OURS', 'CARRIED
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #aff76e39
 import math, os, re, shutil, signal, subprocess, time
-from pathlib import Path
 
 from ...errors import ConfigError, MabeError
-from ...files import read_json, write_json
 from ...patch import patch
 from .base import DiskPlace, died, place
 from ..events import clean

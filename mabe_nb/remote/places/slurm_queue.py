@@ -7,7 +7,7 @@ __all__ = ['ASK', 'BEAT', 'REASONS', 'read_answer', 'ask_slurm', 'own_queue', 'j
            'beats', 'waits']
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #8bb0aedb
-import os, subprocess, time
+import os, subprocess
 from pathlib import Path
 
 from ..events import clean
