@@ -52,7 +52,8 @@ def own_queue() -> dict: # Id, and name, of a job -> word, reason; None without 
     try: out = subprocess.run(words, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired): return None
     rows = [clean(line).strip().split("|", 2) for line in out.stdout.splitlines()]
-    found = {key: read_answer(row[2]) for row in rows if len(row) == 3 for key in row[:2]}
+    found = {key: read_answer(row[2]) for row in rows if len(row) == 3
+             for key in row[:2 if row[1].startswith("mabe-") else 1]}
     return None if out.returncode else found
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #96a5d9c7
