@@ -367,7 +367,7 @@ def test_dataset_yml_and_files_of_two_kinds(two):
     (two/"dataset.yaml").rename(two/"dataset.yml")
     assert "dataset.yml is not read; name it dataset.yaml" in sentences(two)
     (two/"dataset.yml").rename(two/"dataset.yaml")
-    (two/"v1DLC_net_filtered.csv").write_bytes((two/"v1DLC_net.csv").read_bytes())
+    (two/"v1DLC_other.csv").write_bytes((two/"v1DLC_net.csv").read_bytes())
     found = match_files(open_dataset(two))
     assert found.table.annotation[0] == "v1.boris.csv" and len(found.sentences) == 1
     assert "has 2 such files" in found.sentences[0]

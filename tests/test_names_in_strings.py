@@ -88,3 +88,7 @@ def test_what_a_benchmark_imports_exists(file):
         module = import_module(node.module)
         for alias in node.names:
             assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
+
+
+@pytest.mark.parametrize("name", mabe_nb.VERBS)
+def test_a_verb_is_there(name): assert getattr(mabe_nb, name) is not None

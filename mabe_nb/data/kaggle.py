@@ -16,6 +16,7 @@ from pathlib import Path
 from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, read_bouts,
                                                 read_videos, read_whitelist)
 from .formats.kaggle.tracking import read_tracking
+from .formats.kaggle.write import write_kaggle # noqa: F401, beside read_kaggle
 from .formats.readers import reader
 from .recording import (Finding, Recording, bout_table, check_parts,
                                     parse_number)
