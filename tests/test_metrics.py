@@ -18,7 +18,8 @@ from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import MabeError, ScoreError
 from mabe_nb.kaggle.doctor import diagnose
 from mabe_nb.analysis.agreement import bout_scores, match_bouts
-from mabe_nb.train.scores.official_counts import FRAMES, IDS, judged_bouts, union_lengths
+from mabe_nb.data.recording import union_lengths
+from mabe_nb.train.scores.official_counts import FRAMES, IDS, judged_bouts
 from mabe_nb.train.scores.frames import confusion, masked_average_precision, masked_f1
 from mabe_nb.train.metrics import (chance_score, kaggle_report, kaggle_score,
                                    solution_table, submission_table)

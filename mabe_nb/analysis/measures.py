@@ -15,9 +15,8 @@ import pandas as pd
 from ..data.checks import animals_seen
 from ..data.dataset import as_dataset, each_video
 from ..data.recording import (Recording, frame_labels, run_lengths,
-                                    submitted_bouts)
+                                    submitted_bouts, union_lengths)
 from ..errors import ConfigError, DataError
-from ..train.scores.official_counts import union_lengths
 
 # %% ../../nbs/analysis/10_measures.ipynb #27844170
 NAMES, FRAMES = ("video_id", "agent_id", "target_id", "action"), ("start_frame", "stop_frame")

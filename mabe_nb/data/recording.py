@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['BOUT_COLUMNS', 'MOST_PARTS', 'Finding', 'plural', 'bout_table', 'Recording', 'content_hash', 'tracks_hash', 'pairs',
-           'of_pair', 'looked_at', 'frame_labels', 'run_lengths', 'submitted_bouts', 'check_parts', 'parse_number',
-           'parse_seconds']
+           'of_pair', 'looked_at', 'frame_labels', 'run_lengths', 'union_lengths', 'frames_by_action',
+           'submitted_bouts', 'check_parts', 'parse_number', 'parse_seconds']
 
 # %% ../../nbs/data/00_recording.ipynb #13f3fa9f
 import dataclasses, hashlib, math, re
@@ -186,6 +186,35 @@ def run_lengths(
     start, stop = np.r_[0, edges], np.r_[edges, len(codes)]
     out = np.stack([codes[start], start, stop], 1).astype(np.int64)
     return out[out[:, 0] >= 0]
+
+# %% ../../nbs/data/00_recording.ipynb #8d646c01
+def union_lengths(
+    group: np.ndarray, # (bouts,) int64, 0 to n - 1
+    start: np.ndarray, # (bouts,) int64 frames
+    stop: np.ndarray, # (bouts,) int64 frames, exclusive
+    n: int, # Number of groups
+) -> np.ndarray: # (n,) float64 frames, exact below 2**53
+    "Frames that the bouts of each group cover at least once."
+    low = int(start.min(initial=0))
+    span = int(stop.max(initial=0)) - low + 1
+    if n > 1 and n * span > 2**62: # Too far apart for one line: one group at a time
+        parts = ((group == g).nonzero()[0] for g in range(n))
+        return np.hstack([union_lengths(0 * p, start[p], stop[p], 1) for p in parts])
+    begin, end = (x - low + group * span for x in (start, stop))
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
+    begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
+    return np.bincount(group[order], np.maximum(end - begin, 0), n)
+
+# %% ../../nbs/data/00_recording.ipynb #5dee8393
+def frames_by_action(
+    bouts: pd.DataFrame, # See `bout_table`
+) -> pd.Series: # Action -> frames, of all agents and targets together
+    "How much of each action there is; where bouts of a pair overlap, frames count once."
+    each = bouts.groupby(BOUT_COLUMNS[:3])
+    frames = union_lengths(each.ngroup().to_numpy(), bouts.start.to_numpy(),
+                           bouts.stop.to_numpy(), each.ngroups)
+    return pd.Series(frames, each.size().index, int).groupby("action").sum()
 
 # %% ../../nbs/data/00_recording.ipynb #7a521cf2
 def submitted_bouts(

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .dataset import as_dataset, BROKEN, each_video
-from .recording import Recording, frame_labels, pairs, plural
+from .recording import Recording, frames_by_action, plural
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/data/60_splits.ipynb #9566dca0
@@ -63,10 +63,10 @@ def marks(
 # %% ../../nbs/data/60_splits.ipynb #29faf720
 def _row(rec):
     looked = sorted({action for *_, action in rec.labelled or ()})
-    seen = [(frame_labels(rec, *pair, looked) == 1).sum(0) for pair in pairs(rec)]
+    seen = frames_by_action(rec.bouts)
     row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
                seconds=round(n / rec.fps, 1))
-    return row | {f"frames_{a}": int(sum(n)) for a, *n in zip(looked, *seen)}
+    return row | {f"frames_{a}": int(seen.get(a, 0)) for a in looked}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
 def _connect(found): # Number of the group of each list of marks, in order of appearance

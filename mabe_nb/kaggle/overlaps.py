@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 # %% ../../nbs/kaggle/08_overlaps.ipynb #be14b7ac
-from ..train.scores.official_counts import FRAMES, IDS, union_lengths
+from ..data.recording import union_lengths
+from ..train.scores.official_counts import FRAMES, IDS
 
 # %% ../../nbs/kaggle/08_overlaps.ipynb #3f42e377
 def frames_left(

@@ -13,10 +13,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from ..data.recording import BOUT_COLUMNS
+from ..data.recording import frames_by_action
 from ..errors import ConfigError, DataError
 from ..files import read_json
-from .scores.official_counts import union_lengths
 
 # %% ../../nbs/train/58_model.ipynb #413df9d2
 class PairDecision(NamedTuple):
@@ -132,10 +131,7 @@ def evidence_in(
     for video in ids:
         seen, bouts = out.setdefault(dataset.lab(video), {}), dataset.annotations(video)
         for _, _, action in sorted(dataset.labelled(video) or ()): seen.setdefault(action, 0)
-        each = bouts.groupby(BOUT_COLUMNS[:3]) # whose bouts may overlap
-        frames = union_lengths(each.ngroup().to_numpy(), bouts.start.to_numpy(),
-                               bouts.stop.to_numpy(), each.ngroups)
-        for (*_, action), n in zip(each.size().index, frames):
+        for action, n in frames_by_action(bouts).items():
             seen[action] = seen.get(action, 0) + int(n)
     return out
 
