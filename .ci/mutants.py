@@ -31,7 +31,7 @@ MODULES = { # Where what is mutated stands
     "frames": "mabe_nb/train/scores/frames.py", "loop": "mabe_nb/train/fit/loop.py",
     "checkpoint": "mabe_nb/train/folder/recorder.py", "optimizer": "mabe_nb/train/fit/optim.py", "average": "mabe_nb/train/fit/optim.py",
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
-    "best": "mabe_nb/train/scores/frames.py",
+    "bouts": "mabe_nb/data/recording.py", "best": "mabe_nb/train/scores/frames.py",
     "key": "mabe_nb/data/cache/prepare.py", "prepared": "mabe_nb/data/cache/reader.py",
     "arrays": "mabe_nb/data/cache/arrays.py",
     "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
@@ -60,9 +60,9 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [Mutant(*m) for m in (
-    ("counts: the last frame of a bout counts", "np.maximum(end - begin, 0), n)",
+    ("bouts: the last frame of a bout counts", "np.maximum(end - begin, 0), n)",
      "np.maximum(end - begin + 1, 0), n)", SCORE),
-    ("counts: a bout inside another counts again",
+    ("bouts: a bout inside another counts again",
      "np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])",
      "np.maximum(begin[1:], end[:-1])", SCORE),
     ("counts: hits are wrong too", '"wrong": U - self.L', '"wrong": self.P', SCORE),
