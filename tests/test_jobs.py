@@ -224,6 +224,9 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
     job = submit(["sh", "-c", "echo 1 > $MABE_JOB/out/a.json"], outputs=["a", "b"])
     with pytest.raises(JobError, match="left no output 'b'.*what came back: a;"): job.result()
     assert job.result(partial=True) == {"a": 1}
+    job = submit(["mkdir", "$MABE_JOB/out/b", "{JOB}/out/c"], outputs=["b", "c"])
+    with pytest.raises(JobError, match="'b' is a folder, 'mabe jobs fetch .* out/b' brings"):
+        job.result()
     assert submit("1/0").result(partial=True) == {}
 
 

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 MABE = [sys.executable, "-c", "import sys; from mabe_nb.cli import main; sys.exit(main())"]
 TRAIN = ["train", "data", "--out", "run", "--features", "coords", "--epochs", "500",
          "--device", "cpu"]
-RECIPE = ["train", "data", "--out", "run", "--recipe", "quick", "--num-workers", "2"]
+RECIPE = ["train", "data", "--out", "run", "--recipe", "quick", "--num-workers", "2",
+          "--resume"] # which a recipe does by itself
 
 
 def test_killed_and_done_is_undisturbed(tmp_path):

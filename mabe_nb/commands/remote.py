@@ -231,7 +231,8 @@ def _add_submit(command):
     p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies")
     p.add_argument("--detach", action="store_true", help="do not wait for it")
     p.add_argument("--out", default="", metavar="NAMES", help="files it leaves in "
-                   "$MABE_JOB/out, without .json, .npy or .safetensors, by comma")
+                   "{JOB}/out, without .json, .npy or .safetensors, by comma; folders "
+                   "come by 'mabe jobs fetch'")
     p.add_argument("--data", metavar="DIR", help="a dataset, {DATA} in COMMAND; sent "
                    "where that is needed")
     p.add_argument("--config", metavar="FILE", help="a training's settings: modal_gpu "

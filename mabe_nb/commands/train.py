@@ -44,8 +44,6 @@ def refuse_settings(args):
     given = [f"--{key[4:].replace('_', '-')}" for key, value in vars(args).items()
              if key.startswith("set_") and value is not None and key != "set_num_workers"]
     given = ["--config"] * bool(args.config) + ["--preset"] * bool(args.preset) + given
-    if args.resume:
-        raise ConfigError("--resume is for a single run; a recipe goes on by the same line")
     if args.init: raise ConfigError("--init is for a single run: leave out --recipe")
     if given:
         raise ConfigError(f"--recipe comes with its own settings; leave out {given[0]}")
@@ -178,7 +176,8 @@ def _train_flags(p):
     offer(p.add_argument("--preset", help=", ".join(PRESETS) + " (the published baseline "
                          "of that dataset)"), *PRESETS)
     add_recipe(p)
-    p.add_argument("--resume", action="store_true", help="go on with the run in RUN")
+    p.add_argument("--resume", action="store_true", help="go on with the run in RUN; "
+                   "a recipe always does")
     p.add_argument("--init", metavar="OLD", help="begin with the weights of the run OLD, "
                    "its network and features")
     p.add_argument("--corrections", metavar="FILE", help="of a review, to learn from too")

@@ -7,7 +7,7 @@ __all__ = ['MODULES_NAME', 'run_source', 'error_of', 'CommandError', 'run_comman
            'main']
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #2fcbdc59
-import ast, json, linecache, os, select, shutil, signal, subprocess, sys, threading
+import ast, json, linecache, os, re, select, shutil, signal, subprocess, sys, threading
 import traceback, types
 from contextlib import suppress
 from pathlib import Path
@@ -66,11 +66,12 @@ class CommandError(MabeError):
 
 
 def run_command(
-    words: list, # Program and arguments; `{JOB}` stands for the job's folder
+    words: list, # Program and arguments; `{JOB}`, or `$MABE_JOB` in front: its folder
     folder, # The job's folder
 ):
     "Run a command to its end. Raises `CommandError`."
-    words = [word.replace("{JOB}", str(folder)) for word in words]
+    words = [re.sub(r"\{JOB\}|^\$MABE_JOB(?=/|$)", lambda m: str(folder), word)
+             for word in words]
     pass_fds = [] if socket_number() is None else [socket_number()]
     here = os.path.dirname(sys.executable) # where this Python has its commands
     env = {**os.environ, "PYTHONUNBUFFERED": "1",
@@ -126,8 +127,10 @@ def _left_by_command(out, spec, faults):
         files = {k: out/f"{name}.{k}" for k in values.KINDS if (out/f"{name}.{k}").is_file()}
         if not files:
             faults.append(DataError(
+                f"output {name!r} is a folder, 'mabe jobs fetch {out.parent.name} "
+                f"out/{name}' brings it; name files as outputs" if (out/name).is_dir() else
                 f"the command left no output {name!r}; it should write "
-                f"$MABE_JOB/out/{name}.json, .npy, .safetensors or .parquet"))
+                f"{{JOB}}/out/{name}.json, .npy, .safetensors or .parquet"))
             continue
         kind, file = next(iter(files.items()))
         sizes = {file.name: file.stat().st_size}
