@@ -15,7 +15,7 @@ import mabe_nb as mb
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
-                                      export_simba, read_elan)
+                                      export_simba)
 from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
@@ -25,6 +25,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.folder.scored_tables import with_scores
+from mabe_nb.data.formats.elan import read_elan
 from mabe_nb.data.formats.simba import read_simba, simba_actions
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table
@@ -320,20 +321,6 @@ def test_an_ethogram_of_nwb_says_who_found_it_and_what_was_looked_for(tmp_path, 
                   (table.stop_time * 30).round())
         assert sorted(got) == sorted(map(tuple, rec.bouts.values.tolist()))
         assert listed.behavior.tolist() == sorted({a for _, _, a in rec.labelled})
-
-
-EAF = ('<ANNOTATION_DOCUMENT><TIME_ORDER><TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="0"/>'
-       '</TIME_ORDER><TIER TIER_ID="{}"><ANNOTATION><ALIGNABLE_ANNOTATION TIME_SLOT_REF1="t1" '
-       'TIME_SLOT_REF2="{}"/></ANNOTATION></TIER></ANNOTATION_DOCUMENT>')
-
-
-@pytest.mark.parametrize("text, words", [
-    ("<", "no XML"), (EAF.format("words", "t1"), "expected a tier"),
-    (EAF.format("a &gt; b: x", "t9"), "without two times"),
-    ('<!DOCTYPE x [<!ENTITY a "aa">]><x/>', "declares a DTD")])
-def test_elan_faults(tmp_path, text, words):
-    (tmp_path/"a.eaf").write_text(text)
-    with pytest.raises(DataError, match=words): read_elan(tmp_path/"a.eaf", 30)
 
 
 @pytest.mark.parametrize("video", ["../up", "a/b", "..", "c:\\d"])

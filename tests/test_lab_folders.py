@@ -533,7 +533,7 @@ def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
     assert [said[n][0] for n in ("study.boris", "v1.xlsx")] == ["unreadable_file", "unknown_file"]
 
 
-@pytest.mark.parametrize("ending", ["mat", "trk", "eaf"])
+@pytest.mark.parametrize("ending", ["mat", "trk", "sds"])
 def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
     (two/f"v1_scores.{ending}").write_bytes(b"bytes")
     assert sentences(two) == [f"v1_scores.{ending} is of a program whose files are not read; export a table "

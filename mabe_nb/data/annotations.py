@@ -218,11 +218,10 @@ def scored_window(
     if source != "Bento": return None
     return _bento_window(path, fps or annotated_rate(path))
 
-
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "SimBA", "DLCAnalyzer", "frames", "bouts", "BORIS"; or None
+) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "frames", "bouts", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
@@ -230,6 +229,7 @@ def annotation_source(
     head = text.lower()
     if head.startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"
+    if Path(path).suffix == ".eaf": return "ELAN" if "<annotation_document" in head else None
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
     if is_bout_table(text.splitlines()[:1]): return "bouts"
     if Path(path).suffix == ".csv":

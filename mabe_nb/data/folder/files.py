@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OWN', 'TRAINING', 'DEEPEST', 'TEXT', 'SHEETS', 'FOREIGN', 'EXPORT', 'UNREAD', 'JSON', 'STRANGE',
-           'BOUTS', 'NO_VIDEO', 'OF_MANY', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'sort_files']
+           'BOUTS', 'NO_VIDEO', 'OF_MANY', 'OBSERVED', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'sort_files']
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os
@@ -16,6 +16,7 @@ from ..annotations import annotation_source
 from .names import did_you_mean
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
+from ..formats.elan import elan_observations
 from ..formats import bout_tables, dlcanalyzer
 from ..formats.text_tables import rows_by
 from ..poses import pose_source, trackers
@@ -34,9 +35,9 @@ OWN = ("best.safetensors", "recipe.json", "labs.json", "manifest.json", "measure
        "report.html", "train.csv", "test.csv") # Of a folder that this package wrote
 TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # DeepLabCut's
 DEEPEST = 5 # Folders in one another
-TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris"})
+TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".eaf", ".mat", ".sds", ".trk"}) # Of ELAN, JAABA, SDIS, APT
+FOREIGN = frozenset({".mat", ".sds", ".trk"}) # Of JAABA, SDIS, APT
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
@@ -243,10 +244,13 @@ def _of_one(path, root, found, alone, scored, findings):
                                "annotation_without_poses", alone))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
-def _observed(path, poses, ends, root, scored, findings):
-    "Put each observation of a BORIS file to its video."
+OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
+
+
+def _observed(path, source, poses, ends, root, scored, findings):
+    "Put each observation of a file to its video."
     alone, folders = video_of(path, root), _folders(path, root)
-    try: seen = boris_observations(path)
+    try: seen = OBSERVED[source](path)
     except DataError as e:
         if path.suffix == ".boris": findings.append(_odd(
             path, root, f"cannot be read ({e.what})", "unreadable_file"))
@@ -277,7 +281,7 @@ def sort_files(
         if any(rows): # some cell names a video
             for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
-        elif source == "BORIS": _observed(path, poses, ends, root, scored, findings)
+        elif source in OBSERVED: _observed(path, source, poses, ends, root, scored, findings)
         else:
             found = _candidates(path.name, _folders(path, root), poses, ends)
             _of_one(path, root, found, video_of(path, root), scored, findings)

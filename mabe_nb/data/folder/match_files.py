@@ -19,7 +19,7 @@ from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..body_parts import usual_names
-from .scored_tables import NAMING, NOBODY, named_bouts, scored_columns
+from .scored_tables import NAMING, NOBODY, TO_WHOM, named_bouts, scored_columns
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
@@ -161,7 +161,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         strangers=tuple(sorted(strangers)),
         odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
         or not s.actions and (source == "BORIS" and s.target_from
-                              or source == "bouts" and bouts.target.all())
+                              or source in TO_WHOM and bouts.target.all())
         else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be

@@ -1,0 +1,130 @@
+"Annotations of ELAN, as its schema allows them and as its own sample files are."
+import pytest
+from test_open_folder import recording, write_dlc
+
+from mabe_nb.analysis.exports import export_elan
+from mabe_nb.analysis.measures import observe
+from mabe_nb.data.annotations import annotation_source
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.formats.elan import elan_observations, read_elan
+from mabe_nb.errors import DataError
+
+
+def eaf(*tiers, films=("file:///C:/films/v1.mp4",), more="", units="milliseconds"):
+    "A document with tiers of (attributes, [(ms or None, ms or None, value)])."
+    order, body, n = [], [], 0
+    for attributes, some in tiers:
+        marks = []
+        for *ends, value in some:
+            for k, t in enumerate(ends):
+                order.append(f'<TIME_SLOT TIME_SLOT_ID="ts{n}{k}"' + (
+                    "/>" if t is None else f' TIME_VALUE="{t}"/>'))
+            marks.append(f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{n}" '
+                         f'TIME_SLOT_REF1="ts{n}0" TIME_SLOT_REF2="ts{n}1"><ANNOTATION_VALUE>'
+                         f'{value}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>')
+            n += 1
+        body.append(f'<TIER LINGUISTIC_TYPE_REF="t" {attributes}>{"".join(marks)}</TIER>')
+    media = "".join(f'<MEDIA_DESCRIPTOR MEDIA_URL="{f}" MIME_TYPE="video/mp4"/>' for f in films)
+    return ('<?xml version="1.0" encoding="UTF-8"?>\n<ANNOTATION_DOCUMENT AUTHOR="" FORMAT="3.0" '
+            f'VERSION="3.0"><HEADER MEDIA_FILE="" TIME_UNITS="{units}">{media}</HEADER>'
+            f'<TIME_ORDER>{"".join(order)}</TIME_ORDER>{"".join(body)}{more}'
+            '<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="t" TIME_ALIGNABLE="true"/>'
+            '</ANNOTATION_DOCUMENT>\n')
+
+
+def read(tmp_path, text, fps=10, **more):
+    (tmp_path/"v1.eaf").write_text(text, encoding="utf-8")
+    return read_elan(tmp_path/"v1.eaf", fps, **more).values.tolist()
+
+
+@pytest.mark.parametrize("attributes, value, meant", [
+    ('TIER_ID="a &gt; b: sniff"', "left side", ("a", "b", "sniff")),
+    ('TIER_ID="a &gt; b"', "sniff", ("a", "b", "sniff")),
+    ('TIER_ID="a &gt; a: rear"', "", ("a", "a", "rear")),
+    ('TIER_ID="tier-1" PARTICIPANT="a"', "rear", ("a", "", "rear")),
+    ('TIER_ID="rear" PARTICIPANT="a"', "", ("a", "", "rear")),
+    ('TIER_ID="a"', " sniff \n nose ", ("a", "", "sniff nose")),
+    ('TIER_ID="rear"', "", ("me", "", "rear")), ('TIER_ID="rear"', "rear", ("me", "", "rear"))])
+def test_what_a_tier_and_a_value_stand_for(tmp_path, attributes, value, meant):
+    assert read(tmp_path, eaf((attributes, [(1000, 1500, value)])), agent="me") == [[*meant, 10, 15]]
+
+
+SENTENCE = (('TIER_ID="black"', [(0, 900, "sniff")]),
+            ('TIER_ID="words" PARENT_REF="black"', [(0, None, "a"), (None, 900, "b")]))
+NOTES = ('<TIER TIER_ID="sure" PARENT_REF="black" LINGUISTIC_TYPE_REF="s"><ANNOTATION>'
+         '<REF_ANNOTATION ANNOTATION_ID="r1" ANNOTATION_REF="a0"><ANNOTATION_VALUE>yes'
+         '</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION></TIER>')
+
+
+def test_notes_are_no_bouts_and_words_without_times_are_not_guessed(tmp_path):
+    "As of the tiers text, words-timesub and words-symsub of ELAN's sample files."
+    with pytest.raises(DataError, match="tier 'words': .*without two times.*untracked"):
+        read(tmp_path, eaf(*SENTENCE, more=NOTES))
+    bouts = read(tmp_path, eaf(*SENTENCE, more=NOTES), without=["words"])
+    assert bouts == [["black", "", "sniff", 0, 9]]
+
+
+ONE = ('TIER_ID="a"', [(0, 100, "rear")])
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "no XML"), (eaf(ONE)[:-60], "no XML .*cut off"), (eaf(ONE, units="PAL-frames"), "'PAL-frames'"),
+    (eaf(('TIER_ID="a"', [(200, 100, "x")])), "second not below the first"),
+    (eaf(('TIER_ID="a"', [(-1, 100, "x")])), "tier 'a'"), (eaf(('TIER_ID="a"', [("1e99", 2, "x")])), "tier 'a'"),
+    (eaf(('TIER_ID="rear"', [(0, 1, "")])), "names no agent"),
+    (eaf(('TIER_ID="a &gt; b"', [(0, 1, "")])), "names no action"),
+    (eaf(('TIER_ID="default"', [])), "no annotation with times"),
+    (eaf(ONE).replace("/mp4\"", "/mp4\" TIME_ORIGIN=\"4000\""), "time offset"),
+    ('<!DOCTYPE x [<!ENTITY a "aa">]><x/>', "declares a DTD")])
+def test_faults_of_an_elan_file(tmp_path, text, words):
+    with pytest.raises(DataError, match=words): read(tmp_path, text)
+
+
+def test_an_elan_file_in_another_encoding_is_no_text(tmp_path):
+    (tmp_path/"v1.eaf").write_bytes(eaf(('TIER_ID="a"', [(0, 1, "Körper")])).encode("latin-1"))
+    assert annotation_source(tmp_path/"v1.eaf") is None
+    with pytest.raises(DataError, match="not text in UTF-8"): read_elan(tmp_path/"v1.eaf", 10)
+
+
+def test_an_offset_of_another_camera_does_not_matter(tmp_path):
+    text = eaf(ONE, films=["file:///v1.mp4", "file:///side.mp4"]).replace(
+        'side.mp4"', 'side.mp4" TIME_ORIGIN="40"')
+    assert read(tmp_path, text, is_video=lambda film: film == "v1.mp4")
+    with pytest.raises(DataError, match="time offset"): read(tmp_path, text)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    "Two videos of two animals."
+    for k in (1, 2): write_dlc(tmp_path, f"v{k}", recording(k))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    return tmp_path
+
+
+def test_an_elan_file_goes_to_the_video_of_its_name_or_of_its_film(lab):
+    tier = ('TIER_ID="black"', [(1000, 2000, "sniff"), (3000, 3500, "rear")])
+    (lab/"v1.eaf").write_text(eaf(tier, films=()))
+    (lab/"monday.eaf").write_text(eaf(tier, films=["file:///C:/my%20films/v2.mp4"]))
+    data = open_dataset(lab)
+    for video in data.ids:
+        assert data[video].bouts.values.tolist() == [
+            ["black", "white", "sniff", 30, 60], ["black", "black", "rear", 90, 105]], video
+    assert match_files(data).table.annotation.tolist() == ["v1.eaf", "monday.eaf"]
+    assert not match_files(data).sentences
+    (lab/"v1.eaf").write_text(eaf(("TIER_ID=\"C57\"", [(0, 100, "sniff")])))
+    assert "v1.eaf names C57, the poses black, white" in str(match_files(open_dataset(lab)))
+    (lab/"v1.eaf").write_text(eaf(tier)[:-40])
+    assert "is the file cut off?" in str(match_files(open_dataset(lab)))
+
+
+def test_what_analyse_writes_for_elan_is_read_beside_poses(lab, tmp_path):
+    colony = [make_recording(k, 300, video_id=f"v{k}") for k in (1, 2)]
+    (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nanimals: {black: mouse1, white: mouse2}\n")
+    for path in export_elan(observe(colony), tmp_path/"out"):
+        path.rename(lab/path.name)
+    data = open_dataset(lab)
+    for rec in colony:
+        assert elan_observations(lab/f"{rec.video_id}.eaf")[0].media == ()
+        assert sorted(data[rec.video_id].bouts.values.tolist()) == sorted(rec.bouts.values.tolist())
