@@ -128,3 +128,51 @@ def test_what_analyse_writes_for_elan_is_read_beside_poses(lab, tmp_path):
     for rec in colony:
         assert elan_observations(lab/f"{rec.video_id}.eaf")[0].media == ()
         assert sorted(data[rec.video_id].bouts.values.tolist()) == sorted(rec.bouts.values.tolist())
+
+
+# SimBA's table of frame rates and scales, as its source writes it
+
+@pytest.fixture
+def project(tmp_path):
+    "A project of SimBA with two videos, and the table of one of them."
+    for k in (1, 2):
+        path = tmp_path/"csv"/"targets_inserted"/f"v{k}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(",Nose_x,Nose_y,Nose_p,Groom\n" + "".join(
+            f"{i},{i},5,0.9,{i % 2}\n" for i in range(40)))
+    (tmp_path/"logs").mkdir()
+    (tmp_path/"logs"/"video_info.csv").write_text(
+        "Video,fps,Resolution_width,Resolution_height,Distance_in_mm,pixels/mm\n"
+        "v1,25,640,480,300,1.6\nv2,50.0,640,480,300,\n")
+    return tmp_path
+
+
+def test_a_simba_project_says_its_frame_rates_and_scales(project):
+    data = open_dataset(project)
+    assert [(data[v].fps, data[v].px_per_cm) for v in data.ids] == [(25, 16), (50, None)]
+    assert match_files(data).table.fps.tolist() == [25, 50] and not match_files(data).sentences
+    inner = open_dataset(project/"csv"/"targets_inserted") # the same, from further in
+    assert [inner[v].fps for v in inner.ids] == [25, 50]
+    (project/"dataset.yaml").write_text("px_per_cm: 20\nvideos: {v1: {fps: 10}}\n")
+    data = open_dataset(project)
+    assert [(data[v].fps, data[v].px_per_cm) for v in data.ids] == [(10, 20), (50, 20)]
+
+
+def test_features_are_made_again_when_simba_s_table_changes(project):
+    before = open_dataset(project).fingerprint("v1")
+    table = project/"logs"/"video_info.csv"
+    table.write_text(table.read_text().replace("1.6", "3.2"))
+    assert open_dataset(project).fingerprint("v1") != before
+    assert open_dataset(project)["v1"].px_per_cm == 32
+
+
+@pytest.mark.parametrize("rows, words", [
+    ("v1,30,,,,2\nv1,25,,,,2\n", "row 3: has two different rows of v1"),
+    ("v9,30,,,,2\n", "does not say its frames per second"),
+    ("v1,fast,,,,2\n", "does not say its frames per second"), ("", "does not say its frames"),
+    (b"\xff\xfe", "not text in UTF-8")])
+def test_faults_of_simba_s_table(project, rows, words):
+    head = "Video,fps,Resolution_width,Resolution_height,Distance_in_mm,pixels/mm\n"
+    text = rows if isinstance(rows, bytes) else (head + rows).encode()
+    (project/"logs"/"video_info.csv").write_bytes(text)
+    with pytest.raises(DataError, match=words): open_dataset(project)["v1"]

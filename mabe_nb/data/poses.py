@@ -20,7 +20,7 @@ from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
                                                   slp_poses)
-from .formats.simba import simba_head, simba_poses
+from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
 
@@ -169,7 +169,7 @@ tracker("movement", (".nc",))(partial(_from_times, read=movement_poses))
 @tracker("SimBA", (".csv",), lambda path: bool(simba_head(path)[0]))
 def _from_simba(path):
     "`Points` of a table of SimBA, with or without features and actions."
-    return Points(*simba_poses(path))
+    return Points(*simba_poses(path), *simba_units(path))
 
 # %% ../../nbs/data/16_poses.ipynb #6cfc6ccb
 _SIDES = frozenset("left right l r front back fore hind top bottom upper lower".split())

@@ -20,6 +20,7 @@ from .settings import (FolderSettings, group_rows, of_video,
                                           read_settings)
 from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.readers import reader
+from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, tracked_points
 from ..recording import Finding, Recording, bout_table, looked_at
 from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
@@ -154,7 +155,9 @@ def films(self: TrackerFolder, video_id) -> list: # Paths
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video or a line of `dataset.yaml` does."
     words = [str(video_id), repr(self.settings_of(video_id))]
-    words += [f and file_hash(f) or "" for f in self.files(str(video_id))[:2]]
+    poses, scored, _ = self.files(str(video_id))
+    words += [f and file_hash(f) or "" for f in (poses, scored)]
+    if info := simba_info(poses): words.append(file_hash(info))
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #0e990026
