@@ -1,4 +1,4 @@
-"Annotations of ELAN, as its schema allows them and as its own sample files are."
+"What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
 import pytest
 from test_open_folder import recording, write_dlc
 
@@ -9,6 +9,7 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
+from mabe_nb.data.formats.frame_tables import read_solomon
 from mabe_nb.errors import DataError
 
 
@@ -176,3 +177,63 @@ def test_faults_of_simba_s_table(project, rows, words):
     text = rows if isinstance(rows, bytes) else (head + rows).encode()
     (project/"logs"/"video_info.csv").write_bytes(text)
     with pytest.raises(DataError, match=words): open_dataset(project)["v1"]
+
+
+# The Observer, Solomon Coder, and what is not read
+
+LOG = ("Date_dmy;Time_Relative_hmsf;Duration_sf;Observation;Subject;Behavior;Modifier_1;Event_Type\n"
+       "1-1;00:00:01.000;1.00;{0};black;sniff;white;State start\n"
+       "1-1;00:00:02.000;0.00;{0};black;sniff;white;State stop\n"
+       "1-1;00:00:03.000;0.00;{0};white;rear;;Point\n")
+
+
+@pytest.mark.parametrize("name, text", [
+    ("v1.csv", LOG.format("cage 7")), ("study.csv", LOG.format("v1")),
+    ("v1.txt", LOG.format("v1").replace(";", "\t"))])
+def test_an_event_log_of_the_observer_is_read(lab, name, text):
+    (lab/name).write_text(text)
+    bouts = open_dataset(lab)["v1"].bouts
+    assert bouts.values.tolist() == [["black", "white", "sniff", 30, 60],
+                                     ["white", "white", "rear", 90, 91]]
+    (lab/name).write_text(text.replace("State stop", "Lost"))
+    with pytest.raises(DataError, match="row 3: status 'LOST' .*fits no bout"): open_dataset(lab)["v1"]
+    (lab/name).write_text("\n".join(text.splitlines()[:2]) + text[-8:-1])
+    with pytest.raises(DataError): open_dataset(lab)["v1"]
+
+
+def steps(*rows, comma=","):
+    return "\n".join(comma.join(r) for r in (("Time", "Behaviour", "Place"), *rows)) + "\n"
+
+
+SOLOMON = [("0.0", "", "left"), ("0.2", "sniff", ""), ("0.4", "sniff", ""), ("0.6", "rear", "")]
+
+
+@pytest.mark.parametrize("text", [steps(*SOLOMON), steps(*SOLOMON, comma=";"),
+                                  steps(*SOLOMON, comma=";").replace(".", ",")])
+def test_a_table_of_solomon_coder_is_read(lab, text):
+    (lab/"v1.csv").write_text(text)
+    (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: black\n")
+    assert open_dataset(lab)["v1"].bouts.values.tolist() == [
+        ["black", "white", "sniff", 6, 18], ["black", "black", "rear", 18, 24]]
+
+
+@pytest.mark.parametrize("text, words", [
+    (steps(*SOLOMON, ("9.0", "rear", "")), "row 6: Time is '9.0'.*even steps"),
+    (steps(*SOLOMON, ("0.6", "rear", "")), "row 6: Time is '0.6'"),
+    (steps(*SOLOMON, ("x", "rear", "")), "row 6: Time is 'x'"), (steps(), "no rows"), ("", "no rows"),
+    (steps(("0", "rear", "")), "row 2"), ("a,b\n1,2\n", "no columns Time and Behaviour")])
+def test_faults_of_a_table_of_solomon_coder(tmp_path, text, words):
+    (tmp_path/"v1.csv").write_text(text)
+    with pytest.raises(DataError, match=words): read_solomon(tmp_path/"v1.csv", 30)
+
+
+def test_what_is_not_read_is_named_and_what_to_do(lab):
+    import h5py
+    with h5py.File(lab/"v1_t.h5", "w") as f: f["trajectories"] = [1.0] # idtracker.ai's
+    for k in (1, 2): (lab/f"v{k}_id0.npz").write_bytes(b"PK") # TRex
+    (lab/"t.npy").write_bytes(b"\x93NUMPY") # idtracker.ai's, pickled: never opened
+    (lab/"v1.odx").write_bytes(b"<x/>") # the Observer's own
+    said = [f.message for f in open_dataset(lab).findings()]
+    assert [s.split()[0] for s in said] == ["t.npy", "v1.odx", "v1_id0.npz", "v1_t.h5"]
+    assert all("export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP" in s for s in said)
+    assert said[2].endswith("; nor are 1 more .npz beside it")

@@ -17,7 +17,8 @@ from ..files import read_text, regular_file
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table
 from .formats.dlcanalyzer import is_label_table
-from .formats.frame_tables import NO_ACTION, frame_table, is_frame_table
+from .formats.frame_tables import (NO_ACTION, frame_table, is_frame_table,
+                                                 is_solomon)
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
 from .recording import Finding, Recording, bout_table, parse_number, parse_seconds, plural
@@ -32,7 +33,6 @@ def _number(text, name, path, where, parse=parse_number):
     "`text` as a number from 0 that can be a time or a frame."
     if 0 <= (value := parse(text)) < 1e9: return value
     raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path, where)
-
 
 # %% ../../nbs/data/18_annotations.ipynb #cd1d2300
 def _pair(row, agent, target, subjects, path, where):
@@ -221,17 +221,17 @@ def scored_window(
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "frames", "bouts", "BORIS"; or None
+) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "frames", "bouts", "Solomon", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
     except (OSError, UnicodeDecodeError, DataError): return None
-    head = text.lower()
-    if head.startswith("caltech behavior annotator"): return "Caltech"
+    if (head := text.lower()).startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"
     if Path(path).suffix == ".eaf": return "ELAN" if "<annotation_document" in head else None
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
     if is_bout_table(text.splitlines()[:1]): return "bouts"
+    if is_solomon(text.splitlines()[:1]): return "Solomon"
     if Path(path).suffix == ".csv":
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
         if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"

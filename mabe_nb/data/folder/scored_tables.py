@@ -17,7 +17,8 @@ from .settings import FolderSettings
 from ..formats.bout_tables import read_bout_table
 from ..formats.dlcanalyzer import read_labels
 from ..formats.elan import read_elan
-from ..formats.frame_tables import NO_ACTION, frame_table, read_frame_table
+from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
+                                                 read_solomon)
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
 from ...errors import DataError
@@ -148,6 +149,7 @@ def _bouts_in(path, rec, settings, rows):
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
+    if source == "Solomon": return read_solomon(path, rec.fps, *who)
     if source == "SimBA": return read_simba(path, *who, [*_simba_columns(path, settings)])
     if source == "DLCAnalyzer":
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)

@@ -17,10 +17,10 @@ from ...files import parse_json, read_text, regular_file
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #9e9bfb15
 COLUMNS = {
-    "time": ("Time",), "behavior": ("Behavior",), "subject": ("Subject",),
-    "status": ("Status", "Behavior type"), "start": ("Start (s)",),
+    "time": ("Time", "Time_Relative_hmsf"), "behavior": ("Behavior",), "subject": ("Subject",),
+    "status": ("Status", "Behavior type", "Event_Type"), "start": ("Start (s)",),
     "stop": ("Stop (s)",), "fps": ("FPS", "FPS (frame/s)"),
-    "observation": ("Observation id",), "offset": ("Time offset (s)",),
+    "observation": ("Observation id", "Observation"), "offset": ("Time offset (s)",),
     "length": ("Total length", "Media duration (s)"),
     "media": ("Source", "Media file path", "Media file name", "Media file")}
 TIMES = "time", "start", "stop"
@@ -54,6 +54,7 @@ def _cells(row, place, sets, comma=","):
     text = lambda c: row[c] if c < len(row) else ""
     out = {k: text(c) for k, c in place.items()} | {"modifier": "|".join(map(text, sets))}
     if comma != ",": out |= {k: out[k].replace(",", ".") for k in NUMBERS if k in out}
+    if "status" in out: out["status"] = out["status"].upper().removeprefix("STATE ")
     if "fps" in out: out["fps"] = _one_rate(out["fps"])
     if "target" in out: out["target"] = _target(out["target"])
     return out
@@ -88,7 +89,7 @@ def _table_rows(path, target_from):
     except csv.Error as e:
         raise DataError(f"is no table ({e}), expected a BORIS export", path) from None
     for i, row in enumerate(rows):
-        if "Behavior" in row and ("Time" in row or "Start (s)" in row): break
+        if "Behavior" in row and {*COLUMNS["time"], *COLUMNS["start"]} & {*row}: break
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
                         "'Start (s)'; expected a BORIS export, or as a table of bouts "
