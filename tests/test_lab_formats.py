@@ -1,15 +1,18 @@
 "What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
+import numpy as np
 import pytest
 from test_open_folder import recording, write_dlc
 
 from mabe_nb.analysis.exports import export_elan
 from mabe_nb.analysis.measures import observe
 from mabe_nb.data.annotations import annotation_source
+from mabe_nb.data.checks import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
 from mabe_nb.data.formats.frame_tables import read_solomon
+from mabe_nb.data.recording import Recording
 from mabe_nb.errors import DataError
 
 
@@ -237,3 +240,34 @@ def test_what_is_not_read_is_named_and_what_to_do(lab):
     assert [s.split()[0] for s in said] == ["t.npy", "v1.odx", "v1_id0.npz", "v1_t.h5"]
     assert all("export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP" in s for s in said)
     assert said[2].endswith("; nor are 1 more .npz beside it")
+
+
+# Groups
+
+def test_tracks_in_pieces_are_told_and_long_lists_are_cut(lab):
+    "As SLEAP gives an animal that it had lost a new name."
+    rec = recording(1, 300)
+    cut = rec.replace(xy=np.full((300, 12, *rec.xy.shape[2:]), np.nan, np.float32), labelled=None,
+                      bouts=rec.bouts[:0], mice=tuple(f"track_{i}" for i in range(12)))
+    for i in range(12):
+        at = slice(i // 2 * 50, i // 2 * 50 + 50)
+        cut.xy[at, i] = rec.xy[at, i % 2]
+    write_dlc(lab, "v1", cut, cut.mice)
+    said = str(match_files(open_dataset(lab)))
+    assert ("v1: 12 animals are named, and no frame shows more than 2: the tracks are pieces; "
+            "join each animal's in the tracker") in said
+    assert "track_7 and 4 more" in said and "track_8" not in said.split("\n- ")[0]
+    found = {d.kind: d.message for d in check(cut)}
+    assert "track_pieces" in found and "track_pieces" not in {d.kind for d in check(rec)}
+    slow = cut.replace(fps=3)
+    assert {d.kind: d.message for d in check(slow)}["lost_animals"].endswith("and 7 more")
+
+
+def test_of_many_pairs_that_swap_names_the_most_frequent_are_named():
+    xy = np.repeat(np.arange(8) * 100.0, 2).reshape(1, 8, 1, 2) + np.zeros((400, 8, 1, 2))
+    xy += np.linspace(0, 40, 400)[:, None, None, None]
+    for k in range(7): xy[20 * k + 20, [k, k + 1]] = xy[20 * k + 20, [k + 1, k]] # one frame
+    for k in range(10): xy[200 + 10 * k, [6, 7]] = xy[200 + 10 * k, [7, 6]]
+    rec = Recording(xy.astype(np.float32), tuple(f"m{i}" for i in range(8)), ("nose",), 30)
+    said = next(d.message for d in check(rec) if d.kind == "identity_swaps")
+    assert "(m6 and m7, m0 and m1, " in said and "and 2 more)" in said

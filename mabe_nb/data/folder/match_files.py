@@ -13,7 +13,8 @@ import pandas as pd
 
 from ..annotations import (annotated_rate, annotation_source, late_end,
                                     scored_window, streams_of)
-from ..checks import seen, table as video_table, untracked
+from ..checks import pieces, seen, table as video_table, untracked
+from ..recording import some_of
 from .films import beside_seconds, scored_seconds
 from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
@@ -110,10 +111,11 @@ def _about_animals(rec):
 
 
 def _unseen(rec, least):
-    "A sentence if animals are listed that no frame shows."
-    if gone := untracked(rec, seen(rec)):
-        yield (f"{rec.video_id}: no frame shows {', '.join(gone)}"
+    "A sentence if animals are listed that no frame shows, or too many."
+    if gone := untracked(rec, xy := seen(rec)):
+        yield (f"{rec.video_id}: no frame shows {some_of(gone)}"
                + f": is min_confidence {least:g} too high?" * bool(least))
+    yield from (f"{rec.video_id}: {d.message}" for d in pieces(rec, xy))
 
 
 def _shown(data, scored, rows):
@@ -131,7 +133,7 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
     "Sentences on streams, frame rates and ends that do not fit; `agent`: of streams."
     fps = look.row["fps"]
     if not settings.streams and len(streams := streams_of(scored)) > 1:
-        yield (f"{scored.name} has the streams {_some(streams)}: all are read as of "
+        yield (f"{scored.name} has the streams {some_of(streams)}: all are read as of "
                f"{agent!r}; name some as streams in dataset.yaml")
     if settings.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
         yield (f"{scored.name} was made at {look.rate:g} frames per second, "
@@ -173,13 +175,9 @@ class Matches(NamedTuple):
     settings: str # Proposal for `dataset.yaml`
 
     def __str__(self):
-        return "\n".join([self.table.astype(object).fillna("?").to_string(index=False),
+        shown = self.table.assign(animals=[some_of(a.split(", "), 8) for a in self.table.animals])
+        return "\n".join([shown.astype(object).fillna("?").to_string(index=False),
                           *(f"- {s}" for s in self.sentences)])
-
-
-def _some(names, most=5):
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
 
 
 def _verb(verb, names): return verb + "s" * (len(names) == 1)
@@ -217,27 +215,27 @@ def _about_scores(looks, table):
     "Sentences on annotations, animals and targets."
     bare = table.video[(table.annotation == "none") & table.frames.notna()]
     if len(bare) == len(table): yield "no video has an annotation: nothing to learn from yet"
-    elif len(bare): yield (f"{_some(bare)}: poses without an annotation, to be predicted and "
+    elif len(bare): yield (f"{some_of(bare)}: poses without an annotation, to be predicted and "
                            "not learned from")
     named = {}
     for k in looks:
         if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
     for (strangers, animals), files in named.items():
-        yield (f"{_some(k.row['annotation'] for k in files)} {_verb('name', files)} "
-               f"{_some(strangers)}, the poses {animals}: say who is who under subjects, "
+        yield (f"{some_of(k.row['annotation'] for k in files)} {_verb('name', files)} "
+               f"{some_of(strangers)}, the poses {animals}: say who is who under subjects, "
                "or whom the poses lack under untracked"
                + did_you_mean(animals.split(", "), *strangers))
     if files := [k.nobody for k in looks if k.nobody]:
-        yield f"{_some(files)} {_verb('name', files)} no animal: write under agent who acts"
+        yield f"{some_of(files)} {_verb('name', files)} no animal: write under agent who acts"
     if asked := sorted({a for k in looks for a in k.asked}):
-        yield (f"no file says to whom these are done: {_some(asked, 20)}; list under alone what "
+        yield (f"no file says to whom these are done: {some_of(asked, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
 def _about_actions(looks, settings):
     "A sentence if some videos have no bout of what others have, and nobody has said why."
     every = sorted({a for k in looks for a in k.actions})
-    lack = {a: _some((k.row["video"] for k in looks if k.actions and a not in k.actions), 3)
+    lack = {a: some_of((k.row["video"] for k in looks if k.actions and a not in k.actions), 3)
             for a in every}
     if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
         yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
@@ -251,7 +249,7 @@ def _about_rates(table, rates):
             f"{r:g} ({v})" for r, v in sorted(rates.items())) + " frames per second")
     lost = table.video[table.fps.isna() & table.frames.notna()]
     if not len(lost): return
-    yield f"{_some(lost)}: no file says the frames per second; " + (
+    yield f"{some_of(lost)}: no file says the frames per second; " + (
         f"fps of dataset.yaml is proposed as {[*rates][0]:g}, as of {[*rates.values()][0]}"
         if len(rates) == 1 else "fill in fps, or fps of the video under videos")
 
@@ -264,12 +262,12 @@ def _about_parts(data, looks):
         usual = usual_names(k.parts) | data.settings.parts
         if k.parts: own.setdefault(frozenset(usual[p] for p in k.parts), []).append(k.row["video"])
     for points, videos in none.items():
-        yield f"{_some(videos)}: points that belong to no animal are left out: {_some(points, 8)}"
+        yield f"{some_of(videos)}: points that belong to no animal are left out: {some_of(points, 8)}"
     if len(own) < 2: return
     every = frozenset.intersection(*own)
     yield "videos have different body parts: " + "; ".join(
-        f"{_some(videos)}: {_some(sorted(parts - every), 8) or 'no others'}"
-        for parts, videos in own.items()) + (f"; all: {_some(sorted(every), 20)}" if every else
+        f"{some_of(videos)}: {some_of(sorted(parts - every), 8) or 'no others'}"
+        for parts, videos in own.items()) + (f"; all: {some_of(sorted(every), 20)}" if every else
                                               "; none is in all: edit parts")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #b7547cb7

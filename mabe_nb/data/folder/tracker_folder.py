@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..annotations import annotated_rate
-from ..checks import seen, table, unseen
+from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
 from .settings import (FolderSettings, group_rows, of_video,
@@ -156,8 +156,8 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video or a line of `dataset.yaml` does."
     words = [str(video_id), repr(self.settings_of(video_id))]
     poses, scored, _ = self.files(str(video_id))
-    words += [f and file_hash(f) or "" for f in (poses, scored)]
-    if info := simba_info(poses): words.append(file_hash(info))
+    beside = filter(None, [simba_info(poses)])
+    words += [f and file_hash(f) or "" for f in (poses, scored, *beside)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #0e990026
@@ -204,10 +204,10 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316
 def _odd(rec):
     "What a training would learn wrongly, and what the video's length contradicts."
-    found = [*rec.findings, *unseen(rec, seen(rec)), *table(rec, rec.xy)]
+    found = [*rec.findings, *unseen(rec, xy := seen(rec)), *pieces(rec, xy), *table(rec, rec.xy)]
     return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
         "late_annotation", "untracked_animals", "animals_without_track",
-        "fps_mismatch")]
+        "fps_mismatch", "track_pieces")]
 
 
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
