@@ -1,5 +1,6 @@
 "What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
 import numpy as np
+import pandas as pd
 import pytest
 from test_open_folder import recording, write_dlc
 
@@ -12,7 +13,8 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
 from mabe_nb.data.formats.frame_tables import read_solomon
-from mabe_nb.data.recording import Recording
+from mabe_nb.data.kaggle import write_kaggle
+from mabe_nb.data.recording import LabNote, Recording
 from mabe_nb.errors import DataError
 
 
@@ -271,3 +273,18 @@ def test_of_many_pairs_that_swap_names_the_most_frequent_are_named():
     rec = Recording(xy.astype(np.float32), tuple(f"m{i}" for i in range(8)), ("nose",), 30)
     said = next(d.message for d in check(rec) if d.kind == "identity_swaps")
     assert "(m6 and m7, m0 and m1, " in said and "and 2 more)" in said
+
+
+def test_a_fifth_animal_in_kaggle_s_layout_is_said_to_be_left_out(tmp_path):
+    recs = [make_recording(k, 300, mice=4, video_id=str(k)) for k in (1, 2)]
+    write_kaggle(recs, tmp_path/"k")
+    with pytest.raises(DataError, match="holds 4; leave some out, or open the tracker's own files"):
+        write_kaggle([recs[0].replace(xy=np.repeat(recs[0].xy, 2, 1), labelled=None, bouts=recs[0].bouts[:0],
+                                      mice=tuple(f"m{i}" for i in range(8)))], tmp_path/"more")
+    for path in (tmp_path/"k").glob("train_tracking/*/*.parquet"):
+        table = pd.read_parquet(path)
+        more = table[table.mouse_id == 4].assign(mouse_id=np.int8(5))
+        pd.concat([table, more]).sort_values("video_frame").to_parquet(path, index=False)
+    data = open_dataset(tmp_path/"k")
+    with pytest.warns(LabNote, match="not 1 to 4 are left out, mabe audit counts them"):
+        assert len(data["1"].mice) == 4

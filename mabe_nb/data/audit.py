@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from .checks import KINDS, check, part_distances, seen
-from .folder.tracker_folder import LabNote
 from .dataset import as_dataset, each_video
-from .recording import Recording
+from .recording import LabNote, Recording
 from .splits import marks
 from ..errors import DataError
 from ..files import write_json
