@@ -25,7 +25,8 @@ KINDS = {
     "untracked_animals": "warning", "empty_bouts": "warning", "overlapping_bouts": "warning",
     "unlisted_bouts": "warning", "fps_mismatch": "warning",
     "duplicated_tracks": "warning", "body_size": "warning", "size_drift": "warning",
-    "never_seen": "warning", "lost_animals": "warning", "track_pieces": "warning", "missing_points": "info",
+    "never_seen": "warning", "lost_animals": "warning", "track_pieces": "warning",
+    "missing_points": "info",
     "short_bouts": "info", "scale_missing": "info", "unlabelled": "info", "unlisted_parts": "info",
     "absent_parts": "info", "double_tokens": "info", "unknown_file": "info",
 }
@@ -97,7 +98,7 @@ def unseen(rec, xy):
     if not (gone := untracked(rec, xy)): return []
     named = int((rec.bouts.agent.isin(gone) | rec.bouts.target.isin(gone)).sum())
     return [Defect("untracked_animals", len(gone), len(gone) / len(rec.mice), "no frame shows "
-                   + some_of(gone) + f"; {plural(named, 'bout')} of these" * bool(named))]
+                   + some_of(gone) + f"; {plural(named, 'bout')} of these" * (named > 0))]
 
 # %% ../../nbs/data/40_checks.ipynb #10577e12
 def long_gaps(rec, xy, least=10): # Seconds
@@ -118,8 +119,9 @@ def pieces(rec, xy):
     "Far more names than animals, as of a tracker that names anew whom it had lost."
     at_once = int(np.isfinite(xy).any((2, 3)).sum(1).max(initial=0))
     if not 0 < 2 * at_once < (n := len(rec.mice)): return []
-    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows more "
-                   f"than {at_once}: the tracks are pieces; join each animal's in the tracker")]
+    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows "
+                   f"more than {at_once}: the tracks are pieces; join each animal's in the "
+                   "tracker")]
 
 # %% ../../nbs/data/40_checks.ipynb #bee24940
 def part_distances(
@@ -290,5 +292,5 @@ def check(
 ) -> list: # of `Defect`
     "Everything that is wrong with one recording, each kind at most once."
     xy = seen(rec)
-    return [d for look in (missing, unseen, long_gaps, pieces, movement, frozen, outside, bouts,
-                             labels, table) for d in look(rec, xy)]
+    return [d for look in (missing, unseen, long_gaps, pieces, movement, frozen, outside,
+                             bouts, labels, table) for d in look(rec, xy)]

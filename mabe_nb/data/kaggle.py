@@ -19,8 +19,8 @@ from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, read_bouts,
 from .formats.kaggle.tracking import read_tracking
 from .formats.kaggle.write import write_kaggle # noqa: F401, beside read_kaggle
 from .formats.readers import reader
-from .recording import (Finding, LabNote, Recording, bout_table, check_parts,
-                                    parse_number)
+from .recording import (Finding, LabNote, Recording, bout_table,
+                                    check_parts, parse_number)
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash, parse_json, printable
@@ -33,7 +33,8 @@ class KaggleTables:
         self.root, self.split = Path(root), split
         self.name, self.path = self.root.resolve().name, self.root/f"{split}.csv"
         self.table = read_videos(self.path)
-        self.ids, self.warned = tuple(self.table.video_id), False # Of a fifth mouse, once
+        self.ids = tuple(self.table.video_id)
+        self.warned = False # Of a fifth mouse, once
         self._where = {video: (i, lab) for i, (video, lab)
                        in enumerate(zip(self.ids, self.table.lab_id))}
 
@@ -199,8 +200,9 @@ def read_video(
     poses = read_tracking(tables.file(video, "tracking"), listed, size, video)
     if not tables.warned and any(f.kind == "unknown_mouse" for f in poses.findings):
         tables.warned = True
-        warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, mabe audit "
-                      "counts them; for more animals open the tracker's own files", LabNote)
+        warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, "
+                      "mabe audit counts them; for more animals open the tracker's own "
+                      "files", LabNote)
     scale, found = check_row(row, len(poses.xy), fps, tables.path, where)
     bouts, labelled, of_labels = read_labels(tables, video, tokens, poses.mice,
                                              len(poses.xy))

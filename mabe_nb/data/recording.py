@@ -44,8 +44,8 @@ def some_of(
     most: int = 5, # That are named
 ) -> str:
     "Names for a sentence, the first of them and how many more there are."
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:most]) + f" and {len(names) - most} more" * (len(names) > most)
+    more = len(names := list(dict.fromkeys(names))) - most
+    return ", ".join(names[:most]) + f" and {more} more" * (more > 0)
 
 # %% ../../nbs/data/00_recording.ipynb #36976ddc
 BOUT_COLUMNS = ["agent", "target", "action", "start", "stop"]

@@ -38,8 +38,8 @@ TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # Deep
 DEEPEST = 5 # Folders in one another
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".mat", ".npy", ".npz", ".odx", ".sds", ".trk"}) # Of JAABA, TRex, APT, ...
-OF_ONE_FRAME = frozenset({".json", ".npy", ".npz"}) # Perhaps: one stands for all of its kind
+FOREIGN = frozenset({".mat", ".npy", ".npz", ".odx", ".sds", ".trk"}) # Of JAABA, TRex, ...
+OF_ONE_FRAME = frozenset({".json", ".npy", ".npz"}) # Perhaps: one stands for all
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
@@ -171,7 +171,7 @@ def _why_odd(path):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #8042582e
 def _odd_files(paths, root):
-    "What is said of files; of some kinds, perhaps one a frame, the first stands for all."
+    "What is said of files; of kinds that may be one a frame, of the first alone."
     kinds = {}
     for p in paths:
         kind = p.suffix.lower()

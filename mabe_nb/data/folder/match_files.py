@@ -20,7 +20,8 @@ from .names import did_you_mean, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..body_parts import usual_names
-from .scored_tables import NAMING, NOBODY, TO_WHOM, named_bouts, scored_columns
+from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts,
+                                               scored_columns)
 from .tracker_folder import TrackerFolder, renamed
 from ...errors import ConfigError, DataError
 
@@ -175,7 +176,8 @@ class Matches(NamedTuple):
     settings: str # Proposal for `dataset.yaml`
 
     def __str__(self):
-        shown = self.table.assign(animals=[some_of(a.split(", "), 8) for a in self.table.animals])
+        cut = [some_of(names.split(", "), 8) for names in self.table.animals]
+        shown = self.table.assign(animals=cut)
         return "\n".join([shown.astype(object).fillna("?").to_string(index=False),
                           *(f"- {s}" for s in self.sentences)])
 

@@ -200,7 +200,8 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316
 def _odd(rec):
     "What a training would learn wrongly, and what the video's length contradicts."
-    found = [*rec.findings, *unseen(rec, xy := seen(rec)), *pieces(rec, xy), *table(rec, rec.xy)]
+    xy = seen(rec)
+    found = [*rec.findings, *unseen(rec, xy), *pieces(rec, xy), *table(rec, rec.xy)]
     return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
         "late_annotation", "untracked_animals", "animals_without_track",
         "fps_mismatch", "track_pieces")]

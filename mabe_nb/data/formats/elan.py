@@ -36,8 +36,8 @@ def _films(top):
     "Path of each film, and its `TIME_ORIGIN` in ms; of sounds if there are no films."
     media = [*top.iter("MEDIA_DESCRIPTOR")]
     films = [m for m in media if m.get("MIME_TYPE", "").startswith("video")] or media
-    return {unquote(m.get("MEDIA_URL", "")).replace("\\", "/"): m.get("TIME_ORIGIN", "0")
-            for m in films}
+    path = lambda m: unquote(m.get("MEDIA_URL", "")).replace("\\", "/")
+    return {path(m): m.get("TIME_ORIGIN", "0") for m in films}
 
 
 def elan_observations(
@@ -52,8 +52,8 @@ def _check_film(top, is_video, path):
     films = _films(top)
     own = {t for film, t in films.items() if is_video and is_video(Path(film).name)}
     if {*map(parse_number, own or {*films.values()})} <= {0.0}: return
-    raise DataError("plays a film with a time offset (TIME_ORIGIN), so that its times are not "
-                    "the film's; export a table of bouts with times of the film", path)
+    raise DataError("plays a film with a time offset (TIME_ORIGIN), so that its times are "
+                    "not the film's; export a table of bouts with times of the film", path)
 
 # %% ../../../nbs/data/formats/32_elan.ipynb #55148dee
 def _meant(tier, value):
@@ -69,23 +69,24 @@ def _times(one, slots, fps, path, where):
     "First frame, and frame to end before."
     ends = [slots.get(one.get(f"TIME_SLOT_REF{k}"), -1.0) for k in (1, 2)]
     if 0 <= ends[0] <= ends[1] < 1e12: return frame_span(*(t / 1000 for t in ends), fps)
-    raise DataError("has an annotation without two times, the second not below the first; give "
-                    "it times in ELAN, or list the tier under untracked in dataset.yaml", path,
-                    where)
+    raise DataError("has an annotation without two times, the second not below the first; "
+                    "give it times in ELAN, or list the tier under untracked in "
+                    "dataset.yaml", path, where)
 
 # %% ../../../nbs/data/formats/32_elan.ipynb #8ddff1b8
 def read_elan(
     path, # .eaf
     fps: float, # Frames per second
-    is_video=None, # From the name of a film to whether it is of the poses; None: all are
+    is_video=None, # From the name of a film to whether it is of the poses; None: all
     agent: str = None, # Who acts where no tier says so; None: it must
     subjects: dict = None, # Name in the file -> name of an animal
-    without=(), # Names of tiers, and of animals as agents and targets, that are left out
+    without=(), # Names of tiers, agents and targets that are left out
 ): # Table of bouts, see `bout_table`; a target that the file does not say is empty
     "Bouts from ELAN. Raises `DataError` naming the tier."
     top, out, name = _document(path), [], lambda x: (subjects or {}).get(x, x)
     _check_film(top, is_video, path)
-    slots = {s.get("TIME_SLOT_ID"): parse_number(s.get("TIME_VALUE")) for s in top.iter("TIME_SLOT")}
+    slots = {s.get("TIME_SLOT_ID"): parse_number(s.get("TIME_VALUE"))
+             for s in top.iter("TIME_SLOT")}
     for tier in top.iter("TIER"):
         tier_id = tier.get("TIER_ID", "")
         for one in tier.iter("ALIGNABLE_ANNOTATION"):
@@ -98,4 +99,5 @@ def read_elan(
                 raise DataError("names no agent; name one in dataset.yaml", path, where)
             out.append((who, name(to), action, *_times(one, slots, fps, path, where)))
     if out: return bout_table(out)
-    raise DataError("has no annotation with times; take it away if nobody scored the video", path)
+    raise DataError("has no annotation with times; take it away if nobody scored the video",
+                    path)

@@ -107,10 +107,10 @@ def simba_units(
     "What the project says of a video. Raises `DataError` if it says two things."
     if not (info := simba_info(path)): return None, None
     rows = rows_by(info, ("video",)).get((Path(path).stem,), ())
-    said = {tuple(parse_number(r.get(c)) for c in ("fps", "pixels/mm")) for _, r in rows}
+    said = {(parse_number(r.get("fps")), parse_number(r.get("pixels/mm"))) for _, r in rows}
     if len(said) > 1:
-        raise DataError(f"has two different rows of {Path(path).stem}; take one out", info,
-                        f"row {rows[-1][0]}")
+        raise DataError(f"has two different rows of {Path(path).stem}; take one out",
+                        info, f"row {rows[-1][0]}")
     fps, scale = said.pop() if said else (0, 0)
     return fps if fps > 0 else None, 10 * scale if scale > 0 else None
 

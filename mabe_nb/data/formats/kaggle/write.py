@@ -130,8 +130,8 @@ def write_kaggle(
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #c8c46a8d
 def _row(rec): # Of the table of videos
     if len(rec.mice) > len(MICE):
-        raise DataError(f"has {len(rec.mice)} animals, Kaggle's layout holds {len(MICE)}; leave some "
-                        "out, or open the tracker's own files, which hold any number",
+        raise DataError(f"has {len(rec.mice)} animals, Kaggle's layout holds {len(MICE)}; leave "
+                        "some out, or open the tracker's own files, which hold any number",
                         where=f"video {rec.video_id}")
     return dict(lab_id=safe_id(rec.lab_id or "Lab", "lab_id"),
                 video_id=safe_id(rec.video_id, "video_id"), frames_per_second=rec.fps,
