@@ -180,8 +180,10 @@ def all_exchanges(
 ) -> dict: # Indices of two mice -> frames
     "`exchanges` of every two mice that have any."
     length, bridge = body_length(rec, xy), max(1, round(rec.fps / 5))
+    here = np.isfinite(xy).any((2, 3)).astype(np.float32)
+    met = here.T @ here > 1 # Of hundreds of pieces of tracks few are ever seen together
     found = {(i, j): exchanges(xy[:, i], xy[:, j], length, bridge)
-             for i, j in combinations(range(len(rec.mice)), 2)}
+             for i, j in combinations(range(len(rec.mice)), 2) if met[i, j]}
     return {pair: frames for pair, frames in found.items() if len(frames)}
 
 # %% ../../nbs/data/40_checks.ipynb #afdd970d
