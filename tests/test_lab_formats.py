@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_dlc
 
+from mabe_nb.analysis.agreement import agreement
 from mabe_nb.analysis.exports import export_elan
 from mabe_nb.analysis.measures import observe
 from mabe_nb.data.annotations import annotation_source
@@ -119,6 +120,9 @@ def test_an_elan_file_goes_to_the_video_of_its_name_or_of_its_film(lab):
             ["black", "white", "sniff", 30, 60], ["black", "black", "rear", 90, 105]], video
     assert match_files(data).table.annotation.tolist() == ["v1.eaf", "monday.eaf"]
     assert not match_files(data).sentences
+    (lab/"second").mkdir()
+    (lab/"second"/"v1.eaf").write_text(eaf(('TIER_ID="black"', [(1000, 2000, "sniff")])))
+    assert agreement(data, lab/"second").table.frame_f1.tolist() == [0, 1] # rear, sniff
     (lab/"v1.eaf").write_text(eaf(("TIER_ID=\"C57\"", [(0, 100, "sniff")])))
     assert "v1.eaf names C57, the poses black, white" in str(match_files(open_dataset(lab)))
     (lab/"v1.eaf").write_text(eaf(tier)[:-40])
@@ -200,6 +204,8 @@ def test_an_event_log_of_the_observer_is_read(lab, name, text):
     bouts = open_dataset(lab)["v1"].bouts
     assert bouts.values.tolist() == [["black", "white", "sniff", 30, 60],
                                      ["white", "white", "rear", 90, 91]]
+    (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\ntarget_from: Modifiers\n")
+    assert open_dataset(lab)["v1"].bouts.equals(bouts)
     (lab/name).write_text(text.replace("State stop", "Lost"))
     with pytest.raises(DataError, match="row 3: status 'LOST' .*fits no bout"): open_dataset(lab)["v1"]
     (lab/name).write_text("\n".join(text.splitlines()[:2]) + text[-8:-1])

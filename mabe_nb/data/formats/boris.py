@@ -26,7 +26,7 @@ COLUMNS = {
     "media": ("Source", "Media file path", "Media file name", "Media file")}
 TIMES = "time", "start", "stop"
 NUMBERS = *TIMES, "fps", "offset", "length" # With decimal commas, where a spreadsheet saved it
-MODIFIERS = "Modifiers", "Modifier", "Modifier #1" # One thing, by version and kind of file
+MODIFIERS = "Modifiers", "Modifier", "Modifier #1", "Modifier_1" # One thing, by file
 
 
 def _on_video(row):
