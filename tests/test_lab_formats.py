@@ -110,6 +110,12 @@ def lab(tmp_path):
     return tmp_path
 
 
+def test_a_film_without_a_name_does_not_keep_an_elan_file_from_its_poses(lab):
+    for film in ("", "file:///...mp4"):
+        (lab/"v1.eaf").write_text(eaf(('TIER_ID="black"', [(1000, 2000, "sniff")]), films=[film]))
+        assert len(open_dataset(lab)["v1"].bouts) == 1
+
+
 def test_an_elan_file_goes_to_the_video_of_its_name_or_of_its_film(lab):
     tier = ('TIER_ID="black"', [(1000, 2000, "sniff"), (3000, 3500, "rear")])
     (lab/"v1.eaf").write_text(eaf(tier, films=()))

@@ -49,9 +49,9 @@ def elan_observations(
 
 def _check_film(top, is_video, path):
     "Raises `DataError` if times may not be those of the film of the poses."
-    films = _films(top)
-    own = {t for film, t in films.items() if is_video and is_video(Path(film).name)}
-    if {*map(parse_number, own or {*films.values()})} <= {0.0}: return
+    films = {film: parse_number(t) for film, t in _films(top).items()}
+    if {*films.values()} <= {0.0}: return
+    if is_video and {t for f, t in films.items() if is_video(Path(f).name)} == {0.0}: return
     raise DataError("plays a film with a time offset (TIME_ORIGIN), so that its times are "
                     "not the film's; export a table of bouts with times of the film", path)
 
