@@ -184,6 +184,14 @@ def read_labels(
          "have, kept")])
     return bout_table(bouts), looked, found
 
+# %% ../../nbs/data/10_kaggle.ipynb #1d512dcc
+def _warn_of_more(tables, findings):
+    "Says once of a folder that it has more mice than the layout holds."
+    if tables.warned or all(f.kind != "unknown_mouse" for f in findings): return
+    tables.warned = True
+    warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, mabe "
+                  "audit counts them; for more animals open the tracker's own files", LabNote)
+
 # %% ../../nbs/data/10_kaggle.ipynb #675cb5e1
 def read_video(
     tables: KaggleTables,
@@ -198,11 +206,7 @@ def read_video(
     check_parts(listed, tables.path, f"{where}, body_parts_tracked")
     tokens = json_list(row, "behaviors_labeled", tables.path, where)
     poses = read_tracking(tables.file(video, "tracking"), listed, size, video)
-    if not tables.warned and any(f.kind == "unknown_mouse" for f in poses.findings):
-        tables.warned = True
-        warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, "
-                      "mabe audit counts them; for more animals open the tracker's own "
-                      "files", LabNote)
+    _warn_of_more(tables, poses.findings)
     scale, found = check_row(row, len(poses.xy), fps, tables.path, where)
     bouts, labelled, of_labels = read_labels(tables, video, tokens, poses.mice,
                                              len(poses.xy))

@@ -86,7 +86,7 @@ def _agent(rec, settings, path):
     raise DataError(f"does not say who of {', '.join(rec.mice)} acts; name an agent in "
                     "dataset.yaml", path)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #50b6e78f
 TO_WHOM = frozenset({"ELAN", "bouts"}) # Those that may say to whom
 NAMING = TO_WHOM | {"BORIS"} # Those that may say who acts
 

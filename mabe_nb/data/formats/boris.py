@@ -18,9 +18,8 @@ from ...files import parse_json, read_text, regular_file
 # %% ../../../nbs/data/formats/27_boris.ipynb #9e9bfb15
 COLUMNS = {
     "time": ("Time", "Time_Relative_hmsf"), "behavior": ("Behavior",),
-    "subject": ("Subject",),
-    "status": ("Status", "Behavior type", "Event_Type"), "start": ("Start (s)",),
-    "stop": ("Stop (s)",), "fps": ("FPS", "FPS (frame/s)"),
+    "subject": ("Subject",), "status": ("Status", "Behavior type", "Event_Type"),
+    "start": ("Start (s)",), "stop": ("Stop (s)",), "fps": ("FPS", "FPS (frame/s)"),
     "observation": ("Observation id", "Observation"), "offset": ("Time offset (s)",),
     "length": ("Total length", "Media duration (s)"),
     "media": ("Source", "Media file path", "Media file name", "Media file")}

@@ -40,13 +40,6 @@ def _films(top):
     return {path(m): m.get("TIME_ORIGIN", "0") for m in films}
 
 
-def elan_observations(
-    path, # .eaf
-) -> list: # One `Observation` without a name
-    "The films that were played. Raises `DataError`."
-    return [Observation("", tuple(filter(None, _films(_document(path)))))]
-
-
 def _check_film(top, is_video, path):
     "Raises `DataError` if times may not be those of the film of the poses."
     films = {film: parse_number(t) for film, t in _films(top).items()}
@@ -55,9 +48,17 @@ def _check_film(top, is_video, path):
     raise DataError("plays a film with a time offset (TIME_ORIGIN), so that its times are "
                     "not the film's; export a table of bouts with times of the film", path)
 
+# %% ../../../nbs/data/formats/32_elan.ipynb #b02e91e5
+def elan_observations(
+    path, # .eaf
+) -> list: # One `Observation` without a name
+    "The films that were played. Raises `DataError`."
+    return [Observation("", tuple(filter(None, _films(_document(path)))))]
+
 # %% ../../../nbs/data/formats/32_elan.ipynb #55148dee
-def _meant(tier, value):
+def _meant(tier, one):
     "Agent, target and action of an annotation, empty if not said."
+    value = " ".join((one.findtext("ANNOTATION_VALUE") or "").split())
     name, who = (tier.get(k, "").strip() for k in ("TIER_ID", "PARTICIPANT"))
     if pair := re.fullmatch(r"(.+?) > (.+?)(?:: (.+))?", name):
         return pair[1], pair[2], pair[3] or value
@@ -90,8 +91,7 @@ def read_elan(
     for tier in top.iter("TIER"):
         tier_id = tier.get("TIER_ID", "")
         for one in tier.iter("ALIGNABLE_ANNOTATION"):
-            value = " ".join((one.findtext("ANNOTATION_VALUE") or "").split())
-            who, to, action = _meant(tier, value)
+            who, to, action = _meant(tier, one)
             if {who, to, tier_id} & {*without}: continue
             where = f"tier {tier_id[:40]!r}"
             if not action: raise DataError("names no action", path, where)
@@ -99,5 +99,4 @@ def read_elan(
                 raise DataError("names no agent; name one in dataset.yaml", path, where)
             out.append((who, name(to), action, *_times(one, slots, fps, path, where)))
     if out: return bout_table(out)
-    raise DataError("has no annotation with times; take it away if nobody scored the video",
-                    path)
+    raise DataError("has no annotation with times; take it away if nobody scored it", path)
