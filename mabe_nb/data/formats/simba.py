@@ -96,9 +96,8 @@ def simba_info(
     path, # A CSV in a folder of a project's `csv`
 ) -> Path: # None without
     "The project's table of frame rates and scales."
-    found = [*Path(path).absolute().parents[2:3]]
-    found = [p for at in found if (p := at/"logs"/"video_info.csv").is_file()]
-    return found[0] if found else None
+    for project in Path(path).absolute().parents[2:3]:
+        if (table := project/"logs"/"video_info.csv").is_file(): return table
 
 
 def simba_units(
