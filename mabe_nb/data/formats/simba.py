@@ -98,6 +98,7 @@ def simba_info(
     "The project's table of frame rates and scales."
     for project in Path(path).absolute().parents[2:3]:
         if (table := project/"logs"/"video_info.csv").is_file(): return table
+    return None
 
 
 def simba_units(
