@@ -13,7 +13,7 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
-from mabe_nb.data.formats.frame_tables import read_solomon
+from mabe_nb.data.formats.frame_tables import read_solomon, read_step_table
 from mabe_nb.data.kaggle import write_kaggle
 from mabe_nb.data.recording import LabNote, Recording
 from mabe_nb.errors import DataError
@@ -242,6 +242,45 @@ def test_a_table_of_solomon_coder_is_read(lab, text):
 def test_faults_of_a_table_of_solomon_coder(tmp_path, text, words):
     (tmp_path/"v1.csv").write_text(text)
     with pytest.raises(DataError, match=words): read_solomon(tmp_path/"v1.csv", 30)
+
+
+def binary(*rows, comma=","):
+    return "\n".join(comma.join(r) for r in (("time", "sniff", "rear", "Other"), *rows)) + "\n"
+
+
+BINARY = [("2.0", "0", "0", "1"), ("2.2", "1", "0", "0"), ("2.4", "1", "2", "0"), ("2.6", "0", "0", "1")]
+
+
+@pytest.mark.parametrize("name", ["v1.csv", "boris_export/v1.mp4_No focal subject.tsv",
+                                  "Manual Annotations/v1_behavior.csv"])
+def test_a_binary_table_of_boris_or_of_a_soid_is_read(lab, name):
+    (lab/name).parent.mkdir(exist_ok=True)
+    (lab/name).write_text(binary(*BINARY, comma="\t" if name.endswith("tsv") else ","))
+    (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: black\n")
+    rec = open_dataset(lab)["v1"]
+    assert rec.bouts.values.tolist() == [["black", "white", "sniff", 66, 78], ["black", "black", "rear", 72, 78]]
+    assert rec.scored == (60, 84) and {x for *_, x in rec.labelled} == {"sniff", "rear"}
+
+
+@pytest.mark.parametrize("rows, words", [
+    ([*BINARY, ("9.0", "0", "0", "0")], "row 6: Time is '9.0'.*even steps"),
+    ([*BINARY * 5, ("2.8", "0", "0.5", "0")], "row 22: expected 0, 1 or a count")])
+def test_faults_of_a_binary_table(tmp_path, rows, words):
+    (tmp_path/"v1.csv").write_text(binary(*rows))
+    with pytest.raises(DataError, match=words): read_step_table(tmp_path/"v1.csv", 30)
+
+
+@pytest.mark.parametrize("text", ["time,x,y\n0.0,12.5,3\n", "time,a\n", "",
+                                  "sniff,time\n0,0.1\n", "time,a\nnow,1\n"])
+def test_what_is_no_binary_table(tmp_path, text):
+    (tmp_path/"v1.csv").write_text(text)
+    assert annotation_source(tmp_path/"v1.csv") is None
+
+
+def test_a_folder_of_nothing_known_names_a_file_of_it(tmp_path):
+    (tmp_path/"v1.csv").write_text("x,y,z\n1,2,3\n")
+    with pytest.raises(DataError, match="no dataset; .*; v1.csv is neither poses .* nor an annotation"):
+        open_dataset(tmp_path)
 
 
 def test_what_is_not_read_is_named_and_what_to_do(lab):

@@ -517,10 +517,11 @@ def sleap_labels(*films):
     return sio.Labels(frames, skeletons=[skeleton], tracks=tracks), walks
 
 
-def test_csv_of_sleap(tmp_path):
+@pytest.mark.parametrize("form", ["sleap", "points", "instances", "frames"])
+def test_csv_of_sleap(tmp_path, form):
     sio = pytest.importorskip("sleap_io")
     labels, (xy,) = sleap_labels("v.mp4")
-    sio.save_csv(labels, path := tmp_path/"labels.v001.000_day1.analysis.csv", format="sleap")
+    sio.save_csv(labels, path := tmp_path/"labels.v001.000_day1.analysis.csv", format=form)
     rec = read_poses(path, 25)
     assert rec.mice == ("A", "B") and rec.parts == ("nose", "tail")
     assert rec.meta["source"] == "SLEAP" and open_dataset(path).ids == ("day1",)
@@ -528,6 +529,24 @@ def test_csv_of_sleap(tmp_path):
     table = pd.read_csv(path)
     pd.concat([table, table[:1]]).to_csv(path, index=False)
     with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
+
+
+def test_a_table_of_deeplabcut_without_its_scorer(tmp_path):
+    "As SimBA keeps it in input_csv; and one that was turned over, of which only a sentence can be said."
+    whose = [("A", "nose"), ("A", "tail"), ("B", "nose"), ("B", "tail")]
+    head = [["individuals", *(a for a, _ in whose for _ in "xy")],
+            ["bodyparts", *(p for _, p in whose for _ in "xy")], ["coords", *"xy" * 4]]
+    rows = [*head, ["0", *"12345678"]]
+    write = lambda rows: (tmp_path/"v1.csv").write_text("\n".join(map(",".join, rows)) + "\n")
+    write(rows)
+    rec = read_poses(tmp_path/"v1.csv", 25)
+    assert rec.mice == ("A", "B") and rec.parts == ("nose", "tail")
+    assert rec.xy[0].ravel().tolist() == [*range(1, 9)]
+    write([r[:5] for r in rows[1:]])
+    assert read_poses(tmp_path/"v1.csv", 25).xy[0].ravel().tolist() == [1, 2, 3, 4]
+    write(zip(*rows))
+    with pytest.raises(DataError, match="no row 'coords' .* rows and columns exchanged"):
+        read_poses(tmp_path/"v1.csv", 25)
 
 
 def test_scorers_that_pandas_has_numbered_are_one(tmp_path):
@@ -617,7 +636,7 @@ DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
     ("p.csv", "", "not recognised"), ("p.csv", "a,b\n1,2\n", "not recognised"),
     ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
     ("p.slp", "not hdf", "truncated or no HDF5"),
-    ("p.csv", "scorer,net\nbodyparts,nose\n", "cannot be read as DeepLabCut"),
+    ("p.csv", "scorer,net\nbodyparts,nose\n", "no row 'coords'"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "cannot be"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n", "p.csv"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv"),

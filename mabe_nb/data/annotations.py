@@ -10,15 +10,13 @@ __all__ = ['read_boris', 'read_caltech', 'streams_of', 'scored_window', 'annotat
 import math, re
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import DataError
 from ..files import read_text, regular_file
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table
 from .formats.dlcanalyzer import is_label_table
-from .formats.frame_tables import (NO_ACTION, frame_table, is_frame_table,
-                                                 is_solomon)
+from .formats.frame_tables import (NO_ACTION, frames_looked_at, is_frame_table,
+                                                 is_solomon, is_step_table, step_span)
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
 from .recording import Finding, Recording, bout_table, parse_number, parse_seconds, plural
@@ -212,16 +210,14 @@ def scored_window(
     if (source := annotation_source(path)) == "Caltech":
         spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"]
         return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
-    if source == "frames":
-        known = np.flatnonzero((frame_table(path)[1] >= 0).all(1))
-        return (int(known[0]), int(known[-1]) + 1) if len(known) else None
-    if source != "Bento": return None
-    return _bento_window(path, fps or annotated_rate(path))
+    if source == "frames": return frames_looked_at(path)
+    if source == "steps": return step_span(path, fps) if fps else None
+    return _bento_window(path, fps or annotated_rate(path)) if source == "Bento" else None
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file
-) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "frames", "bouts", "Solomon", "BORIS"; or None
+) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "frames", "steps", "bouts", "Solomon", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
@@ -232,6 +228,7 @@ def annotation_source(
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
     if is_bout_table(text.splitlines()[:1]): return "bouts"
     if is_solomon(text.splitlines()[:1]): return "Solomon"
+    if is_step_table(text.splitlines()[:20]): return "steps"
     if Path(path).suffix == ".csv":
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
         if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"
@@ -291,7 +288,7 @@ def with_bouts(
     elif outside: findings += (Finding(rec.video_id, "bouts_outside", outside,
         f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out"),)
     if scored:
-        scored = tuple(int(np.clip(f, 0, len(rec))) for f in scored)
+        scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
         if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
             rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and "
             f"from {scored[1]:,} on were not scored: unknown, not without behaviour"),)

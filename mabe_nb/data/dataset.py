@@ -113,8 +113,8 @@ def open_dataset(
     if len(found) == 1 and not isinstance(found[0], list): return found[0]
     if found: return RecordingList([rec for part in found for rec in part], path)
     known = ", ".join(sorted(r.expects for r in READERS.values()))
-    odd = [f.message for f in sort_files(path, 0).findings
-           if f.kind != "unknown_file"] if path.is_dir() else []
+    odd = sort_files(path, 0).findings if path.is_dir() else []
+    odd = [f.message for f in odd if f.kind != "unknown_file"] or [f.message for f in odd][:1]
     raise DataError(("is no dataset" if path.exists() else "does not exist") +
                     f"; looked for {known}, or a folder of such files" +
                     "".join(f"; {s}" for s in odd[:3]), path)

@@ -96,6 +96,7 @@ def _header(path):
         return [name.strip() for name in f.readline(1_000_000).split(",")]
 
 
+_is_dlc_csv = re.compile(r"(scorer|individuals|bodyparts)(;|$)").match
 _is_sleap = _hdf(lambda f: "tracks" in f and "node_names" in f)
 _is_dlc = _hdf(lambda f: any("pandas_type" in g.attrs for g in f.values()))
 
@@ -145,7 +146,7 @@ def _from_movement(path, source):
 
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
-            _header(path)[0].split(";")[0] == "scorer" if path.suffix == ".csv" else _is_dlc(path))),
+            _is_dlc_csv(_header(path)[0]) if path.suffix == ".csv" else _is_dlc(path))),
         ("SLEAP", (".slp", ".csv", *HDF), lambda path: path.suffix == ".slp" or (
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
@@ -189,8 +190,7 @@ def _prefixes(parts):
 def _mice(names):
     "The tracker's names, `_` for other signs, if then all differ, else mouse1, mouse2, ..."
     default = tuple(f"mouse{i + 1}" for i in range(len(names)))
-    unnamed = names in (["individual_0"], ["id_0"])
-    if unnamed or len(set(names)) < len(names): return default
+    if names in (["individual_0"], ["id_0"]) or len({*names}) < len(names): return default
     plain = [re.sub(r"[^A-Za-z0-9_.\-]", "_", name).lstrip(".-") for name in names]
     if len({*plain}) < len(plain): return default
     try: return tuple(safe_id(name) for name in plain)

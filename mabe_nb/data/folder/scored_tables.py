@@ -18,7 +18,7 @@ from ..formats.bout_tables import read_bout_table
 from ..formats.dlcanalyzer import read_labels
 from ..formats.elan import read_elan
 from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
-                                                 read_solomon)
+                                                 read_solomon, read_step_table, step_table)
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
 from ...errors import DataError
@@ -26,10 +26,9 @@ from ...files import safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
-_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_labels|_pose_est_v\d+|"
-                      r"\.(analysis|annot|bento|boris|"
-                      r"caltech|csv|dlc|events|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|"
-                      r"tsv|txt))$")
+_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_est_v\d+|"
+    r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|no focal subject|avi|m4v|mkv|mov|mp4|"
+    r"mpe?g|wmv)|\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 
 
@@ -109,8 +108,10 @@ def scored_columns(
     "The actions that a table has a column of, seen or not."
     source, names = annotation_source(path), settings.action_names
     if source == "SimBA": found = settings.actions or simba_actions(path)
-    elif source != "frames": return ()
-    else: found = tuple(n for n in frame_table(path)[0] if n.lower() not in NO_ACTION)
+    elif source not in ("frames", "steps"): return ()
+    else:
+        columns = (frame_table if source == "frames" else step_table)(path)[0]
+        found = tuple(n for n in columns if n.lower() not in NO_ACTION)
     return tuple(dict.fromkeys(names.get(n, n) for n in found))
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #93bd6cb4
@@ -150,6 +151,7 @@ def _bouts_in(path, rec, settings, rows):
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "Solomon": return read_solomon(path, rec.fps, *who)
+    if source == "steps": return read_step_table(path, rec.fps, *who)
     if source == "SimBA": return read_simba(path, *who, [*_simba_columns(path, settings)])
     if source == "DLCAnalyzer":
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)

@@ -6,7 +6,7 @@
 __all__ = ['quiet', 'movement_data', 'slp_poses', 'is_sleap_csv', 'sleap_csv_poses']
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #7dfd1047
-import warnings
+import re, warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -93,18 +93,43 @@ def slp_poses(
 def is_sleap_csv(
     names, # Of the columns
 ) -> bool:
-    "Is it a row of an animal, as SLEAP exports a CSV for analysis?"
-    return {"track", "frame_idx"} <= {*names} and any(n.endswith(".x") for n in names)
+    "Are they those of a table of animals, of points or of frames, as SLEAP exports?"
+    return "frame_idx" in names and ({"node", "x", "y"} <= {*names} or any(
+        n.endswith(".x") for n in names))
+
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #8360ffef
+def _read_tracks(path):
+    "The table as it stands, with names of tracks as text."
+    check_table(path, 2**15, 2**22)
+    check_rows(path, 1)
+    names = [n for n in pd.read_csv(path, nrows=0) if n.endswith("track")]
+    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
+                       na_values=["", "nan"])
+
+
+def _by_animal(table):
+    "A table of points or of frames with a row for each animal of a frame."
+    table = table if "track" in table else table.assign(track=None)
+    if "node" in table:
+        key = ["frame_idx", "track", "node"]
+        twice = table.groupby(key, dropna=False).cumcount() # Animals without a track
+        wide = table.assign(twice=twice).set_index([*key[:2], "twice", "node"])
+        wide = wide[[c for c in ("x", "y", "score") if c in wide]].unstack()
+        return wide.set_axis([f"{node}.{c}" for c, node in wide], axis=1).reset_index()
+    animals = dict.fromkeys(c.split(".")[0] for c in table if re.match(r"inst\d+\.", c))
+    if not animals: return table
+    own = [table.filter(regex=rf"^(frame_idx$|{a}\.)").rename(
+        columns=lambda c, a=a: c.removeprefix(f"{a}.")) for a in animals]
+    out = pd.concat(own, ignore_index=True)
+    return out[out.filter(regex=r"\.[xy]$").notna().any(axis=1)].assign(
+        track=lambda t: t.get("track"))
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e0a
 def sleap_csv_poses(
     path, # A CSV that SLEAP exported for analysis
 ) -> tuple: # As of `slp_poses`
     "Points and confidences of a table of tracks. Raises `DataError`."
-    check_table(path, 2**15, 2**22)
-    check_rows(path, 1)
-    table = pd.read_csv(path, dtype={"track": str}, keep_default_na=False,
-                        na_values=["", "nan"])
+    table = _by_animal(_read_tracks(path))
     parts = [c.removesuffix(".x") for c in table if c.endswith(".x")]
     tracked = table.track.notna() if table.track.notna().any() else table.track.isna()
     rows = table[tracked]

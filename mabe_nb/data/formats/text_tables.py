@@ -103,6 +103,9 @@ def csv_frames(
             raise DataError(f"has {what}, as a spreadsheet saves it; take the file that "
                             f"{source} wrote, or save it as plain CSV with commas", path)
     first = pd.read_csv(path, usecols=[0], header=None, dtype=str)[0].values
+    if "coords" not in first[:4]:
+        raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; is "
+                        "it cut off, or are rows and columns exchanged?", path)
     begin = list(first[:4]).index("coords") + 1
     check_rows(path, begin)
     try: return pd.to_numeric(first[begin:])
@@ -146,8 +149,11 @@ def csv_table(
     first, *others = head[0, 1:]
     if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # pandas' numbers
         head[0, 1:] = first
+    names = head[:lines, 1:]
+    if head[0, 0] != "scorer": # SimBA leaves that row out
+        names = np.vstack([np.full_like(names[:1], "none"), names])
     values = pd.read_csv(path, header=None, skiprows=lines).to_numpy()[:, 1:]
-    return in_order([*zip(*head[:lines, 1:])], values.astype(float), frames, path)
+    return in_order([*zip(*names)], values.astype(float), frames, path)
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #3a575b76
 def _delimiter(lines): # In the head; a decimal comma may stand further down
