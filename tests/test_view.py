@@ -229,6 +229,7 @@ def test_what_was_predicted_of_videos_given_as_text():
     submission = recs[0].bouts.set_axis(["agent_id", "target_id", "action", "start_frame",
                                          "stop_frame"], axis=1).assign(video_id="10")
     figure, axes = plot_predicted(data, submission, "10")
-    assert axes.get_title().endswith("in video 10")
+    assert axes.get_title("left").endswith("in video 10") and not axes.get_title()
+    assert axes.get_xlim() == (0, 600 / recs[0].fps) # the video, not its last bout
     with pytest.raises(DataError, match="no bouts were annotated in video 20"):
         plot_predicted(data, submission, "20")
