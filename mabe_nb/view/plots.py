@@ -37,8 +37,8 @@ class Picture(Figure):
         super().__init__(*args, **kwargs)
 
     def _repr_png_(self):
-        out = io.BytesIO()
-        self.savefig(out, format="png", dpi=100, transparent=True)
+        out, plain = io.BytesIO(), self.get_facecolor()[:3] == (1, 1, 1)
+        self.savefig(out, format="png", dpi=100, transparent=plain) # else its ink is lost
         return out.getvalue()
 
     def _repr_mimebundle_(self, **how):
