@@ -2,12 +2,14 @@
 import base64
 import importlib
 import inspect
+import io
 import pkgutil
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-import matplotlib
+import matplotlib.image
+import matplotlib.style
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,6 +222,15 @@ def test_no_method_stands_among_the_functions_of_a_module():
             public = getattr(module, name)
             if inspect.isfunction(public):
                 assert "self" not in inspect.signature(public).parameters, (info.name, name)
+
+
+def test_a_figure_keeps_the_ground_of_a_dark_style():
+    corner = {}
+    for style in ("default", "dark_background"):
+        with matplotlib.style.context(style):
+            png = plots.Picture(figsize=(1, 1))._repr_png_()
+        corner[style] = matplotlib.image.imread(io.BytesIO(png))[0, 0]
+    assert corner["default"][3] == 0 and (corner["dark_background"] == [0, 0, 0, 1]).all()
 
 
 def test_what_was_predicted_of_videos_given_as_text():

@@ -224,7 +224,7 @@ def plot_tracks(
     stop: int = None, # Frame to end before, None = the end
     ax=None,
 ) -> tuple: # figure, axes
-    "Paths of all mice, from a ring to a square."
+    "Paths of all animals, from a ring to a square."
     stop = len(rec) if stop is None else min(stop, len(rec))
     scale, unit = (rec.px_per_cm, "cm") if rec.px_per_cm else (1, "pixels")
     xy = rec.xy[start:stop] / scale
@@ -240,7 +240,7 @@ def plot_tracks(
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.set_label(f"Paths of {len(rec.mice)} mice in video {rec.video_id}, {when}")
+    figure.set_label(f"Paths of {len(rec.mice)} animals in video {rec.video_id}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17
