@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .folder.files import sort_files, why_odd
+from .folder.files import _why_odd, FOREIGN, sort_files, UNREAD
 # Each of these adds itself to `READERS`
 from .folder import tracker_folder # noqa: F401
 from . import calms21 # noqa: F401
@@ -115,7 +115,8 @@ def open_dataset(
     known = ", ".join(sorted(r.expects for r in READERS.values()))
     odd = [f.message for f in sort_files(path, 0).findings
            if f.kind != "unknown_file"] if path.is_dir() else []
-    alone = why_odd(path) if path.is_file() else None
+    alone = _why_odd(path) if path.is_file() else None
+    if alone == UNREAD and path.suffix not in FOREIGN: alone = None # not of a kind that is named
     raise DataError((alone or "is no dataset" if path.exists() else "does not exist") +
                     f"; looked for {known}, or a folder of such files" +
                     "".join(f"; {s}" for s in odd[:3]), path)

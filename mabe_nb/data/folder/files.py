@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OWN', 'TRAINING', 'DEEPEST', 'TEXT', 'SHEETS', 'FOREIGN', 'OF_ONE_FRAME', 'EXPORT', 'UNREAD',
            'JSON', 'STRANGE', 'BOUTS', 'NO_VIDEO', 'OF_MANY', 'OBSERVED', 'is_poses', 'lab_files', 'video_of',
-           'LabFiles', 'why_odd', 'sort_files']
+           'LabFiles', 'sort_files']
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os
@@ -170,19 +170,6 @@ def _why_odd(path):
         return UNREAD if "not recognised" in e.what else e.what
 
 # %% ../../../nbs/data/folder/25_files.ipynb #8042582e
-def _ends():
-    "Endings of what may be poses or an annotation."
-    known = {".json", *TEXT, *SHEETS, *FOREIGN}
-    return known.union(*(t.suffixes for t in trackers().values()))
-
-
-def why_odd(
-    path, # A file that is opened alone
-) -> str: # None: it is nothing that ends as poses or an annotation do, or not damaged
-    "Why a file cannot be read."
-    return _why_odd(Path(path)) if Path(path).suffix.lower() in _ends() else None
-
-
 def _odd_files(paths, root):
     "What is said of files; of kinds that may be one a frame, of the first alone."
     kinds = {}
@@ -215,7 +202,8 @@ def _earlier_stages(poses):
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables = {}, []
-    ends = _ends()
+    ends = {".json", *TEXT, *SHEETS, *FOREIGN}
+    ends = ends.union(*(t.suffixes for t in trackers().values()))
     for files in lab_files(root, deepest):
         odd, known = [], len(poses) + len(tables)
         for path in files:
