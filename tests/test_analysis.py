@@ -342,10 +342,11 @@ def test_a_frame_of_a_clip_shows_the_bouts_around_it_and_where_it_is(colony):
     assert draw(25)[-5].max() == 0 # Without a window there are no bouts
 
 
-def test_clips_show_what_they_say(tmp_path, colony):
+def test_clips_show_what_they_say(tmp_path, colony, capsys):
     import imageio_ffmpeg
     bouts = observe(colony).bouts
-    films = write_clips(colony, bouts, tmp_path, most=3, longest_s=2, around_s=0.5)
+    films = write_clips(colony, bouts, tmp_path, most=3, longest_s=2, around_s=0.5, progress=True)
+    assert "3/3" in capsys.readouterr().err
     longest = (bouts.stop - bouts.start).nlargest(3)
     assert films["stop"].sub(films["start"]).tolist() == pytest.approx(longest.tolist())
     for film in films.itertuples():
