@@ -93,8 +93,7 @@ def plot_budgets(
             _mean_bar(ax, i * wide + g, some, color, label, rng)
     middle = np.arange(len(actions)) * wide + (len(groups) - 1) / 2
     ax.set_xticks(middle, [_short(a, 16) for a in actions])
-    ax.set(ylabel=MEASURES[value], title="By group")
-    ax.set_ylim(bottom=0)
+    ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
     ax.tick_params(axis="x", length=0)
     ax.grid(axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
