@@ -44,7 +44,7 @@ docs: install
 	@command -v quarto >/dev/null || \
 	  { echo "Quarto is not on the PATH: install it, then run make docs again."; exit 1; }
 	$(BIN)/python .ci/readme.py
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nbdev_docs >docs.log 2>&1 || { cat docs.log; exit 1; }
+	PYTHONPATH="$(CURDIR)/.ci" PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nbdev_docs >docs.log 2>&1 || { cat docs.log; exit 1; }
 	@if grep -i "unable to resolve link" docs.log; then echo "these links lead nowhere"; exit 1; fi
 
 clean:

@@ -27,6 +27,7 @@ from nbdev.processors import FilterDefaults, exec_show_docs
 
 TOP = Path(__file__).resolve().parents[1]
 PANDOC = [pypandoc.get_pandoc_path(), "-f", "markdown", "-t", "html", "--mathjax"]
+CUT = re.compile(r"^>.*\n[^\S\n]*[^\s#]", re.M) # nbdev takes the first line for the whole
 OUTSIDE = re.compile(r"[a-z][a-z+.-]*:|//")
 
 
@@ -88,6 +89,7 @@ def process(path, page):
     nb = read_nb(path)
     for i, cell in enumerate(nb.cells): cell.number_ = i
     nb.page_ = page
+    if CUT.search(nb.cells[0].source): page.fault(0, "the summary (>) is cut after its first line")
     with nbdev_warns(page, 0): Processors()(nb)
     front = getattr(nb, "frontmatter_", {})
     for key, name in (("title", "title (#)"), ("description", "one-line summary (>)")):
@@ -156,6 +158,7 @@ class Parts(HTMLParser):
         if self.inside and self.inside[-1] == tag: self.inside.pop()
 
     def handle_data(self, text):
+        if "](http" in text: self.page.fault(self.cell, f"a link stands bare: {text.strip()}")
         if self.inside == ["code"]: self.page.codes.append((self.cell, text))
 
 

@@ -1,9 +1,10 @@
 """What pages show beside their cells, made again where it is out of date or missing.
 
 `python .ci/outputs.py [--check] [nbs/a.ipynb ...]` runs notebooks, all of them if none is
-named, and compares what each cell says with what it shows. Names of temporary folders, ids
-and seconds are passed over, and so are pictures beside the same text and widgets. A cell
-that shows nothing yet is filled, unless it is hidden or names a folder of this machine.
+named, and compares what each cell says with what it shows, and of a picture of ours the
+words for those who do not see it. Names of temporary folders, ids and seconds are passed
+over, and so are other pictures beside the same text and widgets. A cell that shows nothing
+yet is filled, unless it is hidden or names a folder of this machine.
 `--check` only tells. Figures of time are those of the machine: run it on a quiet one.
 """
 import argparse
@@ -22,16 +23,23 @@ import notebooks as house
 
 PASSED_OVER = re.compile(
     r"\btmp\w{8}\b|\d{6}-\d{6}-[0-9a-f]{6}|0x[0-9a-f]+|\d+:\d\d:\d\d|\b[\d.]+ ?(s|ms)\b|^\s+$", re.M)
+PICTURE = re.compile(r'<img alt="([^"]*)"')
 NOT_RUN = re.compile(r"^#\|\s*eval:\s*false", re.M)
 NOT_SHOWN = re.compile(r"^#\|\s*hide$", re.M)
 OF_ONE_RUN = re.compile(r"\btmp/tmp|\bobject at 0x") # Worse than nothing, on a page
+
+
+def words(data):
+    "What an output says: its text, and the words of its picture."
+    picture = PICTURE.search("".join(data.get("text/html", ""))) if "image/png" in data else None
+    return "".join(data.get("text/plain", "")) + (picture[1] if picture else "")
 
 
 def shown(cell):
     "The text that a cell shows, None if there is no telling."
     data = [o.get("data", {"text/plain": o.get("text", "")}) for o in cell.outputs]
     if any(house.WIDGET in d for d in data): return None
-    return PASSED_OVER.sub("", "".join(d.get("text/plain", "") for d in data)).strip()
+    return PASSED_OVER.sub("", "".join(map(words, data))).strip()
 
 
 def missing(old, new):

@@ -44,13 +44,14 @@ runs = RunsPanel()
 runs""", """import numpy as np
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import frame_labels
-from mabe_nb.view.video.prediction_errors import ErrorPanel, Prediction, worst_errors
+from mabe_nb.train.model import PairPrediction
+from mabe_nb.view.video.prediction_errors import ErrorPanel, worst_errors
 rec = make_recording(seed=1, frames=3600, mice=4)
 acts = ("approach", "attack", "chase", "sniff")
 labels = frame_labels(rec, "mouse1", "mouse2", acts)
 p = np.clip(np.roll(labels, 20, 0), 0.1, 0.8)
 codes = np.where(p.max(1) > 0.5, p.argmax(1), -1)
-made = [Prediction("1", "mouse1", "mouse2", 30.0, acts, p, codes, labels)]
+made = [PairPrediction("1", "mouse1", "mouse2", 30.0, acts, p, codes, labels)]
 errors = ErrorPanel(worst_errors(made), {"1": rec}, made)
 errors""", """from mabe_nb.view.video.explorer import Explorer
 explorer = Explorer(rec, "social", ("mouse1", "mouse2"))
@@ -58,7 +59,7 @@ explorer""", """from mabe_nb.view.video.player import Player
 player = Player(rec, pair=("mouse1", "mouse2"))
 player""", """from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table
-from mabe_nb.train.review.moments import PairPrediction, rank_moments
+from mabe_nb.train.review.moments import rank_moments
 from mabe_nb.view.video.review import ReviewPanel
 sure = np.where(codes < 0, 0.0, 0.9)
 told = [PairPrediction("1", "mouse1", "mouse2", 30.0, acts, p, codes,

@@ -16,7 +16,7 @@ from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
-from mabe_nb.analysis.figures import plot_dyads, plot_raster, plot_transitions
+from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import measure, observe, over_time
@@ -31,6 +31,7 @@ from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.metrics import submission_table
+from mabe_nb.view.colors import action_color
 
 MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
 
@@ -341,10 +342,11 @@ def test_a_frame_of_a_clip_shows_the_bouts_around_it_and_where_it_is(colony):
     assert draw(25)[-5].max() == 0 # Without a window there are no bouts
 
 
-def test_clips_show_what_they_say(tmp_path, colony):
+def test_clips_show_what_they_say(tmp_path, colony, capsys):
     import imageio_ffmpeg
     bouts = observe(colony).bouts
-    films = write_clips(colony, bouts, tmp_path, most=3, longest_s=2, around_s=0.5)
+    films = write_clips(colony, bouts, tmp_path, most=3, longest_s=2, around_s=0.5, progress=True)
+    assert "3/3" in capsys.readouterr().err
     longest = (bouts.stop - bouts.start).nlargest(3)
     assert films["stop"].sub(films["start"]).tolist() == pytest.approx(longest.tolist())
     for film in films.itertuples():
@@ -378,6 +380,22 @@ def test_a_bout_of_three_frames_in_an_hour_is_seen():
     box = ax.get_window_extent()
     inside = np.asarray(canvas.buffer_rgba())[:, int(box.x0) + 2:int(box.x1), :3].astype(int)
     assert (np.ptp(inside, 2) > 100).any(1).sum() > 5 # A coloured line, as high as the row
+
+
+def test_an_action_has_its_colour_and_shares_it_with_none():
+    assert colors_of(["sniff", "attack"]) == {a: action_color(a) for a in ("attack", "sniff")}
+    both = "freezing", "lateralthreat"
+    assert action_color(both[0]) == action_color(both[1])
+    assert len({*colors_of([*both, *(f"action {i}" for i in range(30))]).values()}) == 32
+    assert len(colors_of(map(str, range(60)))) == 60 # more than there are colours
+
+
+def test_a_raster_says_that_it_shows_a_part():
+    seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(5)])
+    figure, ax = plot_raster(seen, 2)
+    assert ax.get_title("left").endswith("the first 2 of 15")
+    assert figure.get_label() == "Ethogram of 2 animals, 1 bouts"
+    assert plot_raster(seen)[1].get_title("left") == "What each animal did"
 
 
 # the whole

@@ -225,6 +225,18 @@ def test_a_wrong_type_gets_a_sentence(wrong, says, tmp_path, monkeypatch):
     assert not (tmp_path/"run").exists() and not (tmp_path/"best").exists()
 
 
+@pytest.mark.parametrize("name, data, words", [
+    ("a.h5", b"\x89HDF\r\n\x1a\n half", "a.h5: is truncated or no HDF5 file; looked for"),
+    ("a.csv", b"", "a.csv: is empty; looked for"), ("a.mat", b"x", "a.mat: is of a program"),
+    ("a.csv", b"time,x\n1,2\n", "a.csv: is no dataset; looked for"),
+    ("a.docx", b"x", "a.docx: is no dataset; looked for")])
+def test_a_file_alone_that_cannot_be_read_says_why(tmp_path, name, data, words):
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.errors import DataError
+    (tmp_path/name).write_bytes(data)
+    with pytest.raises(DataError, match=words): open_dataset(tmp_path/name)
+
+
 def test_recordings_in_a_list_are_a_dataset(tmp_path, monkeypatch):
     from mabe_nb.data.colony.recording import make_recording
     from mabe_nb.train.config import TrainConfig

@@ -101,6 +101,8 @@ def found(tmp_path_factory):
         "heading": ["# A\n> B.", "[y](00_cage.ipynb#gone)"],
         "outside": ["# A\n> B.", "[y](../settings.ini)"],
         "summary": ["# A\nAbout x."],
+        "cut": ["# A\n> About x\n> and y.", "x"],
+        "bare": ["# A\n> B.", "[`Cage`](index.ipynb)"],
         "title": ["About x."],
         "picture": ["# A\n> B.", "![y](images/gone.svg)"],
         "table": ["# A\n> B.", new_code_cell("#| echo: false", outputs=[new_output(
@@ -123,6 +125,8 @@ def found(tmp_path_factory):
     "heading.ipynb cell 1: leads to 00_cage.ipynb#gone, and that page has no such",
     "outside.ipynb cell 1: leads to ../settings.ini, which",
     "summary.ipynb cell 0: the page has no one-line summary",
+    "cut.ipynb cell 0: the summary (>) is cut after its first line",
+    "bare.ipynb cell 1: a link stands bare: ](https://me.github.io",
     "title.ipynb cell 0: the page has no title",
     "title.ipynb cell 0: the page has no one-line summary",
     "picture.ipynb cell 1: leads to images/gone.svg",
@@ -137,5 +141,22 @@ def test_each_fault_is_named(found, line):
 
 def test_no_other_fault_is_named(found):
     code, lines = found
-    assert code == 1 and lines[-1] == "16 pages, 15 faults", "\n".join(lines)
+    assert code == 1 and lines[-1] == "18 pages, 17 faults", "\n".join(lines)
     assert not any(line.startswith(("00_cage", "index")) for line in lines)
+
+
+def test_names_are_no_links_in_code_and_in_links(tmp_path):
+    (tmp_path/"links").mkdir()
+    (tmp_path/"links"/"doc_links.py").write_text((TOP/".ci"/"doc_links.py").read_text())
+    text = "```python\ndef lights(on): # See `Cage`\n```\n\nOf `Cage`."
+    shown = new_output("display_data", {"text/markdown": text})
+    pages = [*GOOD[:4], "[`Cage`](index.ipynb) and `Cage`", new_code_cell("#| echo: false", outputs=[shown])]
+    top = project(tmp_path, pages)
+    (top/"settings.ini").write_text(INI + "procs = doc_links:mended_links\n")
+    code = ("import sys; sys.path[:0] = sys.argv[1:]; import docs; from pathlib import Path\n"
+            "print(*docs.markdown(docs.process(Path('nbs/00_cage.ipynb').absolute(), docs.Page())))")
+    said = subprocess.run([sys.executable, "-c", code, TOP/".ci", top/"links"], cwd=top, text=True,
+                          stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONPATH": str(top)}).stdout
+    link = "[`Cage`](https://me.github.io/little/cage.html#cage)"
+    assert f"[`Cage`](index.ipynb) and {link}" in said
+    assert "on): # See `Cage`\n" in said and f"Of {link}." in said

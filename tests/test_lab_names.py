@@ -125,6 +125,12 @@ def test_names_that_differ_in_a_sign(tmp_path, poses, scored, same):
         assert "differ in a sign" in " ".join(match_files(data).sentences)
 
 
+def test_two_videos_whose_names_differ_in_a_sign(tmp_path):
+    for name in ("M\xe4use", "M\xf6use"): write_one(tmp_path, name, [])
+    with pytest.raises(DataError, match="sign that no name of a video can hold: rename one"):
+        open_dataset(tmp_path)["M_use"]
+
+
 def test_streams_of_one_file_are_told(tmp_path):
     write_one(tmp_path, "v1", [])
     (tmp_path/"v1.boris.csv").unlink()

@@ -92,3 +92,21 @@ def test_what_a_benchmark_imports_exists(file):
 
 @pytest.mark.parametrize("name", mabe_nb.VERBS)
 def test_a_verb_is_there(name): assert getattr(mabe_nb, name) is not None
+
+
+def sent():
+    "(file, module, name) of what code in strings of the checks, benchmarks and tests imports."
+    top = Path(__file__).parents[1]
+    for path in sorted(p for folder in (".ci", "bench", "tests") for p in (top/folder).glob("*.py")):
+        for text in strings(path):
+            try: nodes = ast.walk(ast.parse(text))
+            except (SyntaxError, ValueError): continue
+            for node in nodes:
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mabe_nb"):
+                    yield from ((path.name, node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("file,module,name", sorted(set(sent())))
+def test_a_cell_in_a_string_finds_what_it_imports(file, module, name):
+    found = resolve(module)
+    assert name == "*" or hasattr(found, name) or resolve(f"{module}.{name}"), f"{file}: from {module} import {name}"

@@ -313,6 +313,12 @@ def test_values_by_behaviour_leave_the_unknown_out():
     assert parts["a"].tolist() == [0, 2] and parts["none of them"].tolist() == [3, 5]
 
 
+def test_a_channel_without_a_value_says_so():
+    nothing, _ = strips.plot_feature(np.full(60, np.nan), "speed", "cm/s", 30)
+    assert [t.get_text() for t in nothing.axes[0].texts] == ["no value here"]
+    assert not strips.plot_feature(np.ones(60), "speed", "cm/s", 30)[1].texts
+
+
 def test_pictures_are_labelled_and_follow_the_page():
     rec = video()
     labels = frame_labels(rec, *PAIR, ["sniff", "chase"])

@@ -522,7 +522,7 @@ def test_pairs_of_animals_with_hyphens_have_files_of_their_own(tmp_path, feature
 def test_too_small_a_disk_is_said_after_the_first_video(folder, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(prepare_module.shutil, "disk_usage", lambda path: usage._replace(free=9))
-    with pytest.warns(UserWarning, match="more videos will take about .* GB are free: take fewer"):
+    with pytest.warns(UserWarning, match="more videos will take about [0-9]+ MB, and 0 MB are free: take fewer"):
         run(folder, tmp_path/"out")
 
 

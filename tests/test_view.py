@@ -2,12 +2,14 @@
 import base64
 import importlib
 import inspect
+import io
 import pkgutil
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-import matplotlib
+import matplotlib.image
+import matplotlib.style
 import numpy as np
 import pandas as pd
 import pytest
@@ -222,6 +224,15 @@ def test_no_method_stands_among_the_functions_of_a_module():
                 assert "self" not in inspect.signature(public).parameters, (info.name, name)
 
 
+def test_a_figure_keeps_the_ground_of_a_dark_style():
+    corner = {}
+    for style in ("default", "dark_background"):
+        with matplotlib.style.context(style):
+            png = plots.Picture(figsize=(1, 1))._repr_png_()
+        corner[style] = matplotlib.image.imread(io.BytesIO(png))[0, 0]
+    assert corner["default"][3] == 0 and (corner["dark_background"] == [0, 0, 0, 1]).all()
+
+
 def test_what_was_predicted_of_videos_given_as_text():
     recs = [make_recording(seed, 600, video_id=f"{seed}0") for seed in (1, 2)]
     recs[1] = recs[1].replace(bouts=bout_table())
@@ -229,6 +240,7 @@ def test_what_was_predicted_of_videos_given_as_text():
     submission = recs[0].bouts.set_axis(["agent_id", "target_id", "action", "start_frame",
                                          "stop_frame"], axis=1).assign(video_id="10")
     figure, axes = plot_predicted(data, submission, "10")
-    assert axes.get_title().endswith("in video 10")
+    assert axes.get_title("left").endswith("in video 10") and not axes.get_title()
+    assert axes.get_xlim() == (0, 600 / recs[0].fps) # the video, not its last bout
     with pytest.raises(DataError, match="no bouts were annotated in video 20"):
         plot_predicted(data, submission, "20")

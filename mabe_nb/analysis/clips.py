@@ -145,6 +145,20 @@ def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     return path.name
 
 
+# %% ../../nbs/analysis/60_clips.ipynb #0b6e52ad
+def _write_all(chosen, bouts, data, films, out, progress, *how):
+    "The file of each bout, by its row."
+    from tqdm.auto import tqdm
+    files = {}
+    with tqdm(total=len(chosen), unit="clip", disable=not progress) as bar:
+        for video, some in chosen.groupby("video", sort=False):
+            rec, alike = data[video], bouts[bouts.video == video]
+            film, draw = _drawn_on(rec, films.get(video))
+            for b in some.itertuples():
+                files[b.Index] = _write_clip(out, b, alike, draw, rec, film, *how)
+                bar.update()
+    return files
+
 # %% ../../nbs/analysis/60_clips.ipynb #4ff2575e
 def write_clips(
     data, # Dataset, path, or list of `Recording`s
@@ -155,6 +169,7 @@ def write_clips(
     around_s: float = 1.0, # Seconds before and after
     longest_s: float = 20.0, # Of a bout; the rest is cut off
     films=None, # To draw on: a folder, or video -> film; None: those beside the poses
+    progress: bool = False, # Show a progress bar
 ) -> pd.DataFrame: # video, agent, target, action, start, stop, file, film
     """A clip for each bout.
 
@@ -163,13 +178,8 @@ def write_clips(
     """
     chosen, out = _chosen(bouts, action, most), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    data, files = as_dataset(data), {}
-    films = find_films(data, chosen.video.unique(), films)
-    for video, some in chosen.groupby("video", sort=False):
-        rec, alike = data[video], bouts[bouts.video == video]
-        film, draw = _drawn_on(rec, films.get(video))
-        for b in some.itertuples():
-            files[b.Index] = _write_clip(out, b, alike, draw, rec, film, around_s, longest_s)
+    films = find_films(data := as_dataset(data), chosen.video.unique(), films)
+    files = _write_all(chosen, bouts, data, films, out, progress, around_s, longest_s)
     return chosen.assign(file=pd.Series(files, dtype=object),
                          film=[Path(films[v]).name if v in films else "" for v in chosen.video])
 

@@ -8,18 +8,37 @@ __all__ = ['colors_of', 'plot_raster', 'plot_budgets', 'plot_transitions', 'plot
 # %% ../../nbs/analysis/40_figures.ipynb #84de655a
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_rgb
 from scipy import stats
 
 from .measures import MEASURES, Observed
-from ..view.plots import _axes, _empty, _ink, _short, COLORS, styled
+from ..view.colors import ACTION_COLORS, COLORS, action_color
+from ..view.plots import _axes, _empty, _ink, _short, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
     actions, # Names
 ) -> dict: # Action -> colour
-    "A colour for each action, the same in every figure of the same actions."
-    return {a: COLORS[i % len(COLORS)] for i, a in enumerate(sorted(set(actions)))}
+    "A colour for each action, that of other pictures where no two of these would share it."
+    colors = {}
+    for action in sorted(set(actions)):
+        own, taken = action_color(action), [*colors.values()]
+        free = [c for c in ACTION_COLORS if c not in taken]
+        nearest = lambda c: min(np.linalg.norm(np.subtract(to_rgb(c), to_rgb(t))) for t in taken)
+        colors[action] = own if own in free or not free else max(free, key=nearest)
+    return colors
 
+
+# %% ../../nbs/analysis/40_figures.ipynb #5e1c07d4
+def _draw_rows(ax, rows, bouts, colors):
+    "Bouts of each (video, animal) on a line of its own; how many there are."
+    of = dict(list(bouts.groupby(["video", "agent"])))
+    for y, key in enumerate(rows):
+        for action, some in of[key].groupby("action") if key in of else ():
+            spans = np.c_[some.start, some.stop - some.start]
+            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8, color=colors[action],
+                           rasterized=len(some) > 500) # else a picture of many MB
+    return sum(len(of[key]) for key in rows if key in of)
 
 # %% ../../nbs/analysis/40_figures.ipynb #2b142eeb
 @styled
@@ -29,23 +48,19 @@ def plot_raster(
     ax=None,
 ) -> tuple: # figure, axes
     "An ethogram with a row for each animal of each video."
-    rows = list(seen.watched[["video", "animal"]].drop_duplicates().head(most)
-                .itertuples(index=False, name=None))
+    everybody = seen.watched[["video", "animal"]].drop_duplicates()
+    rows = list(everybody.head(most).itertuples(index=False, name=None))
+    some = f": the first {most} of {len(everybody)}" if len(rows) < len(everybody) else ""
     figure, ax = _axes(ax, 9, 1.2 + 0.2 * len(rows))
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
-    colors, of = colors_of(seen.watched.action), dict(list(seen.bouts.groupby(["video", "agent"])))
-    for y, key in enumerate(rows):
-        for action, some in of[key].groupby("action") if key in of else ():
-            spans = np.c_[some.start, some.stop - some.start]
-            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8, color=colors[action],
-                           rasterized=len(some) > 500) # else a picture of many MB
+    shown = _draw_rows(ax, rows, seen.bouts, colors := colors_of(seen.watched.action))
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
-           xlabel="time (s)", title="What each animal did")
+           xlabel="time (s)", title="What each animal did" + some)
     ax.tick_params(axis="y", length=0, labelsize=7)
     keys = [ax.bar([0], [0], color=c, label=_short(a)) for a, c in colors.items()]
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
-    figure.set_label(f"Ethogram of {len(rows)} animals, {len(seen.bouts)} bouts")
+    figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 
 
@@ -78,11 +93,11 @@ def plot_budgets(
             _mean_bar(ax, i * wide + g, some, color, label, rng)
     middle = np.arange(len(actions)) * wide + (len(groups) - 1) / 2
     ax.set_xticks(middle, [_short(a, 16) for a in actions])
-    ax.set(ylabel=MEASURES[value], title="By group")
-    ax.set_ylim(bottom=0)
+    ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
     ax.tick_params(axis="x", length=0)
     ax.grid(axis="y")
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
+              title="bar: mean\nline: 95 % interval\ndot: one case", alignment="left")
     figure.set_label(f"{MEASURES[value]} of {len(actions)} actions in {len(groups)} groups")
     return figure, ax
 
@@ -111,11 +126,12 @@ def plot_transitions(
     if not actions: return _empty(figure, ax, "There are no bouts.")
     n = len(actions)
     share = table.share.to_numpy(float).reshape(n, n)
-    mark = np.where(table.q < alpha, np.where(table.ratio > 1, " +", " -"), "")
+    mark = np.where(table.q < alpha, np.where(table.ratio > 1, " +", " -"), "").astype(object)
     words = [f"{s:.2f}{m}" if s == s else "-" for s, m in zip(table.share, mark)]
     _draw_table(ax, share, np.reshape(words, (n, n)), actions, actions,
                 np.nanmax(share, initial=0))
-    ax.set(xlabel="is followed by", ylabel="action", title="What follows what")
+    key = "\n+ more, - less often than by chance" if mark.any() else ""
+    ax.set(xlabel="is followed by" + key, ylabel="action", title="What follows what")
     figure.set_label(f"Shares of what follows each of {n} actions")
     return figure, ax
 

@@ -57,7 +57,7 @@ def clips(args, say) -> dict:
     found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
     if args.most_sure: found = with_confidence(found, decisions)
     done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
-                       films={} if args.films == "none" else args.films)
+                       films={} if args.films == "none" else args.films, progress=say.progress)
     films = done.film[done.film != ""].nunique()
     say(f"{len(done)} clips of {len(found):,} bouts"
         + (f", over {films} film{'s' * (films != 1)}" if films else "") + f": {args.out}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .folder.files import sort_files
+from .folder.files import _why_odd, FOREIGN, sort_files, UNREAD
 # Each of these adds itself to `READERS`
 from .folder import tracker_folder # noqa: F401
 from . import calms21 # noqa: F401
@@ -90,6 +90,10 @@ class RecordingList:
 # %% ../../nbs/data/20_dataset.ipynb #603a1373
 SPLITS = "train", "test" # Of which there may be one
 
+def _why(path): # No dataset; a file alone may be empty, cut off or of another program
+    why = _why_odd(path) if path.is_file() else None
+    return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
+
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def reader_of(
     path: Path, # File or folder
@@ -115,7 +119,7 @@ def open_dataset(
     known = ", ".join(sorted(r.expects for r in READERS.values()))
     odd = sort_files(path, 0).findings if path.is_dir() else []
     odd = [f.message for f in odd if f.kind != "unknown_file"] or [f.message for f in odd][:1]
-    raise DataError(("is no dataset" if path.exists() else "does not exist") +
+    raise DataError((_why(path) if path.exists() else "does not exist") +
                     f"; looked for {known}, or a folder of such files" +
                     "".join(f"; {s}" for s in odd[:3]), path)
 

@@ -48,8 +48,10 @@ def plot_predicted(
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
-    figure, axes = plots.plot_ethogram(bouts, dataset[video].fps)
-    axes.set_title(f"{pair[0]} towards {pair[1]} in video {video}")
+    rec = dataset[video]
+    figure, axes = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
+    axes.set_title(plots._short(f"{pair[0]} towards {pair[1]} in video {video}", 60), loc="left",
+                   fontweight="bold", fontsize=10)
     return figure, axes
 
 # %% ../../nbs/view/30_demo.ipynb #884623a1

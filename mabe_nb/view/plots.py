@@ -37,8 +37,8 @@ class Picture(Figure):
         super().__init__(*args, **kwargs)
 
     def _repr_png_(self):
-        out = io.BytesIO()
-        self.savefig(out, format="png", dpi=100, transparent=True)
+        out, plain = io.BytesIO(), self.get_facecolor()[:3] == (1, 1, 1)
+        self.savefig(out, format="png", dpi=100, transparent=plain) # else its ink is lost
         return out.getvalue()
 
     def _repr_mimebundle_(self, **how):
@@ -224,7 +224,7 @@ def plot_tracks(
     stop: int = None, # Frame to end before, None = the end
     ax=None,
 ) -> tuple: # figure, axes
-    "Paths of all mice, from a ring to a square."
+    "Paths of all animals, from a ring to a square."
     stop = len(rec) if stop is None else min(stop, len(rec))
     scale, unit = (rec.px_per_cm, "cm") if rec.px_per_cm else (1, "pixels")
     xy = rec.xy[start:stop] / scale
@@ -240,7 +240,7 @@ def plot_tracks(
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.set_label(f"Paths of {len(rec.mice)} mice in video {rec.video_id}, {when}")
+    figure.set_label(f"Paths of {len(rec.mice)} animals in video {rec.video_id}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17

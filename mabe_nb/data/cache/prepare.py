@@ -189,13 +189,15 @@ def _manifest(plan, entries, skipped):
         skipped=[{"video_id": i, "reason": str(e)} for i, e in skipped])
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5c02ed03
+def _size(n): return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB" # bytes
+
 def _check_room(plan, entry, left): # Warns if `left` more videos like this one are too many
     if not isinstance(entry, dict) or not left: return
     files = [p for p in (plan.out/entry["folder"]).glob("**/*") if p.is_file()]
     need, free = left * sum(p.stat().st_size for p in files), shutil.disk_usage(plan.out).free
     if need > free: warnings.warn(
-        f"features of {left} more videos will take about {need / 1e9:.1f} GB, and "
-        f"{free / 1e9:.1f} GB are free: take fewer videos, or set MABE_HOME to a larger disk")
+        f"features of {left} more videos will take about {_size(need)}, and "
+        f"{_size(free)} are free: take fewer videos, or set MABE_HOME to a larger disk")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .prepare import forget_videos
+from .prepare import _size, forget_videos
 from ...errors import ConfigError, DataError
 from ...files import home, read_json
 from ...locks import LOCK, locked
@@ -39,9 +39,7 @@ def room_line(
     table: pd.DataFrame, # From `list_caches`
 ) -> str:
     "What all caches take, for a person."
-    size = table.bytes.sum()
-    text = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
-    return f"prepared features take {text} on disk in all; 'mabe cache' lists and clears them"
+    return f"prepared features take {_size(table.bytes.sum())} on disk in all; 'mabe cache' lists and clears them"
 
 # %% ../../../nbs/data/cache/40_room.ipynb #007de2a8
 def clear_caches(

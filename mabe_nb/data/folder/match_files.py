@@ -176,8 +176,9 @@ class Matches(NamedTuple):
     settings: str # Proposal for `dataset.yaml`
 
     def __str__(self):
-        cut = [some_of(names.split(", "), 8) for names in self.table.animals]
-        shown = self.table.assign(animals=cut)
+        cut = {key: [some_of(names.split(", "), most) for names in self.table[key]]
+               for key, most in (("animals", 8), ("actions", 4))}
+        shown = self.table.assign(**cut)
         return "\n".join([shown.astype(object).fillna("?").to_string(index=False),
                           *(f"- {s}" for s in self.sentences)])
 

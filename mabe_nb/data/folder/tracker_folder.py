@@ -122,8 +122,10 @@ def files(self: TrackerFolder, video_id) -> tuple: # Pose file; annotation or No
         if len(found) > 1:
             names = [self.shown(f) if found is poses else self.shown(f[0])
                      + (f": {f[1]}" if isinstance(f[1], str) else "") for f in found]
-            raise DataError(f"video {video_id!r} has {len(found)} such files "
-                            f"({', '.join(names)}); keep one of them", self._here)
+            odd = found is poses and any(other_sign(found[0], f) for f in found[1:])
+            why = "differ in a sign that no name of a video can hold: rename " * odd
+            raise DataError(f"video {video_id!r} has {len(found)} such files ({', '.join(names)}"
+                            f"); {why or 'keep '}one of them", self._here)
     if not scored: return poses[0], None, None
     if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
         raise DataError(f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "

@@ -83,6 +83,13 @@ def _truth(ax, labels, fps, start, base, color):
 # %% ../../../nbs/view/video/30_strips.ipynb #05d8f959
 HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "---", "|||")
 
+# %% ../../../nbs/view/video/30_strips.ipynb #c41f90a7
+def _draw_values(ax, seconds, low, high):
+    "A channel from its least to its largest value, or that there is none."
+    ax.fill_between(seconds, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
+    if not np.isfinite(high).any():
+        ax.text(0.5, 0.5, "no value here", transform=ax.transAxes, ha="center", va="center")
+
 # %% ../../../nbs/view/video/30_strips.ipynb #72036e92
 @styled
 def plot_feature(
@@ -101,7 +108,7 @@ def plot_feature(
     figure, ax = _axes(ax, 9, 2.2)
     if stop <= start: return _empty(figure, ax, "There is nothing.")
     at, low, high = envelope(values, start, stop)
-    ax.fill_between(at / fps, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
+    _draw_values(ax, at / fps, low, high)
     count = _shade_all(ax, bouts, actions, fps, start, stop)
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
            ylabel=f"value ({unit})", title=_short(name, 60)) # the axis is short
