@@ -66,7 +66,7 @@ def _row(rec):
     seen = frames_by_action(rec.bouts)
     row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
                seconds=round(n / rec.fps, 1))
-    return row | {f"frames_{a}": int(seen.get(a, 0)) for a in looked}
+    return row | {f"frames_{a}": seen.get(a, 0) for a in looked}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
 def _connect(found): # Number of the group of each list of marks, in order of appearance

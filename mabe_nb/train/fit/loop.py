@@ -19,8 +19,9 @@ from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
-from ..losses import make_loss, objective, trained_classes
-from ..predict import decide, gather, over_windows, probabilities_of
+from ..losses import make_loss, objective
+from ..predict import (decide, gather, over_windows, probabilities_of,
+                                   trained_classes)
 from ..scores.frames import best_row, masked_f1
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #a0826601
