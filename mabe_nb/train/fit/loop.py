@@ -245,12 +245,12 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #4dd14e0f
 @patch
-def check_precision(self: Trainer, count: int = 3):
+def check_precision(self: Trainer):
     "Compare half with full precision on the first batches; fall back if they differ."
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
     size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts(self.learn.lengths, self.known, size, gap, size * gap, rng)
-    plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(count)]
+    plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(3)]
     pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))
              for x, p in zip(batches(self.learn.x, plan, size, gap), plan))
     self.precision, note = trusted(self.model, pairs, self.precision)
