@@ -260,7 +260,7 @@ def check_precision(self: Trainer):
 @patch
 def state(self: Trainer) -> tuple: # Tensors, what JSON holds
     "Everything that the next step depends on."
-    tensors, _ = random_state(self.rng)
+    tensors = random_state()
     for name, model in (("model", self.model), ("average", self.average.model)):
         tensors |= {f"{name}.{k}": v for k, v in model.state_dict().items()}
     tensors |= optimizer_tensors(self.optimizer) | {"total": self.total}
