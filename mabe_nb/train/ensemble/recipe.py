@@ -240,7 +240,7 @@ def finish_recipe(
 ) -> dict: # What `metrics.json` holds
     "Settle the blend, score it, and write everything down."
     prepared = next(tasks[s.name][0].prepared for s in specs if not s.which)
-    actions = tuple(prepared.actions)
+    actions, labs = tuple(prepared.actions), actions_by_lab(table)
     oof = {name: predict_out_of_fold(some, splits) for name, some in tasks.items()}
     directed = directed_actions(prepared)
     shares = shares_to_try(specs, {a: d for a, d in directed.items()
@@ -258,7 +258,6 @@ def finish_recipe(
                "least_ms": dict(zip(actions, decision.least_ms)),
                "any_threshold": decision.any_threshold, **fold_facts(table, splits),
                **oof_scores(list(tasks), sequences, decision, actions, shares)}
-    labs = actions_by_lab(table)
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp: tmp.write_text(
         card_text(metrics, actions, decision.smooth_ms) + "\n" + roles_section(metrics)

@@ -179,7 +179,7 @@ def bin_counts(
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #a18b38b8
 def calibration(
-    pairs, # Of (labels, p), see `bin_counts`, one a sequence; may be a generator
+    sequences, # Of (labels, p, ...), see `bin_counts`; may be a generator
     actions, # Names
     bins: int = 10,
 ) -> dict: # {"bins", "actions": {name: {"error", "frames", "predicted", "observed"}}}
@@ -188,7 +188,7 @@ def calibration(
     Source: Guo et al. 2017, On Calibration of Modern Neural Networks, eq. 2 and 3.
     """
     counts = np.zeros((len(actions), bins, 3))
-    for labels, p in pairs: counts += bin_counts(labels, p, bins)
+    for labels, p, *_ in sequences: counts += bin_counts(labels, p, bins)
     out = {}
     for action, (n, p, seen) in zip(actions, counts.transpose(0, 2, 1)):
         share = lambda x: [round(v / m, 4) if m else None for v, m in
@@ -262,17 +262,15 @@ def _interval(sequences, actions): return list(bootstrap(_counts(sequences)))
 def _f1_interval(sequences, actions): return f1_intervals(_counts(sequences), actions)
 
 
-@frame_score("calibration")
-def _calibration(sequences, actions):
-    return calibration(((s.labels, s.p) for s in sequences), actions)
-
-
 @frame_score("borders")
 def _borders(sequences, actions):
     return borders(((s.labels, s.codes, s.fps) for s in sequences), actions)
 
 
 def _counts(sequences): return np.array([*counts_by_video(sequences).values()])
+
+
+frame_score("calibration")(calibration)
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2d5f4352
 def sequence_scores(
