@@ -43,12 +43,9 @@ def workload_of(
     progress: bool = False,
 ) -> Workload:
     "The workload of a dataset under some settings. Raises `DataError` as training."
-    import torch
-
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
     from mabe_nb.train.inputs import features_of, fit_inputs, with_gap
-    from mabe_nb.train.losses import plain_targets
     from mabe_nb.train.training_set import frames_at
     from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)
@@ -63,8 +60,13 @@ def workload_of(
     size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts([len(x) for x in labels], known, size, gap,
                           cfg.stride or size * gap, np.random.default_rng(cfg.seed))
-    half_known = any(plain_targets(torch.from_numpy(y)) is None for y in labels)
-    return Workload(inputs.dim, len(prepared.actions) + 1, half_known, len(starts))
+    return Workload(inputs.dim, len(prepared.actions) + 1,
+                 any(map(_half_known, labels)), len(starts))
+
+# %% ../../nbs/measure/05_workload.ipynb #08a15040
+def _half_known(labels): # (frames, actions): 1, 0 or -1 unknown
+    seen, unknown = (labels == 1).sum(1), labels == -1
+    return bool(((seen > 1) | ((seen == 0) & unknown.any(1) & ~unknown.all(1))).any())
 
 # %% ../../nbs/measure/05_workload.ipynb #b3f9d609
 SETTINGS = ("model_type", "conv_channels", "lstm_hidden", "lstm_layers", "hidden_size",
