@@ -21,7 +21,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1") # Before numba is imported
 import numbagg
 import numpy as np
 
-from mabe_nb.data.blocks.geometry import (along_time, rolling_mean, rolling_mean_std,
+from mabe_nb.data.blocks.geometry import (along_time, rolling_mean,
                                           rolling_mean_stds)
 from mabe_nb.measure.probe import processor
 
@@ -53,7 +53,7 @@ def cases(share):
             lambda h=half: [rolling_mean(along_time(x), h)],
             lambda h=half: centred(x, h, numbagg.move_mean))
         out[f"mean and deviation, {2 * half + 1} frames"] = (
-            lambda h=half: list(rolling_mean_std(along_time(x), h)),
+            lambda h=half: list(rolling_mean_stds(along_time(x), [h])[0]),
             lambda h=half: centred(x, h, numbagg.move_mean, numbagg.move_std))
     out["mean and deviation, all three"] = (
         lambda: [a for pair in rolling_mean_stds(along_time(x), HALVES) for a in pair],

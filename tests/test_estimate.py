@@ -46,7 +46,7 @@ def test_what_does_not_grow_with_the_batch_is_measured_here(monkeypatch):
     def probes(asks):
         asked.extend(asks)
         return iter([{"status": "ok", "memory": {"peak": 10**9}}])
-    monkeypatch.setattr("mabe_nb.measure.results.run_probes", probes)
+    monkeypatch.setattr("mabe_nb.measure.estimate.run_probes", probes)
     found, constant = estimate(DESIGN, card=False), estimate(DESIGN, card=False, measured=False)
     (spec, *place), = asked
     few = spec["settings"]["batch_size"] * spec["settings"]["sequence_length"]
@@ -61,7 +61,7 @@ def test_a_constant_stands_in_where_no_process_can_be_started(monkeypatch, tmp_p
     (tmp_path/"file").touch()
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"file"))
     assert estimate(DESIGN, card=False) == want and "here" not in want.source
-    monkeypatch.setattr("mabe_nb.measure.results.run_probes",
+    monkeypatch.setattr("mabe_nb.measure.estimate.run_probes",
                         lambda asks: iter([{"status": "refused", "say": "no"}]))
     assert estimate(DESIGN, card=False) == want
 

@@ -16,7 +16,7 @@ from mabe_nb.data.blocks import motion as kinematics
 from mabe_nb.data.blocks.bodies import (ALTERNATIVES, body_length, body_points, MOUSE_CM,
                                         mouse_order)
 from mabe_nb.data.blocks.geometry import (fill_gaps, half_frames, motion, rolling_max,
-                                          rolling_mean_std, rolling_min)
+                                          rolling_mean_stds, rolling_min)
 from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
                                           named)
 from mabe_nb.data.features import compute
@@ -390,7 +390,7 @@ def test_rolling_is_what_it_says(seed, frames, half, share, level):
     rng = np.random.default_rng(seed)
     x = level + rng.normal(size=(frames, 2))
     x[rng.random(x.shape) < share] = np.nan
-    mean, std = rolling_mean_std(x, half)
+    mean, std = rolling_mean_stds(x, [half])[0]
     low, high = rolling_min(x, half), rolling_max(x, half)
     for t in range(frames):
         for c in range(2):

@@ -8,7 +8,7 @@ import pytest
 from mabe_nb.data import features
 from mabe_nb.data.blocks import geometry
 from mabe_nb.data.blocks.bodies import pair_points
-from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_std, rolling_mean_stds
+from mabe_nb.data.blocks.geometry import fill_gaps, rolling_mean_stds
 from mabe_nb.data.blocks.pair import cage, two_of
 from mabe_nb.data.blocks.registry import (BLOCKS, block, exchanged, make_blocks, named,
                                           order_free)
@@ -114,7 +114,7 @@ def test_windows_and_gaps_are_the_plain_definition(seed):
     x = rng.normal(size=(frames, 2, 2)).cumsum(0) + 50
     x[rng.random(x.shape) < (0, .1, .6, .95)[seed % 4]] = np.nan
     if seed % 2: x[rng.integers(frames), 0, 0] = 1e30
-    filled, both = fill_gaps(x, half // 4), rolling_mean_std(x, half)
+    filled, both = fill_gaps(x, half // 4), rolling_mean_stds(x, [half])[0]
     for i, j in np.ndindex(2, 2):
         column = x[:, i, j]
         assert same(filled[:, i, j], plain_fill(column, half // 4), 1e-12)
@@ -138,6 +138,6 @@ def test_columns_at_a_time_do_not_show(monkeypatch, at_once):
         for i in range(7):
             for ours, plain in zip(both, plain_mean_std(x[:, i], half)):
                 assert same(ours[:, i], plain, 1e-9)
-    short = rolling_mean_std(x, 30, np.float32)
+    short = rolling_mean_stds(x, [30], np.float32)[0]
     assert short[0].dtype == np.float32 and np.array_equal(short[1], both[1].astype(np.float32),
                                                            equal_nan=True)

@@ -17,8 +17,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from ..errors import MabeError
+from ..files import home, read_json
 from ..hardware.memory import CONTEXT_GB, USABLE, Need
 from .probe import Steps, make_trainer
+from .results import checked_result, run_probes
 from .workload import Workload, checked_workload, make_spec
 from .step import EagerMode
 from ..train.config import make_config
@@ -193,7 +195,6 @@ def process_memory(
     shape: Workload = Workload(),
 ) -> Need: # GB; None: no process could be started
     "What a process on this processor takes for a model, measured, besides its windows."
-    from mabe_nb.measure.results import run_probes
     changed = {"device": "cpu", "gradient_accumulation_steps": 1, "num_workers": 0}
     small = make_config({**cfg.model_dump(), **changed, **SMALL})
     try: row, = run_probes([(make_spec(small, shape, seconds=0.1), "local", "cpu")])
@@ -233,8 +234,6 @@ def kept_results(
     shape: Workload = Workload(),
 ) -> list: # Results of probes, the newest first
     "What was measured of this model on cards, at any batch."
-    from mabe_nb.files import home, read_json
-    from mabe_nb.measure.results import checked_result
     want, found = _key(make_spec(cfg, shape)), []
     for path in (home()/"measure").glob("*.json"):
         try:

@@ -64,8 +64,7 @@ def _day(result): return str(date.fromtimestamp(result.get("created") or 0))
 
 # %% ../../nbs/measure/50_recommend.ipynb #d03b87d3
 def _row(offer, asked, memory, results, floor):
-    cfg, windows, retries = asked["cfg"], asked["windows"], asked["retries"]
-    there = card(offer["gpu"], asked["cards"])
+    cfg, there = asked["cfg"], card(offer["gpu"], asked["cards"])
     most = memory.largest(float(there.memory_gb))
     take = batch_for(cfg.batch_size, most)
     step = known_step(results, there, floor, asked["cards"])
@@ -83,18 +82,18 @@ def _row(offer, asked, memory, results, floor):
            "price_age_days": offer["age_days"], "price_stale": bool(offer["stale"]),
            "card_as_of": there.as_of, "card_source": there.source}
     if step["seconds"] is None or not take: return row | dict.fromkeys(FIGURES)
-    return row | _bill(step, take, asked, offer, cfg, windows, retries)
+    return row | _bill(step, asked, offer)
 
 # %% ../../nbs/measure/50_recommend.ipynb #e52883de
 FIGURES = ("epoch_s", "low_epoch_s", "high_epoch_s", "hours", "low_hours", "high_hours",
            "usd_per_hour", "usd", "low_usd", "high_usd", "most_usd", "timeout_hours")
 
-def _bill(step, take, asked, offer, cfg, windows, retries):
-    steps = windows / (cfg.batch_size * cfg.gradient_accumulation_steps)
+def _bill(step, asked, offer):
+    cfg, n = asked["cfg"], asked["epochs"]
+    steps = asked["windows"] / (cfg.batch_size * cfg.gradient_accumulation_steps)
     epoch, low, high = (steps * step[k] for k in ("seconds", "low", "high"))
-    n = asked["epochs"]
     hours, least, slow = (run_hours(s, n) for s in (epoch, low, high * SPARE))
-    def bill(h): return cost(h, offer["flavor"], offer["provider"], retries=retries,
+    def bill(h): return cost(h, offer["flavor"], offer["provider"], retries=asked["retries"],
                              timeout_hours=max(slow, h), table=asked["table"])
     one = bill(hours)
     return {"epoch_s": epoch, "low_epoch_s": low, "high_epoch_s": high, "hours": hours,

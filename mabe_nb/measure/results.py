@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
-from ..remote.places.base import ENDED
+from ..remote.places.base import ENDED, get
 from ..remote.events import clean
 from ..remote.handle import JobError
 from ..remote.job import submit
@@ -23,7 +23,6 @@ def where(
 ) -> tuple: # Place, card or device (None: what there is)
     "A place to run at and a card there. Raises `ConfigError`."
     on, _, gpu = str(target).partition(":")
-    from mabe_nb.remote.places.base import get
     get(on)
     return on, gpu or None
 

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from ..data.cache.prepare import MOST, prepare
-from ..data.dataset import data_and_ids, LastRead
+from ..data.dataset import data_and_ids
 from ..errors import DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
@@ -24,13 +24,12 @@ from .config import TrainConfig, make_config
 from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs, users_code
-from .losses import trained_classes
 from .metrics import submission_table
 from .model import evidence_in, pair_decision, read_split
 from .models import NETWORKS, layers_of, make_model
 from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
-                                   to_bouts)
+                                   to_bouts, trained_classes)
 from ..workers import speaker
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
@@ -213,7 +212,7 @@ def prepared(
 ): # `Prepared`
     "The features that the network reads. Raises `DataError` for other channels."
     check_body(self.parts, dataset, ids)
-    found = prepare(LastRead(dataset), self.inputs.features, out=cache, ids=ids,
+    found = prepare(dataset, self.inputs.features, out=cache, ids=ids,
                     parts=self.parts, workers=workers, progress=progress,
                     unlabelled=True, selves=bool(self.self_actions), most=MOST)
     self.inputs.check(found)

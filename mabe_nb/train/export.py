@@ -20,9 +20,9 @@ from ..files import atomic
 from ..locks import locked_beside
 from .classifier import Classifier
 from .arithmetic.engines import onnx_packages, onnx_session, to_onnx
-from .losses import trained_classes
 from .model import load_model
-from .predict import gather, probabilities_of, window_starts
+from .predict import (gather, probabilities_of, trained_classes,
+                                   window_starts)
 
 # %% ../../nbs/train/66_export.ipynb #608df84e
 def competing(

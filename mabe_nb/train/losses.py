@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
-           'answer_weights', 'trained_classes', 'Loss', 'make_loss', 'plain_targets', 'classes_first', 'PlainLoss',
-           'objective']
+           'answer_weights', 'Loss', 'make_loss', 'plain_targets', 'classes_first', 'PlainLoss', 'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
 from dataclasses import dataclass
@@ -101,16 +100,6 @@ def answer_weights(
     known = (labels >= 0).float()
     return known if weights is None else \
         known * torch.where(labels == 1, weights[1:], weights[0])
-
-# %% ../../nbs/train/30_losses.ipynb #715270ee
-def trained_classes(
-    loss: str, # As in `TrainConfig`
-    possible: np.ndarray, # (1 + actions,) bool, seen in training
-    wanted: np.ndarray, # (actions,) bool, looked for in a sequence
-) -> np.ndarray: # (1 + actions,) bool
-    "Classes whose scores mean something in a sequence."
-    return possible & np.r_[True, wanted] if "binary" in loss else possible
-
 
 # %% ../../nbs/train/30_losses.ipynb #fe88b859
 @dataclass(frozen=True)

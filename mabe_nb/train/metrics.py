@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..errors import ScoreError
 from .scores.official_counts import (FRAMES, IDS, FrameCounter, JudgedBouts,
-                                                    count_frames, judged_bouts, kind_of)
+                                                    judged_bouts, kind_of)
 
 # %% ../../nbs/train/50_metrics.ipynb #a1a6a413
 def _f(counts, beta):
@@ -39,7 +39,7 @@ def kaggle_score(
     Raises `ScoreError` where the competition's code raises.
     Source: the metric of the Kaggle MABe challenge 2025.
     """
-    return _of_labs(_f(count_frames(solution, submission), beta))
+    return _of_labs(_f(FrameCounter(judged_bouts(solution, submission))(), beta))
 
 # %% ../../nbs/train/50_metrics.ipynb #2d4d58e8
 def _of(x, lab, kind): return {a: kind(v) for (of, a), v in x.items() if of == lab}

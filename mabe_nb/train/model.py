@@ -132,7 +132,7 @@ def evidence_in(
         seen, bouts = out.setdefault(dataset.lab(video), {}), dataset.annotations(video)
         for _, _, action in sorted(dataset.labelled(video) or ()): seen.setdefault(action, 0)
         for action, n in frames_by_action(bouts).items():
-            seen[action] = seen.get(action, 0) + int(n)
+            seen[action] = seen.get(action, 0) + n
     return out
 
 # %% ../../nbs/train/58_model.ipynb #eea4dc2e

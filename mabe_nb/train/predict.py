@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['window_starts', 'every_window', 'gather', 'overlap_average', 'windows_of_inputs', 'over_windows', 'probabilities_of',
-           'probabilities', 'smooth', 'blended', 'with_whether', 'with_roles', 'completed', 'fair_shares', 'decide',
+           'trained_classes', 'probabilities', 'smooth', 'blended', 'with_whether', 'with_roles', 'completed', 'decide',
            'decide_apart', 'lasting', 'to_bouts']
 
 # %% ../../nbs/train/40_predict.ipynb #f455998d
@@ -147,6 +147,16 @@ def probabilities_of(
     p = torch.cat([(-z).sigmoid().prod(-1, keepdim=True), z.sigmoid()], -1)
     return p if apart else p / p.sum(-1, keepdim=True)
 
+# %% ../../nbs/train/40_predict.ipynb #715270ee
+def trained_classes(
+    loss: str, # As in `TrainConfig`
+    possible: np.ndarray, # (1 + actions,) bool, seen in training
+    wanted: np.ndarray, # (actions,) bool, looked for in a sequence
+) -> np.ndarray: # (1 + actions,) bool
+    "Classes whose scores mean something in a sequence."
+    return possible & np.r_[True, wanted] if "binary" in loss else possible
+
+
 # %% ../../nbs/train/40_predict.ipynb #3949f123
 def probabilities(
     model: torch.nn.Module, # Takes (windows, length, channels), gives class scores
@@ -230,16 +240,6 @@ def completed(
     "Every member, with what the others say of what it cannot tell."
     roles = (np.broadcast_to(ordered, len(p)), np.broadcast_to(directed, p.shape[-1]))
     return with_roles(with_whether(with_roles(p, *roles), which), *roles)
-
-# %% ../../nbs/train/40_predict.ipynb #1bfc96c6
-def fair_shares(
-    which, # (members,) bool, see `completed`
-) -> tuple: # (members,) sum to 1
-    "Equal shares, but one half to those that tell which action it is."
-    which = np.asarray(which, bool)
-    some, n = which.sum(), len(which)
-    if some in (0, n): return (1 / n,) * n
-    return tuple(np.where(which, 0.5 / some, 0.5 / (n - some)).tolist())
 
 # %% ../../nbs/train/40_predict.ipynb #3f11ed2a
 def decide(

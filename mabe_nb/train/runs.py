@@ -14,21 +14,21 @@ import numpy as np
 from ..data.dataset import as_dataset
 from ..data.splits import choose_videos
 from ..errors import ConfigError
-from ..files import read_tensors, write_json
+from ..files import atomic, read_tensors, write_json
 from ..locks import clear_temporaries, fills_its_folder
 from .classifier import Classifier, predict_sequences
 from .config import TrainConfig
 from .fit.loop import Trainer
 from .machine import enough_memory, join_team, pick_device
-from .folder.card import write_run_card
+from .folder.card import run_card
 from .folder.fine_tuning import INIT, keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .models import count_parameters
 from .predict import decide
-from .scores.frames import (best_row, by_video, frame_scores, seen_counts,
-                                         validation_scores, video_counts)
+from .scores.frames import (best_row, counts_by_video, frame_scores,
+                                         seen_counts, validation_scores)
 from .scores.means import lab_scores, only_false_alarms, time_looked_at
 from .training_set import TrainingSet, load_training_set, new_classifier
 
@@ -127,12 +127,10 @@ def _take_best(out, clf):
 # %% ../../nbs/train/70_runs.ipynb #99cc8c15
 def _means(valid, prepared, actions):
     "Scores of each lab among the videos that judge, and what their means count as 0."
-    parts = list(valid.sequences())
-    counts = video_counts([s.labels for s in parts], [s.codes for s in parts])
+    counts = counts_by_video(list(valid.sequences()))
     labs = prepared.sequences.set_index("video_id").lab_id.to_dict()
-    found = dict(zip(*by_video(valid.videos, counts)))
-    return {"by_lab": lab_scores(found, {v: labs[v] for v in found}, actions),
-            "only_false_alarms": only_false_alarms(counts, actions)}
+    return {"by_lab": lab_scores(counts, {v: labs[v] for v in counts}, actions),
+            "only_false_alarms": only_false_alarms([*counts.values()], actions)}
 
 # %% ../../nbs/train/70_runs.ipynb #503b3138
 def _learned(prepared, actions, rows):
@@ -165,7 +163,8 @@ def report(
                **_means(valid, prepared, clf.actions),
                **_learned(prepared, clf.actions, learned)}
     write_json(out/"metrics.json", metrics)
-    write_run_card(out/"card.md", metrics, clf.cfg)
+    with atomic(out/"card.md") as tmp:
+        tmp.write_text(run_card(metrics, clf.cfg), encoding="utf-8")
     return metrics
 
 # %% ../../nbs/train/70_runs.ipynb #381d3a6d

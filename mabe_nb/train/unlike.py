@@ -75,14 +75,13 @@ def doubts(
 # %% ../../nbs/train/56_unlike.ipynb #8e270ccd
 def doubt_lines(
     found: dict, # Video id -> see `doubts`
-    most: int = 5, # Videos that are named in a line
 ) -> list: # Of sentences
     "What to say of the videos that are unlike the training, those of one doubt together."
     videos = {}
     for video, some in found.items():
         for text in some: videos.setdefault(text, []).append(video)
     return [f"unlike the training videos, look before you believe: {text} (video "
-            f"{', '.join(ids[:most])}{', ...' * (len(ids) > most)})"
+            f"{', '.join(ids[:5])}{', ...' * (len(ids) > 5)})"
             for text, ids in videos.items()]
 
 

@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['AT_ONCE', 'along_time', 'by_column', 'by_frame', 'stack_columns', 'shift', 'extend', 'motion', 'fill_gaps', 'norm',
            'unit', 'in_frame', 'nearest', 'known_mean', 'derive', 'half_frames', 'window_sums', 'window_counts',
-           'typical', 'few_columns', 'rolling_mean', 'rolling_mean_stds', 'rolling_mean_std', 'rolling_max',
-           'rolling_min']
+           'typical', 'few_columns', 'rolling_mean', 'rolling_mean_stds', 'rolling_max', 'rolling_min']
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ad0f1657
 import math
@@ -265,15 +264,6 @@ def rolling_mean_stds(
             spread[spread < 0] = 0.
             each[0, some], each[1, some] = mean + centre, spread**.5
     return [tuple(by_frame(v, x.shape) for v in each) for each in out]
-
-# %% ../../../nbs/data/blocks/10_geometry.ipynb #02d70393
-def rolling_mean_std(
-    x, # (frames, ...) float64, NaN = missing
-    half: int, # Frames to either side
-    dtype=None, # Of the result; None: of `x`
-): # Mean and population standard deviation, each like `x`
-    "Mean and spread of the known values in each window."
-    return rolling_mean_stds(x, [half], dtype)[0]
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #ff7aa4d2
 def rolling_max(

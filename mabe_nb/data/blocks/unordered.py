@@ -9,8 +9,8 @@ __all__ = ['SIZE_OF', 'MULTISCALE_OF', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #8c109837
 from array_api_compat import array_namespace
 
-from .geometry import (half_frames, rolling_max, rolling_mean_std,
-                                          rolling_mean_stds, rolling_min, shift)
+from .geometry import (half_frames, rolling_max, rolling_mean_stds,
+                                          rolling_min, shift)
 from .pair import as_columns, ranked
 from .registry import block, counterpart, derived
 
@@ -90,8 +90,8 @@ def over_moment(
 ) -> dict: # Name -> `Channel` of (frames,)
     "Mean and deviation of every channel over a moment."
     x = as_columns(channels)
-    mean, std = rolling_mean_std(x, half_frames(MOMENT_MS, fps),
-                                 array_namespace(x).float32)
+    (mean, std), = rolling_mean_stds(x, [half_frames(MOMENT_MS, fps)],
+                                     array_namespace(x).float32)
     return (derived(channels, f"mean{MOMENT_MS}", mean)
             | derived({k: c._replace(sided=False) for k, c in channels.items()},
                       f"std{MOMENT_MS}", std))

@@ -18,7 +18,7 @@ from ..blocks.registry import (blocks_of, code_version, kept_once,
 from .arrays import (DamagedFile, individual, pairs_when_asked,
                                        write_pairs)
 from .reader import default_folder, FORMAT, Prepared, read_video
-from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts
+from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
@@ -202,9 +202,8 @@ def _check_room(plan, entry, left): # Warns if `left` more videos like this one 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
-    done, here = {}, partial(_try, plan=plan)
-    videos = side_by_side(_try, ids, workers, _start, plan, here=here) if workers > 1 \
-        else ((video_id, here(video_id)) for video_id in ids)
+    done = {}
+    videos = side_by_side(_try, ids, workers, _start, plan, here=partial(_try, plan=plan))
     with tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
@@ -242,7 +241,8 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     write_json(plan.out/"manifest.json", # its time tells when it was used
                manifest | {"videos": on_disk}, None)
     return Prepared(plan.out, manifest, {e["video_id"]: e for e in entries},
-                    partial(pairs_when_asked, plan.dataset, plan.features, plan.parts)
+                    partial(pairs_when_asked, LastRead(plan.dataset), plan.features,
+                            plan.parts)
                     if len(kept) < len(entries) else None)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132

@@ -210,7 +210,6 @@ def _build(m, what, state):
     raise _Refused(f"a change of a {type(what).__name__.strip('_').lower()}")
 
 # %% ../../../nbs/data/formats/38_pickles.ipynb #0a9be88b
-def _constant(value): return lambda m, arg: m.push(type(value)())
 def _remember(m, arg): m.memory[len(m.memory) if arg is None else arg] = m.stack[-1]
 
 

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
-           'decide_blend', 'apply_decision', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of',
-           'lab_thresholds', 'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'counts_by_video',
-           'labelled_sequences', 'oof_scores']
+           'decide_blend', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds',
+           'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -18,7 +17,7 @@ from ...data.recording import run_lengths
 from ..runs import LabelledSequence
 from ..predict import blended, decide, lasting
 from .thresholds import best_threshold, best_thresholds
-from ..scores.frames import (by_video, seen_counts, sequence_scores,
+from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, mean_f1,
                                         only_false_alarms, time_looked_at)
@@ -60,25 +59,15 @@ def decide_blend(
     codes = np.where(likely, codes, -1)
     return lasting(codes, decision.least_ms, fps) if decision.least_ms else codes
 
-
-def apply_decision(
-    decision: Decision,
-    p: np.ndarray, # (members, frames, classes)
-    fps: float, # Frames per second
-    *about, # `wanted` and `lab`, see `decide_blend`
-) -> np.ndarray: # (frames,) index of the action, -1 = none
-    "What is decided about one sequence."
-    p = blended(p, decision.shares, fps, decision.smooth_ms)
-    return decide_blend(decision, p, fps, *about)
-
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #30d85d98
 def codes_of(
     decision: Decision,
     sequence: OutOfFold,
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
     "The decisions about a sequence of known labels."
-    return apply_decision(decision, sequence.p, sequence.fps,
-                          (sequence.labels >= 0).any(0), sequence.lab)
+    s, wanted = sequence, (sequence.labels >= 0).any(0)
+    p = blended(s.p, decision.shares, s.fps, decision.smooth_ms)
+    return decide_blend(decision, p, s.fps, wanted, s.lab)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #67360486
 def macro_f1(
@@ -219,16 +208,6 @@ def nested(
           for fold in sorted({s.fold for s in sequences})}
     return [codes_of(of[s.fold], s) for s in sequences], of
 
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #b192359f
-def counts_by_video(
-    sequences: list, # Of `OutOfFold`
-    codes: list, # Decisions about each
-) -> dict: # Video id -> (actions, 3): hit, wrong, missed frames
-    "What F1 is made of; sequences of one video together."
-    counts = video_counts([s.labels for s in sequences], codes)
-    return dict(zip(*by_video([s.video for s in sequences], counts)))
-
-
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
 def labelled_sequences(
     sequences: list, # Of `OutOfFold`
@@ -252,19 +231,16 @@ def oof_scores(
     "Scores of out-of-fold predictions, with an interval over videos."
     codes, chosen = nested(sequences, shares)
     own, n = counts_by_video(sequences, codes), len(names)
-    score = lambda counts: round(mean_f1(np.array(list(counts.values()))), 4)
-    kept = score(counts_by_video(sequences, [codes_of(decision, s) for s in sequences]))
-
-    def plain(some): # The most probable class, by some shares
-        best = Decision((None,) * len(actions), 0.0, tuple(some))
-        return score(counts_by_video(sequences, [codes_of(best, s) for s in sequences]))
-
+    score = lambda codes: round(macro_f1(sequences, codes), 4)
+    by = lambda one: score([codes_of(one, s) for s in sequences])
+    plain = lambda some: by(Decision((None,) * len(actions), 0.0, tuple(some))) # Most probable
+    f1, kept = score(codes), by(decision)
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": score(own), "mean": plain(decision.shares),
+            "macro_f1": f1, "mean": plain(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **sequence_scores(labelled_sequences(sequences, codes, chosen), actions),
-            "flattering": kept, "optimism": round(kept - score(own), 4),
+            "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
             "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),

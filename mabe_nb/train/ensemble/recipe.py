@@ -15,9 +15,9 @@ import numpy as np
 from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
-from ...files import read_json, write_json
+from ...files import atomic, read_json, write_json
 from ...locks import clear_temporaries, fills_its_folder
-from ..folder.card import write_card
+from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
 from .decide import OutOfFold, choose, oof_scores
@@ -240,7 +240,7 @@ def finish_recipe(
 ) -> dict: # What `metrics.json` holds
     "Settle the blend, score it, and write everything down."
     prepared = next(tasks[s.name][0].prepared for s in specs if not s.which)
-    actions = tuple(prepared.actions)
+    actions, labs = tuple(prepared.actions), actions_by_lab(table)
     oof = {name: predict_out_of_fold(some, splits) for name, some in tasks.items()}
     directed = directed_actions(prepared)
     shares = shares_to_try(specs, {a: d for a, d in directed.items()
@@ -258,10 +258,10 @@ def finish_recipe(
                "least_ms": dict(zip(actions, decision.least_ms)),
                "any_threshold": decision.any_threshold, **fold_facts(table, splits),
                **oof_scores(list(tasks), sequences, decision, actions, shares)}
-    labs = actions_by_lab(table)
     write_json(out/"metrics.json", metrics)
-    write_card(out/"card.md", metrics, actions, decision.smooth_ms,
-               roles_section(metrics) + lab_section(metrics, labs))
+    with atomic(out/"card.md") as tmp: tmp.write_text(
+        card_text(metrics, actions, decision.smooth_ms) + "\n" + roles_section(metrics)
+        + lab_section(metrics, labs), encoding="utf-8")
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),

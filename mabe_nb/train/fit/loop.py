@@ -19,8 +19,9 @@ from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
-from ..losses import make_loss, objective, trained_classes
-from ..predict import decide, gather, over_windows, probabilities_of
+from ..losses import make_loss, objective
+from ..predict import (decide, gather, over_windows, probabilities_of,
+                                   trained_classes)
 from ..scores.frames import best_row, masked_f1
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #a0826601
@@ -244,12 +245,12 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #4dd14e0f
 @patch
-def check_precision(self: Trainer, count: int = 3):
+def check_precision(self: Trainer):
     "Compare half with full precision on the first batches; fall back if they differ."
     cfg, rng = self.cfg, np.random.default_rng(self.cfg.seed)
     size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts(self.learn.lengths, self.known, size, gap, size * gap, rng)
-    plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(count)]
+    plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(3)]
     pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))
              for x, p in zip(batches(self.learn.x, plan, size, gap), plan))
     self.precision, note = trusted(self.model, pairs, self.precision)
@@ -259,7 +260,7 @@ def check_precision(self: Trainer, count: int = 3):
 @patch
 def state(self: Trainer) -> tuple: # Tensors, what JSON holds
     "Everything that the next step depends on."
-    tensors, _ = random_state(self.rng)
+    tensors = random_state()
     for name, model in (("model", self.model), ("average", self.average.model)):
         tensors |= {f"{name}.{k}": v for k, v in model.state_dict().items()}
     tensors |= optimizer_tensors(self.optimizer) | {"total": self.total}

@@ -204,19 +204,17 @@ def trusted(
         f"(allowed {tolerance:.0%}): training goes on in fp32")
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #c828401c
-def random_state(
-    rng: np.random.Generator,
-) -> tuple: # Tensors, what JSON holds
-    "Where all generators are."
+def random_state() -> dict: # Name -> tensor
+    "Where PyTorch's generators are."
     tensors = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         tensors |= {f"random.cuda{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
-    return tensors, rng.bit_generator.state
+    return tensors
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #95fe19e1
 def restore_random(
     tensors: dict, # From `random_state`
-    state: dict, # From `random_state`
+    state: dict, # Of the bit generator of `rng`
     rng: np.random.Generator, # Set to where it was
 ):
     "Put all generators back. Raises `DataError` if the states are none."

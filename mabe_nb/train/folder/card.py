@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section', 'borders_section',
-           'trust_sections', 'lab_table', 'least_line', 'card_text', 'write_card', 'videos_line', 'settings_table',
-           'result_line', 'run_card', 'write_run_card']
+           'trust_sections', 'lab_table', 'least_line', 'card_text', 'videos_line', 'settings_table', 'result_line',
+           'run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
-from ...files import atomic
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.means import false_alarm_note, labs_apart
@@ -197,18 +196,6 @@ def card_text(
         *trust_sections(metrics),
         "## Limits", _limits(metrics, smooth_ms), ""])
 
-# %% ../../../nbs/train/folder/30_card.ipynb #9b8483bf
-def write_card(
-    path, # File
-    metrics: dict, # See `train_recipe`
-    actions: tuple,
-    smooth_ms: float,
-    more: str = "", # Sections that follow
-):
-    "Write the card."
-    text = "\n".join(filter(None, [card_text(metrics, actions, smooth_ms), more]))
-    with atomic(path) as tmp: tmp.write_text(text, encoding="utf-8")
-
 # %% ../../../nbs/train/folder/30_card.ipynb #c702d391
 def videos_line(
     ids, # Video ids
@@ -286,13 +273,3 @@ def run_card(
         "were not tried. Decisions are the most probable class. Classes exclude each "
         "other. "
         f"Probabilities are averaged over {cfg.smooth_ms:g} ms.", ""])
-
-# %% ../../../nbs/train/folder/30_card.ipynb #635682cb
-def write_run_card(
-    path, # File
-    metrics: dict, # See `train`
-    cfg, # `TrainConfig`
-):
-    "Write the card of a plain run."
-    with atomic(path) as tmp:
-        tmp.write_text(run_card(metrics, cfg), encoding="utf-8")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOLERANCES_MS', 'SCORES', 'frame_counts', 'f1_of', 'masked_f1', 'masked_average_precision', 'confusion',
-           'frame_scores', 'seen_counts', 'video_counts', 'drawn_f1', 'bootstrap', 'by_video', 'f1_intervals',
-           'bin_counts', 'calibration', 'near_borders', 'borders', 'frame_score', 'sequence_scores',
+           'frame_scores', 'seen_counts', 'video_counts', 'drawn_f1', 'bootstrap', 'by_video', 'counts_by_video',
+           'f1_intervals', 'bin_counts', 'calibration', 'near_borders', 'borders', 'frame_score', 'sequence_scores',
            'validation_scores', 'best_row']
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #18da5c5d
@@ -111,22 +111,18 @@ def video_counts(
 
 def drawn_f1(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
-    rounds: int = 1000,
-    seed: int = 0,
-) -> np.ndarray: # (rounds, actions), NaN where a draw says nothing
+) -> np.ndarray: # (1000, actions), NaN where a draw says nothing
     "F1 of each action over draws of videos."
     n = len(counts)
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), rounds)
+    draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), 1000)
     return f1_of(np.einsum("rv,vak->rak", draws, counts))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fd90de4d
 def bootstrap(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
-    rounds: int = 1000,
-    seed: int = 0,
 ) -> tuple: # 2.5 and 97.5 percent points of the macro-F1
     "Interval of the mean F1 over draws of videos."
-    f1 = drawn_f1(counts, rounds, seed)
+    f1 = drawn_f1(counts)
     known = ~np.isnan(f1)
     mean = np.where(known, f1, 0).sum(1) / np.maximum(known.sum(1), 1)
     return tuple(float(v) for v in np.percentile(mean, (2.5, 97.5)).round(4))
@@ -142,16 +138,23 @@ def by_video(
     np.add.at(out, at, counts)
     return names.tolist(), out
 
+
+def counts_by_video(
+    sequences: list, # Of `LabelledSequence`, or with `labels` and `video` as it has them
+    codes: list = None, # Decisions about each; None: its own
+) -> dict: # Video id -> (actions, 3): hit, wrong, missed frames
+    "What F1 is made of; sequences of one video together."
+    counts = video_counts([s.labels for s in sequences], codes or [s.codes for s in sequences])
+    return dict(zip(*by_video([s.video for s in sequences], counts)))
+
 # %% ../../../nbs/train/scores/10_frames.ipynb #36491651
 def f1_intervals(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
-    rounds: int = 1000,
-    seed: int = 0,
 ) -> dict: # Action -> [2.5, 97.5 percent point]; None if fewer than two videos tell
     "Interval of each action's F1 over draws of videos."
     several = (counts.sum(2) > 0).sum(0) > 1
-    drawn = drawn_f1(counts, rounds, seed).T
+    drawn = drawn_f1(counts).T
     return {action: np.nanpercentile(f1, (2.5, 97.5)).round(4).tolist() if ok else None
             for action, f1, ok in zip(actions, drawn, several)}
 
@@ -176,7 +179,7 @@ def bin_counts(
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #a18b38b8
 def calibration(
-    pairs, # Of (labels, p), see `bin_counts`, one a sequence; may be a generator
+    sequences, # Of (labels, p, ...), see `bin_counts`; may be a generator
     actions, # Names
     bins: int = 10,
 ) -> dict: # {"bins", "actions": {name: {"error", "frames", "predicted", "observed"}}}
@@ -185,7 +188,7 @@ def calibration(
     Source: Guo et al. 2017, On Calibration of Modern Neural Networks, eq. 2 and 3.
     """
     counts = np.zeros((len(actions), bins, 3))
-    for labels, p in pairs: counts += bin_counts(labels, p, bins)
+    for labels, p, *_ in sequences: counts += bin_counts(labels, p, bins)
     out = {}
     for action, (n, p, seen) in zip(actions, counts.transpose(0, 2, 1)):
         share = lambda x: [round(v / m, 4) if m else None for v, m in
@@ -259,19 +262,15 @@ def _interval(sequences, actions): return list(bootstrap(_counts(sequences)))
 def _f1_interval(sequences, actions): return f1_intervals(_counts(sequences), actions)
 
 
-@frame_score("calibration")
-def _calibration(sequences, actions):
-    return calibration(((s.labels, s.p) for s in sequences), actions)
-
-
 @frame_score("borders")
 def _borders(sequences, actions):
     return borders(((s.labels, s.codes, s.fps) for s in sequences), actions)
 
 
-def _counts(sequences):
-    counts = video_counts([s.labels for s in sequences], [s.codes for s in sequences])
-    return by_video([s.video for s in sequences], counts)[1]
+def _counts(sequences): return np.array([*counts_by_video(sequences).values()])
+
+
+frame_score("calibration")(calibration)
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2d5f4352
 def sequence_scores(
