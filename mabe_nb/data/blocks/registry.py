@@ -264,7 +264,7 @@ def source_of(
     return repr((function.__code__.co_code, function.__code__.co_consts))
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #d209b917
-FEATURE_CODE = ("features.py", "recording.py", "blocks/*.py") # Under `mabe_nb/data`
+FEATURE_CODE = ("body_parts.py", "features.py", "recording.py", "blocks/*.py") # Under `mabe_nb/data`
 
 
 def code_version(
