@@ -249,13 +249,13 @@ def attach(
 def all_jobs(
     ids: str = "[!.]*", # Pattern
 ) -> list:
-    "Jobs of this user, newest first; warns of a folder that holds none. Raises `DataError`."
+    "Jobs of this user, newest first; warns of a folder that holds none, or none of theirs."
     folder, found = jobs_folder(), []
     try: any(folder.iterdir()) # `glob` passes over what it may not read
     except PermissionError:
-        raise DataError("holds jobs of another user, which you may not read; set MABE_HOME "
-                        "to a folder of yours", folder) from None
-    except OSError: return []
+        warnings.warn(f"left out: {folder} holds jobs of another user, which you may not "
+                      "read; set MABE_HOME to a folder of yours", stacklevel=2)
+    except OSError: pass # there is none
     for file in folder.glob(f"{ids}/job.json"):
         try: found.append(_read_job(file.parent))
         except MabeError as e: warnings.warn(f"left out: {e}", stacklevel=2)

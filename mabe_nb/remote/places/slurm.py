@@ -13,7 +13,7 @@ from contextlib import redirect_stderr
 from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .base import DiskPlace, died, place
-from ..events import clean
+from ..events import one_line
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
                                                 own_queue, waits)
@@ -247,7 +247,7 @@ def _submit(folders, spec, cluster, at_once):
             sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError) as e:
-        reason = " ".join(clean(str(e)).split())[:1000]
+        reason = one_line(e, 1000)
         raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions, "
                         "their time limits (--timeout and 3 minutes must fit) and cards, "
                         "'sacctmgr show assoc user=$USER' the accounts") from None
