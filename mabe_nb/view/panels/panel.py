@@ -11,6 +11,7 @@ import threading
 from functools import wraps
 from html import escape
 from importlib.resources import files
+from typing import Any
 
 import anywidget
 import ipywidgets as W
@@ -141,7 +142,7 @@ def answer_sender(
 class Panel:
     "Settings, work and state; what is shown of it is `box`."
     title = "" # Above it
-    price_of = None # In panels that spend: a method that gives the ceiling in words
+    price_of: Any = None # In panels that spend: a method that gives the ceiling in words
     verbs = {"Show as code": "code()"} # Name of a button -> call, for `panel_text`
 
     def __init__(self):
