@@ -96,14 +96,14 @@ def write_json(
 @contextmanager
 def disk_errors(
     out, # Folder or file that is written inside
+    then: str = "free some and run this again, it goes on where it stopped",
 ):
     "A disk that is full or refuses becomes a `DataError` that tells what to do."
     try: yield
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise refused(e.filename or out, e) from e
-        raise DataError("no space is left on the disk; free some and run this again, it "
-                        "goes on where it stopped", out) from e
+        raise DataError(f"no space is left on the disk; {then}", out) from e
 
 # %% ../nbs/01_files.ipynb #b6d1eeca
 def write_tensors(

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
@@ -119,6 +121,18 @@ def test_cancelled_at_once():
     job = submit("import time; time.sleep(60)")
     job.cancel()
     assert job.wait(5) == "cancelled"
+
+
+def test_a_runner_that_is_too_slow_to_say_so_was_cancelled_all_the_same(monkeypatch):
+    "On a busy machine it is killed before it wrote its status, or before it heard of it."
+    job = submit("import time; time.sleep(60)")
+    monkeypatch.setattr(DiskPlace, "write_cancelled", lambda *_: None) # not yet
+    os.kill(job.spec["handle"]["pid"], signal.SIGSTOP)
+    job.backend.cancel(job.folder, job.spec, grace=0.1)
+    assert not job.backend.alive(job.folder, job.spec) and job.status() == "cancelled"
+    with pytest.raises(JobError, match="it was cancelled"): job.result()
+    job.resume()
+    assert job.status() == "running"
 
 
 def test_died_by_sigkill():
@@ -449,6 +463,21 @@ args = p.parse_args()
 answer = args.function(args, lambda t: print(t, file=sys.stderr if args.json else sys.stdout))
 if args.json: print(json.dumps(answer))
 """, *words], capture_output=True, text=True, timeout=30)
+
+
+def test_a_folder_of_jobs_that_is_empty_or_of_somebody_else_is_named(mabe_home):
+    assert call("jobs").stdout == f"no jobs in {mabe_home/'jobs'}\n"
+    with TemporaryDirectory() as top: # others may come to it, unlike to tmp_path
+        Path(top).chmod(0o755)
+        (Path(top)/"jobs").mkdir(0o700 if (root := not os.getuid()) else 0o000)
+        if root: os.seteuid(65534)
+        try:
+            os.environ["MABE_HOME"] = top # as the fixture does, and puts back
+            with pytest.warns(UserWarning, match="jobs holds jobs of another user.*MABE_HOME"):
+                assert jobs() == []
+        finally:
+            os.environ["MABE_HOME"] = str(mabe_home)
+            if root: os.seteuid(0)
 
 
 def test_command_line(tmp_path):

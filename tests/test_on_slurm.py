@@ -249,11 +249,12 @@ def test_what_slurm_says(slurm, word, status):
     (slurm/"state").write_text("COMPLETED")
 
 
-def test_what_slurm_refuses(slurm, mabe_home):
+def test_what_slurm_refuses(slurm, mabe_home, capfd):
     (slurm/"refuse").touch()
     with pytest.raises(MabeError, match="invalid partition.*'sinfo' shows") as e:
         submit("1", on="slurm", partition="gup")
     assert "\n" not in str(e.value) and not list((mabe_home/"jobs").glob("*"))
+    assert capfd.readouterr() == ("", "") # what it said stands in the sentence alone
 
 
 def test_all_jobs_are_asked_for_at_once(slurm, monkeypatch):

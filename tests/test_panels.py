@@ -22,6 +22,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import check_gpu
 from mabe_nb.remote.job import attach, jobs, submit
+from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels import plan as plan_module
 from mabe_nb.view.panels.measure.compare import ComparePanel
@@ -341,6 +342,22 @@ def test_detach_list_follow_cancel():
     assert "was cancelled" in (said := second.status_line.value)
     assert "✓" not in said and "done" not in said
     assert attach(first.job.id).status() == "cancelled"
+
+
+def test_a_job_that_is_stopped_by_force_was_cancelled_and_no_error(monkeypatch):
+    "On a busy machine: what follows it sees its end before that is written."
+    write = DiskPlace.write_cancelled
+    monkeypatch.setattr(DiskPlace, "write_cancelled", lambda *args: (
+        panel.thread.join(20), write(*args)))
+    monkeypatch.setattr("mabe_nb.remote.places.local._signal", lambda handle, number:
+                        os.kill(handle["pid"], signal.SIGKILL))
+    panel = JobPanel(LONG, namespace={}, timeout=60)
+    panel.start()
+    soon(lambda: "line 2" in panel.view.value)
+    panel.cancel()
+    panel.thread.join(20)
+    assert panel.status == "idle" and panel.error is None and free(panel)
+    assert "was cancelled" in panel.status_line.value
 
 
 def test_following_nothing_says_so():

@@ -14,6 +14,7 @@ from .groups import (GROUP_FLAGS, add_group_flags, group_options,
 from .parser import (COUNT, LISTED, NATURAL, OVERWRITE, number, offer,
                                      pick, refuse_without)
 from ..errors import ConfigError, DataError
+from ..hardware.tables import to_records
 
 # %% ../../nbs/commands/20_data.ipynb #a0099294
 def synth(args, say) -> dict:
@@ -45,7 +46,7 @@ def open_folder(args, say) -> dict:
     if not keep: write_settings(path, found.settings)
     say(f"{path} " + ("stays as it is; --overwrite adds what is new" if keep else
                       "is written: fill in what is blank"))
-    table = json.loads(found.table.to_json(orient="records"))
+    table = to_records(found.table)
     return {"videos": len(table), "table": table, "sentences": found.sentences,
             "settings": str(path), "written": not keep}
 
@@ -150,9 +151,9 @@ def cache(args, say) -> dict:
         say(f"{'would remove' if args.dry_run else 'removed'} {len(gone)} of them, "
             f"{gone.bytes.sum() / 1e6:.0f} MB")
     say(room_line(table) if len(table) else "no prepared features are kept")
-    rows = lambda t: json.loads(t.to_json(orient="records"))
-    return {"caches": rows(table), "removed": [] if gone is None or args.dry_run else rows(gone),
-            "would_remove": rows(gone) if args.dry_run else []}
+    freed = [] if gone is None else to_records(gone)
+    return {"caches": to_records(table), "removed": [] if args.dry_run else freed,
+            "would_remove": freed if args.dry_run else []}
 
 # %% ../../nbs/commands/20_data.ipynb #ee962ff2
 def add_cache(command):

@@ -94,12 +94,12 @@ def submit(args, say) -> dict:
 def _list(args, say):
     from mabe_nb.commands.groups import group_line, group_row
     from mabe_nb.remote.groups.group import groups
-    from mabe_nb.remote.job import jobs as known
+    from mabe_nb.remote.job import jobs as known, jobs_folder
     together = [group_row(group) for group in groups()]
     rows = [row(job) for job in known()]
     for r in together: say(group_line(r))
     for r in rows: say(as_line(r))
-    if not rows + together: say("no jobs")
+    if not rows + together: say(f"no jobs in {jobs_folder()}")
     return together + rows + (_list_others(say) if args.all_users else [])
 
 

@@ -88,13 +88,11 @@ def prices(
     return _dated(rows, today)
 
 
-def guide_prices(
-    today=None, # Day from which the age counts
-): # DataFrame; the guides are undated, so every price is stale
+def guide_prices(): # DataFrame; the guides are undated, so every price is stale
     "The prices and relative speeds of the guides: to reproduce them, not to pay."
     rows = read_rows(shipped("guide_prices"), ("provider", "flavor"),
                      columns("guide_prices"))
-    return _dated(_checked(list(rows.values())), today)
+    return _dated(_checked(list(rows.values())), None)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #1051e065
 SUITS = {"": "no training: checking data, preparing features",

@@ -69,7 +69,6 @@ PARTS = {"float32": 1.0, "amp": 0.62}
 def training_need(
     params: int, # Parameters of the model
     batch: int, # Windows in a batch
-    window_gb: Need = WINDOW_GB, # Activations of one window
     optimizer: str = "adamw",
     precision: str = "float32", # or "amp"
 ) -> Need:
@@ -82,7 +81,7 @@ def training_need(
                           "least 1 of each")
     state = STATE_BYTES[optimizer] + (2 if precision == "amp" else 0) # A half-size copy
     fixed = Need(*3 * (params * state / 1e9,))
-    return CONTEXT_GB + fixed + window_gb.times(batch * PARTS[precision])
+    return CONTEXT_GB + fixed + WINDOW_GB.times(batch * PARTS[precision])
 
 # %% ../../nbs/hardware/20_memory.ipynb #bb7605a1
 def largest_batches(

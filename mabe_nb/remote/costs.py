@@ -82,11 +82,10 @@ def budget() -> float: # None: there is none
     raise ConfigError(f"MABE_BUDGET is {text[:40]!r}, expected USD a month, such as 20")
 
 
-def spent(
-    when: str = None, # A month; None: this one
-) -> float: # USD
-    "What the jobs of a month were billed."
-    return sum(r["usd"] for r in receipts() if month(r["created"]) == (when or month(time.time())))
+def spent() -> float: # USD
+    "What the jobs of this month were billed."
+    now = month(time.time())
+    return sum(r["usd"] for r in receipts() if month(r["created"]) == now)
 
 # %% ../../nbs/remote/38_costs.ipynb #efc74794
 def check_budget(

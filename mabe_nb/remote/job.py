@@ -6,11 +6,11 @@
 __all__ = ['job_code', 'submit', 'parse_options', 'attach', 'all_jobs', 'jobs', 'refresh_reserved', 'quote']
 
 # %% ../../nbs/remote/40_job.ipynb #4ff67e7b
-import errno, json, os, re, secrets as random_secrets, shutil, sys, time, warnings
-from contextlib import contextmanager
+import json, os, re, secrets as random_secrets, shutil, sys, time, warnings
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import atomic, home, read_json, refused, safe_id, write_json
+from ..files import (atomic, disk_errors, home, read_json, refused, safe_id,
+                           write_json)
 from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
@@ -57,7 +57,7 @@ def _command(source):
     raise ConfigError("a command is a list of words, such as ['mabe', 'train', 'DATA']")
 
 # %% ../../nbs/remote/40_job.ipynb #9ff9ab51
-def _jobs_folder(): return home().absolute()/"jobs"
+def jobs_folder(): return home().absolute()/"jobs"
 
 
 def private(folder):
@@ -79,9 +79,10 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
         raise ConfigError("options of a backend must be numbers, strings or lists of "
                           f"them, got {options}") from None
     gpu = list(gpu) if isinstance(gpu, tuple) else gpu
-    if not all(isinstance(g, str) for g in (gpu if isinstance(gpu, list) else [gpu or ""])):
+    names = gpu if isinstance(gpu, list) else [gpu or ""]
+    if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"gpu is {gpu!r}, expected a name such as 'L4' or a list of names")
-    for name in gpu if isinstance(gpu, list) else [gpu or ""]:
+    for name in names:
         if name.partition(":")[0] in {*place_names(), "hf-jobs"}:
             raise ConfigError(f"gpu is {gpu!r}: a job waits at one place, as two that start "
                               "it would both be paid; name the place with on= (--on) and "
@@ -107,7 +108,7 @@ def _written_job(spec, code, inputs, say):
     "A job with its folder and the sum set aside, not yet sent. Raises `MabeError`."
     backend = get(spec["on"])
     if code: backend.check_imports(spec, code.imports, code.modules)
-    inputs, folder = backend.add_data(spec, inputs), _jobs_folder()/spec["id"]
+    inputs, folder = backend.add_data(spec, inputs), jobs_folder()/spec["id"]
     _write_folder(folder, spec, code, inputs)
     try:
         if words := goes_words(code, _written(folder)): say(words)
@@ -185,15 +186,9 @@ def _written(folder):
             if p.stem != MODULES_NAME}
 
 
-@contextmanager
 def _room_for(folder):
     "A disk that is full or refuses, in a sentence."
-    try: yield
-    except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise refused(e.filename or folder.parent, e) from None
-        raise DataError("no space is left on the disk; 'mabe jobs prune' removes old jobs, "
-                        "then send it again", folder.parent) from None
+    return disk_errors(folder.parent, "'mabe jobs prune' removes old jobs, then send it again")
 
 # %% ../../nbs/remote/40_job.ipynb #cb98dba7
 def _write_folder(folder, spec, code, inputs):
@@ -219,12 +214,9 @@ def parse_options(
         name, sign, text = word.partition("=")
         if not (sign and name.isidentifier()):
             raise ConfigError(f"--option {word!r} should be NAME=VALUE, such as cpu=4")
-        try: options[name] = json.loads(text, parse_constant=_no_number)
+        try: options[name] = json.loads(text, parse_constant=int) # NaN is no JSON
         except (ValueError, RecursionError): options[name] = text
     return options
-
-
-def _no_number(text): raise ValueError(f"{text} is no JSON")
 
 # %% ../../nbs/remote/40_job.ipynb #bb32deaa
 _KEYS = {"id": str, "on": str, "outputs": list, "timeout": (int, float), "retries": int,
@@ -248,7 +240,7 @@ def attach(
     id: str, # Of a job that was sent, by whatever process
 ) -> Job:
     "The job with an id. Raises `MabeError` if there is none."
-    folder = _jobs_folder()/safe_id(id, "job")
+    folder = jobs_folder()/safe_id(id, "job")
     if (folder/"job.json").exists(): return _read_job(folder)
     raise ConfigError(f"there is no job {id!r}, or it was deleted; 'mabe jobs list' shows "
                       "those that exist")
@@ -257,9 +249,14 @@ def attach(
 def all_jobs(
     ids: str = "[!.]*", # Pattern
 ) -> list:
-    "Jobs of this user, newest first; warns of a folder that holds none."
-    found = []
-    for file in _jobs_folder().glob(f"{ids}/job.json"):
+    "Jobs of this user, newest first; warns of a folder that holds none, or none of theirs."
+    folder, found = jobs_folder(), []
+    try: any(folder.iterdir()) # `glob` passes over what it may not read
+    except PermissionError:
+        warnings.warn(f"left out: {folder} holds jobs of another user, which you may not "
+                      "read; set MABE_HOME to a folder of yours", stacklevel=2)
+    except OSError: pass # there is none
+    for file in folder.glob(f"{ids}/job.json"):
         try: found.append(_read_job(file.parent))
         except MabeError as e: warnings.warn(f"left out: {e}", stacklevel=2)
     return sorted(found, key=lambda job: job.spec["created"], reverse=True)
@@ -276,7 +273,7 @@ def refresh_reserved() -> float: # USD
         if not job.spec.get("most_usd") or (job.folder/"receipt.json").exists(): continue
         try: job.state()
         except MabeError: continue # no network: it counts as before
-    return reserved(_jobs_folder())
+    return reserved(jobs_folder())
 
 # %% ../../nbs/remote/40_job.ipynb #6984900a
 def quote(

@@ -277,10 +277,9 @@ READ = dict(zip(KINDS, (_read_json, _read_npy, read_tensors, read_frame)))
 def write_value(
     path, # File to write, without its suffix, which tells the kind
     value, # JSON value, array, tensor, table or nested arrays
-    limit: int = LIMIT, # Most bytes
 ) -> Path: # The file, whole or not at all
     "Write one value. Raises `DataError` if it cannot travel."
-    kind, packed, _ = _checked(value, "value", limit, limit)
+    kind, packed, _ = _checked(value, "value", LIMIT, LIMIT)
     file = Path(f"{path}.{kind}")
     with atomic(file) as tmp: _write(tmp, kind, packed)
     return file
@@ -288,11 +287,10 @@ def write_value(
 
 def read_value(
     path, # File of `write_value`, or what claims to be one
-    limit: int = LIMIT, # Most bytes
 ): # The value
     "One value from a file. Raises `DataError`; never runs anything from it."
     path = Path(path)
     kind = path.suffix[1:]
     if kind not in KINDS: raise DataError("is no value", path)
-    check_sizes({"value": kind}, {f"value.{kind}": plain_file(path)}, limit, path)
+    check_sizes({"value": kind}, {f"value.{kind}": plain_file(path)}, LIMIT, path)
     return READ[kind](path)

@@ -11,7 +11,7 @@ import time
 from ...files import write_json
 from .. import values
 from ..handle import Job
-from ..job import (_jobs_folder, _room_for, _spec, _write_folder, foretell,
+from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
                                 job_code, take_back)
 from ..places.base import get
 
@@ -37,10 +37,10 @@ def submit_many(
     code = job_code(source, inputs[0], [], (), {})
     if also: backend.check_imports(asked, also.imports, also.modules)
     try:
-        with _room_for(_jobs_folder()/group):
+        with _room_for(jobs_folder()/group):
             for id, given in zip(ids, inputs):
                 spec = asked | {"id": id, "group": group, "created": time.time()}
-                made.append(Job(_jobs_folder()/id, spec))
+                made.append(Job(jobs_folder()/id, spec))
                 _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
                 foretell(made[-1])
             handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)

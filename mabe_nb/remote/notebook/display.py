@@ -227,8 +227,7 @@ def _display(bundle):
 # %% ../../../nbs/remote/notebook/10_display.ipynb #4e3dff0c
 class TerminalDisplay:
     "Plain lines for a terminal or a file; progress draws over itself in a terminal."
-    def __init__(self, stream=None):
-        self.stream, self.open = stream or sys.stdout, False
+    def __init__(self): self.stream, self.open = sys.stdout, False
 
     def show(self, view: JobView, event: dict):
         text, kind = event_text(event), event["k"]

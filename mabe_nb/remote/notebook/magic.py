@@ -17,7 +17,8 @@ from ...errors import ConfigError, MabeError
 from ..handle import JobError
 from ..row import as_line, row
 from ..choice import START_WITHIN
-from ..job import attach, job_code, jobs, parse_options, submit
+from ..job import (attach, job_code, jobs, jobs_folder, parse_options,
+                                submit)
 from ..places.base import place_names
 from .display import highest_price, watch
 
@@ -130,7 +131,8 @@ class JobMagics(_Watching):
     def gpu_jobs(self, line):
         "All known jobs, newest first."
         with _short_errors():
-            print("\n".join(as_line(row(job)) for job in jobs()) or "no jobs")
+            print("\n".join(as_line(row(job)) for job in jobs())
+                  or f"no jobs in {jobs_folder()}")
 
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #47287679
 def load_ipython_extension(shell):

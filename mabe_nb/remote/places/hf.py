@@ -14,7 +14,7 @@ from ...files import safe_id, write_json
 from ...patch import patch
 from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
-from ..events import clean
+from ..events import one_line
 from .hf_inside import read_log_line
 from .modal_app import check_image
 from .modal_volume import in_thread
@@ -132,7 +132,7 @@ def _gone(self: Backend, info, stage):
     if stage == "CANCELED": return unended("cancelled", spent)
     ended = info.finished_at.timestamp() if info.finished_at else 0
     if time.time() - ended < self.patience: return unended("running")
-    message = " ".join(clean(str(info.status.message or "")).split())[:300]
+    message = one_line(info.status.message or "")
     state = died(f"its container ended without a word ({message or stage})")
     timeout = {"status": "timeout"} if "timeout" in message.lower() else {}
     return state | timeout | {"seconds": spent}

@@ -14,7 +14,7 @@ from pathlib import Path
 import mabe_nb
 from ...errors import ConfigError, DataError, MabeError
 from ...files import safe_id
-from ..events import clean
+from ..events import clean, one_line
 from .base import data_files
 from .job_state import Unreachable
 from .modal_app import extra_pins, pins
@@ -62,7 +62,7 @@ def http_error(err):
     if code == 404:
         return NotAtHub("is not at Hugging Face (any more); 'mabe jobs list' shows the "
                        "jobs there are", clean(err.response.url.path)[:200])
-    message = " ".join(clean(str(err.server_message or "")).split())[:200]
+    message = one_line(err.server_message or "", 200)
     return MabeError(f"Hugging Face refused ({code}{': ' + message if message else ''}): "
                      + HTTP_HELP.get(code, "see status.huggingface.co and try again"))
 

@@ -7,12 +7,14 @@ __all__ = ['Backend', 'last_words']
 
 # %% ../../../nbs/remote/places/20_local.ipynb #44754007
 import fcntl, os, shutil, signal, subprocess, sys, threading, time
+from contextlib import suppress
 from pathlib import Path
 
 import mabe_nb
 from ...errors import ConfigError
 from ...patch import patch
 from .base import DiskPlace, died, place, rents
+from .job_state import unended
 from ..events import clean
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
@@ -46,6 +48,7 @@ def _launch(folder, alive):
 class Backend(DiskPlace):
     "Jobs as processes of this machine."
     def start(self, folder, spec):
+        (folder/"cancel").unlink(missing_ok=True)
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if _locked(alive): return {"pid": _launch(folder, alive)}
@@ -62,6 +65,7 @@ class Backend(DiskPlace):
         return False
 
     def gone(self, folder, spec):
+        if (folder/"cancel").exists(): return unended("cancelled") # it could not say so
         return died("its process was killed, or the machine went down or ran out of memory"
                     + last_words(folder/"log"))
 
@@ -76,9 +80,10 @@ def check_options(self: Backend, spec):
 
 
 @patch
-def cancel(self: Backend, folder, spec, grace=7.0):
+def cancel(self: Backend, folder, spec, grace=15.0):
     end = time.monotonic() + grace
     if not self.alive(folder, spec): return
+    with suppress(OSError): (folder/"cancel").touch()
     _signal(spec["handle"], signal.SIGTERM)
     while self.alive(folder, spec):
         if time.monotonic() > end: _signal(spec["handle"], signal.SIGKILL)

@@ -17,7 +17,7 @@ from .base import (
     ENDED, JOB_ID, Base, checked_state, data_files, died, good_file, place, unended)
 from .job_state import retried
 from .modal_clock import OVERRUN, UNSEEN, most_seconds, most_starts
-from .modal_volume import (FileMissing, FollowedLog,
+from .modal_volume import (FileMissing, LogReader,
                                                 UnknownToModal, client_errors,
                                                 file_sizes, in_thread, last_words,
                                                 manifest, read_file, read_small, remove,
@@ -265,7 +265,7 @@ def begun(self: Backend, folder, spec):
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
 @patch
 def log(self: Backend, folder, spec, seen=0, follow=True):
-    log = FollowedLog(self.volume(spec), spec["id"], seen)
+    log = LogReader(self.volume(spec), spec["id"], seen)
     if not follow: return in_thread(lambda over: log.new_bytes())
     def gone(): return self.state(folder, spec)["status"] in ENDED
     return in_thread(lambda over: log.followed(over, gone), beat=0.5)

@@ -32,11 +32,9 @@ def _name(requirement):
 
 
 @cache
-def pins(
-    package: str = "mabe_nb", # An installed distribution
-) -> tuple: # Such as "numpy==2.4.6"
-    "What a distribution needs and what that needs, in the versions installed here."
-    todo, found = [package], {}
+def pins() -> tuple: # Such as "numpy==2.4.6"
+    "What this package needs and what that needs, in the versions installed here."
+    todo, found = ["mabe_nb"], {}
     while todo:
         name = todo.pop()
         try: about = metadata.metadata(name)
@@ -44,7 +42,7 @@ def pins(
         found[name] = f"{name}=={about['Version'].partition('+')[0]}"
         needs = {_name(need) for need in about.get_all("Requires-Dist") or ()}
         todo += sorted(needs - {None} - NOT_NEEDED - set(found))
-    del found[package]
+    del found["mabe_nb"]
     return tuple(sorted(found.values()))
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #f9665c12
@@ -148,39 +146,18 @@ def deploy(
 PIECE = 2**18 # Bytes
 
 
-class _LogPieces:
-    "A log, and the pieces of it."
-    def __init__(self, folder):
+class Committer:
+    "Commits a job's folder, once a second if its log has grown, and keeps it in pieces."
+    def __init__(self, folder, commit):
         self.folder, self.log, self.pieces = folder, folder/"log", folder/"log.d"
+        self.publish, self.lock, self.error = commit, threading.RLock(), None
+        self.over = threading.Event()
         self.pieces.mkdir(exist_ok=True)
         kept = b"".join(p.read_bytes() for p in sorted(self.pieces.iterdir()))
         with open(self.log, "ab") as f: f.write(kept[f.tell():])
         if self.log.read_bytes()[-1:] not in (b"", b"\n"): # cut off within a line
             with open(self.log, "ab") as f: f.write(b"\n")
         self.done = len(kept)
-
-    def update(self):
-        "Bring the pieces up to date. May be interrupted anywhere, and called again."
-        with open(self.log, "rb") as f:
-            f.seek(self.done)
-            while data := f.read(PIECE - self.done % PIECE):
-                name = self.pieces/f"{self.done // PIECE:06d}"
-                file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600)
-                try: os.pwrite(file, data, self.done % PIECE)
-                finally: os.close(file)
-                self.done += len(data)
-
-# %% ../../../nbs/remote/places/42_modal_app.ipynb #86d18fa9
-class Committer(_LogPieces):
-    "Commits a job's folder, once a second if its log has grown."
-    def __init__(self, folder, commit, every=1.0):
-        super().__init__(folder)
-        self.publish, self.every = commit, every
-        self.lock, self.over, self.error = threading.RLock(), threading.Event(), None
-
-    def follow(self):
-        while not self.over.wait(self.every):
-            if self.log.stat().st_size > self.done: self.commit()
 
     def __enter__(self):
         self.thread = threading.Thread(target=self.follow, daemon=True)
@@ -190,6 +167,24 @@ class Committer(_LogPieces):
     def __exit__(self, *error):
         self.over.set()
         self.thread.join()
+
+# %% ../../../nbs/remote/places/42_modal_app.ipynb #86d18fa9
+@patch
+def follow(self: Committer):
+    while not self.over.wait(1.0):
+        if self.log.stat().st_size > self.done: self.commit()
+
+@patch
+def update(self: Committer):
+    "Bring the pieces up to date. May be interrupted anywhere, and called again."
+    with open(self.log, "rb") as f:
+        f.seek(self.done)
+        while data := f.read(PIECE - self.done % PIECE):
+            name = self.pieces/f"{self.done // PIECE:06d}"
+            file = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600)
+            try: os.pwrite(file, data, self.done % PIECE)
+            finally: os.close(file)
+            self.done += len(data)
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #faa4fef6
 @patch

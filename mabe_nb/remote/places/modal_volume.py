@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_FILES', 'LONGEST', 'FileMissing', 'UnknownToModal', 'as_mabe_error', 'client_errors', 'in_thread', 'file_sizes',
-           'read_file', 'read_small', 'manifest', 'send_data', 'remove', 'last_words', 'LogReader', 'FollowedLog']
+           'read_file', 'read_small', 'manifest', 'send_data', 'remove', 'last_words', 'LogReader']
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #08736002
 import queue, re, threading, time
@@ -14,10 +14,11 @@ from pathlib import Path
 
 from ...errors import ConfigError, DataError, MabeError
 from ...files import file_hash
-from ..events import clean
+from ...patch import patch
+from ..events import clean, one_line
 from . import modal_app
 from .base import data_files, good_file
-from .job_state import Unreachable
+from .job_state import PATIENCE, Unreachable
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #80f1fa19
 class FileMissing(DataError):
@@ -43,15 +44,12 @@ _UNREACHABLE = ("ConnectionError", "ServiceError", "ClientClosed", "TimeoutError
          "InternalError", "StreamTerminatedError", "ClientConnectorError",
          "ServerDisconnectedError", "ClientOSError", "InternalFailure")
 
-
-def _one_line(err): return " ".join(clean(str(err)).split())[:300]
-
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #7ae2a99f
 def as_mabe_error(
     err: Exception, # From the modal client
 ) -> MabeError:
     "An error of the client as a sentence with the command that helps."
-    kinds, message = [k.__name__ for k in type(err).__mro__], _one_line(err)
+    kinds, message = [k.__name__ for k in type(err).__mro__], one_line(err)
     if _FULL.search(message) and "AuthError" not in kinds:
         return ConfigError(f"the Volume is full, or Modal has a limit here ({message});"
                            " 'modal volume rm -r NAME jobs/ID' removes an old job")
@@ -228,21 +226,21 @@ class LogReader:
         self.rest = there.get("log", 0) - self.seen
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #cbc0fde0
-class FollowedLog(LogReader):
-    def followed(self, over, gone, nap=0.5, patience=600.0):
-        "All that comes until the job has ended, or `gone()` says so."
-        look, since, lost = time.monotonic() + 3, None, None
-        while not over.is_set():
-            late = since is not None
-            try:
-                if not late and time.monotonic() > look:
-                    since = time.monotonic() if gone() else None
-                    look = time.monotonic() + 3
-                yield from self.new_bytes()
-                if late and (self.rest <= 0 or time.monotonic() > since + 5): return
-                if self.ended and not late: since = time.monotonic()
-                lost = None
-            except Unreachable:
-                lost = lost or time.monotonic()
-                if time.monotonic() > lost + patience: raise
-            if since is None or late: over.wait(nap)
+@patch
+def followed(self: LogReader, over, gone):
+    "All that comes until the job has ended, or `gone()` says so."
+    look, since, lost = time.monotonic() + 3, None, None
+    while not over.is_set():
+        late = since is not None
+        try:
+            if not late and time.monotonic() > look:
+                since = time.monotonic() if gone() else None
+                look = time.monotonic() + 3
+            yield from self.new_bytes()
+            if late and (self.rest <= 0 or time.monotonic() > since + 5): return
+            if self.ended and not late: since = time.monotonic()
+            lost = None
+        except Unreachable:
+            lost = lost or time.monotonic()
+            if time.monotonic() > lost + PATIENCE: raise
+        if since is None or late: over.wait(0.5)

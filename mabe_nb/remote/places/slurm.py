@@ -7,12 +7,13 @@ __all__ = ['OPTIONS', 'MOST', 'FEATURES', 'FLAG', 'FLAG_VALUE', 'OURS', 'CARRIED
            'carried', 'gres', 'parameters', 'Backend']
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #aff76e39
-import math, os, re, shutil, signal, subprocess, time
+import io, math, os, re, shutil, signal, subprocess, time
+from contextlib import redirect_stderr
 
 from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .base import DiskPlace, died, place
-from ..events import clean
+from ..events import one_line
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
                                                 own_queue, waits)
@@ -242,10 +243,11 @@ def _submit(folders, spec, cluster, at_once):
     executor = AutoExecutor(folders[0]/"submitit", cluster, **again)
     executor.update_parameters(**parameters(spec), slurm_array_parallelism=at_once)
     try:
-        with executor.batch(): sent = [executor.submit(Task(f)) for f in folders]
+        with redirect_stderr(io.StringIO()), executor.batch(): # it prints what it raises
+            sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError) as e:
-        reason = " ".join(clean(str(e)).split())[:300]
+        reason = one_line(e, 1000)
         raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions, "
                         "their time limits (--timeout and 3 minutes must fit) and cards, "
                         "'sacctmgr show assoc user=$USER' the accounts") from None

@@ -31,6 +31,11 @@ ASK = (("squeue", "-h", "-j", "{}", "-o", "%T|%r"), ("scontrol", "-o", "show", "
        ("sacct", "-n", "-X", "-P", "-j", "{}", "-o", "State"))
 
 
+def _asked(*words): # None without an answer
+    try: return subprocess.run(words, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired): return None
+
+
 def ask_slurm(
     id: str, # Of the job at Slurm
 ) -> tuple: # word, reason; ("", "") if Slurm knows no such job, None if it does not answer
@@ -38,8 +43,7 @@ def ask_slurm(
     answered = False
     for asked in ASK:
         words = [word.replace("{}", id) for word in asked]
-        try: out = subprocess.run(words, capture_output=True, text=True, timeout=30)
-        except (OSError, subprocess.TimeoutExpired): continue
+        if (out := _asked(*words)) is None: continue
         if out.returncode == 0 and (found := read_answer(out.stdout))[0]: return found
         knows = words[0] == "squeue" and not out.returncode # `sacct` may just be off
         answered = answered or knows or "nvalid job id" in out.stderr
@@ -48,13 +52,11 @@ def ask_slurm(
 
 def own_queue() -> dict: # Id, and name, of a job -> word, reason; None without an answer
     "What Slurm says of all jobs of this user that wait or run."
-    words = ["squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%j|%T|%r"]
-    try: out = subprocess.run(words, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired): return None
+    out = _asked("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%j|%T|%r")
+    if out is None or out.returncode: return None
     rows = [clean(line).strip().split("|", 2) for line in out.stdout.splitlines()]
-    found = {key: read_answer(row[2]) for row in rows if len(row) == 3
-             for key in row[:2 if row[1].startswith("mabe-") else 1]}
-    return None if out.returncode else found
+    return {key: read_answer(row[2]) for row in rows if len(row) == 3
+            for key in row[:2 if row[1].startswith("mabe-") else 1]}
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #96a5d9c7
 def jobs_in_queue(
@@ -69,10 +71,8 @@ def jobs_in_queue(
 
 def all_jobs_in_queue() -> list: # As `jobs_in_queue`
     "What `squeue` shows of all users; nothing if there is no Slurm."
-    try: out = subprocess.run(["squeue", "-h", "-o", "%j|%u|%T"], capture_output=True,
-                              text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired): return []
-    return jobs_in_queue(out.stdout)
+    out = _asked("squeue", "-h", "-o", "%j|%u|%T")
+    return jobs_in_queue(out.stdout) if out else []
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #002e269e
 BEAT = 20.0 # Seconds between two signs of life

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ...errors import MabeError
 from ...remote.places.base import get
+from .panel import fact_html
 
 # %% ../../../nbs/view/panels/15_connect.ipynb #0d92f7a4
 class Connection(NamedTuple):
@@ -96,7 +97,4 @@ def connection_html(
     link = (f' · <a href="{found.link}" target="_blank" rel="noopener" '
             f'style="text-decoration:underline">{found.link.partition("//")[2]}</a>'
             if found.link else "")
-    return ('<div style="display:flex;gap:1em">'
-            f'<dt style="min-width:8em;margin:0;font-weight:600">{escape(name)}</dt>'
-            f'<dd style="margin:0;overflow-wrap:anywhere">{mark}{found.state}{do}{link}'
-            '</dd></div>')
+    return fact_html(name, f"{mark}{found.state}{do}{link}")

@@ -21,7 +21,7 @@ from .job_view import Detached, PanelDisplay
 from .memory import recall, remember, values_of
 from .panel import (FULL, Panel, button, control, one_at_a_time,
                                        row)
-from .plan import most_usd_of, plan_words, price_ceiling
+from .plan import Spending, plan_words
 from .question import Question
 from .source import (SOURCE_KINDS, source_of, split_names,
                                         submit_call, variables_named)
@@ -142,7 +142,7 @@ def recall_job(self: JobFollower):
 SENT_BY_NAME = "add it to 'Variables to send'" # Where data is named, for messages
 
 # %% ../../../nbs/view/panels/30_job.ipynb #29a10d79
-class JobPanel(JobFollower):
+class JobPanel(Spending, JobFollower):
     "Send work to a card and watch it; `job` is the one that is watched."
     title = "Send a job"
     verbs = {"Send": "go()", **JobFollower.verbs}
@@ -229,26 +229,9 @@ def option_values(self: JobPanel) -> dict:
     return parse_options(split_names(self.options.value))
 
 @patch
-def price_of(self: JobPanel) -> str:
-    "The most that it may cost, and where it runs."
-    return price_ceiling(**self.priced())
-
-@patch
 def priced(self: JobPanel) -> dict: # Of `price_ceiling`
     return {**place_of(self.gpu), "timeout": self.timeout.value,
             "retries": self.retries.value, "options": self.option_values()}
-
-# %% ../../../nbs/view/panels/30_job.ipynb #0d32519a
-@patch
-def most_usd(self: JobPanel) -> float:
-    "The most that it may cost."
-    return most_usd_of(**self.priced())[0]
-
-@patch
-def press_start(self: JobPanel):
-    "Send, or ask first, if it may cost much."
-    most = self.check(self.most_usd)
-    if most is not None: self.question.press(most, self.start_button)
 
 # %% ../../../nbs/view/panels/30_job.ipynb #86fe1c40
 @patch

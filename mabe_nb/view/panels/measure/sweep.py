@@ -20,7 +20,7 @@ from ...cost_plots import plot_sweep
 from ..gpu import place_of
 from ..job_view import Detached
 from ..memory import recall, remember, values_of
-from ..plan import most_usd_of, price_ceiling, rate_at
+from ..plan import Spending, rate_at
 from .probes import adopt
 from ..question import Question
 from ..source import call_of, split_names
@@ -44,7 +44,7 @@ def work_of(
     return f"an epoch of {windows:,} windows" if windows else "a million windows"
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #827b17dd
-class MeasuringPanel(Panel):
+class MeasuringPanel(Spending, Panel):
     "Measures steps of a training; `cfg` has its settings."
     verbs = {"Measure": "go()", "Cancel": "cancel()", "Use what was found": "take()",
              **Panel.verbs}
@@ -101,12 +101,6 @@ def changed(self: MeasuringPanel):
     Panel.changed(self)
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #816e4d0b
-@patch
-def press_start(self: MeasuringPanel):
-    "Measure, or ask first, if it may cost much."
-    most = self.check(self.most_usd)
-    if most is not None: self.question.press(most, self.start_button)
-
 @patch
 def arguments(self: MeasuringPanel) -> dict:
     "Those that `sweep` and `compare` have in common. Raises `ConfigError`."
@@ -236,18 +230,9 @@ def asked_sizes(self: SweepPanel) -> list:
     return sizes or [FIRST << n for n in range((LAST // FIRST).bit_length())]
 
 @patch
-def price_of(self: SweepPanel) -> str:
-    "The most that all sizes may cost, and where they run."
-    return price_ceiling(**self.priced())
-
-@patch
 def priced(self: SweepPanel) -> dict: # Of `price_ceiling`
     return {**place_of(self.gpu), "timeout": self.limit.value,
             "jobs": len(self.asked_sizes())}
-
-@patch
-def most_usd(self: SweepPanel) -> float:
-    return most_usd_of(**self.priced())[0]
 
 @patch
 def measure(self: SweepPanel) -> Sweep:
