@@ -6,7 +6,7 @@
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
            'decide_blend', 'apply_decision', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of',
            'lab_thresholds', 'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'counts_by_video',
-           'labelled_sequences', 'oof_scores']
+           'labelled_sequences', 'oof_scores', 'learned_only', 'settle']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -158,8 +158,7 @@ def shortest_bouts(
     "What nearly all bouts of each action last."
     out = []
     for k in range(sequences[0].labels.shape[1]):
-        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps
-                             for s in sequences])
+        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps for s in sequences])
         out.append(float(np.quantile(ms, SHORT_SHARE)) if len(ms) else 0.0)
     return tuple(out)
 
@@ -228,7 +227,6 @@ def counts_by_video(
     counts = video_counts([s.labels for s in sequences], codes)
     return dict(zip(*by_video([s.video for s in sequences], counts)))
 
-
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #cb7d61f1
 def labelled_sequences(
     sequences: list, # Of `OutOfFold`
@@ -269,3 +267,33 @@ def oof_scores(
             "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)}}
+
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a
+def learned_only(
+    sequences: list, # Of `OutOfFold`, all
+    judged: list, # Those of them that judge
+    decision: Decision, # That is kept
+    actions: tuple,
+) -> dict: # For `metrics.json`; empty if all judge
+    "What members learned from beside the videos that judge."
+    rest = [s for s in sequences if s.video not in {one.video for one in judged}]
+    if not rest: return {}
+    counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
+    seen = lambda some: seen_counts((s.labels for s in some), actions)
+    return {"only_reviewed": {v: dict(zip(actions, c.tolist())) for v, c in counts.items()},
+            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
+            "seen": seen(sequences), "judged": seen(judged)}
+
+
+def settle(
+    names, # Of the members
+    sequences: list, # Of `OutOfFold`
+    only_reviewed, # Ids of videos that do not judge
+    actions: tuple,
+    shares=None, # See `choose`
+) -> tuple: # The `Decision` that is kept, and all scores
+    "Choose and judge by the videos that may."
+    judged = [s for s in sequences if s.video not in only_reviewed] or sequences
+    decision = choose(judged, shares)
+    return decision, (oof_scores(names, judged, decision, actions, shares)
+                      | learned_only(sequences, judged, decision, actions))

@@ -20,13 +20,13 @@ from ...locks import clear_temporaries, fills_its_folder
 from ..folder.card import write_card
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
-from .decide import OutOfFold, choose, oof_scores
+from .decide import OutOfFold, settle
 from .directed import (crowded, directed_actions, for_crowds,
                                              members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
 from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          lab_section, missing_action_notes,
-                                         roles_section)
+                                         reviewed_section, roles_section)
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
@@ -178,7 +178,7 @@ def begin_training(
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Show a bar while features are prepared
     fresh: bool = False, # See `train_recipe`
-) -> tuple: # specs, tasks (member -> `MemberTask`s), table, splits, parts: `finish_recipe`
+) -> tuple: # specs, tasks (member -> `MemberTask`s) and the rest of `finish_recipe`'s
     "Prepare what a recipe reads, and write down what it learns from."
     if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
     specs, folds = RECIPES[recipe], read_folds(folds)
@@ -196,7 +196,7 @@ def begin_training(
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
     keep_members_sources(out, sum(tasks.values(), []), list(table.video_id), fresh, say)
-    return specs, tasks, table, splits, parts
+    return specs, tasks, table, splits, parts, getattr(dataset, "only_reviewed", ())
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #dcd0eac8
 @fills_its_folder
@@ -237,6 +237,7 @@ def finish_recipe(
     table, # From `groups`
     splits: list, # Of `Split`
     parts: tuple, # Body parts
+    only_reviewed: tuple = (), # Videos that do not judge, unless all are such
 ) -> dict: # What `metrics.json` holds
     "Settle the blend, score it, and write everything down."
     prepared = next(tasks[s.name][0].prepared for s in specs if not s.which)
@@ -246,7 +247,7 @@ def finish_recipe(
     shares = shares_to_try(specs, {a: d for a, d in directed.items()
                                    if a not in prepared.self_actions})
     sequences = stack_out_of_fold(oof, prepared, splits, specs, directed)
-    decision = choose(sequences, shares)
+    decision, scores = settle(list(tasks), sequences, only_reviewed, actions, shares)
     save_out_of_fold(out/"oof", list(tasks), prepared.sequences, sequences)
     metrics = {"recipe": recipe, "videos": int(prepared.sequences.video_id.nunique()),
                "frames": int(prepared.sequences.frames.sum()),
@@ -256,12 +257,11 @@ def finish_recipe(
                "ordered": [spec.name for spec in specs if spec.ordered],
                "directed": directed, "self_actions": list(prepared.self_actions),
                "least_ms": dict(zip(actions, decision.least_ms)),
-               "any_threshold": decision.any_threshold, **fold_facts(table, splits),
-               **oof_scores(list(tasks), sequences, decision, actions, shares)}
+               "any_threshold": decision.any_threshold, **fold_facts(table, splits), **scores}
     labs = actions_by_lab(table)
     write_json(out/"metrics.json", metrics)
     write_card(out/"card.md", metrics, actions, decision.smooth_ms,
-               roles_section(metrics) + lab_section(metrics, labs))
+               reviewed_section(metrics) + roles_section(metrics) + lab_section(metrics, labs))
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
