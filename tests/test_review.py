@@ -302,11 +302,12 @@ def test_corrections_of_other_animals_are_refused():
 
 def test_what_a_review_chose_neither_judges_nor_chooses_in_a_recipe(tmp_path, monkeypatch):
     "It is learned from, counted as evidence, and told on the card; alone it judges."
-    from mabe_nb.train.ensemble import decide
+    from mabe_nb.train.ensemble import decide, recipe
     from mabe_nb.train.ensemble.recipe import train_recipe
-    chose, real = [], decide.choose
-    monkeypatch.setattr(decide, "choose", lambda some, *how: chose.append(
-        {s.video for s in some}) or real(some, *how))
+    chose, real = [], recipe.choose
+    for page in (decide, recipe): # for scores, and for what is kept
+        monkeypatch.setattr(page, "choose", lambda some, *how: chose.append(
+            {s.video for s in some}) or real(some, *how))
     for known in (True, False):
         chose.clear()
         lab = RecordingList([video(i, known and i < 4) for i in range(1, 6)],

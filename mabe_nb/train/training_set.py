@@ -234,13 +234,12 @@ def training_set(
     least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
-    counts = class_counts(learn.labels.cpu().numpy())
+    counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
-                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + unread(cfg) + refused + mixed_units(prepared)
-                       + together(learn.labels.cpu().numpy(), actions, cfg.loss), cfg)
+                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
+                       + refused + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

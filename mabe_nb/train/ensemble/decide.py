@@ -6,7 +6,7 @@
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
            'decide_blend', 'apply_decision', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of',
            'lab_thresholds', 'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'counts_by_video',
-           'labelled_sequences', 'oof_scores', 'learned_only', 'settle']
+           'labelled_sequences', 'oof_scores', 'learned_only']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -283,17 +283,3 @@ def learned_only(
     return {"only_reviewed": {v: dict(zip(actions, c.tolist())) for v, c in counts.items()},
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             "seen": seen(sequences), "judged": seen(judged)}
-
-
-def settle(
-    names, # Of the members
-    sequences: list, # Of `OutOfFold`
-    only_reviewed, # Ids of videos that do not judge
-    actions: tuple,
-    shares=None, # See `choose`
-) -> tuple: # The `Decision` that is kept, and all scores
-    "Choose and judge by the videos that may."
-    judged = [s for s in sequences if s.video not in only_reviewed] or sequences
-    decision = choose(judged, shares)
-    return decision, (oof_scores(names, judged, decision, actions, shares)
-                      | learned_only(sequences, judged, decision, actions))
