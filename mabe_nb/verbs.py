@@ -149,6 +149,7 @@ def best_thresholds(
     model: Any, # Of a single training
     data: Any, # Annotated dataset, path, or list of `Recording`s
     videos: Iterable[object] | str | None = None, # To choose by; None: all of the dataset
+    overlap: bool = False, # For `model.predict(..., overlap=True)`
 ) -> dict[str, dict[str, float]]: # Lab -> action -> threshold, see `read_thresholds`
     "Thresholds for `model.predict(data, thresholds=...)`. Raises `ConfigError`."
     from mabe_nb.data.dataset import as_dataset
@@ -159,7 +160,7 @@ def best_thresholds(
     ids = _ids(data, videos)
     prepared: Any = Classifier.prepared(model, data, ids) # type: ignore[attr-defined]
     by_lab: dict[str, list[tuple[Any, Any]]] = {}
-    for i, p in predict_sequences(model, prepared, ids):
+    for i, p in predict_sequences(model, prepared, ids, apart=overlap):
         row = by_lab.setdefault(prepared.sequences.lab_id.iloc[i], [])
         row.append((prepared.labels(i, model.actions), p[:, 1:]))
     return {lab: _thresholds(parts, model.actions, grid) for lab, parts in by_lab.items()}
@@ -172,7 +173,7 @@ def _thresholds(parts: list[tuple[Any, Any]], actions: tuple[str, ...],
     yes = (p >= grid[:, None, None]) & (labels >= 0)
     f1 = 2 * (yes & true).sum(1) / np.maximum(yes.sum(1) + true.sum(0), 1)
     return {a: float(grid[f1[:, j].argmax()]) for j, a in enumerate(actions)
-            if true[:, j].any()}
+            if f1[:, j].any()} # else none is better than another
 
 # %% ../nbs/04_verbs.ipynb #7aa69737
 PARAMETER = re.compile(r"    (\*{0,2}\w+)\b[^#]*,\s*# (.*)")

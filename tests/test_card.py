@@ -133,6 +133,13 @@ METRICS = {"recipe": "best", "videos": 46, "frames": 552000, "folds": [[]] * 5,
            "members": {"net": 0.66}}
 
 
+def test_a_card_says_that_few_videos_judge():
+    few = "still too narrow"
+    for videos, reviewed, said in ((46, 0, False), (5, 0, True), (9, 5, True), (9, 1, False)):
+        more = {"videos": videos, "only_reviewed": dict.fromkeys(range(reviewed))}
+        assert (few in card_text(METRICS | more, ("attack", "bite"), 0.0)) == said
+
+
 def test_sections_are_there_if_there_is_something_to_say():
     plain = card_text(METRICS, ("attack", "bite"), 0.0)
     assert "## Calibration" not in plain and "## Borders" not in plain

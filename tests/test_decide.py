@@ -269,3 +269,30 @@ def test_a_lab_in_which_nothing_was_seen_has_no_f1():
     told = videos(0) + quiet
     of = oof_scores(["one"], told, PLAIN._replace(shares=(1.0,)), ("rare", "usual"))["by_lab"]
     assert of["Q"]["macro_f1"] is None and of["A"]["macro_f1"] > 0.3
+
+
+def test_thresholds_are_chosen_on_the_probabilities_that_they_are_set_on(tmp_path, monkeypatch):
+    "Where actions may overlap each has its own; what is never told gets no threshold."
+    import mabe_nb as mb
+    from mabe_nb.data.dataset import RecordingList
+    from mabe_nb.data.recording import Recording, bout_table
+    from mabe_nb.train import classifier
+    xy = np.random.default_rng(0).normal(0, 1, (300, 2, 2, 2)).cumsum(0).astype("float32")
+    bouts = [("a", "b", action, 50, 120) for action in ("chase", "sniff", "mount")]
+    lab = RecordingList([Recording(
+        xy + i, ("a", "b"), ("nose", "tail_base"), 30.0, 10.0, bout_table(bouts),
+        frozenset(b[:3] for b in bouts), str(i)) for i in range(3)], tmp_path, "lab")
+    model = mb.fit(lab, tmp_path/"run", loss="binary", features="coords", epochs=1,
+                   hidden_size=8, num_layers=1, sequence_length=10, say=None, progress=False)
+    seen = np.repeat([0, 1, 0], [50, 70, 180])
+
+    def told(model, prepared, ids, *how, apart=False):
+        p = np.stack([0 * seen, *[np.where(seen, 0.85, 0.55)] * 2, 0 * seen], 1).astype(float)
+        p = p[:, [0, *(1 + np.argsort(np.argsort(model.actions) == 1))]] # mount is never told
+        for i in range(len(prepared.sequences)):
+            yield i, p if apart else p / p.sum(1, keepdims=True).clip(1e-9)
+
+    monkeypatch.setattr(classifier, "predict_sequences", told)
+    own, shared = (mb.best_thresholds(model, lab, overlap=o)[""] for o in (True, False))
+    assert all(0.55 < t <= 0.85 for t in own.values()) and len(own) == 2
+    assert all(t <= 0.5 for t in shared.values())

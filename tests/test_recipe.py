@@ -94,7 +94,10 @@ def test_trees_of_a_broken_file():
     with pytest.raises(DataError, match="threshold"):
         trees_from({k: v for k, v in good.items() if k != "threshold"})
     with pytest.raises(DataError, match="3"): tree_probabilities(trees, x[:, :2], 2)
-    with pytest.raises(DataError, match="two classes"): grow_trees(x, np.zeros(200, int))
+    with pytest.raises(DataError, match="no frame"): grow_trees(x[:0], np.zeros(0, int))
+    for code in (0, 1, 3): # of one class alone
+        only = trees_from(tree_arrays(grow_trees(x, np.full(200, code))))
+        assert tree_probabilities(only, x, 4)[:, code].min() > 0.999
 
 
 # --- folds
@@ -110,6 +113,27 @@ def test_a_copied_video_is_on_one_side(colony):
     with pytest.raises(DataError, match="shares poses"):
         check_no_leak(table, *Split(tuple(colony.ids[:-1]), (last,)))
     with pytest.raises(DataError, match="at least 6"): contiguous_folds(table, 6)
+
+
+def test_an_action_of_one_video_alone(colony, tmp_path):
+    "Who learns without that video has one class to learn from; of no action nothing is learned."
+    def only(video):
+        def change(rec):
+            pair = ("mouse1", "mouse2", "sniff")
+            bouts = rec.bouts[[b[:3] == pair for b in rec.bouts.itertuples(index=False)]]
+            return rec.replace(bouts=bouts if rec.video_id == video else bouts[:0],
+                               labelled=frozenset({pair}))
+        return change
+
+    ids = [v for v in colony.ids if colony.labelled(v)]
+    video = next(v for v in ids if (colony[v].bouts.values[:, 2] == "sniff").any())
+    data = Changed(colony, only(video), video)
+    metrics = train_recipe(data, tmp_path/"run", "quick", ids, 2, cache=tmp_path/"cache")
+    assert sum(map(len, metrics["not_learnable"])) == 1 and metrics["macro_f1"] == 0
+    assert len(load_recipe(tmp_path/"run").predict(data, [video], cache=tmp_path/"more")) >= 0
+    with pytest.raises(DataError, match="no action was seen"):
+        train_recipe(Changed(colony, only("none"), "none"), tmp_path/"none", "quick", ids, 2,
+                     cache=tmp_path/"cache")
 
 
 def test_folds_are_contiguous(colony):

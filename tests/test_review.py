@@ -298,3 +298,31 @@ def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path)
 def test_corrections_of_other_animals_are_refused():
     with pytest.raises(DataError, match="mouse7"):
         corrected(video(3), [correction(3)._replace(agent="mouse7")])
+
+
+def test_what_a_review_chose_neither_judges_nor_chooses_in_a_recipe(tmp_path, monkeypatch):
+    "It is learned from, counted as evidence, and told on the card; alone it judges."
+    from mabe_nb.train.ensemble import decide, recipe
+    from mabe_nb.train.ensemble.recipe import train_recipe
+    chose, real = [], recipe.choose
+    for page in (decide, recipe): # for scores, and for what is kept
+        monkeypatch.setattr(page, "choose", lambda some, *how: chose.append(
+            {s.video for s in some}) or real(some, *how))
+    for known in (True, False):
+        chose.clear()
+        lab = RecordingList([video(i, known and i < 4) for i in range(1, 6)],
+                            tmp_path/str(known), "lab")
+        lab.root.mkdir()
+        for i in (4, 5) if known else range(1, 6):
+            for row in (correction(i), correction(i, "nothing", "", 300, 350)):
+                add_correction(lab.root/"corrections.jsonl", row, "Ann")
+        out, judge = lab.root/"run", {"1", "2", "3"} if known else {*"12345"}
+        metrics = train_recipe(mb.with_corrections(lab), out, "quick", folds=2,
+                               cache=lab.root/"cache")
+        assert set().union(*chose) == judge == {*metrics["counts"]}
+        assert mb.load_model(out).learned_from == {*"12345"}
+        assert ("## Reviewed videos" in (out/"card.md").read_text()) == known
+        if not known: continue
+        assert metrics["seen"]["chase"]["bouts"] == metrics["judged"]["chase"]["bouts"] + 2
+        assert sum(of["chase"] for of in mb.load_model(out).evidence().values()) == \
+            metrics["seen"]["chase"]["frames"]

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
+from mabe_nb.train.scores.few_videos import percent_points
 from mabe_nb.train.scores.frames import (bin_counts, bootstrap, borders, by_video,
-                                         calibration, f1_intervals, f1_of, near_borders,
-                                         seen_counts, sequence_scores, video_counts)
+                                         calibration, drawn_f1, f1_intervals, f1_of,
+                                         near_borders, seen_counts, sequence_scores,
+                                         video_counts)
 from mabe_nb.view.runs import calibration_table
 
 QUICK = settings(max_examples=40, deadline=None)
@@ -174,6 +176,19 @@ def test_interval_of_one_action_is_bootstraps():
     counts = rng.integers(1, 50, (12, 3, 3))
     for a, (name, span) in enumerate(f1_intervals(counts, "abc").items()):
         assert span == pytest.approx(bootstrap(counts[:, [a]]), abs=1e-4), name
+
+
+def test_an_interval_of_few_videos_is_wider_than_its_draws():
+    "By as much as Student's t tells, for the mean of all actions as for each."
+    counts = np.random.default_rng(1).integers(1, 50, (40, 1, 3))
+    for n, wider in ((4, 1.3), (10, 1.1), (40, 1.0)):
+        drawn, (low, high) = drawn_f1(counts[:n])[:, 0], bootstrap(counts[:n])
+        plain = np.percentile(drawn, (2.5, 97.5))
+        assert wider * np.ptp(plain) < high - low <= np.ptp(drawn) + 1e-4
+        assert f1_intervals(counts[:n], "a")["a"] == pytest.approx([low, high], abs=1e-4)
+    few = np.concatenate([counts[:3], 0 * counts[:20]]) # in the others it was not looked for
+    assert f1_intervals(few, "a")["a"] == pytest.approx(np.percentile(
+        drawn_f1(few)[~np.isnan(drawn_f1(few))], percent_points(3)), abs=1e-4)
 
 
 def test_a_single_video_gives_no_interval():

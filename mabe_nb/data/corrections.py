@@ -166,9 +166,8 @@ def _correction(said, path, where):
             isinstance(said["actions"], list) and isinstance(said["was"], list | None)):
         raise DataError(f"is no correction, expected {', '.join(Correction._fields)}",
                         path, where)
-    was = said["was"] and tuple(said["was"])
-    return check_correction(Correction(**{**said, "actions": tuple(said["actions"]),
-                                          "was": was}), path, where)
+    said |= {"actions": tuple(said["actions"]), "was": said["was"] and tuple(said["was"])}
+    return check_correction(Correction(**said), path, where)
 
 # %% ../../nbs/data/26_corrections.ipynb #6a405b0f
 def corrected_labels(
@@ -237,6 +236,7 @@ class CorrectedDataset:
         self.data, self.rows = data, [r for r in rows if r.video in ids]
         self.videos = tuple(i for i in data.ids if i in about)
         self.absent = sorted(about - ids) # Videos with corrections that it lacks
+        self.only_reviewed = tuple(v for v in self.videos if data.labelled(v) is None)
 
     def __getattr__(self, name): # all that does not ask for labels
         if name in ("data", "rows", "videos") or name.startswith("__"):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balanced_weights', 'class_weights', 'unmet', 'unread',
-           'mixed_units', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
+           'mixed_units', 'together', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 import os
@@ -176,6 +176,22 @@ def mixed_units(
             f"{short}): {'+'.join(odd)} is in px there and in cm elsewhere; write down "
             "their scale, or take features such as 'social', which do without"]
 
+# %% ../../nbs/train/62_training_set.ipynb #6817b5e5
+def together(
+    labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
+    actions, # Their names
+    loss: str, # Of the config
+) -> list: # Of sentences: one, or none
+    "Actions that have others beside them in most of their frames."
+    seen = labels == 1
+    both = seen[seen.sum(1) > 1]
+    share = both.sum(0) / np.maximum(seen.sum(0), 1)
+    if not (odd := [k for k in range(len(actions)) if share[k] > 0.5]): return []
+    named = ", ".join(f"{actions[k]} {share[k]:.0%}" for k in odd)
+    cure = "" if "binary" in loss else "--loss binary, and "
+    return [f"most frames of these actions have another one beside them ({named}), and one "
+            f"alone is told of each frame: to be told both take {cure}mabe predict --overlap"]
+
 # %% ../../nbs/train/62_training_set.ipynb #97fde790
 class TrainingSet(NamedTuple):
     "What one training learns from and is validated on."
@@ -218,12 +234,12 @@ def training_set(
     least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
                     for ids, file in zip((learn_ids, valid_ids), spill))
-    counts = class_counts(learn.labels.cpu().numpy())
+    counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
-                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + unread(cfg) + refused + mixed_units(prepared), cfg)
+                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
+                       + refused + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

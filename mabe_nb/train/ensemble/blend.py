@@ -265,7 +265,8 @@ def evidence(self: Recipe, dataset=None) -> dict:
     if dataset is not None:
         return evidence_in(dataset, sum(read_json(self.folder/"metrics.json")["folds"], []))
     try:
-        counts = read_json(self.folder/"metrics.json")["counts"]
+        metrics = read_json(self.folder/"metrics.json")
+        counts = metrics["counts"] | metrics.get("only_reviewed", {})
         table = pd.read_csv(self.folder/"oof"/"sequences.csv", dtype=str,
                             keep_default_na=False)
     except (DataError, KeyError, TypeError, OSError): return None

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_LEAVES', 'AT_ONCE', 'Trees', 'trees_of', 'lowered', 'bits_of', 'questions_of', 'raw_scores',
-           'tree_probabilities', 'grow_trees', 'tree_arrays', 'trees_from']
+           'tree_probabilities', 'one_class', 'grow_trees', 'tree_arrays', 'trees_from']
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #ae9e0751
 import itertools
@@ -157,6 +157,17 @@ def tree_probabilities(
     out[:, trees.classes] = p
     return out
 
+# %% ../../../nbs/train/ensemble/20_boosting.ipynb #ae80ac13
+def one_class(
+    code: int, # The class
+    channels: int, # Of the data
+) -> Trees: # Of one leaf
+    "Trees of training videos that show one class alone: they always say it."
+    leaf = np.zeros(1, np.int32)
+    return Trees(leaf - 1, np.zeros(1), leaf > 0, leaf, leaf, np.zeros(1), leaf[:, None],
+                 np.array([30.0 if code else -30.0]), np.array([0, max(code, 1)]),
+                 np.array([channels]))
+
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #369ed641
 def grow_trees(
     x: np.ndarray, # (frames, channels) float32, NaN = missing
@@ -166,11 +177,10 @@ def grow_trees(
     rate: float = 0.08, # Share of each tree that is kept
     seed: int = 0,
 ) -> Trees:
-    "Boosted trees. Raises `DataError` if only one class was seen."
+    "Boosted trees; of one class alone `one_class`. Raises `DataError` if no frame is known."
     from sklearn.ensemble import HistGradientBoostingClassifier
-    if len(np.unique(codes)) < 2:
-        raise DataError("needs frames of two classes or more to grow trees, there are "
-                        "frames of one; name more videos to learn from")
+    if not len(codes): raise DataError("holds no frame that is known to be of any class")
+    if len(seen := np.unique(codes)) < 2: return one_class(int(seen[0]), x.shape[1])
     never = np.isnan(x).all(0)
     if never.any(): x = np.where(never, np.float32(0), x) # its bins need one value
     model = HistGradientBoostingClassifier(

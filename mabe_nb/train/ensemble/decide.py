@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'SHORT_SHARE', 'Decision', 'OutOfFold',
            'decide_blend', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds',
-           'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'labelled_sequences', 'oof_scores']
+           'shortest_bouts', 'any_threshold', 'best_shares', 'choose', 'nested', 'labelled_sequences', 'oof_scores',
+           'learned_only']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -147,8 +148,7 @@ def shortest_bouts(
     "What nearly all bouts of each action last."
     out = []
     for k in range(sequences[0].labels.shape[1]):
-        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps
-                             for s in sequences])
+        ms = np.concatenate([1000 * _whole_bouts(s.labels[:, k]) / s.fps for s in sequences])
         out.append(float(np.quantile(ms, SHORT_SHARE)) if len(ms) else 0.0)
     return tuple(out)
 
@@ -245,3 +245,19 @@ def oof_scores(
             "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": {name: plain(np.eye(n)[i]) for i, name in enumerate(names)}}
+
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a
+def learned_only(
+    sequences: list, # Of `OutOfFold`, all
+    judged: list, # Those of them that judge
+    decision: Decision, # That is kept
+    actions: tuple,
+) -> dict: # For `metrics.json`; empty if all judge
+    "What members learned from beside the videos that judge."
+    rest = [s for s in sequences if s.video not in {one.video for one in judged}]
+    if not rest: return {}
+    counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
+    seen = lambda some: seen_counts((s.labels for s in some), actions)
+    return {"only_reviewed": {v: dict(zip(actions, c.tolist())) for v, c in counts.items()},
+            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
+            "seen": seen(sequences), "judged": seen(judged)}

@@ -10,6 +10,7 @@ __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
+from ..scores.few_videos import few_note
 from ..scores.means import false_alarm_note, labs_apart
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
@@ -66,7 +67,7 @@ def action_table(
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
     columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
     if of := metrics.get("f1_interval"):
-        columns["95 % of draws"] = {a: span(v) for a, v in of.items()}
+        columns["95 % interval"] = {a: span(v) for a, v in of.items()}
     for words, some in (("to learn from", seen), ("to judge by", judged)):
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
@@ -178,17 +179,17 @@ def card_text(
     smooth_ms: float, # Smoothing of the probabilities
 ) -> str: # Markdown
     "The card."
-    low, high = metrics["interval"]
+    (low, high), extra = metrics["interval"], metrics.get("only_reviewed", ())
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",
         f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames. It "
         f"tells apart: {', '.join(map(clean, actions))}, and none of them.",
-        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % of draws of videos: {low:.3f} to "
+        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} to "
         f"{high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
         "what is kept; on new videos like these expect about as much."
-        + _zeros(metrics, metrics["f1"]),
+        + few_note(metrics["videos"] - len(extra)) + _zeros(metrics, metrics["f1"]),
         "## F1 by action", action_table(metrics, metrics["f1"]),
         "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "
@@ -232,12 +233,12 @@ def result_line(
     if macro is None:
         return ("**No F1**: in the videos that judge no action was seen, and none was "
                 "predicted. Nobody knows how good this classifier is.")
-    return (f"**Macro F1 {macro:.3f}** (95 % of draws of the videos that judge: "
-            f"{of[0]:.3f} to {of[1]:.3f}).{_zeros(metrics, metrics['valid']['f1'])} "
-            f"This figure flatters: the same videos chose epoch {best['epoch']} as the "
-            f"best of {metrics['epochs']}, by an F1 of {best['valid_f1']:.3f} in "
-            "windows that do not overlap, as here they do. For "
-            "a figure to publish judge by videos that chose nothing, or use a recipe "
+    return (f"**Macro F1 {macro:.3f}** (95 % interval over the videos that judge: "
+            f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
+            f"{_zeros(metrics, metrics['valid']['f1'])} This figure flatters: the same "
+            f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, by an "
+            f"F1 of {best['valid_f1']:.3f} in windows that do not overlap, as here they do. "
+            "For a figure to publish judge by videos that chose nothing, or use a recipe "
             "(`mabe train --recipe best`), in which every video is predicted by models "
             "that never saw it.")
 

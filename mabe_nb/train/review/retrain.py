@@ -38,7 +38,7 @@ def reviewed_split(
         learn, judge = choose_videos(plain, cfg, train_ids, valid_ids)
     elif train_ids is None or valid_ids is None: return train_ids, valid_ids
     known = {*learn, *judge, *(valid_ids or ())}
-    more = [i for i in data.videos if plain.labelled(i) is None and i not in known]
+    more = [i for i in data.only_reviewed if i not in known]
     room = cfg.limit and max(cfg.limit - len(more), 0)
     return [*learn[:room], *more][:cfg.limit], judge
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from ...errors import ConfigError, DataError
 from ...extend import load_announced
+from .few_videos import percent_points
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
@@ -120,12 +121,12 @@ def drawn_f1(
 # %% ../../../nbs/train/scores/10_frames.ipynb #fd90de4d
 def bootstrap(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
-) -> tuple: # 2.5 and 97.5 percent points of the macro-F1
+) -> tuple: # Ends of an interval of the macro-F1, see `percent_points`
     "Interval of the mean F1 over draws of videos."
     f1 = drawn_f1(counts)
     known = ~np.isnan(f1)
     mean = np.where(known, f1, 0).sum(1) / np.maximum(known.sum(1), 1)
-    return tuple(float(v) for v in np.percentile(mean, (2.5, 97.5)).round(4))
+    return tuple(float(v) for v in np.percentile(mean, percent_points(len(counts))).round(4))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
 def by_video(
@@ -151,12 +152,11 @@ def counts_by_video(
 def f1_intervals(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
-) -> dict: # Action -> [2.5, 97.5 percent point]; None if fewer than two videos tell
+) -> dict: # Action -> [low, high]; None if fewer than two videos tell
     "Interval of each action's F1 over draws of videos."
-    several = (counts.sum(2) > 0).sum(0) > 1
-    drawn = drawn_f1(counts).T
-    return {action: np.nanpercentile(f1, (2.5, 97.5)).round(4).tolist() if ok else None
-            for action, f1, ok in zip(actions, drawn, several)}
+    tell, drawn = (counts.sum(2) > 0).sum(0), drawn_f1(counts).T
+    return {action: np.nanpercentile(f1, percent_points(n)).round(4).tolist() if n > 1 else None
+            for action, f1, n in zip(actions, drawn, tell)}
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2a206663
 def bin_counts(
