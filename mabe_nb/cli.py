@@ -84,7 +84,7 @@ SECONDS = 9 # From Ctrl-C until the process is ended
 
 
 def _listen(ear, text, seconds, lost): # Until the other end is closed, or the process ends
-    interrupts, said = 0, False
+    interrupts, warned = 0, False
     while True:
         try: numbers = ear.recv(64)
         except TimeoutError: os._exit(130)
@@ -94,8 +94,8 @@ def _listen(ear, text, seconds, lost): # Until the other end is closed, or the p
         interrupts += numbers.count(signal.SIGINT)
         while lost and interrupts: interrupts -= lost.pop()
         if interrupts > 1: os._exit(130)
-        if interrupts == 1 and not said:
-            said = True
+        if interrupts == 1 and not warned:
+            warned = True
             ear.settimeout(seconds)
             os.write(2, f"\n{text()}. Ctrl-C again ends at once\n".encode())
 

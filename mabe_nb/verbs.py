@@ -52,22 +52,22 @@ def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> A
     return make_config({**(start.settings() if start else {}), **(config or {}), **settings})
 
 # %% ../nbs/04_verbs.ipynb #e3f4295b
-def _fit_recipe(data: Any, out: str | Path, ids: Any, judge: Any, recipe: str,
+def _fit_recipe(data: Any, out: str | Path, ids: Any, valid: Any, recipe: str,
                 folds: int | str, **how: Any) -> None:
     from mabe_nb.train.ensemble.folds import apart_from
     from mabe_nb.train.ensemble.recipe import train_recipe
-    if judge: ids = apart_from(data, judge, ids, how["say"])
+    if valid: ids = apart_from(data, valid, ids, how["say"])
     train_recipe(data, out, recipe, data.ids if ids is None else ids, folds, **how)
 
 
-def _fit_run(data: Any, out: str | Path, ids: Any, judge: Any, cfg: Any, resume: bool,
+def _fit_run(data: Any, out: str | Path, ids: Any, valid: Any, cfg: Any, resume: bool,
              **how: Any) -> None:
     from mabe_nb.data.corrections import CorrectedDataset
     from mabe_nb.train.review.retrain import reviewed_split
     from mabe_nb.train.runs import train
     if isinstance(data, CorrectedDataset): # what a review chose does not judge
-        ids, judge = reviewed_split(data, ids, judge, cfg)
-    train(data, out, cfg, ids, judge, resume=resume, **how)
+        ids, valid = reviewed_split(data, ids, valid, cfg)
+    train(data, out, cfg, ids, valid, resume=resume, **how)
 
 # %% ../nbs/04_verbs.ipynb #869c00c8
 def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,

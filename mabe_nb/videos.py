@@ -75,18 +75,18 @@ def predict_item(
     checkpoint: str,
     options: dict, # Of the model's `predict`
     code: dict = {}, # See `prepare_item`; of a network too
-) -> dict: # rows: its bouts without row and video, doubts: list, said: list of lines
+) -> dict: # rows: its bouts without row and video, doubts: list, messages: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
     load_texts(code, os.environ["MABE_JOB"])
-    model, said = _model(run, checkpoint), []
+    model, messages = _model(run, checkpoint), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
-        table = model.predict(_open(data, split), [video], cache=features, say=said.append,
+        table = model.predict(_open(data, split), [video], cache=features, say=messages.append,
                               **options)
     found = table.attrs["doubts"]
-    said = [line for line in said if line not in doubt_lines(found)] # said of all, later
+    messages = [line for line in messages if line not in doubt_lines(found)] # said of all, later
     rows = table.drop(columns=["row_id", "video_id"]).values.tolist()
-    return {"rows": rows, "doubts": list(found.get(video, ())), "said": said}
+    return {"rows": rows, "doubts": list(found.get(video, ())), "messages": messages}
 
 
 def _predict(video, **given):
@@ -244,7 +244,7 @@ _ROW = [str, str, str, int, int] # agent, target, action, first and last frame
 def _checked(found, file):
     "What an item predicted. Raises `DataError` for what no item returns."
     good = isinstance(found, dict) and all(isinstance(found.get(k), list)
-                                           for k in ("rows", "doubts", "said"))
+                                           for k in ("rows", "doubts", "messages"))
     if good and all(isinstance(row, list) and list(map(type, row)) == _ROW
                     and 0 <= row[3] < row[4] < 2**31 for row in found["rows"]): return found
     raise DataError("holds no bouts; 'mabe jobs rm' deletes the group", file)
@@ -252,7 +252,7 @@ def _checked(found, file):
 # %% ../nbs/06_videos.ipynb #a56445e3
 def predicted_table(
     group: Group, # Of `map_predict`
-): # Submission's table; attrs: doubts, and said, lines meant for a person
+): # Submission's table; attrs: doubts, and messages, lines meant for a person
     "The bouts of all videos that have a result now. Raises `DataError` for a damaged one."
     from mabe_nb.train.metrics import submission_table
     from mabe_nb.train.unlike import doubt_lines
@@ -260,8 +260,8 @@ def predicted_table(
     by_video = {pack.item(n): _checked(r, group.done()[n]) for n, r in found.items()}
     doubts = {v: r["doubts"] for v, r in by_video.items() if r["doubts"]}
     table = submission_table({v: r["rows"] for v, r in by_video.items()}, doubts)
-    said = dict.fromkeys(line for r in by_video.values() for line in r["said"])
-    table.attrs["said"] = [*map(str, said), *doubt_lines(doubts)]
+    messages = dict.fromkeys(line for r in by_video.values() for line in r["messages"])
+    table.attrs["messages"] = [*map(str, messages), *doubt_lines(doubts)]
     return table
 
 # %% ../nbs/06_videos.ipynb #1a719e18
@@ -273,7 +273,7 @@ def join_predicted(
     from mabe_nb.train.unlike import with_doubts
     tag, table = group.spec["tag"], predicted_table(group)
     found, missing = table.attrs["doubts"], list(map(str, group.rest().input))
-    for line in table.attrs["said"]: say(line)
+    for line in table.attrs["messages"]: say(line)
     videos, out = group.items - len(missing), Path(tag["out"])
     if out.exists() and not tag["overwrite"]: say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)

@@ -131,7 +131,7 @@ def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
     assert map_predict(lab/"run", lab/"data", tmp_path/"b.csv", videos="1", **quiet).id == first.id
     assert first.wait(120, progress=False) == "done"
     (file,) = first.done().values()
-    for bad in ([1], *({"rows": [["a", "b", "c", *ends]], "doubts": [], "said": []} for ends in (
+    for bad in ([1], *({"rows": [["a", "b", "c", *ends]], "doubts": [], "messages": []} for ends in (
             (1, "2"), (1, 10**30), (2, 1), (-1, 2)))):
         write_json(file, bad)
         with pytest.raises(DataError, match="holds no bouts"): predicted_table(first)

@@ -77,12 +77,12 @@ def bout_scores(
     "Precision, recall and F1 of bouts; predictions of what is unknown are `ignored`."
     known = _known(predicted, labelled)
     true = true[_known(true, labelled)].reset_index(drop=True)
-    said, ignored = predicted[known].reset_index(drop=True), predicted[~known]
-    pairs = match_bouts(true, said, iou)
+    comparable, ignored = predicted[known].reset_index(drop=True), predicted[~known]
+    pairs = match_bouts(true, comparable, iou)
     at, to = (pairs[c].to_numpy(np.int64) for c in ("true", "predicted"))
-    late = said.start.to_numpy()[to] - true.start.to_numpy()[at]
+    late = comparable.start.to_numpy()[to] - true.start.to_numpy()[at]
     out = pd.DataFrame({"true": true.action.value_counts(),
-                        "predicted": said.action.value_counts(),
+                        "predicted": comparable.action.value_counts(),
                         "matched": true.action.iloc[at].value_counts(),
                         "ignored": ignored.action.value_counts()}).fillna(0).astype(int)
     out["precision"] = out.matched / out.predicted

@@ -115,9 +115,9 @@ def _of_videos(data, bouts, videos):
     some = lambda names: f"(video {', '.join(names[:5])}{', ...' * (len(names) > 5)})"
     if lost := sorted(there - {*ids}):
         yield f"bouts of {plural(len(lost), 'video')} are of none in the data {some(lost)}"
-    asked = ids if videos is None else [*map(str, videos)]
-    if none := [v for v in asked if v not in there]:
-        yield (f"there are no bouts of {len(none)} of {plural(len(asked), 'video')} "
+    wanted = ids if videos is None else [*map(str, videos)]
+    if none := [v for v in wanted if v not in there]:
+        yield (f"there are no bouts of {len(none)} of {plural(len(wanted), 'video')} "
                f"{some(none)}: measured as videos in which nothing was done")
 
 # %% ../../nbs/analysis/70_analyse.ipynb #401c0a49

@@ -51,11 +51,11 @@ def training_rates(
     "How frequent each action was in what a run learned from."
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     if not (folder/"metrics.json").is_file(): return {}
-    said = read_json(folder/"metrics.json")
-    looked = said.get("looked_at") if isinstance(said, dict) else None
-    if not looked or not looked["frames"] or not isinstance(said.get("seen"), dict): return {}
+    metrics = read_json(folder/"metrics.json")
+    looked = metrics.get("looked_at") if isinstance(metrics, dict) else None
+    if not looked or not looked["frames"] or not isinstance(metrics.get("seen"), dict): return {}
     return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"])
-            for a, n in said["seen"].items()}
+            for a, n in metrics["seen"].items()}
 
 
 def predicted_rates(

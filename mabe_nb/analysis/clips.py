@@ -37,8 +37,8 @@ def _draw_bouts(pen, size, frame, window, spans):
 # %% ../../nbs/analysis/60_clips.ipynb #92436cb7
 def _tracked_in(rec, known, film):
     "Width and height that the film had when it was tracked; it may be a smaller copy."
-    told = picture_size(rec)
-    whole = np.array([w if w < np.inf else f for w, f in zip(told, film.size)])
+    stated = picture_size(rec)
+    whole = np.array([w if w < np.inf else f for w, f in zip(stated, film.size)])
     scale = film.size / whole
     if abs(scale[0] / scale[1] - 1) > 0.02:
         raise DataError("is {} x {} pixels, but the poses were tracked in {:g} x {:g}; give the "
@@ -132,7 +132,7 @@ def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     "One bout, with what was around it."
     first, last = (round(t * rec.fps) for t in (b.start, min(b.stop, b.start + longest_s)))
     pad, to = round(around_s * rec.fps), "" if b.agent == b.target else f" {b.target}"
-    said = f"{b.agent} {b.action}{to}" + (
+    caption = f"{b.agent} {b.action}{to}" + (
         f" {b.confidence:.0%}" if getattr(b, "confidence", np.nan) >= 0 else "")
     step = max(round(rec.fps / 30), 1) # no more than 30 frames a second or so
     window = max(first - pad, 0), min(last + pad, len(rec))
@@ -140,7 +140,7 @@ def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     spans = (bouts.loc[alike, ["start", "stop"]] * rec.fps).to_numpy().tolist()
     behind = chain(film.pictures(*window, rec.fps, step) if film else (), repeat(None))
     path = path/f"{file_name(rec.video_id)}-{first}-{last}.mp4"
-    write_film(path, (draw(i, said if first <= i < last else "", window, spans, picture)
+    write_film(path, (draw(i, caption if first <= i < last else "", window, spans, picture)
                       for i, picture in zip(range(*window, step), behind)), rec.fps / step)
     return path.name
 

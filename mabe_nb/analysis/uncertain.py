@@ -79,13 +79,13 @@ def calibration_of(
     "What a run says of its probabilities on validation videos. Raises `DataError`."
     file = (Path(run) if Path(run).is_dir() else Path(run).parent)/"metrics.json"
     if not file.is_file(): return {}
-    said, out = read_json(file), {}
+    metrics, out = read_json(file), {}
     try:
-        for action, of in said["calibration"]["actions"].items():
+        for action, of in metrics["calibration"]["actions"].items():
             n = np.array(of["frames"], float)
             mean, seen = (np.array([np.nan if v is None else v for v in of[k]], float)
                           for k in ("predicted", "observed"))
-            marked = said.get("judged", {}).get(action) or said["seen"][action]
+            marked = metrics.get("judged", {}).get(action) or metrics["seen"][action]
             long = marked["frames"] / max(marked["bouts"], 1) or 1.0
             if n.shape == mean.shape == seen.shape == (BINS,): out[action] = n / long, mean, seen
     except (KeyError, TypeError, AttributeError, ValueError):

@@ -57,13 +57,13 @@ def _answer(data, answers, keep):
     from mabe_nb.data.folder.settings import make_settings, read_yaml
     if keep: raise DataError("already exists; edit it, or change it with --overwrite",
                              data.settings_file)
-    said = data.settings.model_dump()
+    settings = data.settings.model_dump()
     for key, equals, text in (a.partition("=") for a in answers):
         if not equals: raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
-        try: said[key.strip()] = read_yaml(text)
+        try: settings[key.strip()] = read_yaml(text)
         except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
                 AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
-    data.settings = make_settings(said)
+    data.settings = make_settings(settings)
 
 # %% ../../nbs/commands/20_data.ipynb #3f5cda9b
 def audit(args, say) -> dict:

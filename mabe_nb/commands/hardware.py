@@ -69,17 +69,17 @@ def _given(args): # Flags that were set
                            "fresh", "guide", *(f"set_{k}" for k in TrainConfig.model_fields)))}
 
 # %% ../../nbs/commands/40_hardware.ipynb #53e65d7c
-def _refuse(args, asked):
+def _refuse(args, questions):
     "Raises `ConfigError` for a flag that this question does not look at."
     own = getattr(args, "data", None) is not None
     if own:
-        left = [q for q in asked if q != "--budget"] + sorted(
+        left = [q for q in questions if q != "--budget"] + sorted(
             _given(args) & {"--guide", "--method", "--runs"})
         if left: raise ConfigError(f"{left[0]} is a question without DATA; with DATA "
                                    "there are --epochs, --budget, --by and --provider")
         return
-    if len(asked) > 1: raise ConfigError(f"{' and '.join(asked)}: ask one at a time")
-    question = asked[0] if asked else ""
+    if len(questions) > 1: raise ConfigError(f"{' and '.join(questions)}: ask one at a time")
+    question = questions[0] if questions else ""
     left = sorted(_given(args) - EVERY - GOES.get(question, set()))
     if not left: return
     goes = next((q for q, flags in GOES.items() if q and left[0] in flags), "DATA")
@@ -100,14 +100,14 @@ def _hours(text): # "T4=5,A10=1.7"
 # %% ../../nbs/commands/40_hardware.ipynb #10f541ab
 def advise(args, say) -> dict:
     "Which GPU: for DATA, or by --scenario, --hours, --params, --budget, --training-type."
-    asked = _questions(args)
-    _refuse(args, asked)
+    questions = _questions(args)
+    _refuse(args, questions)
     if getattr(args, "data", None) is not None: return _own_run(args, say)
     from mabe_nb.hardware import advise as by, llm_guide as language
     from mabe_nb.hardware.catalog import guide_prices
     table = guide_prices() if args.guide else None
     provider, how = args.provider or "modal", dict(table=table, retries=args.retries)
-    if asked and asked[0] in ("--params", "--budget", "--training-type"):
+    if questions and questions[0] in ("--params", "--budget", "--training-type"):
         refuse_without(args, "--scenario and --hours", "--provider")
     if args.params is not None:
         answer = language.by_size(args.params, args.method or "full", **how)

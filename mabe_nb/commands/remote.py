@@ -33,12 +33,12 @@ def _machine(args, say):
 # %% ../../nbs/commands/60_remote.ipynb #7e178ad7
 def _show(job, stream):
     "Write what a job prints as it comes, and before that why it waits."
-    said = begun = None
+    shown = begun = None
     for event in job.events():
         begun = begun or event["k"] != "beat"
-        if not begun and (why := job.state().get("reason")) not in (None, said):
+        if not begun and (why := job.state().get("reason")) not in (None, shown):
             stream.write(f"[{why}]\n")
-            said = why
+            shown = why
         if text := event_text(event):
             stream.write(text)
             stream.flush()

@@ -21,8 +21,8 @@ def review(args, say) -> dict:
     else: refuse_without(args, "--out", "--overwrite")
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
-    told = predict_for_review(model, data, pick(data, args.videos), progress=say.progress)
-    table = rank_moments(told, args.minutes, rows)
+    predictions = predict_for_review(model, data, pick(data, args.videos), progress=say.progress)
+    table = rank_moments(predictions, args.minutes, rows)
     for m in table.head(10).itertuples():
         say(f"  video {m.video_id} frames {m.start}-{m.stop} {m.agent} to {m.target}: "
             f"{m.action or 'nothing'}? {m.confidence:.2f} {m.why}".rstrip())

@@ -125,10 +125,10 @@ def named_split(
     from mabe_nb.data.splits import may_be_labelled
     train_ids, valid_ids = pick(data, args.train_videos), pick(data, args.valid_videos)
     if not args.skip_broken: return train_ids, valid_ids
-    judge = None if valid_ids is None else readable_videos(data, valid_ids, say)
+    valid = None if valid_ids is None else readable_videos(data, valid_ids, say)
     learn = data.ids if train_ids is None else train_ids
     learn = [v for v in learn if v not in set(valid_ids or ()) and may_be_labelled(data, v)]
-    return readable_videos(data, learn, say), judge
+    return readable_videos(data, learn, say), valid
 
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
 def train(args, say) -> dict:

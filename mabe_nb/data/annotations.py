@@ -246,8 +246,8 @@ def annotated_rate(
         line, row = next((i, r) for i, r in boris_rows(path)
                          if observation in (None, r.get("observation")))
         return _rate(row, None, path, f"row {line}") if row.get("fps") else None
-    said = "\n".join(_lines(path) if source == "Bento" else ())
-    rate = re.search(r"(?m)^Annotation framerate:[ \t]*(\S+)", said)
+    text = "\n".join(_lines(path) if source == "Bento" else ())
+    rate = re.search(r"(?m)^Annotation framerate:[ \t]*(\S+)", text)
     return rate and _number(rate[1], "framerate", path, None) or None
 
 # %% ../../nbs/data/18_annotations.ipynb #a3b38c06

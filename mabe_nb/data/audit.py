@@ -73,9 +73,9 @@ class AuditReport:
 
     def __repr__(self):
         kinds = self.table.severity.value_counts()
-        said = ", ".join(f"{kinds.get(s, 0)} {s}s" for s in ORDER[:2])
+        counts = ", ".join(f"{kinds.get(s, 0)} {s}s" for s in ORDER[:2])
         return (f"Audit of {self.name}: {self.videos} videos, {self.frames:,} frames, "
-                f"{said}, {kinds.get('info', 0)} notes")
+                f"{counts}, {kinds.get('info', 0)} notes")
 
 # %% ../../nbs/data/50_audit.ipynb #1f6fb47b
 @patch

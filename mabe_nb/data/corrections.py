@@ -149,11 +149,11 @@ def read_corrections(
     for i, line in enumerate(text[:end].split("\n"), 1):
         where = f"line {i}"
         if not line.strip(): continue
-        said = parse_json(line, path, where)
-        if isinstance(said, dict) and "undo" in said:
-            if standing.pop(str(said["undo"]), None): continue
+        entry = parse_json(line, path, where)
+        if isinstance(entry, dict) and "undo" in entry:
+            if standing.pop(str(entry["undo"]), None): continue
             raise DataError("takes back what does not stand", path, where)
-        row = _correction(said, path, where)
+        row = _correction(entry, path, where)
         if standing.setdefault(row.id, row) is not row:
             raise DataError("has the id of an earlier line", path, where)
     actions = {a for row in standing.values() for a in row.actions}
@@ -161,13 +161,13 @@ def read_corrections(
     raise DataError(f"names {len(actions):,} actions, expected at most {MOST_ACTIONS:,}", path)
 
 # %% ../../nbs/data/26_corrections.ipynb #8b96a27c
-def _correction(said, path, where):
-    if not isinstance(said, dict) or set(said) != set(Correction._fields) or not (
-            isinstance(said["actions"], list) and isinstance(said["was"], list | None)):
+def _correction(entry, path, where):
+    if not isinstance(entry, dict) or set(entry) != set(Correction._fields) or not (
+            isinstance(entry["actions"], list) and isinstance(entry["was"], list | None)):
         raise DataError(f"is no correction, expected {', '.join(Correction._fields)}",
                         path, where)
-    said |= {"actions": tuple(said["actions"]), "was": said["was"] and tuple(said["was"])}
-    return check_correction(Correction(**said), path, where)
+    entry |= {"actions": tuple(entry["actions"]), "was": entry["was"] and tuple(entry["was"])}
+    return check_correction(Correction(**entry), path, where)
 
 # %% ../../nbs/data/26_corrections.ipynb #6a405b0f
 def corrected_labels(

@@ -145,11 +145,11 @@ def check_row(
     seconds = number(row, "video_duration_sec", path, where)
     scale = number(row, "pix_per_cm_approx", path, where)
     video, found = row["video_id"], []
-    told = None if seconds is None else min(max(seconds*fps, -1e15), 1e15)
-    if told is not None and abs(frames - told) > max(fps, 0.01*frames):
-        found.append(Finding(video, "fps_mismatch", int(abs(frames - told)),
+    expected = None if seconds is None else min(max(seconds*fps, -1e15), 1e15)
+    if expected is not None and abs(frames - expected) > max(fps, 0.01*frames):
+        found.append(Finding(video, "fps_mismatch", int(abs(frames - expected)),
                              f"{frames} frames are tracked, but {seconds:g} s at "
-                             f"{fps:g} per second make {told:.0f}; the rate is "
+                             f"{fps:g} per second make {expected:.0f}; the rate is "
                              "trusted"))
     if scale is not None and scale <= 0:
         found.append(Finding(video, "bad_scale", 1, f"pix_per_cm_approx is {scale:g}, "

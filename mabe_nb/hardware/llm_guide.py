@@ -97,9 +97,9 @@ def by_size(
     rows["upper_usd"] = [c.upper_usd for c in bills]
     row = _pick(rows, method, "relative_speed" in table)
     reasons = _size_reasons(params, method, need, size, rows, row)
-    told = with_sources(rows.drop(columns="count"), "hf-jobs", table,
+    shown = with_sources(rows.drop(columns="count"), "hf-jobs", table,
                         "guide, undated, scaled by bandwidth")
-    return Advice(None if row is None else row.flavor, told, reasons,
+    return Advice(None if row is None else row.flavor, shown, reasons,
                   _size_changes(params, method, size, rows, row))
 
 # %% ../../nbs/hardware/32_llm_guide.ipynb #79ed7bb1

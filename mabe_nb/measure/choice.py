@@ -39,39 +39,39 @@ def choose(
     return min(good, key=lambda r: (*(r[k] for k in order), r["name"]), default=None)
 
 # %% ../../nbs/measure/45_choice.ipynb #c2c99e6d
-def _chosen(best, asked):
+def _chosen(best, request):
     "Why that card, in a sentence."
-    quick = asked["budget"] is not None and asked["by"] is None
+    quick = request["budget"] is not None and request["by"] is None
     return (f"{best['name']} is done in {best['hours']:.2g} h "
             f"({best['low_hours']:.2g} to {best['high_hours']:.2g}) for "
             f"${best['usd']:.2f}, at most "
             f"${best['most_usd']:.2f}: the {'fastest' if quick else 'cheapest'} of "
-            f"{asked['feasible']} that will do")
+            f"{request['feasible']} that will do")
 
 # %% ../../nbs/measure/45_choice.ipynb #ffc1803b
 def reasons_for(
     rows: list, # From `candidates`
     best: dict, # From `choose`, or None
-    asked: dict, # As `Recommendation` has it
+    request: dict, # As `Recommendation` has it
 ) -> list: # Of sentences
     "Why this card, or what comes nearest."
-    here = asked["here"]
-    out = [_chosen(best, asked)] if best else [*_nearest(rows, asked)]
-    out.append(f"{asked['epochs']} epochs of " + (f"{asked['windows']:,} windows"
-               if asked["windows"] else "1,000,000 windows, since no data were given"))
+    here = request["here"]
+    out = [_chosen(best, request)] if best else [*_nearest(rows, request)]
+    out.append(f"{request['epochs']} epochs of " + (f"{request['windows']:,} windows"
+               if request["windows"] else "1,000,000 windows, since no data were given"))
     out.append(f"a step takes {here['ms']:.3g} ms on {here['card']} ({here['date']}), "
                f"so the run {here['hours']:.2g} h here, for nothing")
     if best: out.append(
         f"its time is {best['basis']} ({best['source']}); its price is of "
         f"{best['price_as_of']}, {best['price_age_days']:.0f} days old"
-        + f", over {asked['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
-    with_it = asked["included"]
+        + f", over {request['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
+    with_it = request["included"]
     return out + [f"a rented hour includes {with_it['cores']} cores and "
                   f"{with_it['memory_gib']} GiB where those are billed; machines with "
                   "several cards are left out: what those gain is not foretold"]
 
 # %% ../../nbs/measure/45_choice.ipynb #b0781009
-def _nearest(rows, asked): # Nothing will do: what is closest, and what it lacks
+def _nearest(rows, request): # Nothing will do: what is closest, and what it lacks
     timed = [r for r in rows if r["hours"] is not None]
     held = [r for r in timed if r["fits"] in ("yes", "likely")]
     if not held:
@@ -81,13 +81,13 @@ def _nearest(rows, asked): # Nothing will do: what is closest, and what it lacks
                 "remedies"]
     cheap, fast = (min(held, key=lambda r: r[k]) for k in ("most_usd", "high_hours"))
     out = []
-    if asked["budget"] is not None and cheap["most_usd"] > asked["budget"]:
+    if request["budget"] is not None and cheap["most_usd"] > request["budget"]:
         out.append(f"{cheap['name']} comes nearest with at most "
                    f"${cheap['most_usd']:.2f} (${cheap['usd']:.2f} expected), over "
-                   f"${asked['budget']:g}")
-    if asked["by"] is not None and fast["high_hours"] > asked["by"]:
+                   f"${request['budget']:g}")
+    if request["by"] is not None and fast["high_hours"] > request["by"]:
         out.append(f"{fast['name']} comes nearest with up to "
-                   f"{fast['high_hours']:.2g} h, over {asked['by']:g} h")
+                   f"{fast['high_hours']:.2g} h, over {request['by']:g} h")
     return out or ["no card keeps both the budget and the time"]
 
 # %% ../../nbs/measure/45_choice.ipynb #7b5f1a87

@@ -171,10 +171,10 @@ def compare(
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
     targets = list(dict.fromkeys([gpus] if isinstance(gpus, str) else gpus))
     if not targets: raise ConfigError("no GPUs, expected such as local or modal:L4")
-    asked, windows = [where(t) for t in targets], shape.windows or 1e6
+    places, windows = [where(t) for t in targets], shape.windows or 1e6
     spec = make_spec(cfg, shape, precision, seconds)
-    rates = [_rate(*ask, options) for ask in asked]
-    probes = run_probes([(spec, *ask) for ask in asked], fresh, timeout, options, beat)
+    rates = [_rate(*ask, options) for ask in places]
+    probes = run_probes([(spec, *ask) for ask in places], fresh, timeout, options, beat)
     found = list(_announced(probes, targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)

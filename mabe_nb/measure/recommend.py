@@ -63,11 +63,11 @@ def known_step(
 def _day(result): return str(date.fromtimestamp(result.get("created") or 0))
 
 # %% ../../nbs/measure/50_recommend.ipynb #d03b87d3
-def _row(offer, asked, memory, results, floor):
-    cfg, there = asked["cfg"], card(offer["gpu"], asked["cards"])
+def _row(offer, request, memory, results, floor):
+    cfg, there = request["cfg"], card(offer["gpu"], request["cards"])
     most = memory.largest(float(there.memory_gb))
     take = batch_for(cfg.batch_size, most)
-    step = known_step(results, there, floor, asked["cards"])
+    step = known_step(results, there, floor, request["cards"])
     row = {"name": f"{offer['provider'].partition('-')[0]}:{offer['flavor']}",
            "provider": offer["provider"], "flavor": offer["flavor"],
            "card": there["name"], "memory_gb": float(there.memory_gb),
@@ -82,19 +82,19 @@ def _row(offer, asked, memory, results, floor):
            "price_age_days": offer["age_days"], "price_stale": bool(offer["stale"]),
            "card_as_of": there.as_of, "card_source": there.source}
     if step["seconds"] is None or not take: return row | dict.fromkeys(FIGURES)
-    return row | _bill(step, asked, offer)
+    return row | _bill(step, request, offer)
 
 # %% ../../nbs/measure/50_recommend.ipynb #e52883de
 FIGURES = ("epoch_s", "low_epoch_s", "high_epoch_s", "hours", "low_hours", "high_hours",
            "usd_per_hour", "usd", "low_usd", "high_usd", "most_usd", "timeout_hours")
 
-def _bill(step, asked, offer):
-    cfg, n = asked["cfg"], asked["epochs"]
-    steps = asked["windows"] / (cfg.batch_size * cfg.gradient_accumulation_steps)
+def _bill(step, request, offer):
+    cfg, n = request["cfg"], request["epochs"]
+    steps = request["windows"] / (cfg.batch_size * cfg.gradient_accumulation_steps)
     epoch, low, high = (steps * step[k] for k in ("seconds", "low", "high"))
     hours, least, slow = (run_hours(s, n) for s in (epoch, low, high * SPARE))
-    def bill(h): return cost(h, offer["flavor"], offer["provider"], retries=asked["retries"],
-                             timeout_hours=max(slow, h), table=asked["table"])
+    def bill(h): return cost(h, offer["flavor"], offer["provider"], retries=request["retries"],
+                             timeout_hours=max(slow, h), table=request["table"])
     one = bill(hours)
     return {"epoch_s": epoch, "low_epoch_s": low, "high_epoch_s": high, "hours": hours,
             "low_hours": least, "high_hours": slow, "usd_per_hour": one.usd_per_hour,
@@ -109,7 +109,7 @@ class Recommendation(NamedTuple):
     reasons: list
     changes: list # What would change the answer
     measure: dict # cards, usd, minutes, command: what settles it; None: it is settled
-    asked: dict # epochs, budget, by, windows, batch, frames, here
+    request: dict # epochs, budget, by, windows, batch, frames, here
 
     def __str__(self):
         lines = [f"-> {self.pick or 'nothing for rent will do'}", _shown(self.rows)]
@@ -149,9 +149,9 @@ def candidates(
         table.provider == provider_name(provider, {*table.provider})]
     offers = table[table.available & (table["count"] == 1) & table.usd_per_hour.notna()
                    & ~table.flavor.isin(EXTRA) & table.gpu.isin(gpus().name)]
-    asked = {"cfg": cfg, "windows": shape.windows or 10**6, "epochs": epochs,
+    request = {"cfg": cfg, "windows": shape.windows or 10**6, "epochs": epochs,
              "retries": retries, "table": table, "cards": gpus()}
-    return [_row(offer, asked, memory, results, recurrent_floor(cfg))
+    return [_row(offer, request, memory, results, recurrent_floor(cfg))
             for offer in offers.to_dict("records")]
 
 # %% ../../nbs/measure/50_recommend.ipynb #f86af200
@@ -182,10 +182,10 @@ def recommend(
                                                  f"{here['say'] or here['status']}")
     rows = candidates(cfg, shape, [*past_results(cfg, shape), here], epochs, provider,
                       retries)
-    asked = {"epochs": epochs, "budget": budget, "by": by, "windows": shape.windows,
+    request = {"epochs": epochs, "budget": budget, "by": by, "windows": shape.windows,
              "batch": cfg.batch_size, "frames": cfg.sequence_length,
              "here": _here(here, epochs * (shape.windows or 10**6))}
-    return answer(rows, asked, data)
+    return answer(rows, request, data)
 
 # %% ../../nbs/measure/50_recommend.ipynb #eaedf4e1
 def _here(r, windows): # What was measured on this machine, for so many windows
@@ -199,20 +199,20 @@ def _here(r, windows): # What was measured on this machine, for so many windows
 # %% ../../nbs/measure/50_recommend.ipynb #e5635caa
 def answer(
     rows: list, # From `candidates`
-    asked: dict, # As `Recommendation` has it
+    request: dict, # As `Recommendation` has it
     data: str = "DATA",
 ) -> Recommendation:
     "One proposal, its reasons, and what would settle it."
-    budget, by = asked["budget"], asked["by"]
+    budget, by = request["budget"], request["by"]
     best = choose(rows, budget, by)
     rows = [r | {"break_even_usd_per_hour": best["usd"] / r["hours"]
                  if best and r["hours"] else None} for r in rows]
     near = contenders(rows, best)
-    asked = asked | {"feasible": len(feasible(rows, budget, by)),
+    request = request | {"feasible": len(feasible(rows, budget, by)),
                      "included": {"cores": 2, "memory_gib": 8},
                      "stale_days": STALE_DAYS}
-    reasons, pick = reasons_for(rows, best, asked), best["name"] if best else None
-    here = asked["here"]
+    reasons, pick = reasons_for(rows, best, request), best["name"] if best else None
+    here = request["here"]
     if best is None or here["high_hours"] <= best["hours"]:
         late = by is not None and here["high_hours"] > by
         if not late: pick, reasons = "local", [
@@ -220,4 +220,4 @@ def answer(
                 "and no card that will do is faster" if best else
                 "and no card will do"), *reasons]
     return Recommendation(pick, rows, reasons, what_would_change(near, best),
-                          how_to_settle(near, best, data), asked)
+                          how_to_settle(near, best, data), request)

@@ -162,21 +162,21 @@ def submit(
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
     ConfigError.bounded("start_within", start_within, 0, 30 * 86400)
     command = _command(source)
-    asked = [_spec(command and team_command(command, cards, place), place, cards, outputs,
+    specs = [_spec(command and team_command(command, cards, place), place, cards, outputs,
                    timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]
-    names = asked[0]["outputs"]
+    names = specs[0]["outputs"]
     code = None if command else job_code(source, inputs, names, with_, namespace)
     while True:
-        spec = first_usable(asked, say)
-        asked = asked[asked.index(spec) + 1:]
+        spec = first_usable(specs, say)
+        specs = specs[specs.index(spec) + 1:]
         job = _written_job(spec | {"outputs": names}, code, inputs, say)
         try: _begin(job)
         except MabeError as e:
-            if not asked or isinstance(e, Unreachable): raise # it may have begun there
+            if not specs or isinstance(e, Unreachable): raise # it may have begun there
             say(f"{job.on} refuses it: {e}")
         else:
-            if not moves_on(job, asked, start_within, say): return job
+            if not moves_on(job, specs, start_within, say): return job
 
 # %% ../../nbs/remote/40_job.ipynb #8a5ee45d
 def _written(folder):

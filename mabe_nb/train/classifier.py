@@ -105,8 +105,8 @@ def check_size(
     weights: dict, # Name -> tensor, as the file holds them
 ):
     "Raises `DataError` if a config asks for another network than a file's weights."
-    said = {"depth": layers_of(cfg), "conv_channels": len(cfg.conv_channels)}
-    layers = max((said.get(k, 0) for k in NETWORKS[cfg.model_type].reads), default=0)
+    depths = {"depth": layers_of(cfg), "conv_channels": len(cfg.conv_channels)}
+    layers = max((depths.get(k, 0) for k in NETWORKS[cfg.model_type].reads), default=0)
     if layers > len(weights):
         raise DataError(f"{layers} layers in the header, and {len(weights)} weights")
     with torch.device("meta"): wanted = make_model(cfg, channels, classes).state_dict()
@@ -248,15 +248,15 @@ def predict(
     for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = (least_ms,) * len(self.actions)
-    asked = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
+    choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
-        row, how = prepared.sequences.iloc[i], (p, *asked[i])
+        row, how = prepared.sequences.iloc[i], (p, *choices[i])
         every = decide_apart(*how) if overlap else [decide(*how)]
         if least_ms: every = [lasting(codes, least, row.fps) for codes in every]
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
-        if each: each(pair_decision(row, self.actions, asked[i][0], p, every))
+        if each: each(pair_decision(row, self.actions, choices[i][0], p, every))
     return submission_table(by_video, found)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965

@@ -46,10 +46,10 @@ def frame_weights(
     weights: torch.Tensor = None, # (classes,) weight of each class; None: all 1
 ) -> torch.Tensor: # (...) float32
     "Weight of each frame by its class: `other` if that is allowed, else its action."
-    said = (~allowed.all(-1)).float()
-    if weights is None: return said
+    known = (~allowed.all(-1)).float()
+    if weights is None: return known
     action = torch.where(allowed, weights, 0).amax(-1)
-    return said * torch.where(allowed[..., 0], weights[0], action)
+    return known * torch.where(allowed[..., 0], weights[0], action)
 
 # %% ../../nbs/train/30_losses.ipynb #55a0695c
 def weighted_mean(

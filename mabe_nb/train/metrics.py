@@ -237,13 +237,13 @@ def unscored(
     "Which predicted videos have no annotated bouts. Raises `ScoreError` if none has."
     if kind_of(submission.get("video_id", pd.Series())) not in ("string", "integer"):
         return []
-    known, said = (list(dict.fromkeys(map(str, t["video_id"])))
+    known, predicted = (list(dict.fromkeys(map(str, t["video_id"])))
                    for t in (solution, submission))
     short = lambda videos: ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
-    if said and not {*said} & {*known}:
+    if predicted and not {*predicted} & {*known}:
         raise ScoreError("no video of the predictions is annotated: predicted are "
-                         f"{short(said)}, annotated bouts are in {short(known)}")
+                         f"{short(predicted)}, annotated bouts are in {short(known)}")
     passed_over = set() if ids is None else {*map(str, dataset.ids)} - {*map(str, ids)}
-    left = [v for v in said if v not in known and v not in passed_over]
+    left = [v for v in predicted if v not in known and v not in passed_over]
     return [f"note: not scored, for want of annotated bouts: video {short(left)} "
-            f"({len(left)} of {len(said)} predicted)"] if left else []
+            f"({len(left)} of {len(predicted)} predicted)"] if left else []

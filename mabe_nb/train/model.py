@@ -140,8 +140,8 @@ def read_split(
     path, # `videos.json` of a run
 ) -> dict: # "train" and "valid", a list of ids each
     "The videos of a run. Raises `DataError` if the file does not hold them."
-    said = read_json(path)
-    lists = [said.get(k) for k in ("train", "valid")] if isinstance(said, dict) else []
+    meta = read_json(path)
+    lists = [meta.get(k) for k in ("train", "valid")] if isinstance(meta, dict) else []
     if lists and all(isinstance(ids, list) and all(isinstance(i, str) for i in ids)
                      for ids in lists): return dict(zip(("train", "valid"), lists))
     raise DataError('does not say which videos a run has, expected {"train": ["id", '

@@ -222,12 +222,12 @@ def with_roles(
     ordered, directed = np.asarray(ordered, bool), np.asarray(directed, bool)
     if ordered.all() or not ordered.any() or not directed.any(): return p
     known, out = p[ordered].mean(0), p.copy()
-    told, rest = known[:, directed], p[~ordered][:, :, ~directed]
-    total, left = rest.sum(-1, keepdims=True), 1 - told.sum(-1, keepdims=True)
+    given, rest = known[:, directed], p[~ordered][:, :, ~directed]
+    total, left = rest.sum(-1, keepdims=True), 1 - given.sum(-1, keepdims=True)
     blind = np.where(total > 0, rest / np.maximum(total, 1e-9) * left,
                      known[:, ~directed])
     for m, values in zip(np.flatnonzero(~ordered), blind):
-        out[m][:, directed], out[m][:, ~directed] = told, values
+        out[m][:, directed], out[m][:, ~directed] = given, values
     return out
 
 # %% ../../nbs/train/40_predict.ipynb #94b4fa18

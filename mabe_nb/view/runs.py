@@ -57,19 +57,19 @@ def warnings_of(
     losses = [e.get("valid_loss") for e in epochs]
     if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in losses):
         return ["The loss is not a number any more; try a smaller learning rate."]
-    said, least = [], min(losses)
+    remarks, least = [], min(losses)
     since = len(losses) - 1 - losses.index(least)
     if since >= 2 and losses[-1] > 1.1 * least:
-        said.append(f"The validation loss has risen for {since} epochs, from "
+        remarks.append(f"The validation loss has risen for {since} epochs, from "
                     f"{least:.3g} to {losses[-1]:.3g}: the training videos are learned "
                     "by heart; stop it, and try more videos, more dropout or a smaller "
                     "network.")
     best = max(e.get("valid_f1") or 0 for e in epochs)
     if len(epochs) >= 3 and actions > 1 and best <= 1 / actions:
-        said.append(f"F1 is {best:.2g} after {len(epochs)} epochs, no better than "
+        remarks.append(f"F1 is {best:.2g} after {len(epochs)} epochs, no better than "
                     f"chance (at most {1 / actions:.2g} for {actions} actions); check "
                     "labels and features, or try a larger learning rate.")
-    return said
+    return remarks
 
 # %% ../../nbs/view/18_runs.ipynb #783d383e
 def calibration_table(

@@ -106,7 +106,7 @@ def scored_seconds(
 ) -> float: # None if the file does not say, or of several films
     "How long the film is that somebody scored, as BORIS writes it."
     if not path or annotation_source(path) != "BORIS": return None
-    said = {r.get("length") for _, r in boris_rows(path)
+    lengths = {r.get("length") for _, r in boris_rows(path)
             if observation in (None, r.get("observation"))}
-    length = parse_seconds(said.pop() or "") if len(said) == 1 else 0
+    length = parse_seconds(lengths.pop() or "") if len(lengths) == 1 else 0
     return length if length > 0 else None

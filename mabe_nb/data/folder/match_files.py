@@ -57,7 +57,7 @@ class Look(NamedTuple):
     rate: float = None # Frames per second that its annotation was made at
     strangers: tuple = () # Names in the annotation that no animal has
     nobody: str = None # Its annotation, if that names no animal and nobody has said who acts
-    asked: tuple = () # Actions that are done to nobody knows whom
+    no_target: tuple = () # Actions that are done to nobody knows whom
     actions: tuple = () # Those that its annotation has marked
     odd: tuple = () # Sentences
     left_out: tuple = () # Points in the pose file that belong to no animal
@@ -162,7 +162,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted(strangers)),
-        odd=(*look.odd, *odd), asked=() if alone or s.target or s.alone is not None
+        odd=(*look.odd, *odd), no_target=() if alone or s.target or s.alone is not None
         or not s.actions and (source == "BORIS" and s.target_from
                               or source in TO_WHOM and bouts.target.all())
         else tuple(actions))
@@ -198,13 +198,13 @@ def match_files(
     table["frames"] = table.frames.astype("Int64")
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    said = [*dict.fromkeys(s for k in looks for s in k.odd), *_about_strays(data.findings()),
+    sentences = [*dict.fromkeys(s for k in looks for s in k.odd), *_about_strays(data.findings()),
             *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))
     actions = {a for k in looks for a in k.actions}
-    said += unknown_names(data.settings, mice, parts, actions, data.ids)
-    return Matches(table, said, _proposal(data, looks, table, rates))
+    sentences += unknown_names(data.settings, mice, parts, actions, data.ids)
+    return Matches(table, sentences, _proposal(data, looks, table, rates))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #159de32a
 def _about_strays(findings, most=20):
@@ -230,8 +230,8 @@ def _about_scores(looks, table):
                + did_you_mean(animals.split(", "), *strangers))
     if files := [k.nobody for k in looks if k.nobody]:
         yield f"{some_of(files)} {_verb('name', files)} no animal: write under agent who acts"
-    if asked := sorted({a for k in looks for a in k.asked}):
-        yield (f"no file says to whom these are done: {some_of(asked, 20)}; list under alone what "
+    if no_target := sorted({a for k in looks for a in k.no_target}):
+        yield (f"no file says to whom these are done: {some_of(no_target, 20)}; list under alone what "
                "an animal does by itself, [] if nothing")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
@@ -286,10 +286,10 @@ def _proposal(data, looks, table, rates):
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
     columns = dict.fromkeys(used or ("group", "condition"))
-    said = s.model_dump() | {
+    values = s.model_dump() | {
         "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
         "animals": animals | s.animals, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | s.videos.get(v, {}) for v in data.ids}}
     seen = sorted({a for k in looks for a in k.row["actions"].split(", ") if a})
-    return settings_text(said, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
-                         sorted({a for k in looks for a in k.asked}))
+    return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
+                         sorted({a for k in looks for a in k.no_target}))

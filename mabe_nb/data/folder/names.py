@@ -61,8 +61,8 @@ def unknown_names(
 ): # Yields sentences
     "What `dataset.yaml` names and no file that was read has; actions of two spellings."
     s, animals = settings, {settings.animals.get(m, m) for m in mice}
-    own = [(v, k, who) for v, said in s.videos.items() for k in ("agent", "target")
-           if isinstance(who := said.get(k), str)]
+    own = [(v, k, who) for v, settings_of in s.videos.items() for k in ("agent", "target")
+           if isinstance(who := settings_of.get(k), str)]
     for key, names, known, what in (
             ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
             ("videos", s.videos, videos, "video"),

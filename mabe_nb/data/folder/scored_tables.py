@@ -193,9 +193,9 @@ def read_scored(
     _check_animals(bouts, path, rec.mice, settings)
     names = settings.target_from and annotation_source(path) == "BORIS"
     if names and settings.alone is None: return bouts # a row that names nobody is of one animal
-    said = names or annotation_source(path) in TO_WHOM # in some rows
+    stated = names or annotation_source(path) in TO_WHOM # in some rows
     itself = lambda b: names and b.target == b.agent and b.action not in settings.alone
-    return bout_table((b.agent, said and not itself(b) and b.target or _target(
+    return bout_table((b.agent, stated and not itself(b) and b.target or _target(
         b.agent, b.action, rec.mice, settings, path), b.action, b.start, b.stop)
         for b in bouts.itertuples(index=False))
 

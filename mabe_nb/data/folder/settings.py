@@ -88,9 +88,9 @@ class FolderSettings(_AsWritten):
 OF_ONE_VIDEO = "fps", "px_per_cm", "agent", "target", "scored" # What `videos` may say otherwise
 
 
-def _checked(said, path):
+def _checked(values, path):
     "Settings from a mapping. Raises `DataError` naming the key."
-    try: return FolderSettings(**{k: v for k, v in said.items() if v is not None})
+    try: return FolderSettings(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as e:
         first = e.errors()[0]
         why = first["msg"].replace("Input should be a valid tuple", "expected a list such as [rear]")
@@ -159,26 +159,26 @@ def read_settings(
             keys = Counter(k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode))
             if len(keys) and (most := keys.most_common(1)[0])[1] > 1:
                 raise DataError(f"{most[0]} stands there twice", path)
-        said = read_yaml(text) or {}
+        values = read_yaml(text) or {}
     except DataError: raise
     except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError,
             TypeError, ValueError) as e: # a wrong date, say, is a ValueError
         raise DataError(f"is no YAML ({' '.join(str(e).split())[:160]})", path) from None
-    if not isinstance(said, dict): raise DataError("expected lines such as 'fps: 30'", path)
-    return make_settings(said, path)
+    if not isinstance(values, dict): raise DataError("expected lines such as 'fps: 30'", path)
+    return make_settings(values, path)
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #372ac992
 def make_settings(
-    said: dict, # As YAML has it
+    values: dict, # As YAML has it
     path=None, # File that it came from, for messages
 ) -> FolderSettings:
     "The settings that a mapping stands for. Raises `DataError` or `ConfigError`."
     from mabe_nb.data.recording import check_parts # Loads pandas, which settings do without
-    for key in said:
+    for key in values:
         if key not in FolderSettings.model_fields:
             raise ConfigError.unknown("key", key, FolderSettings.model_fields,
                                       str(path) if path else None)
-    out = _checked(said, path)
+    out = _checked(values, path)
     for name in (*out.animals.values(), *out.subjects.values()): safe_id(name, "animal", path)
     check_parts([*out.parts.values()], path, "parts")
     for video in out.videos: of_video(out, video, path)
@@ -247,7 +247,7 @@ action_names:{action_names}
 # What scorers looked for; blank: in each video what they marked. Marked so far:
 #   {seen}
 actions: {actions}
-# Which of these an animal does by itself, [] if none; all others are done to the other{asked}
+# Which of these an animal does by itself, [] if none; all others are done to the other{no_target}
 alone: {alone}
 # Where scorers looked, if not at all of a video: from and to in seconds, [[45, 135]]; what lies
 # outside is unknown. Blank: BORIS and tables of bouts are of the whole video, other files say it
@@ -267,23 +267,23 @@ videos:{videos}
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #559e367b
 def settings_text(
-    said: dict, # Settings by key; a value None is left blank
+    values: dict, # Settings by key; a value None is left blank
     seen=(), # Actions that scorers have marked
     nobody=(), # Annotations that name no animal
-    asked=(), # Actions of which no file says to whom
+    no_target=(), # Actions of which no file says to whom
 ) -> str:
     "A `dataset.yaml` with a comment for each line."
-    said = {k: None for k in FolderSettings.model_fields} | said
-    lines = {k: _table(said[k] or {}) for k in TABLES}
+    values = {k: None for k in FolderSettings.model_fields} | values
+    lines = {k: _table(values[k] or {}) for k in TABLES}
     for k in FolderSettings.model_fields:
-        if k not in lines: lines[k] = _yaml(list(said[k]) if isinstance(said[k], tuple) else said[k])
-    lines |= {k: "" for k in ("actions", "untracked", "streams", "scored") if not said[k]}
-    lines["whole"] = _yaml(bool(said["whole"]))
+        if k not in lines: lines[k] = _yaml(list(values[k]) if isinstance(values[k], tuple) else values[k])
+    lines |= {k: "" for k in ("actions", "untracked", "streams", "scored") if not values[k]}
+    lines["whole"] = _yaml(bool(values["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",
-        example=_yaml(next(iter(said["videos"] or {}), "day1")),
+        example=_yaml(next(iter(values["videos"] or {}), "day1")),
         nobody=f"; none is named by\n#   {_yaml([*nobody])}" if nobody else "",
-        asked=f".\n# No file says it of\n#   {_yaml([*asked])}" if asked else "")
+        no_target=f".\n# No file says it of\n#   {_yaml([*no_target])}" if no_target else "")
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #c17214aa

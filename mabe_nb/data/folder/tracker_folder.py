@@ -195,8 +195,8 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked_at(rec)), rec
     if first:
-        for said in (*_odd(rec), *(f.message for f in self._unknown())):
-            warnings.warn(said, LabNote, stacklevel=2)
+        for message in (*_odd(rec), *(f.message for f in self._unknown())):
+            warnings.warn(message, LabNote, stacklevel=2)
     return rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316

@@ -30,8 +30,8 @@ MODIFIERS = "Modifiers", "Modifier", "Modifier #1", "Modifier_1" # One thing, by
 
 def _on_video(row):
     "A row with times from the beginning of the video."
-    said = row.get("offset") or "0"
-    offset = parse_seconds(said.removeprefix("-")) * (-1 if said[0] == "-" else 1)
+    text = row.get("offset") or "0"
+    offset = parse_seconds(text.removeprefix("-")) * (-1 if text[0] == "-" else 1)
     if not offset or offset != offset: return row
     return row | {k: repr(round(t - offset, 6)) for k in TIMES
                   if k in row and (t := parse_seconds(row[k])) == t}
@@ -108,16 +108,16 @@ def _table_rows(path, target_from):
 # %% ../../../nbs/data/formats/27_boris.ipynb #089df29b
 def _observations(path):
     "The project, and its observations by name."
-    said = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27), path)
-    found = said.get("observations") if isinstance(said, dict) else None
+    project = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27), path)
+    found = project.get("observations") if isinstance(project, dict) else None
     if isinstance(found, dict) and all(isinstance(o, dict) for o in found.values()):
-        return said, found
+        return project, found
     raise DataError("has no observations; expected a project that BORIS saved", path)
 
 
-def _states(said):
+def _states(project):
     "Behaviours that last, by a project's own list."
-    listed = said.get("behaviors_conf")
+    listed = project.get("behaviors_conf")
     listed = listed.values() if isinstance(listed, dict) else ()
     return {b.get("code") for b in listed if isinstance(b, dict)
             and str(b.get("type", "")).lower().startswith("state")}
@@ -125,7 +125,7 @@ def _states(said):
 
 def _media(observation):
     "Media files of an observation as in a table, and frames per second if all agree."
-    inner = lambda said, key: v if isinstance(v := said.get(key), dict) else {}
+    inner = lambda part, key: v if isinstance(v := part.get(key), dict) else {}
     files, info = inner(observation, "file"), inner(observation, "media_info")
     late = [player for player, s in inner(info, "offset").items() if s]
     names = [";" * (player in late) + ";".join(map(str, some)) # an empty film before
@@ -160,9 +160,9 @@ def _project_rows(path, target_from):
     if target_from not in (None, *MODIFIERS):
         raise DataError(f"is a project, which has Modifiers and no {target_from!r} "
                         "(target_from)", path)
-    said, found = _observations(path)
+    project, found = _observations(path)
     rows = [row for name, o in found.items()
-            for row in _events(name, o, _states(said), path, target_from)]
+            for row in _events(name, o, _states(project), path, target_from)]
     if not rows: raise DataError("has observations but no events", path)
     return list(enumerate(rows, 1))
 

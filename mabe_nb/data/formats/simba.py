@@ -107,11 +107,11 @@ def simba_units(
     "What the project says of a video. Raises `DataError` if it says two things."
     if not (info := simba_info(path)): return None, None
     rows = rows_by(info, ("video",)).get((Path(path).stem,), ())
-    said = {(parse_number(r.get("fps")), parse_number(r.get("pixels/mm"))) for _, r in rows}
-    if len(said) > 1:
+    stated = {(parse_number(r.get("fps")), parse_number(r.get("pixels/mm"))) for _, r in rows}
+    if len(stated) > 1:
         raise DataError(f"has two different rows of {Path(path).stem}; take one out",
                         info, f"row {rows[-1][0]}")
-    fps, scale = said.pop() if said else (0, 0)
+    fps, scale = stated.pop() if stated else (0, 0)
     return fps if fps > 0 else None, 10 * scale if scale > 0 else None
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #f8d47b66

@@ -32,14 +32,14 @@ def submit_many(
 ) -> list: # `Job`s
     "Start jobs with the same code; all of them or none. Raises `MabeError`."
     backend, made = get(on), []
-    asked = _spec(None, on, gpu, (), timeout, retries, secrets, values.LIMIT, options)
-    backend.check(asked)
+    request = _spec(None, on, gpu, (), timeout, retries, secrets, values.LIMIT, options)
+    backend.check(request)
     code = job_code(source, inputs[0], [], (), {})
-    if also: backend.check_imports(asked, also.imports, also.modules)
+    if also: backend.check_imports(request, also.imports, also.modules)
     try:
         with _room_for(jobs_folder()/group):
             for id, given in zip(ids, inputs):
-                spec = asked | {"id": id, "group": group, "created": time.time()}
+                spec = request | {"id": id, "group": group, "created": time.time()}
                 made.append(Job(jobs_folder()/id, spec))
                 _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
                 foretell(made[-1])

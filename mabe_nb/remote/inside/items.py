@@ -235,7 +235,7 @@ def run_items(
     todo: list, # (number of an item, attempts before) of each
     workers: int = 1, # Processes
     secrets=(), # Names of variables that no message may show
-    told=progress, # Told how many are done, of how many
+    report=progress, # Told how many are done, of how many
 ):
     "Do all items that are not done; those that fail once more, one at a time."
     out, most = Path(out), {n: max(before + 1, ATTEMPTS) for n, before in todo}
@@ -243,7 +243,7 @@ def run_items(
     shown = [None]
     def look():
         number = sum(n in most for n in done_items(out))
-        if [number] != shown: told(number, len(most))
+        if [number] != shown: report(number, len(most))
         shown[0] = number
     for alone in (False, True):
         done, failed = done_items(out), failed_items(out)

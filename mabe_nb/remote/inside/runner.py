@@ -163,9 +163,9 @@ def _with_last_words(error, tail):
     "The error of a command, with what the command said last."
     if error.get("type") != "CommandError": return error
     text = tail.decode("utf-8", "replace")
-    said = [line.strip() for line in text.splitlines()
+    lines = [line.strip() for line in text.splitlines()
             if line.strip() and not line.startswith("CommandError: ")]
-    why = f"; it said: {said[-1][:400]}" if said else ""
+    why = f"; it said: {lines[-1][:400]}" if lines else ""
     return {**error, "message": error["message"] + why, "traceback": text}
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #fd751a63

@@ -41,8 +41,8 @@ def ask_slurm(
 ) -> tuple: # word, reason; ("", "") if Slurm knows no such job, None if it does not answer
     "What Slurm says of a job."
     answered = False
-    for asked in ASK:
-        words = [word.replace("{}", id) for word in asked]
+    for command in ASK:
+        words = [word.replace("{}", id) for word in command]
         if (out := _asked(*words)) is None: continue
         if out.returncode == 0 and (found := read_answer(out.stdout))[0]: return found
         knows = words[0] == "squeue" and not out.returncode # `sacct` may just be off

@@ -20,8 +20,8 @@ ENGINES = "float32", "bfloat16", "onnx"
 
 def has_bfloat16() -> bool:
     "Has this processor instructions for bfloat16? Else PyTorch imitates them, slowly."
-    asked = "_is_avx512_bf16_supported", "_is_amx_tile_supported"
-    return any(getattr(torch.cpu, name, bool)() for name in asked)
+    checks = "_is_avx512_bf16_supported", "_is_amx_tile_supported"
+    return any(getattr(torch.cpu, name, bool)() for name in checks)
 
 
 class BFloat16(torch.nn.Module):

@@ -157,17 +157,17 @@ def of_pairs(
 ):
     "Yield row number and (members, frames, classes), both orders of a pair after each other."
     from tqdm.auto import tqdm
-    last, said = None, {}
+    last, ready = None, {}
     rows = _side_by_side(next(iter(prepared.values())).sequences, rows)
     for i in tqdm(rows, "predict", disable=not progress):
         row = {name: of.sequences.iloc[i] for name, of in prepared.items()}
         pair = _pair_of(next(iter(row.values())))
-        if pair != last: last, said = pair, {}
-        means = {name: said.pop((name, r.path), None) for name, r in row.items()}
+        if pair != last: last, ready = pair, {}
+        means = {name: ready.pop((name, r.path), None) for name, r in row.items()}
         new = _means(self, {name: prepared[name].values(i)
                             for name, p in means.items() if p is None},
                      next(iter(row.values())).fps, threads)
-        said |= {(name, row[name].path): p for name, p in new.items()
+        ready |= {(name, row[name].path): p for name, p in new.items()
                  if prepared[name].videos[pair[0]]["order_free"]}
         yield i, _complete(self, means | new)
 

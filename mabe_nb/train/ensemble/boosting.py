@@ -31,7 +31,7 @@ class Trees:
     channels: np.ndarray # (1,) int64, of the data
 
     @cached_property
-    def asked(self): return questions_of(self)
+    def splits(self): return questions_of(self)
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #60717c35
 def trees_of(
@@ -91,7 +91,7 @@ def questions_of(
     "What is asked of each channel. Raises `DataError` for trees of too many leaves."
     nodes = list(zip(*(v.tolist() for v in (
         trees.feature, trees.missing_left, trees.left, trees.right))))
-    asked, leaves = {}, []
+    splits, leaves = {}, []
     for tree, first in enumerate(trees.root.ravel().tolist()):
         ends, left = bits_of(nodes, first)
         if len(ends) > MOST_LEAVES:
@@ -99,9 +99,9 @@ def questions_of(
                             "be asked")
         leaves.append(trees.value[ends])
         for node, bits in left.items():
-            asked.setdefault(nodes[node][:2], []).append((node, bits, tree))
+            splits.setdefault(nodes[node][:2], []).append((node, bits, tree))
     return [(*k, np.array(at), np.array(bits, np.uint64)[:, None], of)
-            for k, some in asked.items() for at, bits, of in [zip(*some)]], leaves
+            for k, some in splits.items() for at, bits, of in [zip(*some)]], leaves
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #6a75e5c0
 AT_ONCE = 8192 # Frames
@@ -123,7 +123,7 @@ def raw_scores(
 ) -> np.ndarray: # (frames, scores) float64
     "The sum over all trees, in the order in which they were learned."
     bars = lowered(trees.threshold) if x.dtype == np.float32 else trees.threshold
-    (questions, leaves), out = trees.asked, np.repeat(trees.baseline[:, None], len(x), 1)
+    (questions, leaves), out = trees.splits, np.repeat(trees.baseline[:, None], len(x), 1)
     kind = np.min_scalar_type((1 << max(map(len, leaves))) - 1)
     for start in range(0, len(x), AT_ONCE):
         some = np.ascontiguousarray(x[start:start + AT_ONCE].T)
@@ -215,5 +215,5 @@ def trees_from(
             raise DataError("holds a tree that leads nowhere")
     ways = np.r_[t.left[inner], t.right[inner], t.root.ravel()]
     if np.bincount(ways).max() > 1: raise DataError("holds trees that grow together")
-    _ = t.asked # once for all videos; refuses too many leaves
+    _ = t.splits # once for all videos; refuses too many leaves
     return t

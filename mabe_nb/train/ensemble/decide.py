@@ -166,8 +166,8 @@ def any_threshold(
 
     def f1(least): # Mean over the actions, and of "some action"
         codes = [codes_of(d._replace(any_threshold=least), s) for s in some]
-        said = [np.minimum(c, 0) for c in codes]
-        return macro_f1(some, codes), mean_f1(video_counts(seen, said))
+        silent = [np.minimum(c, 0) for c in codes]
+        return macro_f1(some, codes), mean_f1(video_counts(seen, silent))
 
     mean, of_any = np.subtract(f1(bar or 0.0), f1(0.0))
     return bar if mean >= -ANY_GAIN and of_any >= ANY_GAIN else 0.0

@@ -102,17 +102,17 @@ def make_folds(
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #57e16cc4
 def apart_from(
     dataset, # See `open_dataset`
-    judge_ids, # Videos that nothing is to be learned from
+    valid_ids, # Videos that nothing is to be learned from
     train_ids=None, # Videos to learn from; None: all others
     say=lambda text: None, # Called with a line on what is left out beside these
 ) -> list: # Video ids
     "Labelled videos that share no poses with others. Raises `DataError` for named ones that do."
-    judge = dict.fromkeys(map(str, judge_ids))
+    valid = dict.fromkeys(map(str, valid_ids))
     learn = [v for v in dict.fromkeys(map(str, dataset.ids if train_ids is None else train_ids))
-             if v not in judge and may_be_labelled(dataset, v)]
-    table = groups(dataset, [*learn, *judge])
-    if train_ids is not None: check_no_leak(table, learn, judge)
-    shared = {*table.group[table.video_id.isin(judge)]}
+             if v not in valid and may_be_labelled(dataset, v)]
+    table = groups(dataset, [*learn, *valid])
+    if train_ids is not None: check_no_leak(table, learn, valid)
+    shared = {*table.group[table.video_id.isin(valid)]}
     left = [*table.video_id[table.group.isin(shared) & table.video_id.isin(learn)]]
     if left: say(f"left out: {', '.join(left[:5])}{', ...' * (len(left) > 5)} "
                  f"({len(left)} in all), of the same poses as videos that judge")
@@ -137,14 +137,14 @@ def save_out_of_fold(
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #57b24c37
 def nested_sets(
     table: pd.DataFrame, # From `groups`
-    judge_ids, # Videos that judge
+    valid_ids, # Videos that judge
     sizes, # Numbers of videos to learn from
     seed: int = 0,
 ) -> dict: # Size -> video ids, as many or more; the larger contain the smaller
     "Videos to learn from, drawn at random. Raises `ConfigError` for impossible sizes."
-    judged = table.group[table.video_id.isin(judge_ids)]
+    judged = table.group[table.video_id.isin(valid_ids)]
     pool = table[~table.group.isin(judged)]
-    check_no_leak(table, pool.video_id, judge_ids)
+    check_no_leak(table, pool.video_id, valid_ids)
     for n in sizes:
         if n != int(n) or not 1 <= n <= len(pool):
             raise ConfigError(f"{n} videos to learn from, expected a whole number from "
@@ -160,9 +160,9 @@ def nested_sets(
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #954bf289
 def learning_curve(
     table: pd.DataFrame, # From `groups`
-    judge_ids, # Videos that judge, the same each time
+    valid_ids, # Videos that judge, the same each time
     sizes, # Numbers of videos to learn from
-    train_and_judge, # Called with train ids, judge ids, seed; gives a score
+    train_and_valid, # Called with train ids, judge ids, seed; gives a score
     repeats: int = 3, # Orders of the videos, and seeds
     seed: int = 0,
     each=lambda row: None, # Called with each score as it comes
@@ -170,10 +170,10 @@ def learning_curve(
     "Score against number of videos; `spread` is the standard deviation over repeats."
     if repeats != int(repeats) or repeats < 1:
         raise ConfigError(f"repeats is {repeats}, expected an integer from 1")
-    judge_ids, rows = tuple(judge_ids), []
+    valid_ids, rows = tuple(valid_ids), []
     for r in range(int(repeats)):
-        for size, ids in nested_sets(table, judge_ids, sizes, seed + r).items():
-            score = float(train_and_judge(ids, judge_ids, seed + r))
+        for size, ids in nested_sets(table, valid_ids, sizes, seed + r).items():
+            score = float(train_and_valid(ids, valid_ids, seed + r))
             rows.append({"size": size, "repeat": r, "videos": len(ids), "score": score})
             each(rows[-1])
     return pd.DataFrame(rows).groupby("size").agg(

@@ -62,9 +62,9 @@ def roles_section(
     metrics: dict, # With `directed`, `ordered` and `self_actions`
 ) -> str: # Markdown
     "What the card says of who does it to whom."
-    said = {a: "self" if d is None and a in metrics.get("self_actions", ()) else d
+    direction = {a: "self" if d is None and a in metrics.get("self_actions", ()) else d
             for a, d in metrics["directed"].items()}
-    named = lambda of: ", ".join(clean(a) for a, d in said.items() if d is of)
+    named = lambda of: ", ".join(clean(a) for a, d in direction.items() if d is of)
     lines = [("self", "an animal does it by itself"),
              (True, "one animal does it to the other"), (False, "both take the same part"),
              (None, "only one order of the animals was looked for, so nobody can say")]

@@ -292,5 +292,5 @@ def make_rescale(
     if not (cfg.use_augmentation and any(amounts)): return None, []
     try: return Rescale(inputs, units, *amounts, device), []
     except ConfigError as e:
-        asked = not (cfg.is_default("scale") and cfg.is_default("time_stretch"))
-        return None, [f"scale and time_stretch are left out: {e}"] * asked
+        explicit = not (cfg.is_default("scale") and cfg.is_default("time_stretch"))
+        return None, [f"scale and time_stretch are left out: {e}"] * explicit

@@ -46,16 +46,16 @@ def look(
     card, # Its handle
 ) -> dict: # Field -> number, or None if the card does not tell
     "What a card says now."
-    def told(ask, *more):
+    def query(ask, *more):
         try: return getattr(nvml, ask)(card, *more)
         except nvml.NVMLError: return None
-    busy = told("nvmlDeviceGetUtilizationRates")
-    memory = told("nvmlDeviceGetMemoryInfo")
-    milliwatts = told("nvmlDeviceGetPowerUsage")
+    busy = query("nvmlDeviceGetUtilizationRates")
+    memory = query("nvmlDeviceGetMemoryInfo")
+    milliwatts = query("nvmlDeviceGetPowerUsage")
     return {"utilisation": busy and busy.gpu,
             "memory": memory and memory.used / 2**30,
             "total": memory and memory.total / 2**30,
-            "temperature": told("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            "temperature": query("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
             "power": milliwatts and milliwatts / 1000}
 
 # %% ../../../nbs/train/fit/60_monitor.ipynb #3d71106d
@@ -110,5 +110,5 @@ def in_words(
     parts = (("utilisation", "{utilisation:.0f}%"),
              ("memory", "{memory:.1f}/{total:.1f} GB"),
              ("temperature", "{temperature:.0f} C"))
-    told = [text.format(**got) for field, text in parts if got.get(field) is not None]
-    return "GPU: " + " ".join(told) if told else ""
+    words = [text.format(**got) for field, text in parts if got.get(field) is not None]
+    return "GPU: " + " ".join(words) if words else ""

@@ -50,13 +50,13 @@ def caution(
 ) -> str: # Empty if there is nothing to say
     "What to mind about an action."
     if not learned["bouts"]: return "never seen: cannot be predicted"
-    said, many = [], lambda n: f"{n} bout{'s' * (n != 1)}"
-    if (n := learned["bouts"]) < FEW: said.append(f"only {many(n)}: treat with care")
+    remarks, many = [], lambda n: f"{n} bout{'s' * (n != 1)}"
+    if (n := learned["bouts"]) < FEW: remarks.append(f"only {many(n)}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
-        said.append(f"judged by {many(n)}" if n else "nothing to judge it by")
-    if alarms: said.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
-    elif f1 is not None and f1 < POOR: said.append("hardly ever right")
-    return "; ".join(said)
+        remarks.append(f"judged by {many(n)}" if n else "nothing to judge it by")
+    if alarms: remarks.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
+    elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
+    return "; ".join(remarks)
 
 # %% ../../../nbs/train/folder/30_card.ipynb #27512d43
 def action_table(
@@ -79,39 +79,39 @@ def action_table(
 
 # %% ../../../nbs/train/folder/30_card.ipynb #d6c1042b
 def calibration_section(
-    said: dict, # From `calibration`
+    calibration: dict, # From `calibration`
 ) -> str: # Markdown
     "How far probabilities can be taken at their word."
     rows = {}
-    for action, of in said["actions"].items():
+    for action, of in calibration["actions"].items():
         bins = zip(of["frames"], of["predicted"], of["observed"])
-        upper = [b for b in list(bins)[said["bins"] // 2:] if b[0]]
+        upper = [b for b in list(bins)[calibration["bins"] // 2:] if b[0]]
         total = sum(b[0] for b in upper)
         share = lambda k: sum(b[0] * b[k] for b in upper) / total if total else ""
         rows[action] = [of["error"], total, share(1), share(2)]
     return "\n\n".join([
         "## Calibration", "Of the frames that are given an action with a probability "
         "of 0.8, it should be seen in 80 %. The error is the mean distance between "
-        f"predicted and observed share over {said['bins']} bins, by frames; where an "
+        f"predicted and observed share over {calibration['bins']} bins, by frames; where an "
         "action is rare it is small by itself: look at the frames given 0.5 or more.",
         as_table(rows, "action", "calibration error", "frames given 0.5 or more",
                  "mean probability there", "seen there")])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #e0e1bb03
 def borders_section(
-    said: dict, # From `borders`
+    borders: dict, # From `borders`
 ) -> str: # Markdown
     "How much of what is wrong lies where people differ too."
-    left = [clean(a) for a, f1 in said["f1"].items() if None in f1]
-    rows = {f"{ms:g}": list(of) for ms, *of in zip(said["ms"], said["macro_f1"],
-                                                   said["errors"], said["frames"])}
+    left = [clean(a) for a, f1 in borders["f1"].items() if None in f1]
+    rows = {f"{ms:g}": list(of) for ms, *of in zip(borders["ms"], borders["macro_f1"],
+                                                   borders["errors"], borders["frames"])}
     table = as_table(rows, "ms from a border", "macro F1 without these frames",
                      "share of the errors", "share of the frames")
     text = ["## Borders", "Where a bout begins and ends is a matter of judgement. "
             "Errors gather there if their share is far above the share of the frames.",
             table]
     if left: text.append(f"These means leave out {', '.join(left)}, of which no frame "
-                         f"lies {said['ms'][-1]:g} ms from a border or further.")
+                         f"lies {borders['ms'][-1]:g} ms from a border or further.")
     return "\n\n".join(text)
 
 # %% ../../../nbs/train/folder/30_card.ipynb #19c5ef6b

@@ -73,9 +73,9 @@ class RunRecorder(Recorder):
         say=lambda text: None, # Called with each line meant for a person
         progress: bool = False, # Show a bar
         each=lambda row: None, # Called with each epoch's row of the history
-        asked: TrainConfig = None, # For `config.yaml`: the gap may be open in it
+        given: TrainConfig = None, # For `config.yaml`: the gap may be open in it
     ):
-        self.asked = asked or clf.cfg
+        self.given = given or clf.cfg
         self.out, self.clf, self.ids, self.frames, self.each = out, clf, ids, frames, each
         self.note, self.progress, self.rows = say, progress, []
         self.bar = self.monitor = None
@@ -93,7 +93,7 @@ class RunRecorder(Recorder):
 def __enter__(self: RunRecorder):
     cfg = self.clf.cfg
     write_json(self.out/"videos.json", dict(zip(("train", "valid"), self.ids)))
-    self.asked.to_yaml(self.out/"config.yaml")
+    self.given.to_yaml(self.out/"config.yaml")
     if self.progress:
         from tqdm.auto import tqdm
         step = cfg.stride or cfg.sequence_length * cfg.gap
@@ -160,7 +160,7 @@ def begun_with(
         raise ConfigError(f"{out} began with {', '.join(odd)}; resume it with its own "
                           "settings, or train into another folder")
     videos = read_split(out/"videos.json")
-    def other(asked): return [name for name, want in zip(("train", "valid"), asked)
+    def other(wanted): return [name for name, want in zip(("train", "valid"), wanted)
                               if want is not None and list(map(str, want)) != videos[name]]
     if other(ids) and dataset is not None: ids = choose_videos(dataset, cfg, *ids)
     if odd := other(ids):

@@ -122,10 +122,10 @@ def moments_of(
     full = np.c_[np.clip(1 - m.p.sum(1), 0, 1), m.p]
     high = np.sort(full, 1)
     mean = lambda x: np.add.reduceat(x, start, 0) / (n if x.ndim == 1 else n[:, None])
-    p, said = mean(full), m.codes[start] + 1
+    p, predicted = mean(full), m.codes[start] + 1
     return pd.DataFrame(dict(zip(MOMENT_COLUMNS, (
-        m.video_id, m.agent, m.target, names[said], start, ends[1:], n / m.fps,
-        p[np.arange(len(n)), said], names[1 + p[:, 1:].argmax(1)],
+        m.video_id, m.agent, m.target, names[predicted], start, ends[1:], n / m.fps,
+        p[np.arange(len(n)), predicted], names[1 + p[:, 1:].argmax(1)],
         mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.unlike),
         mean(np.ones(len(m.p)) if m.seen is None else m.seen.astype(float))))))
 
@@ -174,12 +174,12 @@ def rank_moments(
 # %% ../../../nbs/train/review/10_moments.ipynb #e88f41fc
 def _not_reviewed(table, reviewed):
     "Without the moments of which a correction tells."
-    told, end = {}, 2**62
-    for r in reviewed: told.setdefault((r.video, r.agent, r.target), []).append(
+    spans, end = {}, 2**62
+    for r in reviewed: spans.setdefault((r.video, r.agent, r.target), []).append(
         (min(r.start, end), min(r.stop, end)))
     keep = np.ones(len(table), bool)
     for pair, rows in table.reset_index().groupby(["video_id", "agent", "target"]):
-        starts, stops = np.sort(np.array(told.get(pair, []), np.int64).reshape(-1, 2), 0).T
+        starts, stops = np.sort(np.array(spans.get(pair, []), np.int64).reshape(-1, 2), 0).T
         keep[rows.index] = (np.searchsorted(starts, rows.stop)
                             == np.searchsorted(stops, rows.start, "right"))
     return table[keep]

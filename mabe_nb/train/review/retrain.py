@@ -33,14 +33,14 @@ def reviewed_split(
     cfg: TrainConfig = TrainConfig(), # Its seed and share choose
 ) -> tuple: # Train ids, valid ids
     "The split of the annotated videos, and all that only a review knows to learn from."
-    plain, learn, judge = data.data, train_ids, valid_ids
+    plain, learn, valid = data.data, train_ids, valid_ids
     if any(plain.labelled(i) for i in plain.ids):
-        learn, judge = choose_videos(plain, cfg, train_ids, valid_ids)
+        learn, valid = choose_videos(plain, cfg, train_ids, valid_ids)
     elif train_ids is None or valid_ids is None: return train_ids, valid_ids
-    known = {*learn, *judge, *(valid_ids or ())}
+    known = {*learn, *valid, *(valid_ids or ())}
     more = [i for i in data.only_reviewed if i not in known]
     room = cfg.limit and max(cfg.limit - len(more), 0)
-    return [*learn[:room], *more][:cfg.limit], judge
+    return [*learn[:room], *more][:cfg.limit], valid
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #395ba453
 def _comparable(run, out, new_weights) -> Classifier:
@@ -91,12 +91,12 @@ def compared(
             for clf in (before, after)]
     rows = []
     for action in sorted({*before.actions} | {*after.actions}):
-        f1, said = [], []
+        f1, predicted = [], []
         for clf, v in zip((before, after), both):
             k = clf.actions.index(action) if action in clf.actions else -2
-            said.append(v.codes == k)
+            predicted.append(v.codes == k)
             f1.append(float(masked_f1(v.labels, v.codes)[k]) if k >= 0 else np.nan)
-        rows.append((action, *f1, float((said[0] != said[1]).mean())))
+        rows.append((action, *f1, float((predicted[0] != predicted[1]).mean())))
     return pd.DataFrame(rows, columns=["action", "before", "after", "changed"])
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #86a4bf5e

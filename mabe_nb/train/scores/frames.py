@@ -66,9 +66,9 @@ def confusion(
 ) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
     "How often what was seen was predicted as what."
     n, y = 1 + labels.shape[1], np.c_[(labels != 1).all(1), labels] # `other` in front
-    said = y[np.arange(len(y)), codes + 1] # What is known of the class that is predicted
-    seen = np.where(said == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
-    known = (labels >= 0).any(1) & ((said >= 0) | (seen > 0))
+    truth = y[np.arange(len(y)), codes + 1] # What is known of the class that is predicted
+    seen = np.where(truth == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
+    known = (labels >= 0).any(1) & ((truth >= 0) | (seen > 0))
     table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
     return pd.DataFrame(table, *(pd.Index(["other", *actions], name=name)
                                  for name in ("seen", "predicted")))

@@ -97,11 +97,11 @@ def _triples(solution, submission, whole):
     code, found = pd.factorize((agent * len(targets) + target) * len(actions) + action)
     pair, last = np.divmod(found, len(actions))
     first, other = np.divmod(pair, len(targets))
-    said = pd.DataFrame({"agent": agents[first], "target": targets[other], "pair": pair,
+    table = pd.DataFrame({"agent": agents[first], "target": targets[other], "pair": pair,
                          "action": actions[last] if whole
                          else [a.split("_")[-1] for a in actions[last]]})
-    said["text"] = said.agent + "," + said.target + "," + actions[last]
-    return code, said
+    table["text"] = table.agent + "," + table.target + "," + actions[last]
+    return code, table
 
 # %% ../../../nbs/train/scores/30_official_counts.ipynb #def88824
 def _entries(solution, video, videos):
@@ -191,19 +191,19 @@ def judged_bouts(
     _check_kinds(solution, submission)
     n = len(solution)
     video, videos = _codes(solution, submission, "video_id")
-    triple, said = _triples(solution, submission, whole)
+    triple, table = _triples(solution, submission, whole)
     entry, entries = _entries(solution, video[:n], len(videos))
-    row, there = _judged(solution, submission, video[n:], triple[n:], list(said.text),
+    row, there = _judged(solution, submission, video[n:], triple[n:], list(table.text),
                          entries)
     triple = np.r_[triple[:n], triple[n:][row]]
-    key, keys = pd.factorize(np.r_[entry, there] * len(said) + triple)
+    key, keys = pd.factorize(np.r_[entry, there] * len(table) + triple)
     start, stop = np.hstack([_frames(solution, np.arange(n), "solution"),
                              _frames(submission, row, "submission")])
-    pair = there * (said.pair.max() + 1) + said.pair.to_numpy()[triple[n:]]
+    pair = there * (table.pair.max() + 1) + table.pair.to_numpy()[triple[n:]]
     _check_overlap(submission, row, pair, key[n:], start[n:], stop[n:], len(keys))
     return JudgedBouts(n, key, start, stop, row, pd.DataFrame({
-        "lab": entries.lab.to_numpy()[keys // len(said)],
-        "action": said.action.to_numpy()[keys % len(said)]}))
+        "lab": entries.lab.to_numpy()[keys // len(table)],
+        "action": table.action.to_numpy()[keys % len(table)]}))
 
 # %% ../../../nbs/train/scores/30_official_counts.ipynb #5d573f79
 class FrameCounter:

@@ -170,11 +170,11 @@ class JobPanel(Spending, JobFollower):
 
     def go(self):
         "Send it and follow it; what it took is the plan for the next time."
-        asked = self.asked()
+        request = self.request()
         super().go()
         if self.status != "done" or (took := row_of(self.job))["status"] != "done":
             return
-        self.took[asked] = took
+        self.took[request] = took
         self.changed()
 
 # %% ../../../nbs/view/panels/30_job.ipynb #3b7e8ae8
@@ -235,7 +235,7 @@ def priced(self: JobPanel) -> dict: # Of `price_ceiling`
 
 # %% ../../../nbs/view/panels/30_job.ipynb #86fe1c40
 @patch
-def asked(self: JobPanel) -> tuple: # kind, text, on, gpu
+def request(self: JobPanel) -> tuple: # kind, text, on, gpu
     "What is sent, and where to."
     return (self.kind.value, self.source.value, *place_of(self.gpu).values())
 
@@ -243,9 +243,9 @@ def asked(self: JobPanel) -> tuple: # kind, text, on, gpu
 def plan(self: JobPanel) -> str:
     "Where, on what, how long and for how much, as far as it is known."
     card = self.gpu.card.value if self.gpu else ""
-    ceiling, asked = self.check(self.price_of) or "no price", self.asked()
-    return plan_words(ceiling, asked[2], card, str(self.gpu.need or "") if card else "",
-                      self.took.get(asked))
+    ceiling, request = self.check(self.price_of) or "no price", self.request()
+    return plan_words(ceiling, request[2], card, str(self.gpu.need or "") if card else "",
+                      self.took.get(request))
 
 # %% ../../../nbs/view/panels/30_job.ipynb #f60a3c58
 @patch

@@ -97,9 +97,9 @@ def hours_of(
     "How long the model at hand takes on the cards of a place."
     if measured is None or SCENARIOS[purpose].look_at not in ("usd", "hours"): return {}
     epochs = SCENARIOS[purpose].epochs
-    asked = [(*where(place), run_hours(seconds, epochs))
+    targets = [(*where(place), run_hours(seconds, epochs))
              for place, seconds in zip(measured["where"], measured.seconds)]
-    return {check_gpu(gpu, on): hours for there, gpu, hours in asked
+    return {check_gpu(gpu, on): hours for there, gpu, hours in targets
             if there == on and gpu and math.isfinite(hours)}
 
 # %% ../../../nbs/view/panels/18_plan.ipynb #b2e01c6e

@@ -55,10 +55,10 @@ def source_of(
 
 # %% ../../../nbs/view/panels/25_source.ipynb #952e8952
 def submit_call(
-    asked: dict, # Arguments of `submit`; of inputs only the names
+    arguments: dict, # Arguments of `submit`; of inputs only the names
 ) -> str:
     "The call of `submit` with these arguments."
-    a = {k: v for k, v in asked.items() if k != "namespace"}
+    a = {k: v for k, v in arguments.items() if k != "namespace"}
     source = a.pop("source")
     words = source.__name__ if callable(source) else _literal(source)
     parts = [f"on={a.pop('on')!r}"]

@@ -62,7 +62,7 @@ class ReviewPanel(Panel):
         self.of: dict = {} # Id of a correction that was made here -> its moment
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
-        self.player_box, self.asked, self.focus = W.VBox(), W.HTML(), False
+        self.player_box, self.question, self.focus = W.VBox(), W.HTML(), False
         self.quiet = False # While the list is changed from here
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
@@ -87,7 +87,7 @@ def _controls(self: ReviewPanel):
                          label="initial")
     keyed = lambda name, key: button(name, lambda: self.press(key), KEYS[key])
     self.box = self.lay_out(
-        self.choice, self.asked,
+        self.choice, self.question,
         row(keyed("Accept", "y"), keyed("Reject", "x"), keyed("Nothing here", "c"),
             keyed("Starts here", "i"), keyed("Stops here", "o"), self.label,
             button("Relabel", lambda: self.act(lambda: self.relabel(self.label.value)),
@@ -112,9 +112,9 @@ def answers(self: ReviewPanel, moment) -> list:
 @patch
 def bout(self: ReviewPanel) -> tuple: # (action, first frame, frame to end before)
     "What is asked about, as the answers so far have left it; action "" for nothing."
-    said = [r for r in self.answers(self.moment)
+    message = [r for r in self.answers(self.moment)
             if r.verdict not in ("reject", "nothing")]
-    if said: return said[-1].action, said[-1].start, said[-1].stop
+    if message: return message[-1].action, message[-1].start, message[-1].stop
     return self.moment.action, int(self.moment.start), int(self.moment.stop)
 
 @patch
@@ -134,9 +134,9 @@ def sources(self: ReviewPanel) -> dict: # Source -> bout table
     "What the ethogram shows: annotations with corrections, predictions, the question."
     m, (action, start, stop) = self.moment, self.bout()
     rec = corrected(self.recording(), self.rows)
-    asked = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
+    question = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
     return {"seen": rec.bouts,
-            "predicted": predicted_bouts(self.predictions, m.video_id), "asked": asked}
+            "predicted": predicted_bouts(self.predictions, m.video_id), "asked": question}
 
 # %% ../../../nbs/view/video/70_review.ipynb #3d5adaed
 @patch
@@ -155,8 +155,8 @@ def show(self: ReviewPanel) -> Player:
 @patch
 def _new_player(self: ReviewPanel, pair):
     rec, shown = self.recording(), self.sources()
-    told = [p for p in self.predictions if p.video_id == rec.video_id]
-    ribbons = ribbon_strip(told, lambda pair: actions_of(rec, pair, shown))
+    predictions = [p for p in self.predictions if p.video_id == rec.video_id]
+    ribbons = ribbon_strip(predictions, lambda pair: actions_of(rec, pair, shown))
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
                          video=self.films.get(rec.video_id))
     self.player.sources = shown # the same that the strips read
@@ -173,7 +173,7 @@ def draw(self: ReviewPanel):
     action, start, stop = self.bout()
     fps, names = self.player.rec.fps, self.names()
     keys = " · ".join(f"{i} {a}" for i, a in enumerate(names[:9], 1))
-    self.asked.value = (f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from "
+    self.question.value = (f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from "
                         f"{start / fps:.2f} to {stop / fps:.2f} s? Keys: Y yes · X no · {escape(keys)}</p>")
     if (options := tuple(self._options())) != self.choice.options:
         self._choose(self.choice.value, options)
@@ -239,9 +239,9 @@ def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "s
     action, start, stop = was = self._predicted(must=True)
     new = (frame, stop) if side == "start" else (start, frame + 1)
     if new[0] >= new[1]: raise ConfigError("the bout would end before it starts")
-    said = self.save(side, action, *new, was)
+    message = self.save(side, action, *new, was)
     self.draw()
-    return said
+    return message
 
 @patch
 def undo(self: ReviewPanel) -> str:
@@ -271,9 +271,9 @@ def press(self: ReviewPanel, key: str, frame: int = None):
 def act(self: ReviewPanel, work, onwards: bool = True):
     "Do something, say so, and go on to the next moment."
     def whole():
-        n, said = self.choice.value, work()
+        n, message = self.choice.value, work()
         if onwards: self.open(n + 1)
-        return said
+        return message
     self.run(whole)
     if self.status == "done" and isinstance(self.result, str): self.set_status("done", self.result)
 
@@ -293,7 +293,7 @@ def review(
     model = run if hasattr(run, "predict") else load_model(run)
     file = corrections_file(data) if corrections is None else corrections
     ids = list(select_videos(data, videos)) if isinstance(videos, str) else videos
-    told = list(predict_for_review(model, data, ids, cache))
-    moments = rank_moments(told, minutes, read_corrections(file))
-    return ReviewPanel(moments, data, told, file, author,
+    predictions = list(predict_for_review(model, data, ids, cache))
+    moments = rank_moments(predictions, minutes, read_corrections(file))
+    return ReviewPanel(moments, data, predictions, file, author,
                        find_films(data, moments.video_id.unique(), films))

@@ -41,8 +41,8 @@ def probes_usd(
     seconds: float, # Of each probe, at most
 ) -> float:
     "The most that probes may cost. Raises `ConfigError` if a price is not known."
-    asked = [dict(zip(("on", "gpu"), where(p)), timeout=seconds) for p in places]
-    return sum(most_usd_of(**a)[0] if rents(a["on"]) else 0.0 for a in asked)
+    targets = [dict(zip(("on", "gpu"), where(p)), timeout=seconds) for p in places]
+    return sum(most_usd_of(**a)[0] if rents(a["on"]) else 0.0 for a in targets)
 
 
 def probes_ceiling(
@@ -78,10 +78,10 @@ def choices_of(
             for r in rows]
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #f9cc6e38
-def _places_with(asked):
+def _places_with(chosen):
     "Options of the list of places: those that there are, and those asked for."
     offered = places_of()
-    return offered + [(p, p) for p in asked if p not in dict(map(reversed, offered))]
+    return offered + [(p, p) for p in chosen if p not in dict(map(reversed, offered))]
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #e75293f1
 class ComparePanel(MeasuringPanel):

@@ -32,9 +32,9 @@ def _as_sent(spec, on, gpu):
     if on == "local":
         device = {"device": gpu} if gpu else {}
         return spec | {"settings": spec["settings"] | device}, None
-    asked = {"gpu": gpu}
-    if gpu and get(on).provider: get(on).check_gpu(asked)
-    return spec, asked["gpu"]
+    wanted = {"gpu": gpu}
+    if gpu and get(on).provider: get(on).check_gpu(wanted)
+    return spec, wanted["gpu"]
 
 
 def job_of(
