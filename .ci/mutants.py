@@ -138,7 +138,7 @@ MUTANTS = [Mutant(*m) for m in (
      "return np.append(picked, whole) if len(codes) else picked", "return whole if len(codes) else picked", SPLIT),
     ("splits: still mice connect videos", "(count == 1) & ", "", SPLIT),
     ("kaggle: lengths may differ by 5 %", "0.01*frames", "0.05*frames", LENGTH),
-    ("kaggle: the bound is a finding", "abs(frames - told) > max",
+    ("kaggle: the bound is a finding", "abs(frames - expected) > max",
      "abs(frames - told) >= max", LENGTH),
     ("checks: lengths may differ by 5 %", "0.02 * len(xy)", "0.05 * len(xy)", LENGTH))]
 
