@@ -221,7 +221,7 @@ def test_every_number_that_is_said_is_in_the_json(colony, capsys):
             assert any(abs(value - k) <= max(0.0051, 0.051 * abs(k)) for k in known), \
                 (text, said)
         assert {r["basis"] for r in data["rows"]} <= BASES
-        assert data["asked"]["epochs"] == 200 and data["asked"]["windows"] > 0
+        assert data["request"]["epochs"] == 200 and data["request"]["windows"] > 0
 
 
 @pytest.mark.parametrize("words,says", [
