@@ -108,7 +108,9 @@ def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     ("labels.v003.000_Rat 6.analysis.h5", "Rat_6"), ("day.100_2.h5", "day.100_2"),
     ("m1DLC_net_filtered.csv", "m1"), ("m1_superanimal_topviewmouse_hrnet_w32_x_.h5", "m1"),
     ("labels.v001.000_Rat 6.analysis.csv", "Rat_6"),
-    ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1")])
+    ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1"),
+    ("\u5c0f\u9f203.csv", "u5c0f9f20_3"), ("day1_\u0430.csv", "day1__u0430"),
+    ("cage1_Behavior.csv", "cage1"), ("cage1.mp4.predictions.slp", "cage1"), ("labels.csv", "labels")])
 def test_the_name_of_a_video(file, name): assert video_name(file) == name
 
 
@@ -129,6 +131,16 @@ def test_two_videos_whose_names_differ_in_a_sign(tmp_path):
     for name in ("M\xe4use", "M\xf6use"): write_one(tmp_path, name, [])
     with pytest.raises(DataError, match="sign that no name of a video can hold: rename one"):
         open_dataset(tmp_path)["M_use"]
+
+
+def test_videos_and_animals_with_chinese_names_stay_apart(tmp_path):
+    for name in ("\u5c0f\u9f20", "\u5927\u9f20"): write_one(tmp_path, name, [("a", "rear", 30, 60)])
+    data = open_dataset(tmp_path)
+    assert sorted(data.ids) == ["u59279f20", "u5c0f9f20"] and not data.findings()
+    assert all(len(data[v].bouts) == 1 for v in data.ids)
+    (tmp_path/"animals").mkdir()
+    write_dlc(tmp_path/"animals", "v1", recording(1), ("\u9ed1", "\u767d"))
+    assert open_dataset(tmp_path/"animals")["v1"].mice == ("u9ed1", "u767d")
 
 
 def test_streams_of_one_file_are_told(tmp_path):

@@ -23,6 +23,7 @@ from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_pose
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
+from .video_ids import plain_id
 
 # %% ../../nbs/data/16_poses.ipynb #c521ceb0
 class Points(NamedTuple):
@@ -190,9 +191,8 @@ def _prefixes(parts):
 def _mice(names):
     "The tracker's names, `_` for other signs, if then all differ, else mouse1, mouse2, ..."
     default = tuple(f"mouse{i + 1}" for i in range(len(names)))
-    if names in (["individual_0"], ["id_0"]) or len({*names}) < len(names): return default
-    plain = [re.sub(r"[^A-Za-z0-9_.\-]", "_", name).lstrip(".-") for name in names]
-    if len({*plain}) < len(plain): return default
+    plain = [plain_id(name).lstrip(".-") for name in names]
+    if names in (["individual_0"], ["id_0"]) or len({*plain}) < len(plain): return default
     try: return tuple(safe_id(name) for name in plain)
     except DataError: return default
 
@@ -287,7 +287,7 @@ def read_poses(
     path = Path(path)
     source, found = points or tracked_points(path, source)
     xy, sure, names, parts, rate, scale, left_out, trackless = found
-    video = video_id or re.sub(r"[^A-Za-z0-9_.\-]", "_", path.name.split(".")[0]) or "0"
+    video = video_id or plain_id(path.name.split(".")[0]) or "0"
     xy = np.where(np.isfinite(xy), _drop_unsure(xy, sure, min_confidence, path), np.nan)
     xy, names, parts, findings = _tidy(xy.astype(np.float32), names, parts, video)
     if not xy.size: raise DataError("has no frames or no points", path)

@@ -10,6 +10,7 @@ import difflib, re
 from collections.abc import Collection
 
 from .settings import FolderSettings
+from ..video_ids import plain_id
 
 # %% ../../../nbs/data/folder/15_names.ipynb #38cda232
 def _words(name):
@@ -47,8 +48,7 @@ def same_name(
 ) -> str: # One of `known`, None if there is none, or more than one
     "The name that differs in capitals, spaces and signs alone: `Rat A`, `rat_a`; `Ä`, `_`."
     plain = lambda text: re.sub(r"[\W_]", "", text).lower()
-    shown = re.sub(r"[^A-Za-z0-9_.\-]", "_", name) # As `read_poses` writes it
-    same = [k for k in known if plain(k) == plain(name) or k == shown]
+    same = [k for k in known if plain(k) == plain(name) or k == plain_id(name)] # As `read_poses` has it
     return same[0] if len(same) == 1 else None
 
 # %% ../../../nbs/data/folder/15_names.ipynb #89af946a

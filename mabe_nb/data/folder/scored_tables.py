@@ -21,6 +21,7 @@ from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
+from ..video_ids import plain_id
 from ...errors import DataError
 from ...files import safe_id
 
@@ -44,7 +45,7 @@ def video_name(
     path, # A pose file or an annotation
 ) -> str: # Letters, digits, '.', '-' and '_'
     "The name of the video that a file belongs to."
-    return safe_id(re.sub(r"[^A-Za-z0-9_.\-]", "_", _plain_name(path)), "video_id", path)
+    return safe_id(plain_id(_plain_name(path)), "video_id", path)
 
 
 def other_sign(

@@ -26,7 +26,7 @@ from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
                                                read_scored, scored_agents, scored_columns,
                                                scored_frames, video_name, with_scores)
-from ..video_ids import unknown_video
+from ..video_ids import plain_id, unknown_video
 from ...errors import DataError
 from ...files import file_hash, safe_id
 from ...patch import patch
@@ -268,7 +268,7 @@ def lab(self: TrackerFolder, video_id) -> str:
     "Name of the lab: from `dataset.yaml`, else the folder's."
     folder = self.root if self.root.is_dir() else self.root.parent
     name = self.settings.lab or folder.resolve().name
-    return safe_id(re.sub(r"^[.\-]|[^A-Za-z0-9_.\-]", "_", name), "lab", self.root)
+    return safe_id(re.sub(r"^[.\-]", "_", plain_id(name)), "lab", self.root)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5c02ed05
 @patch
