@@ -139,6 +139,7 @@ def test_videos_and_animals_with_chinese_names_stay_apart(tmp_path):
     assert sorted(data.ids) == ["u59279f20", "u5c0f9f20"] and not data.findings()
     assert all(len(data[v].bouts) == 1 for v in data.ids)
     (tmp_path/"animals").mkdir()
+    (tmp_path/"animals"/"dataset.yaml").write_text("fps: 30\n")
     write_dlc(tmp_path/"animals", "v1", recording(1), ("\u9ed1", "\u767d"))
     assert open_dataset(tmp_path/"animals")["v1"].mice == ("u9ed1", "u767d")
 
