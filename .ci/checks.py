@@ -147,11 +147,16 @@ def stale_modules():
             if not (TOP/n.replace(".", "/")).with_suffix(".py").exists()]
 
 
+def why(out, most=60):
+    "pytest's lines on what failed: the picture of a page that follows may be longer than is printed."
+    return [line[:300] for line in out.splitlines() if re.match(r"E  |_{3,} \S+ _{3,}$", line)][:most]
+
+
 def counted(about, code, out, path):
     "Counts of a tool that kept a journal; where it was cut off, what and when."
     found = journal.Journal(path)
     cut = found.running + found.never
-    if code: print(out[-12000:])
+    if code: print(*why(out), out[-12000:], sep="\n")
     for line in found.slowest(): print(line)
     if cut:
         print(f"{about}: {len(found.passed)} had passed, {len(found.failed)} failed, "
