@@ -255,7 +255,8 @@ BINARY = [("2.0", "0", "0", "1"), ("2.2", "1", "0", "0"), ("2.4", "1", "2", "0")
                                   "Manual Annotations/v1_behavior.csv"])
 def test_a_binary_table_of_boris_or_of_a_soid_is_read(lab, name):
     (lab/name).parent.mkdir(exist_ok=True)
-    (lab/name).write_text(binary(*BINARY, comma="\t" if name.endswith("tsv") else ","))
+    text = binary(*BINARY, comma="\t" if name.endswith("tsv") else ";" if "Manual" in name else ",")
+    (lab/name).write_text(text.replace(".", ",") if ";" in text else text) # as a spreadsheet may save it
     (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nagent: black\n")
     rec = open_dataset(lab)["v1"]
     assert rec.bouts.values.tolist() == [["black", "white", "sniff", 66, 78], ["black", "black", "rear", 72, 78]]

@@ -15,8 +15,8 @@ import pandas as pd
 
 from ..recording import bout_table, parse_seconds, run_lengths
 from ...errors import DataError
-from .text_tables import (check_table, column_names, frame_span,
-                                              rows_by)
+from .text_tables import (check_table, column_names, delimiter,
+                                              frame_span, rows_by)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
@@ -161,11 +161,11 @@ def is_step_table(
     lines, # The first of a text file
 ) -> bool:
     "Has it a first column `time`, and whole numbers in all others?"
-    comma = "\t" if lines and "\t" in lines[0] else ","
-    try: head, *rows = [[c.strip() for c in r] for r in csv.reader(lines, delimiter=comma) if r]
+    cells = csv.reader(lines, delimiter=delimiter(lines))
+    try: head, *rows = [[c.strip() for c in r] for r in cells if r]
     except (csv.Error, ValueError): return False
     return bool(rows) and head[0].lower() == "time" and len(head) > 1 and all(
-        len(r) == len(head) and parse_seconds(r[0]) >= 0 and
+        len(r) == len(head) and parse_seconds(r[0].replace(",", ".")) >= 0 and
         all(re.fullmatch(r"\d{1,3}(\.0)?", c) for c in r[1:]) for r in rows)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #a4d5a53c
@@ -174,8 +174,8 @@ def step_table(
 ) -> tuple: # Names of the actions; (rows, actions) bool; seconds of rows and of the end
     "A table with a row for each step of time. Raises `DataError` naming the row."
     check_table(path)
-    with open(path, encoding="utf-8-sig") as f: comma = "\t" if "\t" in f.readline() else ","
-    table = pd.read_csv(path, sep=comma, dtype=str, keep_default_na=False)
+    with open(path, encoding="utf-8-sig") as f: parted = delimiter([f.readline()])
+    table = pd.read_csv(path, sep=parted, dtype=str, keep_default_na=False)
     count = table.iloc[:, 1:].apply(pd.to_numeric, errors="coerce")
     if not len(table): raise DataError("has a head and no rows", path)
     if (wrong := ~((count >= 0) & (count % 1 == 0)).all(axis=1)).any():

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NO_ANIMAL', 'PICTURES', 'LEVELS', 'check_table', 'check_rows', 'check_individuals', 'csv_frames', 'in_order',
-           'csv_table', 'column_names', 'rows_by', 'frame_span']
+           'csv_table', 'delimiter', 'column_names', 'rows_by', 'frame_span']
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #f5e7e58d
 import csv, math
@@ -156,7 +156,10 @@ def csv_table(
     return in_order([*zip(*names)], values.astype(float), frames, path)
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #3a575b76
-def _delimiter(lines): # In the head; a decimal comma may stand further down
+def delimiter(
+    lines, # The first of a text file
+) -> str: # A tab, a semicolon or a comma
+    "What parts the columns, by the head; a decimal comma may stand further down."
     return next((mark for mark in "\t;" if lines and mark in lines[0]), ",")
 
 
@@ -167,12 +170,12 @@ def column_names(
     lines, # The first of a text file
 ) -> set: # In small letters
     "What the columns of a table with tabs, semicolons or commas are called."
-    return {*map(_name, lines[0].split(_delimiter(lines)))} if lines else set()
+    return {*map(_name, lines[0].split(delimiter(lines)))} if lines else set()
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #82778dfd
 def _named_cells(path):
     lines = read_text(path, "a table", "utf-8-sig", most=2**25).splitlines()
-    rows = csv.DictReader(lines, delimiter=_delimiter(lines), skipinitialspace=True)
+    rows = csv.DictReader(lines, delimiter=delimiter(lines), skipinitialspace=True)
     try: return [(rows.line_num, {_name(k): (v or "").strip() for k, v in row.items() if k})
                  for row in rows]
     except (csv.Error, AttributeError) as e:
