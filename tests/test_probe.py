@@ -83,6 +83,15 @@ def test_parts_are_in_their_place():
     step.pairs = late()
     told = time_parts(trainer, step, Clock(CPU), 3)
     assert told["data"] > 0.1 and max(told, key=told.get) == "data"
+    step.pairs = pairs
+    weight = next(trainer.model.parameters())
+    hook = weight.register_hook(lambda gradient: time.sleep(0.1))
+    told = time_parts(trainer, step, Clock(CPU), 3)
+    hook.remove()
+    assert told["backward"] > 0.1 and max(told, key=told.get) == "backward"
+    trainer.optimizer.step = lambda *a, of=trainer.optimizer.step: (time.sleep(0.1), of(*a))
+    told = time_parts(trainer, step, Clock(CPU), 3)
+    assert told["optimizer"] > 0.1 and max(told, key=told.get) == "optimizer"
 
 
 def test_operations_of_a_linear_step():

@@ -9,12 +9,12 @@ __all__ = ['CONTEXT', 'FRAMES', 'resident', 'memory_taken', 'memory_limit', 'mak
 # %% ../../nbs/measure/10_probe.ipynb #5e694c79
 import atexit, gc, itertools, json, os, platform, sys, tempfile, time
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from .. import __version__
 from ..files import read_json, write_json
 from .step import Clock, count_work, time_parts, time_steps
 from .workload import Workload, checked_spec
@@ -171,7 +171,7 @@ def machine(
     cuda = device.type == "cuda"
     return {"device": device.type, "threads": torch.get_num_threads(),
             "card": torch.cuda.get_device_name(device) if cuda else processor(),
-            "versions": {"torch": torch.__version__, "mabe_nb": version("mabe_nb"),
+            "versions": {"torch": torch.__version__, "mabe_nb": __version__,
                          "python": platform.python_version(),
                          "cudnn": str(torch.backends.cudnn.version()) if cuda else ""}}
 
@@ -203,7 +203,9 @@ def measure(
     before, cfg = resident(), make_config(checked_spec(spec)["settings"])
     device = pick_device(cfg.device)
     about = {**machine(device), "batch": cfg.batch_size, "created": time.time()}
-    if device.type == "cuda": torch.cuda.reset_peak_memory_stats(device)
+    if device.type == "cuda":
+        torch.cuda.empty_cache() # what an earlier measurement left is not this one's
+        torch.cuda.reset_peak_memory_stats(device)
     try:
         with memory_limit(device, spec["memory_gb"]), \
                 tempfile.TemporaryDirectory() as place:
@@ -223,6 +225,7 @@ def _measured(spec, device, before, folder):
     with nullcontext() if spec["memory_gb"] else memory_kept(device):
         seconds = time_steps(step, clock, spec["seconds"])
         if device.type == "cuda": memory = memory_taken(device, before)
+        trainer.whole_step = trainer.plain_step # which can be seen into
         count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
         parts = time_parts(trainer, step, clock, count)
     work = count_work(step)

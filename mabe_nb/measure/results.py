@@ -10,6 +10,7 @@ import hashlib, json, math, os, shutil, time
 from contextlib import contextmanager
 from importlib.metadata import version
 
+from .. import __version__
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
 from ..remote.places.base import ENDED, get
@@ -44,7 +45,7 @@ def cache_path(
 ): # Path
     "Where the result of a probe is kept."
     about = [spec, on, gpu, here() if on == "local" else None, version("torch"),
-             version("mabe_nb")]
+             __version__]
     text = json.dumps(about, sort_keys=True).encode()
     return home()/"measure"/f"{hashlib.blake2b(text, digest_size=12).hexdigest()}.json"
 

@@ -14,6 +14,7 @@ import torch
 from ...errors import DataError, MabeError
 from ...patch import patch
 from .augment import Augment
+from .cuda_graph import Playback, may_play
 from .frames import Frames, batches, epoch_starts
 from ..machine import Team, memory_kept, onednn_products, stop_signal
 from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
@@ -61,7 +62,7 @@ class Trainer:
         self.possible, self.recorder = possible, Recorder()
         self._prepare(torch.as_tensor(weights, device=self.device))
         self.epoch, self.step_of_epoch, self.history = 0, 0, []
-        self.total = torch.zeros((), device=self.device)
+        self.total, self.whole_step = torch.zeros((), device=self.device), None
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #d3fc0323
 @patch
@@ -79,11 +80,11 @@ def _prepare(self: Trainer, weights):
 # %% ../../../nbs/train/fit/70_loop.ipynb #30d55aa3
 @patch
 def part_loss(self: Trainer,
-    windows, # Iterator over the inputs and answers of parts of a step
-    whole: torch.Tensor, # Scalar weight of the whole step; None: of these windows
+    x: torch.Tensor, # (windows, length, channels), may be overwritten
+    labels: torch.Tensor, # (windows, length, ...) answers
+    whole: torch.Tensor = None, # Scalar weight of the whole step; None: of these windows
 ) -> torch.Tensor: # Scalar
-    "What the next part adds to the loss of a step."
-    x, labels = next(windows)
+    "What some windows add to the loss of a step."
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
     x, order, share = self.augment(x)
     with self.precision.context(): scores = self.model(x)
@@ -99,22 +100,51 @@ def take_step(self: Trainer,
     windows, # Iterator over the inputs and answers of these parts
 ) -> torch.Tensor: # Mean loss of the step, on the device
     "One change of the weights."
+    if len(parts) == 1 and self.team.size == 1:
+        if self.whole_step is None:
+            self.whole_step = Playback(self) if may_play(self) else self.plain_step
+        total = self.whole_step(*next(windows))
+    else: total = self.step_in_parts(starts, parts, windows)
+    self.average.update()
+    return total
+
+
+@patch
+def plain_step(self: Trainer,
+    x: torch.Tensor, # (windows, length, channels), may be overwritten
+    labels: torch.Tensor, # (windows, length, ...) answers
+) -> torch.Tensor: # Mean loss, on the device
+    "A step of one batch."
+    self.optimizer.zero_grad(set_to_none=True)
+    loss = self.part_loss(x, labels)
+    self.precision.scaler.scale(loss).backward()
+    self.follow_gradients()
+    return loss.detach()
+
+
+@patch
+def step_in_parts(self: Trainer, starts: np.ndarray, parts: list, windows) -> torch.Tensor:
+    "A step whose gradient is the sum over several batches, or over a team."
     self.optimizer.zero_grad(set_to_none=True)
     size, gap, total = self.cfg.sequence_length, self.cfg.gap, 0
-    alone = len(parts) == 1 and self.team.size == 1
-    whole = None if alone else self.loss.weight(gather(self.answers, starts, size, gap))
+    whole = self.loss.weight(gather(self.answers, starts, size, gap))
     for _ in parts:
-        loss = self.part_loss(windows, whole)
+        loss = self.part_loss(*next(windows), whole)
         self.precision.scaler.scale(loss).backward()
-        total = loss.detach() if alone else total + loss.detach()
+        total = total + loss.detach()
     if self.team.size > 1: total = self.add_gradients(total)
+    self.follow_gradients()
+    return total
+
+
+@patch
+def follow_gradients(self: Trainer):
+    "Change the weights by their gradients, after clipping them."
     self.precision.scaler.unscale_(self.optimizer)
     if self.cfg.grad_clip:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.cfg.grad_clip)
     self.precision.scaler.step(self.optimizer)
     self.precision.scaler.update()
-    self.average.update()
-    return total
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #799eebff
 @patch
@@ -286,6 +316,7 @@ def restore(self: Trainer, tensors: dict, about: dict):
             model.load_state_dict({k.removeprefix(f"{name}."): v for k, v in
                                    tensors.items() if k.startswith(f"{name}.")})
         restore_optimizer(self.optimizer, tensors)
+        self.whole_step = None # a recording would change the tensors of before
         self.epoch, self.step_of_epoch = int(about["epoch"]), int(about["step"])
         self.history, self.average.steps = list(about["history"]), int(about["average_steps"])
         if not _is_history(self.history, self.epoch): raise ValueError("its history is none")
