@@ -34,6 +34,7 @@ from mabe_nb.measure.step import Clock, bottleneck, roofline, time_steps
 from mabe_nb.measure.sweep import sweep as sweep_sizes
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.machine import pick_device
+from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.fit.monitor import Monitor, card_reader
 from mabe_nb.train.models import NETWORKS
 
@@ -67,7 +68,7 @@ class Bench:
     def left(self): return max(self.end - time.monotonic(), 1.0) # Seconds
 
     def time(self, step): # Seconds of a step, its median
-        return time_steps(step, Clock(self.device), 2.0 if self.cuda else 0.3)["p50"]
+        return time_steps(step, Clock(self.device), 1.0 if self.cuda else 0.3)["p50"]
 
     def probe(self, cfg, precision="fp32", seconds=None):
         "A measured step. On a card all in one process: memory counts anew for each."
@@ -211,30 +212,17 @@ def fixed_step(bench, cfg, **optimizer):
     return trainer.model, step, forward
 
 
-def captured(step):
-    "The step as a CUDA graph."
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3): step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph): step()
-    return graph.replay
-
-
 def graphs(bench):
-    "A step captured once as a CUDA graph, against the same step launched by Python."
-    for name in ("tcn", "conv_bilstm") if bench.cuda else ():
-        cfg = TrainConfig(model_type=name, batch_size=64, device=str(bench.device))
-        _, step, _ = fixed_step(bench, cfg, capturable=True)
-        plain = bench.time(step)
-        try: graph = bench.time(captured(step))
-        except RuntimeError as e:
-            yield {"network": name, "plain_ms": plain * 1e3, "say": str(e)[:200]}
-            continue
-        yield {"network": name, "plain_ms": plain * 1e3, "graph_ms": graph * 1e3,
-               "gain": plain / graph}
+    "A step of the trainer launched by Python, and the same played as a CUDA graph."
+    for name in NETWORKS if bench.cuda else ():
+        for size in (16, 256):
+            cfg = TrainConfig(model_type=name, batch_size=size, device=str(bench.device))
+            steps = [Steps(make_trainer(make_spec(cfg), bench.device)) for _ in range(2)]
+            steps[0].trainer.whole_step = Trainer.plain_step
+            plain, played = map(bench.time, steps)
+            yield {"network": name, "batch": size, "plain_ms": plain * 1e3,
+                   "played_ms": played * 1e3, "gain": plain / played,
+                   "right": steps[1].trainer.whole_step.graph is not None}
     if not bench.cuda: yield {"say": "no card here: CUDA graphs are a card's"}
 
 

@@ -22,7 +22,7 @@ from mabe_nb.train.fit.optim import optimizer_tensors
 from mabe_nb.train.config import TrainConfig
 
 TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, sequence_length=20,
-                   batch_size=8)
+                   batch_size=8, device="cpu")
 
 
 @pytest.fixture(autouse=True)

@@ -225,7 +225,7 @@ def _measured(spec, device, before, folder):
     with nullcontext() if spec["memory_gb"] else memory_kept(device):
         seconds = time_steps(step, clock, spec["seconds"])
         if device.type == "cuda": memory = memory_taken(device, before)
-        trainer.whole_step = trainer.plain_step # which can be seen into
+        trainer.whole_step = Trainer.plain_step # which can be seen into
         count = max(1, min(10, int(spec["seconds"] / 3 / seconds["p50"])))
         parts = time_parts(trainer, step, clock, count)
     work = count_work(step)

@@ -102,8 +102,8 @@ def take_step(self: Trainer,
     "One change of the weights."
     if len(parts) == 1 and self.team.size == 1:
         if self.whole_step is None:
-            self.whole_step = Playback(self) if may_play(self) else self.plain_step
-        total = self.whole_step(*next(windows))
+            self.whole_step = Playback(self.device) if may_play(self) else Trainer.plain_step
+        total = self.whole_step(self, *next(windows))
     else: total = self.step_in_parts(starts, parts, windows)
     self.average.update()
     return total
