@@ -60,7 +60,7 @@ def test_prediction_from_a_processor_is_a_wide_guess():
     assert all("no card measured" in r["say"] for r in rows)
     assert np.isclose(by_count(cpu, card("L4")), 1e11 / 300e9 / 0.3)
     lstm = TINY.model_copy(update={"model_type": "lstm", "sequence_length": 100})
-    assert recurrent_floor(lstm) == pytest.approx(0.006) and recurrent_floor(TINY) == 0
+    assert recurrent_floor(lstm) == pytest.approx(0.0036) and recurrent_floor(TINY) == 0
     assert others(TINY, []) == [] and others(TINY, [{"status": "died"}]) == []
 
 

@@ -28,7 +28,7 @@ def own_home(tmp_path, monkeypatch):
 def probe(name="a processor", device="cpu", seconds=0.1, **more):
     return {"status": "ok", "device": device, "card": name, "created": 1.79e9,
             "on": "local" if device == "cpu" else "modal", "gpu": None,
-            "precision": "fp32", "flops": 1e12, "flops_cudnn": 5e11, "bytes": 1e10,
+            "precision": "fp32", "flops": 1e12, "bytes": 1e10,
             "launches": 500, "batch": 16, "windows_s": 16 / seconds,
             "seconds": dict.fromkeys(("p50", "low", "high"), seconds)} | more
 

@@ -23,8 +23,8 @@ from .sweep import rate_of
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
 BY_BANDWIDTH, BY_COUNT = (1 / 1.5, 1.5), (0.3, 3.0) # Lowest and highest, as factors
-REACHED, STEP = 0.3, 1e-5 # Part of a limit; seconds of a time step of a recurrent layer
-LAUNCH = 8e-6 # Seconds that Python needs to start an operation
+REACHED, STEP = 0.3, 6e-6 # Part of a limit; seconds of a time step of a recurrent layer
+LAUNCH = 5e-6 # Seconds of the smallest operation, played as part of a CUDA graph
 
 def by_bandwidth(
     seconds: float, # Of a step, measured
@@ -48,13 +48,11 @@ def by_count(
     return float(np.maximum(waits, np.max(limits) / REACHED))
 
 
-def _arithmetic_seconds(result, there): # At the peaks that the libraries use
-    kind, flops = result["precision"], result["flops"]
-    cudnn = result.get("flops_cudnn", 0) if kind == "fp32" else 0
+def _arithmetic_seconds(result, there): # At the peaks that the trainer uses
     from mabe_nb.measure.step import PEAKS
-    tf32 = there[PEAKS["tf32"]]
-    fast = tf32 if tf32 and math.isfinite(tf32) else there[PEAKS["fp32"]]
-    return (cudnn / fast + (flops - cudnn) / there[PEAKS[kind]]) / 1e12
+    peak, tf32 = there[PEAKS[result["precision"]]], there[PEAKS["tf32"]]
+    if result["precision"] == "fp32" and tf32 and math.isfinite(tf32): peak = tf32
+    return result["flops"] / peak / 1e12
 
 # %% ../../nbs/measure/40_compare.ipynb #ce6ea36d
 def recurrent_floor(

@@ -64,7 +64,7 @@ class Live(EagerMode):
         return out
 
 # %% ../../nbs/measure/20_estimate.ipynb #476493ea
-KEPT = Need(4, 8, 18) # Numbers kept for each unit and step of a recurrent layer
+KEPT = Need(4, 12, 18) # Numbers kept for each unit and step of a recurrent layer
 
 class _Kept(torch.autograd.Function):
     "What a fused recurrent layer allocates, without its arithmetic."
@@ -223,8 +223,8 @@ def estimate(
         window + (k - KEPT.likely) * count.units * steps for k in KEPT]
     state = Need(*3 * (count.state / 1e9,))
     fixed = process or state + (CONTEXT_GB if card else PROCESS_GB)
-    gap = ("counted on one step; what cuDNN keeps for recurrent layers is not known: "
-           "k from 4 to 18" if count.units else "counted on one step")
+    gap = ("counted on one step; what cuDNN keeps for recurrent layers is not documented: "
+           "k from 4 to 18, 12.5 on an H100" if count.units else "counted on one step")
     if process: gap += ", what does not grow with the batch measured on one here"
     return Estimate(fixed, Need(*(w / 1e9 for w in windows)), "counted", gap)
 

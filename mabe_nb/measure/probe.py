@@ -43,7 +43,7 @@ def resident(
         return most * (1 if platform.system() == "Darwin" else 1024)
 
 # %% ../../nbs/measure/10_probe.ipynb #395af4b5
-CONTEXT = 1e9 # Bytes that a driver takes at most
+CONTEXT = 1.5e9 # Bytes that a driver takes at most
 
 def memory_taken(
     device: torch.device,
