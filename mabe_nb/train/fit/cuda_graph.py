@@ -14,9 +14,9 @@ from ..models import NETWORKS
 
 # %% ../../../nbs/train/fit/66_cuda_graph.ipynb #c09f4096
 def may_play(
-    trainer, # `Trainer`
+    trainer, # `TrainingStep`, such as a `Trainer`
 ) -> bool:
-    "Does a step of this trainer do the same work each time, on a card?"
+    "Does a step of it do the same work each time, on a card?"
     cfg = trainer.cfg
     return (trainer.device.type == "cuda" and NETWORKS[cfg.model_type].fixed
             and not trainer.precision.scaler.is_enabled() # fp16 skips steps
@@ -29,14 +29,15 @@ class Playback:
     "The steps of a trainer: some as they are, the next one recorded, and then that one played."
 
     def __init__(self, device: torch.device):
-        self.taken, self.graph, self.rate = 0, None, torch.zeros((), device=device)
+        self.rate, self.taken = torch.zeros((), device=device), 0
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self,
-        trainer, # `Trainer`, each time the same
+        trainer, # `TrainingStep`, each time the same
         x: torch.Tensor, # (windows, length, channels)
         labels: torch.Tensor, # (windows, length, ...) answers
     ) -> torch.Tensor: # Mean loss, on the device
-        "One step, as `Trainer.plain_step` takes it."
+        "One step, as `TrainingStep.plain_step` takes it."
         groups = trainer.optimizer.param_groups
         for group in groups: group["lr"] = float(np.float32(group["lr"])) # as a graph has it
         full = len(x) == trainer.cfg.batch_size
@@ -51,7 +52,7 @@ class Playback:
 # %% ../../../nbs/train/fit/66_cuda_graph.ipynb #63178848
 @patch
 def record(self: Playback,
-    trainer, # `Trainer`
+    trainer, # `TrainingStep`
     x: torch.Tensor, # As those of the steps to come
     labels: torch.Tensor,
 ) -> bool: # Is there a graph?
@@ -66,7 +67,7 @@ def record(self: Playback,
             self.loss = trainer.plain_step(*self.inputs)
     except RuntimeError as e:
         renew_generator(of, state)
-        trainer.recorder.note(f"steps are not played as a CUDA graph ({str(e)[:80]})")
+        trainer.note(f"steps are not played as a CUDA graph ({str(e)[:80]})")
         return False
     finally: group["lr"] = rate
     self.graph, self.taken = graph, WARM

@@ -13,14 +13,12 @@ import torch
 
 from ...errors import DataError, MabeError
 from ...patch import patch
-from .augment import Augment
-from .cuda_graph import Playback, may_play
 from .frames import Frames, batches, epoch_starts
+from .optim import (Precision, learning_rate, optimizer_tensors, random_state,
+                                     restore_optimizer, restore_random, trusted)
+from .training_step import TrainingStep
+from ..losses import make_loss
 from ..machine import Team, memory_kept, onednn_products, stop_signal
-from .optim import (Average, EagerAdamW, Precision, learning_rate, optimizer_tensors,
-                                     random_state, restore_optimizer, restore_random,
-                                     trusted)
-from ..losses import make_loss, objective
 from ..predict import (decide, gather, over_windows, probabilities_of,
                                    trained_classes)
 from ..scores.frames import best_row, masked_f1
@@ -42,8 +40,8 @@ class Recorder:
         "The state should be kept now."
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #e263dab1
-class Trainer:
-    "Everything that changes while a model learns, and the steps that change it."
+class Trainer(TrainingStep):
+    "Everything that changes while a model learns, and how it is taught."
     save_seconds = 600 # Longest time without keeping the state
 
     def __init__(self,
@@ -56,107 +54,16 @@ class Trainer:
         team: Team = Team(),
         augment=None, # Inputs -> inputs, order, share; None: noise and mixup of `cfg`
     ):
-        self.model, self.learn, self.valid, self.cfg, self.team = (
-            model, learn, valid, cfg, team)
-        self.device, self.augment = learn.labels.device, augment or Augment(cfg)
-        self.possible, self.recorder = possible, Recorder()
-        self._prepare(torch.as_tensor(weights, device=self.device))
+        super().__init__(model, learn.labels, weights, cfg, team, augment)
+        self.learn, self.valid, self.possible = learn, valid, possible
+        self.recorder, self.rng = Recorder(), np.random.default_rng(cfg.seed)
+        self.valid_loss = make_loss(cfg, torch.as_tensor(weights, device=self.device))
+        self.epoch_rng = self.rng.bit_generator.state
+        self.known = np.r_[0, np.cumsum((learn.labels >= 0).any(1).cpu().numpy())]
         self.epoch, self.step_of_epoch, self.history = 0, 0, []
-        self.total, self.whole_step = torch.zeros((), device=self.device), None
+        self.total = torch.zeros((), device=self.device)
 
-# %% ../../../nbs/train/fit/70_loop.ipynb #d3fc0323
-@patch
-def _prepare(self: Trainer, weights):
-    cfg, labels = self.cfg, self.learn.labels
-    self.loss, self.answers = objective(cfg, weights, labels)
-    self.valid_loss, self.average = make_loss(cfg, weights), Average(self.model, cfg.ema_decay)
-    self.precision = Precision(self.device, cfg.amp)
-    self.optimizer = EagerAdamW(self.model.parameters(), cfg.learning_rate,
-                                weight_decay=cfg.weight_decay, fused=True)
-    self.rng = np.random.default_rng(cfg.seed)
-    self.epoch_rng = self.rng.bit_generator.state
-    self.known = np.r_[0, np.cumsum((labels >= 0).any(1).cpu().numpy())]
-
-# %% ../../../nbs/train/fit/70_loop.ipynb #30d55aa3
-@patch
-def part_loss(self: Trainer,
-    x: torch.Tensor, # (windows, length, channels), may be overwritten
-    labels: torch.Tensor, # (windows, length, ...) answers
-    whole: torch.Tensor = None, # Scalar weight of the whole step; None: of these windows
-) -> torch.Tensor: # Scalar
-    "What some windows add to the loss of a step."
-    if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
-    x, order, share = self.augment(x)
-    with self.precision.context(): scores = self.model(x)
-    loss = self.loss(scores, labels, whole)
-    if order is None: return loss
-    return share * loss + (1 - share) * self.loss(scores, labels[order], whole)
-
-# %% ../../../nbs/train/fit/70_loop.ipynb #57ff7c7c
-@patch
-def take_step(self: Trainer,
-    starts: np.ndarray, # First frames of the whole step's windows
-    parts: list, # First frames of this process's parts of it
-    windows, # Iterator over the inputs and answers of these parts
-) -> torch.Tensor: # Mean loss of the step, on the device
-    "One change of the weights."
-    if len(parts) == 1 and self.team.size == 1:
-        if self.whole_step is None:
-            self.whole_step = Playback(self.device) if may_play(self) else Trainer.plain_step
-        total = self.whole_step(self, *next(windows))
-    else: total = self.step_in_parts(starts, parts, windows)
-    self.average.update()
-    return total
-
-
-@patch
-def plain_step(self: Trainer,
-    x: torch.Tensor, # (windows, length, channels), may be overwritten
-    labels: torch.Tensor, # (windows, length, ...) answers
-) -> torch.Tensor: # Mean loss, on the device
-    "A step of one batch."
-    self.optimizer.zero_grad(set_to_none=True)
-    loss = self.part_loss(x, labels)
-    self.precision.scaler.scale(loss).backward()
-    self.follow_gradients()
-    return loss.detach()
-
-
-@patch
-def step_in_parts(self: Trainer, starts: np.ndarray, parts: list, windows) -> torch.Tensor:
-    "A step whose gradient is the sum over several batches, or over a team."
-    self.optimizer.zero_grad(set_to_none=True)
-    size, gap, total = self.cfg.sequence_length, self.cfg.gap, 0
-    whole = self.loss.weight(gather(self.answers, starts, size, gap))
-    for _ in parts:
-        loss = self.part_loss(*next(windows), whole)
-        self.precision.scaler.scale(loss).backward()
-        total = total + loss.detach()
-    if self.team.size > 1: total = self.add_gradients(total)
-    self.follow_gradients()
-    return total
-
-
-@patch
-def follow_gradients(self: Trainer):
-    "Change the weights by their gradients, after clipping them."
-    self.precision.scaler.unscale_(self.optimizer)
-    if self.cfg.grad_clip:
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.cfg.grad_clip)
-    self.precision.scaler.step(self.optimizer)
-    self.precision.scaler.update()
-
-# %% ../../../nbs/train/fit/70_loop.ipynb #799eebff
-@patch
-def add_gradients(self: Trainer,
-    total, # Loss of this process: a scalar tensor, or 0 if it had no part
-) -> torch.Tensor: # Loss of the team
-    "Sum gradients and loss over the team."
-    total = torch.zeros((), device=self.device) + total
-    for p in self.model.parameters():
-        if p.grad is None: p.grad = torch.zeros_like(p)
-    self.team.add_up([*(p.grad for p in self.model.parameters()), total])
-    return total
+    def note(self, text: str): self.recorder.note(text)
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #190ed2f0
 @patch
@@ -284,7 +191,7 @@ def check_precision(self: Trainer):
     pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))
              for x, p in zip(batches(self.learn.x, plan, size, gap), plan))
     self.precision, note = trusted(self.model, pairs, self.precision)
-    if note: self.recorder.note(note)
+    if note: self.note(note)
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #375d6a15
 @patch
