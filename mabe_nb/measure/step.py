@@ -105,17 +105,15 @@ def time_parts(
     def closes(part): return lambda *_: marks.append((part, clock.mark()))
     hooks = [trainer.model.register_forward_pre_hook(closes("data")),
              trainer.model.register_forward_hook(closes("forward"))]
-    change = trainer.follow_gradients
-    trainer.follow_gradients = lambda: (closes("backward")(), change())
+    trainer.follow_gradients = lambda of=trainer.follow_gradients: (closes("backward")(), of())
     step.before_data, sums = closes("backward"), []
     try:
         for _ in range(count):
             marks[:] = [("", clock.mark())]
             step()
             closes("optimizer")()
-            parts, total = [p for p, _ in marks[1:]], dict.fromkeys(PARTS, 0.0)
-            for p, t in zip(parts, clock.seconds([m for _, m in marks])): total[p] += t
-            sums.append(total)
+            times = list(zip([p for p, _ in marks[1:]], clock.seconds([m for _, m in marks])))
+            sums.append({part: sum(t for p, t in times if p == part) for part in PARTS})
     finally:
         for hook in hooks: hook.remove()
         del trainer.follow_gradients # the method is there again

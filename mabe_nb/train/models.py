@@ -44,8 +44,7 @@ def network(
     return register
 
 # %% ../../nbs/train/20_models.ipynb #4afe5ca3
-@network("conv_bilstm", "conv_channels", "width", "depth", "dropout", recurrent=True,
-         fixed=True)
+@network("conv_bilstm", "conv_channels", "width", "depth", "dropout", recurrent=True, fixed=True)
 class Conv1DBiLSTM(nn.Module):
     "Conv1d blocks, a bidirectional LSTM and a per-frame head."
 
