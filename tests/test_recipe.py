@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -254,6 +255,14 @@ def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):
 
 # --- nothing leaks
 
+def alike(one, other):
+    "Are two files of a member the same? On a card kernels of cuDNN do not repeat themselves."
+    if one == other or not torch.cuda.is_available(): return one == other
+    one, other = safetensors.torch.load(one), safetensors.torch.load(other)
+    return one.keys() == other.keys() and all(
+        torch.allclose(one[k].float(), other[k].float(), rtol=0.01, atol=0.01) for k in one)
+
+
 @pytest.mark.parametrize("kind", ["net", "boost"])
 def test_a_held_out_video_changes_nothing_fitted(colony, tmp_path, kind):
     out = colony.ids[2]
@@ -269,7 +278,7 @@ def test_a_held_out_video_changes_nothing_fitted(colony, tmp_path, kind):
         files.append((tmp_path/name).read_bytes())
         rows = np.flatnonzero(prepared.sequences.video_id == out)
         files.append(prepared.values(rows[0]).tobytes())
-    assert files[0] == files[2] and files[1] != files[3]
+    assert alike(files[0], files[2]) and files[1] != files[3]
     inside = train_member(kind, prepared, colony.ids, SMALL[kind])
     inside.save(tmp_path/"c")
     assert (tmp_path/"c").read_bytes() != files[0]
