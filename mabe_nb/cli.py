@@ -124,6 +124,7 @@ def raised_again(
 def answered(
     text, # Function that gives what to say then, see `what_is_kept`
     seconds: float = SECONDS, # Until the process is ended
+    ends: bool = False, # Does the process end with the block?
 ):
     "In the block, Ctrl-C is answered at once; where signals can be listened to."
     if threading.current_thread() is not threading.main_thread():
@@ -138,7 +139,7 @@ def answered(
     try:
         with raised_again(lost): yield
     except KeyboardInterrupt: # a second one while Python ends would be a traceback
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        if ends: signal.signal(signal.SIGINT, signal.SIG_DFL)
         raise
     finally:
         signal.set_wakeup_fd(before)
@@ -162,12 +163,12 @@ def reader_left() -> bool:
     return True
 
 # %% ../nbs/cli.ipynb #be4f5cf1
-def _run(args):
+def _run(args, ends):
     "Call the function of a command, and print what it answers for a program."
     name, watches = args.parser.prog.split()[-1], getattr(args, "watch", None) is not None
     recipe = bool(getattr(args, "recipe", None))
     begun = lambda: name != "train" or (Path(args.out)/"config.yaml").exists()
-    with answered(lambda: what_is_kept(name, recipe, watches, begun())):
+    with answered(lambda: what_is_kept(name, recipe, watches, begun()), ends=ends):
         for file in args.load: load_file(file)
         answer = args.function(args, Talk(args.json))
         if args.json:
@@ -201,7 +202,7 @@ def main(
     was, warnings.formatwarning = warnings.formatwarning, lambda m, *_: f"note: {shown(m)}\n"
     try:
         _check_words(sys.argv[1:] if argv is None else argv)
-        _run(args)
+        _run(args, argv is None)
         return 0
     except MabeError as e: return _refused(args, e)
     except (OSError, MemoryError) as e:

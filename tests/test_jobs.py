@@ -35,6 +35,12 @@ def mabe_home(tmp_path, monkeypatch):
     for job in jobs() if (tmp_path/"home"/"jobs").exists() else (): job.cancel()
 
 
+def elsewhere_ends(code):
+    "Exit code of another process."
+    return subprocess.run([sys.executable, "-c", "from mabe_nb.remote.job import *\n" + code],
+                          capture_output=True, check=False).returncode
+
+
 def elsewhere(code):
     "What another process prints."
     out = subprocess.run([sys.executable, "-c", "from mabe_nb.remote.job import *\n" + code],
@@ -147,6 +153,21 @@ def test_died_by_sigkill():
     assert job.wait(5) == "died"
     with pytest.raises(JobError, match="it last printed: deep in thought"): job.result()
     assert next(e for e in job.events() if e["k"] == "end")["status"] == "died"
+
+
+def test_a_job_whose_sender_was_killed_is_not_on_its_way(mabe_home):
+    code = ("import os, signal; from mabe_nb.remote.places.local import Backend; "
+            "Backend.start = lambda *_: os.kill(os.getpid(), signal.SIGKILL); submit('1')")
+    assert elsewhere_ends(code) == -signal.SIGKILL
+    job, = jobs()
+    assert job.status() == "died" and "killed before its place" in job.state()["error"]["message"]
+    job.spec["sender"] = [job.spec["sender"][0], os.getpid()]
+    assert job.state()["reason"] == "is being sent" # by who lives
+    job.spec["sender"] = ["elsewhere", 2**22 + 1]
+    assert job.state()["reason"] == "is being sent" # which cannot be known from here
+    job, = jobs()
+    job.resume()
+    assert job.wait(20) == "done"
 
 
 def test_a_process_id_that_is_somebody_elses_is_left_alone():

@@ -101,6 +101,6 @@ def become(ask):
 if __name__ == "__main__":
     for name in LARGE: import_module(name)
     if ask := serve():
-        become(found := json.loads(ask.read_text()))
+        become(json.loads(ask.read_text()))
         from mabe_nb.cli import main
-        sys.exit(main(found["words"]))
+        sys.exit(main())

@@ -17,7 +17,7 @@ from .places.base import get, place_names
 from .places.job_state import Unreachable
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
-from .handle import Job, JobError, reserved # noqa: F401
+from .handle import Job, JobError, reserved, this_process # noqa: F401
 from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd
@@ -93,7 +93,8 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
             "retries": ConfigError.bounded("retries", retries, 0, 100, True),
             "limit": ConfigError.bounded("limit", limit, 1, 2**44, True),
             "secrets": _names("a secret", secrets, _variable),
-            "options": options, "created": time.time(), "cwd": os.getcwd()}
+            "options": options, "created": time.time(), "cwd": os.getcwd(),
+            "sender": this_process()}
 
 # %% ../../nbs/remote/40_job.ipynb #6228b00f
 def foretell(job):
