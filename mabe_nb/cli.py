@@ -130,10 +130,9 @@ def answered(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ear, mouth = socket.socketpair()
+    lost, (ear, mouth) = [], socket.socketpair()
     mouth.setblocking(False)
     before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
-    lost = []
     listener = threading.Thread(target=_listen, args=(ear, text, seconds, lost), daemon=True)
     listener.start()
     try:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LOCK', 'owner', 'owner_of', 'locked', 'clear_temporaries', 'make_folder', 'locked_folder', 'fills_its_folder',
-           'locked_beside']
+           'locked_beside', 'this_process', 'has_ended']
 
 # %% ../nbs/05_locks.ipynb #6b977865
 import functools, os, shutil, socket, time
@@ -118,3 +118,21 @@ def locked_beside(
     with locked(path.with_name(f".{path.name}{LOCK}"), path):
         clear_temporaries(path.parent, path.name)
         yield
+
+# %% ../nbs/05_locks.ipynb #44a7be9e
+def this_process() -> list: # Machine and process id
+    "This process, for who looks later whether it has ended."
+    return [socket.gethostname(), os.getpid()]
+
+
+def has_ended(
+    process, # From `this_process`; may have been read from a file that anybody wrote
+) -> bool: # False where that cannot be known
+    "Is a process of this machine gone?"
+    match process:
+        case [str(machine), int(pid)] if machine == socket.gethostname() and pid > 1:
+            try: os.kill(pid, 0)
+            except ProcessLookupError: return True
+            except (PermissionError, OverflowError): pass
+    return False
+

@@ -299,7 +299,7 @@ def test_panel_advice_comparison_and_python_name_the_same_card(monkeypatch, coun
              "by_speed": by_speed(hours, on).pick}
     assert len(set(names.values())) == 1, names
     fastest = advice_for(on, "large", table)[1]["Advice"]
-    assert hours[fastest] == min(hours.values())
+    assert hours[fastest] == pytest.approx(min(hours.values())) # equal but for rounding
 
 
 @pytest.mark.parametrize("on", NAMES)

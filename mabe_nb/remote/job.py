@@ -11,13 +11,14 @@ import json, os, re, secrets as random_secrets, shutil, sys, time, warnings
 from ..errors import ConfigError, DataError, MabeError
 from ..files import (atomic, disk_errors, home, read_json, refused, safe_id,
                            write_json)
+from ..locks import this_process
 from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
 from .places.job_state import Unreachable
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
-from .handle import Job, JobError, reserved, this_process # noqa: F401
+from .handle import Job, JobError, reserved # noqa: F401
 from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd
