@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_errors', 'write_tensors', 'regular_file', 'read_text',
            'refuse_bomb', 'parse_json', 'printable', 'read_json', 'spreadsheet_cell', 'plain_cell', 'write_csv',
-           'read_tensors', 'safe_id', 'file_hash', 'npy_header']
+           'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
 import errno, hashlib, json, os, re, shutil, stat, uuid
@@ -264,20 +264,6 @@ def read_tensors(
         raise DataError(f"not a readable safetensors file ({why})", path) from None
     if isinstance(about, dict): return tensors, about
     raise DataError(f"was not written by this package (no {key!r} header)", path)
-
-# %% ../nbs/01_files.ipynb #5ee8926c
-def safe_id(
-    value, # What a table or a user gave as an id
-    kind: str = "id", # What it names, for the message
-    path=None, # File it came from
-    where: str = None, # Row or key in it
-) -> str:
-    "`value` as a string that is safe as a file name. Raises `DataError` if it is not."
-    text = str(value)
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}", text): return text
-    raise DataError(f"{kind} {text[:80]!r} cannot name a file; expected letters, digits, "
-                    "'.', '-' and '_', at most 128, not beginning with '.' or '-'",
-                    path, where)
 
 # %% ../nbs/01_files.ipynb #35e54ebb
 def file_hash(

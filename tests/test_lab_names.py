@@ -1,8 +1,11 @@
 "Names, rates and offsets that a lab's files state are those that are read, or one is asked."
+import unicodedata
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given, strategies as st
 from test_open_folder import recording, simba_table, write_boris, write_dlc
 
 import mabe_nb as mb
@@ -15,6 +18,7 @@ from mabe_nb.data.folder.scored_tables import video_name
 from mabe_nb.data.folder.settings import make_settings, read_settings, read_yaml
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
+from mabe_nb.safe_names import plain_id, safe_id
 
 YAML = "fps: 30\nalone: [rear]\n"
 
@@ -108,15 +112,16 @@ def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     ("labels.v003.000_Rat 6.analysis.h5", "Rat_6"), ("day.100_2.h5", "day.100_2"),
     ("m1DLC_net_filtered.csv", "m1"), ("m1_superanimal_topviewmouse_hrnet_w32_x_.h5", "m1"),
     ("labels.v001.000_Rat 6.analysis.csv", "Rat_6"),
-    ("Ka\u0308fig 1.csv", "K_fig_1"), ("K\xe4fig 1.csv", "K_fig_1"),
-    ("\u5c0f\u9f203.csv", "u5c0f9f20_3"), ("day1_\u0430.csv", "day1__u0430"),
+    ("Ka\u0308fig 1.csv", "K\xe4fig_1"), ("K\xe4fig 1.csv", "K\xe4fig_1"),
+    ("\u5c0f\u9f203.csv", "\u5c0f\u9f203"), ("day1_\u0430.csv", "day1_\u0430"),
+    ("WT\u2642 \u202e1.csv", "WT___1"), ("\u0e2b\u0e19\u0e391.csv", "\u0e2b\u0e19\u0e391"),
     ("cage1_Behavior.csv", "cage1"), ("cage1.mp4.predictions.slp", "cage1"), ("labels.csv", "labels")])
 def test_the_name_of_a_video(file, name): assert video_name(file) == name
 
 
 @pytest.mark.parametrize("poses, scored, same", [
-    ("WT\u2642", "WT\u2640", False), ("K\xe4fig", "Ka\u0308fig", True), ("K\xe4fig", "K_fig", True),
-    ("my cage", "my_cage", True), ("B\xf6", "B\xe4", False)])
+    ("WT\u2642", "WT\u2640", False), ("K\xe4fig", "Ka\u0308fig", True),
+    ("my cage", "my_cage", True), ("B\u2665", "B\u2660", False)])
 def test_names_that_differ_in_a_sign(tmp_path, poses, scored, same):
     write_one(tmp_path, poses, [("a", "rear", 30, 60)])
     (tmp_path/f"{poses}.boris.csv").rename(tmp_path/f"{scored}.boris.csv")
@@ -128,20 +133,24 @@ def test_names_that_differ_in_a_sign(tmp_path, poses, scored, same):
 
 
 def test_two_videos_whose_names_differ_in_a_sign(tmp_path):
-    for name in ("M\xe4use", "M\xf6use"): write_one(tmp_path, name, [])
+    for name in ("M\u2642use", "M\u2640use"): write_one(tmp_path, name, [])
     with pytest.raises(DataError, match="sign that no name of a video can hold: rename one"):
         open_dataset(tmp_path)["M_use"]
+    for file in tmp_path.iterdir(): file.unlink()
+    for name in ("M\xe4use", "M\xf6use"): write_one(tmp_path, name, [("a", "rear", 30, 60)])
+    data = open_dataset(tmp_path)
+    assert sorted(data.ids) == ["M\xe4use", "M\xf6use"] and all(len(data[v].bouts) for v in data.ids)
 
 
 def test_videos_and_animals_with_chinese_names_stay_apart(tmp_path):
     for name in ("\u5c0f\u9f20", "\u5927\u9f20"): write_one(tmp_path, name, [("a", "rear", 30, 60)])
     data = open_dataset(tmp_path)
-    assert sorted(data.ids) == ["u59279f20", "u5c0f9f20"] and not data.findings()
+    assert sorted(data.ids) == ["\u5927\u9f20", "\u5c0f\u9f20"] and not data.findings()
     assert all(len(data[v].bouts) == 1 for v in data.ids)
     (tmp_path/"animals").mkdir()
     (tmp_path/"animals"/"dataset.yaml").write_text("fps: 30\n")
     write_dlc(tmp_path/"animals", "v1", recording(1), ("\u9ed1", "\u767d"))
-    assert open_dataset(tmp_path/"animals")["v1"].mice == ("u9ed1", "u767d")
+    assert open_dataset(tmp_path/"animals")["v1"].mice == ("\u9ed1", "\u767d")
 
 
 def test_streams_of_one_file_are_told(tmp_path):
@@ -220,3 +229,16 @@ def test_columns_of_simba_by_any_of_their_names(tmp_path):
         rec = open_dataset(tmp_path)["day1"]
         assert rec.bouts.action.tolist() == ["attack"] * 2, actions
         assert {a for *_, a in rec.labelled} == {"attack"}
+
+
+@given(st.text(max_size=40))
+def test_any_name_becomes_an_id_that_stays_in_its_folder(name):
+    plain = plain_id(name)
+    assert len(plain) == len(unicodedata.normalize("NFC", name)) and plain_id(plain) == plain
+    try: found = safe_id(plain)
+    except DataError: assert plain[:1] in ("", ".", "-") or len(plain.encode()) > 128
+    else:
+        assert found == plain and not {*found} & {*"/\\:*?\"<>| \n\0"} and found.isprintable()
+        assert Path(found).name == found and found.encode().decode() == found
+    if not plain.isascii():
+        with pytest.raises(DataError, match="from a to z"): safe_id(plain, plain=True)

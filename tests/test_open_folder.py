@@ -163,14 +163,14 @@ def test_rows_of_no_subject_are_told_with_their_actions(lab, capsys, who, rows):
 
 
 def test_letters_that_names_cannot_have_are_told(tmp_path, capsys):
-    for k in (1, 2): write_dlc(tmp_path, f"v{k}", recording(k), ("Böse", "Gut"))
-    write_boris(tmp_path, "v1", [("Böse", "sniff", 30, 60)])
+    for k in (1, 2): write_dlc(tmp_path, f"v{k}", recording(k), ("Bö♂", "Gut"))
+    write_boris(tmp_path, "v1", [("Bö♂", "sniff", 30, 60)])
     answer = opened(capsys, tmp_path)
-    said(answer, "names of animals have letters from a to z alone: Böse is B_se") # once
-    assert read_settings(tmp_path/"dataset.yaml").subjects == {"Böse": "B_se"}
-    (tmp_path/"dataset.yaml").write_text("fps: 30\nsubjects: {Böse: B_se}\nalone: []\n")
+    said(answer, "names of animals have letters, digits, '.', '-' and '_' alone: Bö♂ is Bö_") # once
+    assert read_settings(tmp_path/"dataset.yaml").subjects == {"Bö♂": "Bö_"}
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nsubjects: {Bö♂: Bö_}\nalone: []\n")
     rec = open_dataset(tmp_path)["v1"]
-    assert rec.bouts.agent.tolist() == ["B_se"]
+    assert rec.bouts.agent.tolist() == ["Bö_"]
     assert [f.kind for f in rec.findings] == ["renamed_animals"]
 
 

@@ -5,6 +5,7 @@ import inspect
 import io
 import pkgutil
 import re
+import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -22,7 +23,7 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
 from mabe_nb import view
-from mabe_nb.view import plots
+from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import figure_svg, page_html, write_report
 
@@ -142,6 +143,68 @@ def test_names_are_text_for_matplotlib_too():
     for name in ("$\\frac{1}$", "$", "_x_", NASTY, "a" * 300, "Mäuse 鼠", "\\n%s{}"):
         for figure, _ in pictures(name).values():
             assert "NaN" not in figure_svg(figure)
+
+
+@pytest.fixture
+def fonts_here(monkeypatch):
+    "Gives the fonts of the machine, before matplotlib looks at them."
+    manager = fonts.font_manager
+    monkeypatch.setattr(manager.fontManager, "ttflist", [
+        f for f in manager.fontManager.ttflist if f.name not in sum(fonts.FONTS, ())])
+    def give(*paths):
+        monkeypatch.setattr(manager, "findSystemFonts", lambda: list(map(str, paths)))
+        fonts.east_asian_fonts.cache_clear()
+    yield give
+    fonts.east_asian_fonts.cache_clear()
+
+
+def scores_of(action):
+    return {"score": 1.0, "labs": {"lab": {"score": 1.0, "actions": {action: 1.0}}}}
+
+
+def one_letter_font(path, name, letter):
+    from fontTools.fontBuilder import FontBuilder
+    from fontTools.pens.ttGlyphPen import TTGlyphPen
+    pen = TTGlyphPen(None)
+    for sign, point in zip(("moveTo", "lineTo", "lineTo"), ((0, 0), (900, 0), (450, 800)), strict=True):
+        getattr(pen, sign)(point)
+    pen.closePath()
+    font = FontBuilder(1000)
+    font.setupGlyphOrder([".notdef", "one"])
+    font.setupCharacterMap({ord(letter): "one"})
+    font.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "one": pen.glyph()})
+    font.setupHorizontalMetrics({".notdef": (1000, 0), "one": (1000, 0)})
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": name, "styleName": "Regular", "psName": "OneLetter"})
+    font.setupOS2(sTypoAscender=800, sTypoDescender=-200)
+    font.setupPost()
+    font.save(path)
+
+
+def test_letters_of_a_font_that_was_installed_since_are_drawn(tmp_path, fonts_here, caplog):
+    one_letter_font(tmp_path/"NotoSansCJK-Regular.ttf", "Noto Sans CJK SC", "\u9f20")
+    fonts_here(tmp_path/"NotoSansCJK-Regular.ttf", tmp_path/"cjk-spoilt.ttf")
+    (tmp_path/"cjk-spoilt.ttf").write_bytes(b"no font")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        figure, _ = plots.plot_scores(scores_of("\u9f20"))
+        svg = figure_svg(figure)
+    assert fonts.east_asian_fonts() == ("Noto Sans CJK SC",)
+    assert not [w for w in told if "Glyph" in str(w.message) or "boxes" in str(w.message)]
+    assert svg.count('id="OneLetter-1"') == 1
+    assert not caplog.records # of a bold that it has not
+
+
+def test_a_machine_without_a_font_for_a_name_says_so_once(fonts_here):
+    fonts_here()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        plots.plot_scores(scores_of("K\xe4fig"))
+        assert not told
+        plots.plot_scores(scores_of("\u9f20"))
+    assert {str(w.message) for w in told if "no font" in str(w.message)} == {
+        "names with Chinese, Japanese or Korean letters are boxes in figures: this machine has no "
+        "font for them; install one, on Debian and Ubuntu fonts-noto-cjk, and draw again"}
 
 
 def sections(name):

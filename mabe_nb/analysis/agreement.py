@@ -121,7 +121,7 @@ def _annotation_files(other, ids):
     paths = sorted(other.iterdir()) if other.is_dir() else [other]
     found = {}
     for p in (p for p in paths if p.is_file() and annotation_source(p)):
-        begins = [v for v in ids if re.match(re.escape(v) + r"(?![A-Za-z0-9])", video_name(p))]
+        begins = [v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", video_name(p))]
         video = max(begins, key=len, default=video_name(p))
         if found.setdefault(video, p) is not p:
             raise DataError(f"and {found[video].name} are of the same video", p)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..files import read_json, safe_id
+from ..files import read_json
+from ..safe_names import safe_id
 from .recording import Recording, bout_table, run_lengths
 from .formats.npy import mentions, plain_array, read_npy, read_npz
 from .formats.readers import reader

@@ -6,7 +6,7 @@
 __all__ = ['TRACKERS', 'Points', 'Tracker', 'tracker', 'trackers', 'pose_source', 'tracked_points', 'read_poses']
 
 # %% ../../nbs/data/16_poses.ipynb #b025807e
-import re
+import re, unicodedata
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import ConfigError, DataError
 from ..extend import load_announced
-from ..files import regular_file, safe_id
+from ..files import regular_file
+from ..safe_names import plain_id, safe_id
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
@@ -23,7 +24,6 @@ from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_pose
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
-from .video_ids import plain_id
 
 # %% ../../nbs/data/16_poses.ipynb #c521ceb0
 class Points(NamedTuple):
@@ -211,9 +211,9 @@ def _of_nobody(video, left_out, trackless):
 
 def _renamed(video, names, mice):
     "A `Finding` if names lost letters."
-    lost = [f"{n} is {m}" for n, m in zip(names, mice) if not n.isascii()]
-    return (Finding(video, "renamed_animals", len(lost), "names of animals have letters from "
-                    f"a to z alone: {', '.join(lost)}"),) if lost else ()
+    lost = [f"{n} is {m}" for n, m in zip(names, mice) if m != unicodedata.normalize("NFC", n) and not n.isascii()]
+    return (Finding(video, "renamed_animals", len(lost), "names of animals have letters, "
+                    f"digits, '.', '-' and '_' alone: {', '.join(lost)}"),) if lost else ()
 
 # %% ../../nbs/data/16_poses.ipynb #05189d92
 def _drop_unsure(xy, sure, least, path):

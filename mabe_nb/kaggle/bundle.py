@@ -20,7 +20,8 @@ from ..data.dataset import RecordingList
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError, MabeError
 from ..extend import load_file
-from ..files import atomic, file_hash, read_json, safe_id, write_json
+from ..files import atomic, file_hash, read_json, write_json
+from ..safe_names import safe_id
 from ..locks import locked_beside
 from ..train.classifier import Classifier, read_thresholds
 from ..train.inputs import users_code
@@ -281,7 +282,7 @@ def make_bundle(
     "A folder that predicts offline. Raises `ConfigError` for `out`, and for odd code."
     out = Path(out)
     if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
-    name, model = safe_id(out.resolve().name, "bundle"), load_model(run)
+    name, model = safe_id(out.resolve().name, "bundle", plain=True), load_model(run)
     files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:
         wheel = _copy_files(tmp, files)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import DataError
-from ..files import read_json, regular_file, safe_id, write_csv, write_json
+from ..files import read_json, regular_file, write_csv, write_json
+from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
 from ..train.metrics import (kaggle_score, submission_table, video_ids,
                                    whitelist_text)

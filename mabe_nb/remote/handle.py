@@ -65,7 +65,6 @@ class Job:
 # %% ../../nbs/remote/39_handle.ipynb #39449b33
 SENDING = 3600.0 # Seconds that a job may be on its way
 
-
 @patch
 def sent(self: Job) -> bool: # Can its place be asked for it?
     return bool(self.spec["handle"]) or self.backend.on_disk
@@ -86,7 +85,6 @@ def _place_says(self: Job):
     if has_ended(self.spec.get("sender")): return died(
         "who sent it was killed before its place had said that it has it; send it again")
     return unended("queued", reason="is being sent")
-
 
 # %% ../../nbs/remote/39_handle.ipynb #527599f1
 @patch

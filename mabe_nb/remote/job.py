@@ -9,8 +9,8 @@ __all__ = ['job_code', 'submit', 'parse_options', 'attach', 'all_jobs', 'jobs', 
 import json, os, re, secrets as random_secrets, shutil, sys, time, warnings
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import (atomic, disk_errors, home, read_json, refused, safe_id,
-                           write_json)
+from ..files import atomic, disk_errors, home, read_json, refused, write_json
+from ..safe_names import safe_id
 from ..locks import this_process
 from . import values
 from .inside.cell import MODULES_NAME

@@ -18,6 +18,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from .colors import COLORS, action_color
+from .fonts import font_families, warn_of_boxes
 
 # %% ../../nbs/view/10_plots.ipynb #88bbf619
 INK, GRID = "#757575", "#b6b6ba"
@@ -51,7 +52,8 @@ def styled(draw):
     "Decorator: draws in `STYLE`, unless into axes that have a style already."
     @wraps(draw)
     def wrapped(*args, ax=None, **kwargs):
-        with rc_context({} if ax is not None else STYLE):
+        style = {} if ax is not None else STYLE
+        with rc_context(style | {"font.family": font_families()}):
             return draw(*args, ax=ax, **kwargs)
     return wrapped
 
@@ -65,6 +67,7 @@ def _ink(ax): return ax.xaxis.label.get_color()
 
 def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+    warn_of_boxes(name)
     name = (" " * name.startswith("_") + name).replace("$", "\\$")
     return name if len(name) <= width else name[:width-1] + "…"
 

@@ -18,7 +18,8 @@ import numpy as np
 from ..blocks.registry import BLOCKS, blocks_of
 from ..features import Features, compute_pairs
 from ...errors import DataError
-from ...files import disk_errors, regular_file, safe_id
+from ...files import disk_errors, regular_file
+from ...safe_names import safe_id
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #44468779
 CURE = "delete that folder, or prepare again with resume=False (--no-resume)"

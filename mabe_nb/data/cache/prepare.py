@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from ..blocks.registry import (blocks_of, code_version, kept_once,
                                           order_free, users_blocks)
-from .arrays import (DamagedFile, individual, pairs_when_asked,
-                                       write_pairs)
+from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
 from .reader import default_folder, FORMAT, Prepared, read_video
 from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
-from ...files import atomic, disk_errors, safe_id, temporary, write_json
+from ...files import atomic, disk_errors, temporary, write_json
+from ...safe_names import safe_id
 from ...locks import clear_temporaries, locked_folder
 from ...workers import bars_shown, check_main, side_by_side
 

@@ -179,8 +179,9 @@ class Matches(NamedTuple):
         cut = {key: [some_of(names.split(", "), most) for names in self.table[key]]
                for key, most in (("animals", 8), ("actions", 4))}
         shown = self.table.assign(**cut)
-        return "\n".join([shown.astype(object).fillna("?").to_string(index=False),
-                          *(f"- {s}" for s in self.sentences)])
+        with pd.option_context("display.unicode.east_asian_width", True): # of two places
+            table = shown.astype(object).fillna("?").to_string(index=False)
+        return "\n".join([table, *(f"- {s}" for s in self.sentences)])
 
 
 def _verb(verb, names): return verb + "s" * (len(names) == 1)

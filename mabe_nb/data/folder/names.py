@@ -10,7 +10,7 @@ import difflib, re
 from collections.abc import Collection
 
 from .settings import FolderSettings
-from ..video_ids import plain_id
+from ...safe_names import plain_id
 
 # %% ../../../nbs/data/folder/15_names.ipynb #38cda232
 def _words(name):

@@ -21,9 +21,9 @@ from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
-from ..video_ids import plain_id
+from ...safe_names import plain_id
 from ...errors import DataError
-from ...files import safe_id
+from ...safe_names import name_sign, safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
@@ -43,7 +43,7 @@ def _plain_name(path):
 
 def video_name(
     path, # A pose file or an annotation
-) -> str: # Letters, digits, '.', '-' and '_'
+) -> str: # See `plain_id`
     "The name of the video that a file belongs to."
     return safe_id(plain_id(_plain_name(path)), "video_id", path)
 
@@ -52,9 +52,10 @@ def other_sign(
     path, # A pose file
     other, # An annotation
 ) -> bool:
-    "Do names differ in signs that `video_name` makes the same, ♂ and ♀ or ä and ö?"
+    "Do names differ in signs that `video_name` makes the same, ♂ and ♀?"
     both = zip(_plain_name(path)[::-1], _plain_name(other)[::-1])
-    return any(a != b and not re.search(r"[A-Za-z0-9_.\-\s]", a + b) for a, b in both)
+    return any(a != b and not re.search(r"\s", a + b) and not any(map(name_sign, a + b))
+               for a, b in both)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #d74c0363
 def _targets(agent, action, mice, settings, path):

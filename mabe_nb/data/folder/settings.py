@@ -16,11 +16,11 @@ from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fi
                       ValidationError, field_validator)
 
 from ...errors import ConfigError, DataError
-from ...files import atomic, read_text, safe_id
+from ...files import atomic, read_text
+from ...safe_names import safe_id
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #23f3f466
 TABLES = "animals", "subjects", "action_names", "parts", "videos" # Keys with names under them
-
 
 class _AsWritten(BaseModel):
     "What a person writes into YAML, as it is meant."

@@ -26,9 +26,10 @@ from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
                                                read_scored, scored_agents, scored_columns,
                                                scored_frames, video_name, with_scores)
-from ..video_ids import plain_id, unknown_video
+from ..video_ids import unknown_video
 from ...errors import DataError
-from ...files import file_hash, safe_id
+from ...files import file_hash
+from ...safe_names import plain_id, safe_id
 from ...patch import patch
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #9a011518

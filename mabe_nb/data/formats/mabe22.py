@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DataError
-from ...files import safe_id
+from ...safe_names import safe_id
 from ..recording import Finding, Recording
 from .npy import mentions, plain_array, read_npy
 from .readers import reader

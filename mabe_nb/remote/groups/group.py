@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import home, read_json, safe_id, temporary, write_json
+from ...files import home, read_json, temporary, write_json
+from ...safe_names import safe_id
 from ...locks import locked
 from ...patch import patch
 from .. import values

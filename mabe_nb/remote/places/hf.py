@@ -10,7 +10,8 @@ import math, time
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import safe_id, write_json
+from ...files import write_json
+from ...safe_names import safe_id
 from ...patch import patch
 from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
@@ -216,7 +217,7 @@ def start(self: Backend, folder, spec):
             gone = [name for _, name in sent]
             with client_errors(): client.batch_bucket_files(bucket, delete=gone)
         raise
-    return {"job": safe_id(info.id, "job"), "namespace": namespace,
+    return {"job": safe_id(info.id, "job", plain=True), "namespace": namespace,
             "bucket": bucket}
 
 

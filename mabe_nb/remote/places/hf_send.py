@@ -13,7 +13,7 @@ from pathlib import Path
 
 import mabe_nb
 from ...errors import ConfigError, DataError, MabeError
-from ...files import safe_id
+from ...safe_names import safe_id
 from ..events import clean, one_line
 from .base import data_files
 from .job_state import Unreachable
@@ -117,7 +117,7 @@ def check_options(
     "Raises `ConfigError` for a value that cannot be sent."
     if "data" in options: data_files(options["data"])
     for name in ("namespace", "bucket"):
-        if name in options: safe_id(options[name], name)
+        if name in options: safe_id(options[name], name, plain=True)
     if options.get("pip"):
         extra_pins(options["pip"])
         if options.get("image"):

@@ -10,7 +10,8 @@ import io, json, math, time
 from importlib.util import find_spec
 
 from ...errors import ConfigError, DataError
-from ...files import atomic, safe_id
+from ...files import atomic
+from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
@@ -38,7 +39,7 @@ def settings(
     found = DEFAULTS | spec["options"]
     for name, (low, high) in BOUNDS.items():
         ConfigError.bounded(name, found[name], low, high, name == "max_containers")
-    safe_id(found["volume"], "volume")
+    safe_id(found["volume"], "volume", plain=True)
     found["pip"] = modal_app.extra_pins(found["pip"]) if found["pip"] else []
     if math.ceil(spec["timeout"] / found["leg"]) > MOST_LEGS:
         raise ConfigError(f"timeout is {spec['timeout']:g} s, more than {MOST_LEGS} "

@@ -14,7 +14,8 @@ import pandas as pd
 from ...data.dataset import data_and_ids
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
-from ...files import read_json, safe_id, write_json
+from ...files import read_json, write_json
+from ...safe_names import safe_id
 from ...locks import fills_its_folder
 from ...patch import patch
 from .blend import load_recipe

@@ -15,6 +15,7 @@ from matplotlib import rc_context
 
 from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
+from ..fonts import font_families
 from ..plots import (GRID, INK, STYLE, Picture, _axes, _empty, _ink,
                                 _short, _spans, plot_ethogram, styled)
 from .scene import draw_animals, draw_arena, scene_of
@@ -250,7 +251,7 @@ def page_figure(
 ) -> tuple: # figure, axes: the arena, and one a strip
     "Everything that stands still while a video is played."
     heights = [ARENA_HEIGHT] * arena + [s.height for s in strips]
-    with rc_context(STYLE):
+    with rc_context(STYLE | {"font.family": font_families()}):
         figure = Picture(figsize=(width, sum(heights) + 0.3), layout="constrained")
         axes = figure.subplots(len(heights), 1, height_ratios=heights,
                                squeeze=False)[:, 0]

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from ..text_tables import check_table
 from ...recording import Finding
 from ....errors import DataError
-from ....files import regular_file, safe_id
+from ....files import regular_file
+from ....safe_names import safe_id
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #890d8bee
 def read_columns(

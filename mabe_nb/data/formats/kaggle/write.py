@@ -16,7 +16,8 @@ import pandas as pd
 from .tables import MICE, triple
 from ...recording import Recording, looked_at
 from ....errors import DataError
-from ....files import atomic, safe_id
+from ....files import atomic
+from ....safe_names import safe_id
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #a3bd7cd0
 COLUMNS = (["lab_id", "video_id"]
