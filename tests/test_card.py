@@ -203,7 +203,9 @@ def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):
     assert {*metrics["only_false_alarms"]} == zeros
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "lab | macro F1")
-    assert rows == {lab: [f"{of['macro_f1']:.3f}"] for lab, of in metrics["by_lab"].items()}
+    mean = np.mean([of["macro_f1"] for of in metrics["by_lab"].values()])
+    assert rows == {lab: [f"{of['macro_f1']:.3f}"] for lab, of in metrics["by_lab"].items()} | {
+        "mean of the labs": [f"{mean:.3f}"]}
     assert "No video that was learned from is of B." in text
     one = run_card(metrics | {"by_lab": {"A": metrics["by_lab"]["A"]}}, how[0])
     assert "## By lab" not in one

@@ -132,10 +132,13 @@ def report_metrics(
     say, # Called with each line
 ):
     "What came out, line by line."
+    from mabe_nb.train.scores.means import mean_of_labs
     for action, f1 in metrics["f1"].items():
         say(f"  {action:16s} F1 {figure(f1)}")
-    for lab, scores in metrics["by_lab"].items() if len(metrics["by_lab"]) > 1 else ():
-        say(f"  lab {lab or '(no name)':12s} F1 {figure(scores['macro_f1'])}")
+    if len(labs := metrics["by_lab"]) > 1:
+        for lab, scores in labs.items():
+            say(f"  lab {lab or '(no name)':12s} F1 {figure(scores['macro_f1'])}")
+        say(f"  mean of the labs F1 {figure(mean_of_labs(labs))}")
     say_zeros(metrics.get("only_false_alarms", {}), metrics["f1"], say)
     low, high = metrics["interval"]
     say(f"macro F1 {figure(metrics['macro_f1'], 4)} ({figure(low)} to {figure(high)})")

@@ -11,7 +11,7 @@ __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.few_videos import few_note
-from ..scores.means import false_alarm_note, labs_apart
+from ..scores.means import false_alarm_note, labs_apart, mean_of_labs
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
 def clean(
@@ -138,6 +138,9 @@ def lab_table(
     rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
     zeros = {lab or "no lab": _zeros(of, of.get("f1")) for lab, of in by_lab.items()}
     lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
+    rows["mean of the labs"] = mean_of_labs(by_lab)
+    how += (" Their mean weighs each lab alike, as Kaggle's score does; the figure at the top "
+            "takes all videos together.")
     return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
                         *["\n".join(lines)] * bool(lines)])
 
