@@ -29,7 +29,7 @@ PAGE = "page" # As a test: the notebook of the module
 MODULES = { # Where what is mutated stands
     "metrics": "mabe_nb/train/metrics.py", "counts": "mabe_nb/train/scores/official_counts.py",
     "frames": "mabe_nb/train/scores/frames.py", "loop": "mabe_nb/train/fit/loop.py",
-    "step": "mabe_nb/train/fit/training_step.py",
+    "step": "mabe_nb/train/fit/training_step.py", "graph": "mabe_nb/train/fit/cuda_graph.py",
     "checkpoint": "mabe_nb/train/folder/recorder.py", "optimizer": "mabe_nb/train/fit/optim.py", "average": "mabe_nb/train/fit/optim.py",
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
     "bouts": "mabe_nb/data/recording.py", "best": "mabe_nb/train/scores/frames.py",
@@ -43,6 +43,7 @@ JUDGE = "tests/test_metrics.py", "-k", "f1", PAGE
 TRAIN = ("tests/test_trainer.py", "-k",
          "early or its_own or gradient or accumulation or disk_and_memory or nan_in")
 STOP = "tests/test_trainer.py", "-k", "early"
+GRAPH = "tests/test_cuda_graph.py", "-k", "stand-in and plain"
 RESUME = "tests/test_trainer.py", "-k", "interrupt or damaged or full_disk"
 CACHE = ("tests/test_prepare.py", "-k",
          "not whatever_happened and not worker and not broken_video")
@@ -101,6 +102,9 @@ MUTANTS = [Mutant(*m) for m in (
     ("step: a gradient is kept", "self.optimizer.zero_grad(set_to_none=True)", "pass",
      TRAIN),
     ("step: the average is not kept", "self.average.update()", "pass", (*TRAIN, PAGE)),
+    ("graph: every step has the inputs of the first", "kept.copy_(new)", "pass", GRAPH),
+    ("graph: the rate is that of the first step", 'self.rate.fill_(groups[0]["lr"])', "pass", GRAPH),
+    ("graph: what was recorded is not played", "self.graph.replay()", "pass", GRAPH),
     ("checkpoint: the state before is not kept",
      "os.replace(folder/NOW, folder/BEFORE)", "pass", RESUME),
     ("checkpoint: a damaged state is not mentioned",
