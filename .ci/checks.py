@@ -149,7 +149,9 @@ def stale_modules():
 
 def why(out, most=60):
     "pytest's lines on what failed: the picture of a page that follows may be longer than is printed."
-    return [line[:300] for line in out.splitlines() if re.match(r"E  |_{3,} \S+ _{3,}$", line)][:most]
+    first, last = ([line[:300] for line in out.splitlines() if re.match(sign, line)]
+                   for sign in (r"E  |_{3,} \S+ _{3,}$", r"seen \| ")) # See tests/browsing.py
+    return first[:most] + last[:2*most]
 
 
 def counted(about, code, out, path):
@@ -240,7 +242,7 @@ def main():
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
         tests, browsed, pages = side_by_side(
-            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n4", "--dist=loadfile",
+            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3", "--dist=loadfile",
                                "--no-loadscope-reorder", without=BROWSER),
             lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
                     if browser() else (0, 0, 0), # Which waits more than it works

@@ -54,6 +54,12 @@ def cancel_all(tmp):
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
 
 
+def seen(what, text, most=12):
+    "For the report, also for the short one of `.ci/checks.py`."
+    for line in [l for l in str(text).splitlines() if l.strip()][-most:]:
+        print(f"seen | {what}: {ascii(line)[1:-1][:240]}")
+
+
 @pytest.fixture(autouse=True)
 def told(lab, request):
     "Of a failure: the end of the server's log, and what stood in the panels."
@@ -62,8 +68,12 @@ def told(lab, request):
     if request.session.testsfailed == before: return
     print((lab.tmp/"server.log").read_text()[-4000:])
     for name in PANELS:
-        for box in panel(lab.page, name).all(): print(f"--- {name}\n{box.inner_text()}")
-    print("console:", lab.errors)
+        for box in panel(lab.page, name).all(): seen(name, box.inner_text())
+    for job in sorted(lab.tmp.glob("home/jobs/[0-9]*")):
+        seen(job.name, " ".join(sorted(f.name for f in job.iterdir())))
+        for file in ("job.json", "status.json", "log"):
+            if (job/file).exists(): seen(file, (job/file).read_text(errors="replace")[-600:])
+    seen("console", lab.errors)
     lab.page.screenshot(path=lab.tmp/f"{request.node.name}.png")
     print("kept in", lab.tmp)
 
