@@ -29,6 +29,17 @@ def contents(folder):
             if p.is_file() and not p.name.startswith(".")}
 
 
+def in_chinese(data):
+    "Gives a lab and a video of it names in another writing."
+    table = pd.read_csv(data/"train.csv", dtype={"video_id": str})
+    lab, video = table.iloc[-1][["lab_id", "video_id"]]
+    name = {lab: "\u5b9e\u9a8c\u5ba4", video: "\u5c0f\u9f205"}
+    table.replace({"lab_id": name, "video_id": name}).to_csv(data/"train.csv", index=False)
+    for file in [*data.glob(f"train_*/{lab}/{video}.parquet")]:
+        file.rename(file.with_stem(name[video]))
+    for folder in [*data.glob(f"train_*/{lab}")]: folder.rename(folder.with_name(name[lab]))
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     "A colony, a run of it, and what one process makes of both."
@@ -36,7 +47,7 @@ def lab(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MABE_HOME", str(root/"home"))
         patch.setenv("OMP_NUM_THREADS", "1")
-        write_colony(root/"data", "kaggle", VIDEOS, 0.2, 0)
+        in_chinese(write_colony(root/"data", "kaggle", VIDEOS, 0.2, 0))
         assert main("train", root/"data", "--out", root/"run", *TINY) == 0
         assert main("prepare", root/"data", "--features", "coords", "--out", root/"one") == 0
         assert main("predict", root/"run", root/"data", "--out", root/"one.csv") == 0
@@ -72,7 +83,7 @@ def test_here(lab, tmp_path, capsys):
 @pytest.fixture
 def damaged(lab, tmp_path):
     "The same colony, of which one video cannot be read; its file and what it should be."
-    write_colony(tmp_path/"data", "kaggle", VIDEOS, 0.2, 0)
+    in_chinese(write_colony(tmp_path/"data", "kaggle", VIDEOS, 0.2, 0))
     file = sorted((tmp_path/"data"/"train_tracking").rglob("3.parquet"))[0]
     good = file.read_bytes()
     file.write_bytes(b"no parquet")
@@ -88,7 +99,7 @@ def test_a_broken_video_is_named_and_the_others_go_on(lab, damaged, tmp_path, ca
     assert "without 1 of 5 videos: 3" in said.out and "item 2 (3): failed" in said.out
     assert "1 of 5 items have no result" in said.err
     one = pd.read_csv(lab/"one.csv")
-    assert set(pd.read_csv(tmp_path/"sub.csv").video_id) == set(one.video_id) - {3}
+    assert set(pd.read_csv(tmp_path/"sub.csv").video_id) == set(one.video_id) - {"3"}
     line = ["prepare", data, "--features", "coords", "--out", tmp_path/"many", *one_process]
     assert main(*line) != 0
     made = {p: p.stat().st_mtime_ns for p in (tmp_path/"many").rglob("video.json")}
