@@ -23,6 +23,9 @@ def name_sign(
                              and not _UNSEEN.match(sign))
 
 # %% ../nbs/09_safe_names.ipynb #5ee8926c
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}") # As nearly all are
+
+
 def safe_id(
     value, # What a table or a user gave as an id
     kind: str = "id", # What it names, for the message
@@ -32,9 +35,9 @@ def safe_id(
 ) -> str:
     "`value` as a string that is safe as a file name. Raises `DataError` if it is not."
     text = str(value)
-    good = name_sign if not plain else lambda sign: sign.isascii() and name_sign(sign)
-    if all(map(good, text)) and text[:1] not in ".-" and len(text.encode()) <= 128 \
-            and unicodedata.is_normalized("NFC", text): return text
+    if _PLAIN.fullmatch(text): return text
+    if not plain and all(map(name_sign, text)) and text[:1] not in ".-" \
+            and len(text.encode()) <= 128 and unicodedata.is_normalized("NFC", text): return text
     raise DataError(f"{kind} {text[:80]!r} cannot name a file; expected letters"
                     + " from a to z" * plain + ", digits, '.', '-' and '_', at most 128 "
                     "bytes, not beginning with '.' or '-'", path, where)
