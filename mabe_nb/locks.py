@@ -120,9 +120,15 @@ def locked_beside(
         yield
 
 # %% ../nbs/05_locks.ipynb #44a7be9e
+def _numbered_by() -> str: # A machine since it started; a container has numbers of its own
+    try: return (Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+                 + os.readlink("/proc/self/ns/pid"))
+    except OSError: return socket.gethostname() # no Linux
+
+
 def this_process() -> list: # Machine and process id
     "This process, for who looks later whether it has ended."
-    return [socket.gethostname(), os.getpid()]
+    return [_numbered_by(), os.getpid()]
 
 
 def has_ended(
@@ -130,7 +136,7 @@ def has_ended(
 ) -> bool: # False where that cannot be known
     "Is a process of this machine gone?"
     match process:
-        case [str(machine), int(pid)] if machine == socket.gethostname() and pid > 1:
+        case [str(machine), int(pid)] if machine == _numbered_by() and pid > 1:
             try: os.kill(pid, 0)
             except ProcessLookupError: return True
             except (PermissionError, OverflowError): pass

@@ -19,6 +19,7 @@ from waiting import until
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
+from mabe_nb.locks import has_ended, this_process
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
@@ -667,3 +668,15 @@ def test_jobs_are_removed(mabe_home, capsys):
     main(["jobs", "rm", new.id])
     assert f"job {new.id}: removed" in capsys.readouterr().out
     assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_a_process_of_another_container_is_not_taken_for_ended():
+    "It may have the same name of a machine, and numbers of its own."
+    code = "import json; from mabe_nb.locks import this_process; print(json.dumps(this_process()))"
+    out = subprocess.run(["unshare", "--fork", "--pid", sys.executable, "-c", code],
+                         capture_output=True, text=True, check=False)
+    if out.returncode: pytest.skip(f"no new process ids here: {out.stderr[-100:]}")
+    machine, _ = json.loads(out.stdout)
+    assert machine != this_process()[0] and not has_ended([machine, 2**22 + 1])
+    assert has_ended([this_process()[0], 2**22 + 1]) and not has_ended(this_process())

@@ -46,7 +46,7 @@ def same_name(
     name: str, # That nothing has
     known, # The names that there are
 ) -> str: # One of `known`, None if there is none, or more than one
-    "The name that differs in capitals, spaces and signs alone: `Rat A`, `rat_a`; `Ä`, `_`."
+    "The name that differs in capitals, spaces and signs alone: `Rat A`, `rat_a`; `♂`, `_`."
     plain = lambda text: re.sub(r"[\W_]", "", text).lower()
     same = [k for k in known if plain(k) == plain(name) or k == plain_id(name)] # As `read_poses` has it
     return same[0] if len(same) == 1 else None
