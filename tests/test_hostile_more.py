@@ -25,7 +25,7 @@ from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
-from mabe_nb.data.formats.dlcanalyzer import label_rows
+from mabe_nb.data.formats.bout_tables import label_rows
 from mabe_nb.data.formats.hdf import check_hdf
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table

@@ -407,7 +407,7 @@ def test_dlcanalyzer_one_table_for_many_videos(tmp_path, text):
 @pytest.mark.parametrize("old, new, words", [
     ("1.0;2.0", "2.0;1.0", "row 3: stops before"), ("1.0;2.0", "x;2.0", "row 3: from is 'x'")])
 def test_dlcanalyzer_faults(tmp_path, old, new, words):
-    from mabe_nb.data.formats.dlcanalyzer import read_labels
+    from mabe_nb.data.formats.bout_tables import read_labels
     (tmp_path/"l.csv").write_text(LABELS.replace(old, new))
     with pytest.raises(DataError, match=words):
         read_labels(tmp_path/"l.csv", 10, lambda cell: cell == "OFT_11")

@@ -237,8 +237,9 @@ def outside(rec, xy):
     "Points left of, above, right of or below the picture."
     width, height = picture_size(rec)
     below, above = (xy < 0).any(-1), (xy > np.float32([width, height])).any(-1)
+    below &= 5 * below.sum() <= (tracked := np.isfinite(xy[..., 0]).sum()) # Else 0 is no corner
     if not (off := below | above).any(): return []
-    return _some("points_outside", off, np.isfinite(xy[..., 0]).sum(),
+    return _some("points_outside", off, tracked,
                  f"points lie outside the picture: {below.sum():,} below 0, "
                  + f"{above.sum():,} beyond {width:g} x {height:g} pixels, " * bool(above.any())
                  + f"first in frame {_first(off)}")

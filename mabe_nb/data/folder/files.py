@@ -17,7 +17,8 @@ from .names import STAGES, did_you_mean, is_plain
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
-from ..formats import bout_tables, dlcanalyzer
+from ..formats.ethovision import is_track, recording_name, tracks_of
+from ..formats.bout_tables import OF_VIDEO, label_rows
 from ..formats.text_tables import rows_by
 from ..poses import pose_source, trackers
 from ..recording import Finding
@@ -82,7 +83,7 @@ def video_of(
     root, # The folder that was opened
 ) -> str:
     "Name of the video that a file is of. Raises `DataError` for what can be no name."
-    return video_name("_".join([*_folders(Path(path), Path(root)), Path(path).name]))
+    return video_name("_".join([*_folders(Path(path), Path(root)), recording_name(path)]))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #c5c8ea05
 class LabFiles(NamedTuple):
@@ -156,7 +157,8 @@ def _why_odd(path):
             with path.open(encoding="utf-8") as f: f.read(2**16)
         except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
     if path.suffix in FOREIGN: return UNREAD
-    if path.suffix in SHEETS: return "is a workbook; save it as CSV if it is an annotation"
+    if path.suffix in SHEETS: return ("is a workbook; save it as CSV if it is an annotation, and "
+                                        "export raw data of EthoVision as text")
     try: pose_source(path)
     except DataError as e:
         if path.suffix in TEXT: return e.what if "cannot be opened" in e.what else None
@@ -201,13 +203,14 @@ def _files_of(root, deepest, findings):
         odd, known = [], len(poses) + len(tables)
         for path in files:
             if printable(path.name) != path.name: odd.append(path) # bytes that are no text
+            elif path != tracks_of(path)[0]: continue # of a subject beside the first
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
                 try: video = video_of(path, root)
                 except DataError as e:
                     findings.append(_odd(path, root, e.what))
                     continue
                 if tracked: poses.setdefault(video, []).append(path)
-                if source and (not tracked or source in ("SimBA", "DLCAnalyzer")):
+                if source and (not tracked or source in ("SimBA", "DLCAnalyzer", "EthoVision")):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
         here = files[0].parent if files else root
@@ -231,8 +234,8 @@ def _named_videos(rows, path, poses, ends, root):
     return out
 
 
-OF_MANY = {"DLCAnalyzer": dlcanalyzer.label_rows, # Rows by video of tables that may be of many
-           "bouts": lambda path: rows_by(path, bout_tables.OF_VIDEO)}
+OF_MANY = {"DLCAnalyzer": label_rows, # Rows by video of tables that may be of many
+           "bouts": lambda path: rows_by(path, OF_VIDEO)}
 
 
 def _of_one(path, root, found, alone, scored, findings):
@@ -280,9 +283,10 @@ def sort_files(
             for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
         elif source in OBSERVED: _observed(path, source, poses, ends, root, scored, findings)
-        else:
-            found = _candidates(path.name, _folders(path, root), poses, ends)
-            _of_one(path, root, found, video_of(path, root), scored, findings)
+        else: _of_one(path, root, _candidates(recording_name(path), _folders(path, root), poses,
+                                              ends), video_of(path, root), scored, findings)
+    for some in scored.values(): # A scorer's log says more than the columns of a track
+        some[:] = [s for s in some if not is_track(s[0])] or some
     findings += [_odd(path, root, "belongs to no pose file" + (
                      f" (video {video})" if isinstance(names, set) else "")
                      + "; expected one whose name begins the same" + _of_folders(path, root),

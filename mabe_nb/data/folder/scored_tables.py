@@ -10,13 +10,14 @@ __all__ = ['TO_WHOM', 'NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_ag
 import re, unicodedata
 from pathlib import Path
 
-from ..annotations import (annotation_source, read_boris, read_caltech,
+from ..annotations import (annotation_source, events_as_bouts, read_boris, read_caltech,
                                     scored_window, with_bouts)
 from .names import did_you_mean
 from .settings import FolderSettings
-from ..formats.bout_tables import read_bout_table
-from ..formats.dlcanalyzer import read_labels
+from ..formats.bout_tables import read_bout_table, read_labels
 from ..formats.elan import read_elan
+from ..formats.ethovision import (ethovision_actions, export_head, is_track,
+                                             log_rows, recording_name, scored_bouts)
 from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
 from ..formats.simba import read_simba, simba_actions, simba_head
@@ -34,7 +35,7 @@ _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 
 
 def _plain_name(path):
-    name = _PROJECT.sub("", unicodedata.normalize("NFC", Path(path).name))
+    name = _PROJECT.sub("", unicodedata.normalize("NFC", recording_name(path)))
     name = name.removesuffix(Path(name).suffix) or name
     name = _SCORER.sub("", name) or name
     while (short := _ENDINGS.sub("", name)) not in ("", name): name = short
@@ -89,7 +90,7 @@ def _agent(rec, settings, path):
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #50b6e78f
 TO_WHOM = frozenset({"ELAN", "bouts"}) # Those that may say to whom
-NAMING = TO_WHOM | {"BORIS"} # Those that may say who acts
+NAMING = TO_WHOM | {"BORIS", "EthoVision"} # Those that may say who acts
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0134515a
 def scored_agents(
@@ -110,6 +111,8 @@ def scored_columns(
     "The actions that a table has a column of, seen or not."
     source, names = annotation_source(path), settings.action_names
     if source == "SimBA": found = settings.actions or simba_actions(path)
+    elif source == "EthoVision":
+        found = is_track(path) and (settings.actions or ethovision_actions(path)) or ()
     elif source not in ("frames", "steps"): return ()
     else:
         columns = (frame_table if source == "frames" else step_table)(path)[0]
@@ -132,14 +135,27 @@ def _named_by_boris(path, rec, settings, observation, only):
     return found.replace({"agent": alone, "target": alone}) if only else found
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #f1b28ca9
-def _simba_columns(path, settings):
-    "Columns to read, under any of their names; () = as `simba_actions`."
-    there, other = simba_head(path)[1], settings.action_names
+def _listed_columns(there, settings):
+    "Columns to read, of those that there are, by the actions of `dataset.yaml`."
+    other = settings.action_names
     for action in settings.actions:
         found = [n for n in there if other.get(n, n) == action]
         yield from found or [action]
 
 
+def _named_by_ethovision(path, rec, settings, only):
+    "Bouts of EthoVision; subjects are the animals that its tracks call so."
+    names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)) | settings.subjects
+    if is_track(path):
+        columns = [*_listed_columns(export_head(path).names, settings)]
+        found = [(who, *bout) for who, *bout in scored_bouts(path, columns)]
+    else: found = [(who, *bout) for who, _, *bout in events_as_bouts(
+        log_rows(path, len(rec) / rec.fps), rec.fps, lambda row, _: 2 * (row["subject"],), path)]
+    found = [(names.get(who, who), *b) for who, *b in found if who not in settings.untracked]
+    one = only if len({who for who, *_ in found}) == 1 else None
+    return bout_table((one or who, one or who, *bout) for who, *bout in found)
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
@@ -150,11 +166,12 @@ def _bouts_in(path, rec, settings, rows):
         return read(path, rec.fps, mine, settings.agent or only, settings.subjects,
                     settings.untracked)
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
+    if source == "EthoVision": return _named_by_ethovision(path, rec, settings, only)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source == "Solomon": return read_solomon(path, rec.fps, *who)
     if source == "steps": return read_step_table(path, rec.fps, *who)
-    if source == "SimBA": return read_simba(path, *who, [*_simba_columns(path, settings)])
+    if source == "SimBA": return read_simba(path, *who, [*_listed_columns(simba_head(path)[1], settings)])
     if source == "DLCAnalyzer":
         return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
     return read_caltech(path, *who, settings.streams or None, rec.fps)

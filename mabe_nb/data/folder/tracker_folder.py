@@ -16,9 +16,9 @@ from ..annotations import annotated_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import unknown_names
-from .settings import (FolderSettings, group_rows, of_video,
-                                          read_settings)
+from .settings import FolderSettings, group_rows, of_video, read_settings
 from .films import beside_seconds, films_beside, scored_seconds
+from ..formats.ethovision import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, tracked_points
@@ -92,7 +92,6 @@ def renamed(
                             "dataset.yaml", key)
     return rec.replace(mice=mice, parts=parts)
 
-
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f9ae0e32
 @patch
 def shown(self: TrackerFolder, path) -> str:
@@ -152,14 +151,13 @@ def films(self: TrackerFolder, video_id) -> list: # Paths
     "Films of a video that lie beside its poses."
     return films_beside(self.files(str(video_id))[0])
 
-
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video or a line of `dataset.yaml` does."
     words = [str(video_id), repr(self.settings_of(video_id))]
     poses, scored, _ = self.files(str(video_id))
-    beside = filter(None, [simba_info(poses)])
+    beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
     words += [f and file_hash(f) or "" for f in (poses, scored, *beside)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
@@ -223,7 +221,6 @@ def _with_scored(rec, path, settings, rows):
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
     return with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
-
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
 @patch
