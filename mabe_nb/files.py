@@ -8,9 +8,10 @@ __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_error
            'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, os, re, shutil, stat, uuid
+import errno, hashlib, json, os, re, shutil, stat, unicodedata, uuid
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -133,6 +134,7 @@ def regular_file(
     "The path of a plain file, or of a link to one. Raises `DataError` for anything else."
     try: mode = os.stat(path).st_mode
     except FileNotFoundError: raise DataError("file not found", path) from None
+    except TypeError: raise DataError("is no name of a file", repr(path)[:80]) from None
     except (OSError, ValueError) as e: # ValueError: a zero byte in the name
         why = getattr(e, "strerror", None) or "no name for a file"
         raise DataError(f"cannot be read: {why}", repr(str(path))[1:-1]) from None
@@ -145,12 +147,14 @@ def read_text(
     kind: str = "text", # What it should hold, for the message
     encoding: str = "utf-8",
     most: int = None, # Bytes; None: any number
+    composed: bool = False, # A letter and its accent as one sign, however they were written
 ) -> str:
     "The text of a file. Raises `DataError` if it cannot be read, is none or too much."
     path = regular_file(path)
     if most and (size := path.stat().st_size) > most:
         raise DataError(f"has {size:,} bytes, expected {kind} of at most {most:,}", path)
-    try: return path.read_text(encoding=encoding)
+    form = partial(unicodedata.normalize, "NFC") if composed else str
+    try: return form(path.read_text(encoding=encoding))
     except UnicodeDecodeError: raise DataError(f"is not text in UTF-8, expected {kind}", path) from None
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
 

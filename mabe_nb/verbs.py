@@ -19,9 +19,9 @@ from .workers import bars_shown, speaker
 
 # %% ../nbs/04_verbs.ipynb #e83d1807
 def _ids(data: Any, videos: Iterable[object] | str | None) -> list[str] | None:
-    from mabe_nb.data.dataset import select_videos
-    if isinstance(videos, str): return list(select_videos(data, videos))
-    return None if videos is None else [str(v) for v in videos]
+    from mabe_nb.data.dataset import data_and_ids
+    ids: list[str] | None = data_and_ids(data, videos)[1]
+    return ids
 
 # %% ../nbs/04_verbs.ipynb #569755ea
 def split(
@@ -109,6 +109,13 @@ def fit(
     return load_model(out)
 
 # %% ../nbs/04_verbs.ipynb #7794bced
+def _submission(bouts: pd.DataFrame | str | Path) -> pd.DataFrame:
+    from mabe_nb.kaggle.doctor import read_submission
+    if isinstance(bouts, pd.DataFrame): return bouts
+    if isinstance(bouts, (str, Path)): return read_submission(bouts)
+    raise ConfigError(f"bouts is {str(bouts)[:40]!r}, expected a submission or its file")
+
+
 def _some(bouts: pd.DataFrame, solution: pd.DataFrame, say: Callable[[str], None]
           ) -> pd.DataFrame:
     "The bouts; a bout of no frames if there are none, which the metric would refuse."
@@ -129,15 +136,13 @@ def score(
     it, `DataError` without annotated bouts.
     """
     from mabe_nb.data.dataset import as_dataset
-    from mabe_nb.kaggle.doctor import read_submission
     from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
                                        solution_table, stretches_of, unscored, with_ids_of)
     from mabe_nb.train.scores.official_counts import judged_bouts
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
-    if not isinstance(bouts, pd.DataFrame): bouts = read_submission(bouts)
-    bouts = with_ids_of(solution, bouts)
+    bouts = with_ids_of(solution, _submission(bouts))
     for line in unscored(data, ids, solution, bouts): speaker(say)(line)
     bouts = _some(only_scored(data, bouts), solution, speaker(say))
     judged, looked = judged_bouts(solution, bouts, True), stretches_of(data, solution.video_id)

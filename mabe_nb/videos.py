@@ -138,7 +138,7 @@ def map_prepare(
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
-    parts = tuple(dataset_parts(dataset, skip_broken=skip_broken))
+    parts = tuple(dataset_parts(dataset))
     out = Path(out or default_folder(dataset, features, parts)).absolute()
     plan = plan_for(dataset, out, features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}

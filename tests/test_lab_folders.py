@@ -212,8 +212,9 @@ def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
     (two/"annotations").mkdir()
     (two/"annotations"/"v1.tsv").write_text("from\tto\ttype\tID\n1\t2\trear\tv1\n")
     assert told(two) == [("unknown_file", "annotations/v1.tsv is neither poses that a known "
-                          "tracker wrote nor an annotation, not read; a table of bouts has the "
-                          "columns agent, action, start and stop (s)")]
+                          "tracker wrote nor an annotation, not read; a table of bouts has "
+                          "columns named agent, target, action, start and stop, with times in "
+                          "seconds")]
 
 
 @pytest.mark.parametrize("name, content, words", [

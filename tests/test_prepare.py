@@ -276,7 +276,7 @@ def test_broken_video(folder, tmp_path, workers):
     with pytest.raises(DataError, match=r"v2.txt, video v2: expected a number; .*"
                                         r"--skip-broken"):
         run(folder, out, parts=parts, workers=workers)
-    with pytest.raises(DataError, match="v2.txt: expected a number"): run(folder, out)
+    with pytest.raises(DataError, match="v2.txt, video v2: expected a number"): run(folder, out)
     done = run(folder, out, skip_broken=True, workers=workers)
     assert [s["video_id"] for s in done.skipped] == ["v2"]
     assert "expected a number" in read_json(out/"manifest.json")["skipped"][0]["reason"]

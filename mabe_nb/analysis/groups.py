@@ -19,6 +19,7 @@ from .sequences import false_discovery
 from ..errors import ConfigError, DataError
 from ..data.formats.text_tables import check_table
 from ..files import read_text
+from ..safe_names import plain_id
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
 KEYS = "video", "animal", "subject" # Other columns are groups
@@ -29,7 +30,7 @@ def read_groups(
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
     check_table(path)
-    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24))
+    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24, composed=True))
     head = text.readline()
     text.seek(0)
     try: table = pd.read_csv(text, dtype=str, keep_default_na=False,
@@ -42,8 +43,8 @@ def read_groups(
     if "video" not in table: raise DataError("has no column video", path)
     if not len(table): raise DataError("has no rows", path)
     keys = [c for c in ("video", "animal") if c in table]
-    again = table[table.duplicated(keys)]
-    if not len(again): return table
+    table[keys] = table[keys].map(plain_id) # As ids of videos and animals are
+    if not len(again := table[table.duplicated(keys)]): return table
     raise DataError(f"has two rows for {' of '.join(again[keys[::-1]].iloc[0])}, expected "
                     "one", path)
 

@@ -19,12 +19,12 @@ from .formats.frame_tables import (NO_ACTION, frames_looked_at, is_frame_table,
                                                  is_solomon, is_step_table, step_span)
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
-from .recording import Finding, Recording, bout_table, parse_number, parse_seconds, plural
+from .recording import Finding, Recording, bout_table, labelled_in, parse_number, parse_seconds, plural
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):
     "The lines of a text file. Raises `DataError` if it is none."
-    return read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
+    return read_text(path, "an annotation", "utf-8-sig", most=2**25, composed=True).splitlines()
 
 
 def _number(text, name, path, where, parse=parse_number):
@@ -277,11 +277,11 @@ def with_bouts(
     scored: tuple = None, # See `scored_window`; outside nothing is known; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
-    if names := sorted({*bouts.agent, *bouts.target} - {*rec.mice}):
+    if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target} - {*rec.mice}):
         raise DataError(f"bouts are of {', '.join(map(repr, names))}, the poses of "
                         f"{', '.join(map(repr, rec.mice))}; rename one of them",
                         where=f"video {rec.video_id}")
-    if labelled is None: labelled = zip(bouts.agent, bouts.target, bouts.action)
+    labelled = labelled_in(bouts, labelled)
     cut = bouts.assign(start=bouts.start.clip(0, len(rec)),
                        stop=bouts.stop.clip(0, len(rec)))
     outside = int(((bouts.start < 0) | (bouts.stop > len(rec))).sum())
@@ -296,4 +296,4 @@ def with_bouts(
             rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and "
             f"from {scored[1]:,} on were not scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
-                       labelled=frozenset(labelled), scored=scored, findings=findings)
+                       labelled=labelled, scored=scored, findings=findings)

@@ -7,19 +7,20 @@ __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_da
            'each_video', 'LastRead', 'readable_videos', 'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .folder.files import _why_odd, FOREIGN, sort_files, UNREAD
+from .folder.files import why_odd, FOREIGN, sort_files, UNREAD
 # Each of these adds itself to `READERS`
 from .folder import tracker_folder # noqa: F401
 from . import calms21 # noqa: F401
 from .formats import mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
-from .body_parts import part_index
-from .recording import Recording, check_parts, content_hash, looked_at
+from .body_parts import check_parts, part_index
+from .recording import Recording, content_hash, looked_at
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
 
@@ -91,7 +92,7 @@ class RecordingList:
 SPLITS = "train", "test" # Of which there may be one
 
 def _why(path): # No dataset; a file alone may be empty, cut off or of another program
-    why = _why_odd(path) if path.is_file() else None
+    why = why_odd(path) if path.is_file() else None
     return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
 
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
@@ -144,8 +145,15 @@ def data_and_ids(
 ) -> tuple: # The dataset, and the ids as text or None
     "A dataset and the videos that are meant. Raises `DataError` or `ConfigError`."
     data = as_dataset(data)
-    if isinstance(videos, str): videos = select_videos(data, videos)
-    return data, None if videos is None else [*map(str, videos)]
+    if videos is None: return data, None
+    if isinstance(videos, str): return data, select_videos(data, videos)
+    if hasattr(videos, "train"): raise ConfigError("that is a split: give its .train or .valid")
+    if not isinstance(videos, Iterable):
+        raise ConfigError(f"videos is {str(videos)[:40]!r}, expected ids of videos")
+    known, ids = {*map(str, data.ids)}, [*map(str, videos)]
+    for one in ids:
+        if one not in known: raise unknown_video(one, data.ids, getattr(data, "root", None))
+    return data, ids
 
 
 # %% ../../nbs/data/20_dataset.ipynb #73da4096
@@ -188,8 +196,8 @@ class LastRead:
     def __reduce__(self): return LastRead, (self.dataset,) # Workers read for themselves
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0002
-BROKEN = ("mabe audit lists all that cannot be read: mend it, or take its rows out of the "
-          "table of videos; mabe prepare, train and predict leave it out by --skip-broken")
+BROKEN = ("mabe audit lists all that cannot be read: mend it, or take it out of the data; "
+          "mabe prepare, train and predict leave it out by --skip-broken")
 
 
 def readable_videos(
@@ -208,17 +216,17 @@ def readable_videos(
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(
     dataset,
-    skip_broken: bool = False, # Pass over videos that cannot be read
 ) -> tuple: # Sorted, see `part_index`
-    "Body parts that any video of a dataset has, in their usual spelling."
+    "Body parts that any video has that can be read. Raises `DataError` if none can."
     table, found = getattr(dataset, "table", None), set()
     if table is not None and "body_parts_tracked" in table:
         for words in table.body_parts_tracked.dropna():
             try: found.update(part_index(check_parts(json_list({"parts": words}, "parts"))))
             except DataError: continue # the reader of this video says so
         return tuple(sorted(found))
+    broken = None
     for video_id in dataset.ids:
         try: found.update(part_index(dataset[video_id].parts))
-        except DataError:
-            if not skip_broken: raise
+        except DataError as e: broken = broken or e # who takes the video says so
+    if broken and not found: raise broken
     return tuple(sorted(found))

@@ -19,8 +19,8 @@ from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, read_bouts,
 from .formats.kaggle.tracking import read_tracking
 from .formats.kaggle.write import write_kaggle # noqa: F401, beside read_kaggle
 from .formats.readers import reader
-from .recording import (Finding, LabNote, Recording, bout_table,
-                                    check_parts, parse_number)
+from .body_parts import check_parts
+from .recording import Finding, LabNote, Recording, bout_table, parse_number
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash, parse_json, printable

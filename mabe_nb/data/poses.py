@@ -17,6 +17,7 @@ from ..errors import ConfigError, DataError
 from ..extend import load_announced
 from ..files import regular_file
 from ..safe_names import plain_id, safe_id
+from .body_parts import animal_prefixes
 from .formats.ethovision import SUFFIXES, ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
@@ -176,20 +177,6 @@ def _from_simba(path):
     return Points(*simba_poses(path), *simba_units(path))
 
 # %% ../../nbs/data/16_poses.ipynb #6cfc6ccb
-_SIDES = frozenset("left right l r front back fore hind top bottom upper lower".split())
-
-
-def _prefixes(parts):
-    "Prefixes that stand for animals in the names of parts, or an empty list."
-    pairs = [p.split("_", 1) for p in parts]
-    if not all(len(p) == 2 and p[1] for p in pairs): return []
-    groups = {a: [rest for b, rest in pairs if b == a] for a, _ in pairs}
-    same = len({tuple(g) for g in groups.values()}) == 1
-    few = len(groups) < 2 or len(parts) < 3 * len(groups)
-    sides = _SIDES & {g.lower() for g in groups}
-    return [] if few or sides or not same else list(groups)
-
-
 def _mice(names):
     "The tracker's names, `_` for other signs, if then all differ, else mouse1, mouse2, ..."
     default = tuple(f"mouse{i + 1}" for i in range(len(names)))
@@ -224,6 +211,7 @@ def _drop_unsure(xy, sure, least, path):
         gone = (sure < 0) & (xy < 0).all(-1)
         xy = np.where(gone[..., None], np.float32(np.nan), xy)
     if least is None: return xy
+    ConfigError.bounded("min_confidence", least, 0, 1)
     if sure is None or np.isnan(sure).all():
         raise DataError("has no confidences; read without min_confidence", path)
     return np.where((sure < least)[..., None], np.float32(np.nan), xy)
@@ -231,31 +219,36 @@ def _drop_unsure(xy, sure, least, path):
 # %% ../../nbs/data/16_poses.ipynb #f0ab627f
 def _tidy(xy, names, parts, video):
     "Two coordinates, one animal per name, and a `Finding` for what was changed."
-    findings = []
+    findings, parts = [], [unicodedata.normalize("NFC", part) for part in parts]
     if xy.shape[-1] > 2:
         xy = xy[..., :2]
         findings.append(Finding(video, "third_coordinate", len(xy),
                                 "poses are 3-D, only x and y are used"))
-    animals = _prefixes(parts) if len(names) == 1 else []
+    animals = animal_prefixes(parts) if len(names) == 1 else []
     if animals:
         own = [[p for p in parts if p.split("_", 1)[0] == a] for a in animals]
         xy = np.stack([xy[:, 0, [parts.index(p) for p in ps]] for ps in own], 1)
         names, parts = animals, [p.split("_", 1)[1] for p in own[0]]
         findings.append(Finding(video, "mice_from_part_names", len(animals),
-                                "parts begin with the animal's name: taken apart"))
+            f"names of parts begin with {', '.join(animals)}: taken as animals; if it is one, give "
+            "all of them one name under animals in dataset.yaml"))
     return xy, names, parts, tuple(findings)
 
 # %% ../../nbs/data/16_poses.ipynb #3456c3f4
+def _above_0(name, value):
+    "A number above 0. Raises `ConfigError`."
+    try: number = float(value)
+    except (TypeError, ValueError): number = np.nan
+    if np.isfinite(number) and number > 0: return number
+    raise ConfigError(f"{name} must be a number above 0")
+
+
 def _frame_rate(fps, found, path):
     "Frames per second as given, else as found. Raises `ConfigError` or `DataError`."
     if fps is None and not found:
         raise DataError("does not say its frames per second; give fps= (for a folder: "
                         "mabe open FOLDER --set fps=30, or the line 'fps: 30' in its dataset.yaml)", path)
-    try: fps = float(found if fps is None else fps)
-    except (TypeError, ValueError): fps = np.nan
-    if not (np.isfinite(fps) and fps > 0):
-        raise ConfigError("fps must be a number above 0")
-    return fps
+    return _above_0("fps", found if fps is None else fps)
 
 # %% ../../nbs/data/16_poses.ipynb #5e7090c6
 def tracked_points(
@@ -295,5 +288,5 @@ def read_poses(
     findings += (*_of_nobody(video, left_out, trackless),
                  *_renamed(video, names, mice := _mice(names)))
     return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
-                     px_per_cm or scale, video_id=safe_id(video, "video_id", path),
+                     px_per_cm and _above_0("px_per_cm", px_per_cm) or scale, video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)

@@ -8,6 +8,7 @@ __all__ = ['frame_codes', 'marks', 'groups', 'may_be_labelled', 'labelled_groups
 
 # %% ../../nbs/data/60_splits.ipynb #b97b80e5
 import hashlib, warnings
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -213,8 +214,9 @@ def holdout(
     seed: int = 0,
 ) -> Split:
     "One split; what occurs in two groups or more is, if possible, in both parts."
-    if not 0 < valid < 1:
-        raise ConfigError(f"valid is {valid}, expected a share above 0 and below 1")
+    ConfigError.bounded("seed", seed, 0, whole=True)
+    if not (isinstance(valid, Real) and 0 < valid < 1):
+        raise ConfigError(f"valid is {str(valid)[:40]!r}, expected a share above 0 and below 1")
     return _split(table, _deal(table, (1 - valid, valid), seed) == 1)
 
 # %% ../../nbs/data/60_splits.ipynb #d6ed048e

@@ -10,6 +10,7 @@ import difflib
 import re
 
 from ..errors import ConfigError
+from ..safe_names import plain_id
 
 # %% ../../nbs/data/04_video_ids.ipynb #22d02e08
 def nearest_id(
@@ -37,6 +38,7 @@ def unknown_video(
 # %% ../../nbs/data/04_video_ids.ipynb #6813c266
 def _chosen(word, ids, source):
     if word in ids: return [word]
+    if (plain := plain_id(word)) in ids: return [plain] # as its file is called
     ends = re.fullmatch(r"(.{0,99}?)(\d{1,30})-\1(\d{1,30})", word)
     if not ends: raise unknown_video(word, ids, source)
     stem, low, high = ends[1], int(ends[2]), int(ends[3])

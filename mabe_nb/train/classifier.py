@@ -17,7 +17,7 @@ import torch
 
 from ..data.cache.prepare import MOST, prepare
 from ..data.dataset import data_and_ids
-from ..errors import DataError, MabeError
+from ..errors import ConfigError, DataError, MabeError
 from ..files import read_json, read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
@@ -153,6 +153,8 @@ def read_thresholds(
 ) -> dict: # Lab (or "*") -> action -> threshold
     "Thresholds from a file. Raises `DataError` naming what is wrong in it."
     if path is None: return {}
+    if isinstance(path, float):
+        raise DataError(f"threshold {path} is of no action; expected {{'*': {{action: {path}}}}}")
     table, path = (path, None) if isinstance(path, dict) else (read_json(path), path)
     for lab, of in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(of, dict):
@@ -185,6 +187,7 @@ def predict_sequences(
 ):
     "Yield row number and (frames, classes) probabilities of each sequence."
     cfg, device = clf.cfg, pick_device(clf.cfg.device)
+    if smooth_ms is not None: ConfigError.bounded("smooth_ms", smooth_ms, 0)
     model, table = clf.model.to(device).eval(), prepared.sequences
     rows = np.arange(len(table)) if ids is None else \
         np.flatnonzero(table.video_id.isin(list(ids)))
@@ -247,7 +250,7 @@ def predict(
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
-    least = (least_ms,) * len(self.actions)
+    least = (ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
     choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):

@@ -90,6 +90,8 @@ def kind_of(
     path, # Folder, or a .safetensors file of a single run
 ) -> str: # Key of `MODELS`
     "Which kind of model this is. Raises `DataError` that names what was looked for."
+    if not isinstance(path, (str, Path)):
+        raise DataError(f"{str(path)[:40]!r} is no path, expected the folder of a model")
     path = Path(path)
     if path.is_file(): return "classifier"
     if not path.exists(): raise DataError("run folder not found", path)

@@ -158,9 +158,9 @@ def _try(video_id, plan=None): # What `prepare_video` returns, or the error in t
 
 
 def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=False,
-             skip_broken=False, most=float("inf")) -> Plan:
+             most=float("inf")) -> Plan:
     "What `prepare` does with a dataset, by its own arguments."
-    if parts is None: parts = dataset_parts(dataset, skip_broken=skip_broken)
+    if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features), blocks_of(features)
     once, free = kept_once(blocks), order_free(blocks)
     own = {f.__module__ for f in users_blocks(blocks)} - {"__main__"}
@@ -273,7 +273,7 @@ def prepare(
     if unknown := set(ids) - set(dataset.ids):
         raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
-    plan = plan_for(dataset, out, features, parts, unlabelled, selves, skip_broken, most)
+    plan = plan_for(dataset, out, features, parts, unlabelled, selves, most)
     with disk_errors(plan.out), _alone(plan.out):
         return _fill(plan, ids, workers, resume, skip_broken, progress)
 
@@ -292,7 +292,7 @@ def prepare_shard(
     i, n = map(int, numbers.groups()) if numbers else (0, 0)
     if not 1 <= i <= n:
         raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
-    plan = plan_for(dataset, out, features, skip_broken=skip_broken)
+    plan = plan_for(dataset, out, features)
     with _alone(plan.out):
         entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken,
                              progress)

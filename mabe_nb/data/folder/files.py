@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['OWN', 'TRAINING', 'DEEPEST', 'TEXT', 'SHEETS', 'FOREIGN', 'OF_ONE_FRAME', 'EXPORT', 'UNREAD', 'JSON', 'STRANGE',
-           'BOUTS', 'NO_VIDEO', 'OF_MANY', 'OBSERVED', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'sort_files']
+           'BOUTS', 'NO_VIDEO', 'OF_MANY', 'OBSERVED', 'is_poses', 'lab_files', 'video_of', 'LabFiles', 'why_odd',
+           'sort_files']
 
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os
@@ -38,7 +39,7 @@ EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEA
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
-BOUTS = "; a table of bouts has the columns agent, action, start and stop (s)"
+BOUTS = "; a table of bouts has columns named agent, target, action, start and stop, with times in seconds"
 
 # %% ../../../nbs/data/folder/25_files.ipynb #6e11d3b1
 def is_poses(
@@ -146,7 +147,9 @@ def _odd(path, root, why, kind="unknown_file", video="", hint=""):
     return Finding(video, kind, 1, f"{name} {why}, not read{hint}")
 
 
-def _why_odd(path):
+def why_odd(
+    path, # A file
+): # Text, or None
     "Why a file that may be poses or an annotation cannot be told; None: it is another thing."
     if (small := path.suffix.lower()) == ".json": return JSON
     if path.suffix != small:
@@ -172,7 +175,7 @@ def _odd_files(paths, root):
         kind = p.suffix.lower()
         kinds.setdefault(kind if kind in OF_ONE_FRAME else p, []).append(p)
     for p, *more in kinds.values():
-        why = _why_odd(p)
+        why = why_odd(p)
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
         damaged = why not in (None, JSON, UNREAD) and p.suffix not in SHEETS
         kind = "unreadable_file" if damaged else "unknown_file"

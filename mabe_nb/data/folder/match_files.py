@@ -16,13 +16,13 @@ from ..annotations import (annotated_rate, annotation_source, late_end,
 from ..checks import pieces, seen, table as video_table, untracked
 from ..recording import some_of
 from .films import beside_seconds, scored_seconds
-from .names import did_you_mean, same_name, unknown_names
+from .names import did_you_mean, one_animal, renamed, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
 from ..poses import pose_source, read_poses, tracked_points
 from ..body_parts import usual_names
 from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts,
                                                scored_columns)
-from .tracker_folder import TrackerFolder, renamed
+from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
@@ -95,12 +95,12 @@ def look_at(
         s, one = data.settings_of(video), rows if isinstance(rows, str) else None
         rate = scored and annotated_rate(scored, one)
         raw, fps, left_out = _poses(data, poses, video, s, rate)
-        rec = renamed(raw, s)
+        rec = renamed(raw := one_animal(raw, s), s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
            *(_length(rec, poses, scored, one) if fps else ())]
-    look = Look(row, raw.mice, raw.parts, rate, odd=tuple(odd), left_out=left_out)
+    look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate, odd=tuple(odd), left_out=left_out)
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
@@ -108,7 +108,7 @@ def _about_animals(rec):
     "Sentences on animals that got other names, or have no track."
     for f in rec.findings:
         if f.kind == "renamed_animals": yield f.message
-        if f.kind == "animals_without_track": yield f"{rec.video_id}: {f.message}"
+        if f.kind in ("animals_without_track", "mice_from_part_names"): yield f"{rec.video_id}: {f.message}"
 
 
 def _unseen(rec, least):

@@ -8,6 +8,7 @@ __all__ = ['TO_WHOM', 'NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_ag
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #afc2426e
 import re, unicodedata
+from functools import partial
 from pathlib import Path
 
 from ..annotations import (annotation_source, events_as_bouts, read_boris, read_caltech,
@@ -34,8 +35,11 @@ _ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_est_v\d+|"
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 
 
+_composed = partial(unicodedata.normalize, "NFC") # A letter and its accent as one sign
+
+
 def _plain_name(path):
-    name = _PROJECT.sub("", unicodedata.normalize("NFC", recording_name(path)))
+    name = _PROJECT.sub("", _composed(recording_name(path)))
     name = name.removesuffix(Path(name).suffix) or name
     name = _SCORER.sub("", name) or name
     while (short := _ENDINGS.sub("", name)) not in ("", name): name = short
@@ -117,7 +121,7 @@ def scored_columns(
     else:
         columns = (frame_table if source == "frames" else step_table)(path)[0]
         found = tuple(n for n in columns if n.lower() not in NO_ACTION)
-    return tuple(dict.fromkeys(names.get(n, n) for n in found))
+    return tuple(dict.fromkeys(names.get(n, n) for n in map(_composed, found)))
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #93bd6cb4
 NOBODY = "no subject" # Of BORIS, where one animal is tracked
@@ -139,7 +143,7 @@ def _listed_columns(there, settings):
     "Columns to read, of those that there are, by the actions of `dataset.yaml`."
     other = settings.action_names
     for action in settings.actions:
-        found = [n for n in there if other.get(n, n) == action]
+        found = [n for n in there if other.get(_composed(n), _composed(n)) == action]
         yield from found or [action]
 
 
@@ -186,7 +190,7 @@ def named_bouts(
     "Bouts in a video's annotation, by the animal that acts."
     bouts = _bouts_in(path, rec, settings, rows)
     names = settings.action_names
-    return bouts.assign(action=[names.get(a, a) for a in bouts.action])
+    return bouts.assign(action=[names.get(a, a) for a in map(_composed, bouts.action)])
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
 def _check_animals(bouts, path, mice, settings):

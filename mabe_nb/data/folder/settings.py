@@ -15,6 +15,7 @@ import yaml
 from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field,
                       ValidationError, field_validator)
 
+from ..body_parts import check_parts
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_text
 from ...safe_names import safe_id
@@ -152,7 +153,7 @@ def read_settings(
 ) -> FolderSettings:
     "The settings of a folder. Raises `DataError` or `ConfigError` naming the key."
     if not os.path.lexists(path): return FolderSettings()
-    text = read_text(path, "YAML", most=2**20)
+    text = read_text(path, "YAML", most=2**20, composed=True)
     try:
         for node in yaml_nodes(yaml.compose(text, yaml.SafeLoader)):
             if not isinstance(node, yaml.MappingNode): continue
@@ -173,7 +174,6 @@ def make_settings(
     path=None, # File that it came from, for messages
 ) -> FolderSettings:
     "The settings that a mapping stands for. Raises `DataError` or `ConfigError`."
-    from mabe_nb.data.recording import check_parts # Loads pandas, which settings do without
     for key in values:
         if key not in FolderSettings.model_fields:
             raise ConfigError.unknown("key", key, FolderSettings.model_fields,

@@ -82,7 +82,7 @@ def _places(head, target_from, path):
 # %% ../../../nbs/data/formats/27_boris.ipynb #aece8b80
 def _table_rows(path, target_from):
     "Rows of a CSV or TSV."
-    lines = read_text(path, "an annotation", "utf-8-sig", most=2**25).splitlines()
+    lines = read_text(path, "an annotation", "utf-8-sig", most=2**25, composed=True).splitlines()
     head = next((x for x in lines if "Behavior" in x and re.search(r"Time|Start \(s\)", x)), "")
     comma = max("\t;,", key=head.count)
     try: rows = [[c.strip() for c in r] for r in csv.reader(lines, delimiter=comma)]
@@ -92,8 +92,8 @@ def _table_rows(path, target_from):
         if "Behavior" in row and {*COLUMNS["time"], *COLUMNS["start"]} & {*row}: break
     else:
         raise DataError("has no table with a column 'Behavior' and 'Time' or "
-                        "'Start (s)'; expected a BORIS export, or as a table of bouts "
-                        "the columns agent, action, start and stop (s)", path)
+                        "'Start (s)'; expected a BORIS export; a table of bouts has columns "
+                        "named agent, target, action, start and stop, with times in seconds", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
@@ -108,7 +108,7 @@ def _table_rows(path, target_from):
 # %% ../../../nbs/data/formats/27_boris.ipynb #089df29b
 def _observations(path):
     "The project, and its observations by name."
-    project = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27), path)
+    project = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27, composed=True), path)
     found = project.get("observations") if isinstance(project, dict) else None
     if isinstance(found, dict) and all(isinstance(o, dict) for o in found.values()):
         return project, found

@@ -20,7 +20,7 @@ from ...files import read_text
 # %% ../../../nbs/data/formats/32_elan.ipynb #25caa1ee
 def _document(path):
     "The tree of an .eaf. Raises `DataError`."
-    text = read_text(path, "an ELAN file", "utf-8-sig", most=2**25)
+    text = read_text(path, "an ELAN file", "utf-8-sig", most=2**25, composed=True)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError("declares a DTD, which no file of ELAN does", path)
     try: top = ElementTree.fromstring(text)

@@ -174,7 +174,7 @@ def column_names(
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #82778dfd
 def _named_cells(path):
-    lines = read_text(path, "a table", "utf-8-sig", most=2**25).splitlines()
+    lines = read_text(path, "a table", "utf-8-sig", most=2**25, composed=True).splitlines()
     rows = csv.DictReader(lines, delimiter=delimiter(lines), skipinitialspace=True)
     try: return [(rows.line_num, {_name(k): (v or "").strip() for k, v in row.items() if k})
                  for row in rows]

@@ -246,12 +246,23 @@ def read_whitelist(
 ANNOTATION = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #47842129
+def _with_selves(table):
+    "The table, `self` as a target by the agent's number, as whitelists and submissions say it."
+    words = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
+             for c in (table[name] for name in ANNOTATION[:2])]
+    if not (pa.types.is_string(words[1].type) or pa.types.is_large_string(words[1].type)):
+        return table
+    agent, target = (c.cast(pa.string()) for c in words)
+    named = pc.if_else(pc.equal(target, "self"), agent, target)
+    return table.set_column(table.column_names.index("target_id"), "target_id", named)
+
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #72308785
 def read_bouts(
     path, # Annotation file
     video: str = "", # Id, for the findings
 ) -> tuple: # List of (agent, target, action, start, stop), list of `Finding`
     "Bouts of one video. Raises `DataError` with file and row."
-    table = read_columns(path, ANNOTATION, threads=False, per_byte=1)
+    table = _with_selves(read_columns(path, ANNOTATION, threads=False, per_byte=1))
     agents, targets = (as_mice(table, c, path).to_pylist() for c in ANNOTATION[:2])
     actions = as_words(table, "action", path).to_pylist()
     starts, stops = (as_frames(table, c, path).to_pylist() for c in ANNOTATION[3:])

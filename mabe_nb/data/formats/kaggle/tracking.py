@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from .tables import (MICE, as_frames, as_mice, as_numbers,
                                                 as_words, counted, read_columns)
-from ...recording import check_parts
+from ...body_parts import check_parts
 from ....errors import DataError
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #0603099a
