@@ -278,8 +278,8 @@ def read_poses(
     points: tuple = None, # From `tracked_points`, if it has been read already
 ) -> Recording: # Unlabelled
     "The poses of one video from any tracker. Raises `DataError` naming the file."
-    path = Path(path)
     source, found = points or tracked_points(path, source)
+    path = Path(path)
     xy, sure, names, parts, rate, scale, left_out, trackless = found
     video = video_id or plain_id(path.name.split(".")[0]) or "0"
     xy = np.where(np.isfinite(xy), _drop_unsure(xy, sure, min_confidence, path), np.nan)

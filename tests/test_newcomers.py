@@ -1,0 +1,237 @@
+"What people do who do not know the package: other orders, spellings, encodings and types."
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_open_folder import write_dlc as write_animals
+
+import mabe_nb as mb
+from mabe_nb.analysis.groups import read_groups
+from mabe_nb.cli import main
+from mabe_nb.data.annotations import annotation_source
+from mabe_nb.data.body_parts import animal_prefixes
+from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import RecordingList, open_dataset
+from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.formats.kaggle.tables import read_bouts
+from mabe_nb.data.recording import BOUT_COLUMNS, Recording, submitted_bouts
+from mabe_nb.errors import ConfigError, DataError, MabeError
+
+PARTS = ("nose", "ear_left", "ear_right", "tail_base")
+composed, apart = (lambda text, f=f: unicodedata.normalize(f, text) for f in ("NFC", "NFD"))
+
+
+def write_dlc(folder, video, rec): write_animals(folder, video, rec, rec.mice, rec.parts)
+
+
+def lab(folder, videos=4, action="approach", form=lambda i: composed, frames=600, name="v{}"):
+    "Poses of DeepLabCut with tables of bouts beside them, an action of which has another name."
+    for i in range(videos):
+        rec = make_recording([7, i], frames, mice=2, parts=PARTS)
+        write_dlc(folder, name.format(i), rec)
+        bouts = rec.bouts.assign(action=rec.bouts.action.replace("approach", form(i)(action)),
+                                 start=rec.bouts.start / 30, stop=rec.bouts.stop / 30)
+        bouts.to_csv(folder/f"{name.format(i)}.bouts.csv", index=False)
+    (folder/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch): monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+
+
+# a table of bouts by the names of its columns
+
+REC = make_recording(1, 900)
+
+
+@pytest.mark.parametrize("columns", [
+    ["target", "agent", "action", "start", "stop"], ["action", "stop", "start", "target", "agent"],
+    ["video", *BOUT_COLUMNS]])
+def test_the_order_of_columns_does_not_matter(columns):
+    table = REC.bouts.assign(video="v", start=REC.bouts.start.astype(float))[columns]
+    pd.testing.assert_frame_equal(mb.with_bouts(REC, table).bouts, REC.bouts)
+
+
+def test_rows_are_bouts_too():
+    rows = REC.bouts.values.tolist()
+    pd.testing.assert_frame_equal(mb.with_bouts(REC, rows).bouts, REC.bouts)
+
+
+@pytest.mark.parametrize("bouts, labelled, words", [
+    (REC.bouts.drop(columns="target"), None, "lacks target"),
+    (REC.bouts.assign(start=REC.bouts.start / 30), None, "numbers of frames; multiply seconds"),
+    (REC.bouts.assign(stop=np.inf), None, "numbers of frames"),
+    (REC.bouts, ["sniff"], "labelled holds 'sniff'"), (REC.bouts, ["rub"], "labelled holds 'rub'"),
+    (REC.bouts, [("mouse1", "sniff")], "expected .agent, target, action")])
+def test_what_is_no_table_of_bouts(bouts, labelled, words):
+    with pytest.raises(DataError, match=words): mb.with_bouts(REC, bouts, labelled)
+
+
+def test_a_submission_without_a_column():
+    with pytest.raises(DataError, match="lacks the column video_id, stop_frame"):
+        submitted_bouts(pd.DataFrame(columns=["agent_id", "target_id", "action", "start_frame"]), 1)
+
+
+# one word in two encodings
+
+@pytest.mark.parametrize("listed", [composed, apart, None])
+def test_a_word_in_two_encodings_is_one_action(tmp_path, listed):
+    lab(tmp_path, action="lèche", form=lambda i: (composed, apart)[i % 2])
+    if listed:
+        actions = "[lèche, rear, sniff, chase, attack, mount]"
+        (tmp_path/"dataset.yaml").write_text(
+            f"fps: 30\nalone: [rear]\nactions: {listed(actions)}\n", encoding="utf-8")
+    data = open_dataset(tmp_path)
+    plain = lab((tmp_path/"other").mkdir() or tmp_path/"other")
+    for i in data.ids:
+        found, wanted = data[i].bouts, open_dataset(plain)[i].bouts
+        assert (found.action == composed("lèche")).sum() == (wanted.action == "approach").sum() > 0
+    assert not [s for s in match_files(data).sentences if apart("è") in s]
+
+
+def test_columns_and_parts_in_two_encodings_are_the_same(tmp_path):
+    for i, form in enumerate((composed, apart)):
+        rec = make_recording([3, i], 90, mice=1, parts=PARTS[:3])
+        write_dlc(tmp_path, f"v{i}", rec.replace(parts=tuple(map(form, ("écaille", "queue", "nez")))))
+        rows = "\n".join(f"{int(k < 9)},0" for k in range(90))
+        (tmp_path/f"v{i}_labels.csv").write_text(f"{form('lèche')},rear\n{rows}\n", encoding="utf-8")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    first, second = open_dataset(tmp_path)
+    assert first.parts == second.parts and composed("écaille") in first.parts
+    assert {*first.bouts.action} == {*second.bouts.action} == {composed("lèche")}
+    assert {x for *_, x in first.labelled} == {x for *_, x in second.labelled}
+
+
+def test_ids_as_the_file_system_shows_them(tmp_path, capsys):
+    lab(tmp_path, 2, name="día {}")
+    data = open_dataset(tmp_path)
+    assert data.ids == (composed("día_0"), composed("día_1"))
+    for word in (apart("día_0"), "día 0", apart("día 0")):
+        assert main(["audit", str(tmp_path), "--videos", word]) == 0
+    (tmp_path/"groups.csv").write_text(apart("video,dose\ndía 0,low\ndía_1,high\n"), encoding="utf-8")
+    assert tuple(read_groups(tmp_path/"groups.csv").video) == data.ids
+
+
+# a video that cannot be read
+
+def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = lab((tmp_path/"lab").mkdir() or tmp_path/"lab", 5)
+    path = next(folder.glob("v1*h5"), None) or next(p for p in folder.glob("v1*") if "bouts" not in p.name)
+    path.write_bytes(path.read_bytes()[:-300])
+    small = ["--epochs", "1", "--device", "cpu", "--features", "coords"]
+    assert main(["train", "lab", "--out", "a", "--skip-broken", *small]) == 0
+    assert "video v1 is left out" in capsys.readouterr().out
+    assert main(["train", "lab", "--out", "b", "--train-videos", "v0,v2", "--valid-videos", "v3",
+                 *small]) == 0
+    assert main(["train", "lab", "--out", "c", *small]) == 2
+    assert "--skip-broken" in capsys.readouterr().err
+
+
+def test_where_none_can_be_read_the_first_says_why(tmp_path):
+    lab(tmp_path, 2)
+    for p in tmp_path.glob("v*"):
+        if "bouts" not in p.name: p.write_bytes(p.read_bytes()[:-300])
+    with pytest.raises(DataError, match="v0"): mb.prepare(open_dataset(tmp_path), features="coords")
+
+
+# parts that begin like animals
+
+def test_limbs_are_no_animals():
+    joints = ("coxa", "femur", "tibia")
+    assert not animal_prefixes([f"leg{k}_{j}" for k in range(3) for j in joints])
+    assert not animal_prefixes([f"{a}_{s}" for a in ("head", "tail") for s in ("a", "b", "c")])
+    assert animal_prefixes([f"{a}_{p}" for a in ("B", "W") for p in PARTS]) == ["B", "W"]
+
+
+def test_one_name_for_all_makes_one_animal_of_them(tmp_path):
+    rec = make_recording(2, 60, mice=1, parts=(*PARTS, "neck", "head"))
+    write_dlc(tmp_path, "v", rec.replace(parts=tuple(f"{a}_{p}" for a in ("ring", "disc") for p in "xyz")))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    two, = open_dataset(tmp_path)
+    assert two.mice == ("ring", "disc")
+    said, = [s for s in match_files(open_dataset(tmp_path)).sentences if "begin with ring, disc" in s]
+    assert "one name under animals" in said
+    (tmp_path/"dataset.yaml").write_text(
+        "fps: 30\nanimals: {ring: fly, disc: fly}\nparts: {ring_x: nose}\n")
+    one, = data = open_dataset(tmp_path)
+    assert one.mice == ("fly",) and one.parts == ("nose", "ring_y", "ring_z", "disc_x", "disc_y", "disc_z")
+    np.testing.assert_array_equal(one.xy.reshape(two.xy.shape), two.xy)
+    assert not [s for s in match_files(data).sentences if "ring" in s or "begin" in s]
+
+
+# words and numbers in Python
+
+DATA = RecordingList([make_recording([5, i], 300, mice=2, parts=PARTS).replace(video_id=str(i))
+                      for i in range(3)])
+BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: mb.score(DATA, BOUTS, ["0", "9"]), "no video '9'"),
+    (lambda: mb.split(DATA, videos=["0", "9"]), "no video '9'"),
+    (lambda: mb.score(DATA, BOUTS, mb.split(DATA)), "give its .train or .valid"),
+    (lambda: mb.split(DATA, videos=1), "videos is '1'"),
+    (lambda: mb.score(DATA, [("a", 1)]), "expected a submission"),
+    (lambda: mb.score(DATA, None), "expected a submission"),
+    (lambda: mb.split(DATA, seed=-1), "seed is '-1'"), (lambda: mb.split(DATA, seed=1.5), "seed is '1.5'"),
+    (lambda: mb.split(DATA, valid="x"), "valid is 'x'"), (lambda: mb.split(DATA, valid=1), "valid is '1'"),
+    (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
+    (lambda: mb.read_poses(None, fps=30), "None")])
+def test_a_wrong_argument_gets_a_sentence(call, words):
+    with pytest.raises(MabeError, match=words): call()
+
+
+@pytest.mark.parametrize("how, words", [
+    ({"min_confidence": 60}, "min_confidence is '60'"), ({"min_confidence": "0.6"}, "min_confidence"),
+    ({"px_per_cm": -16}, "px_per_cm must be"), ({"px_per_cm": "16 px"}, "px_per_cm must be"),
+    ({"fps": "x"}, "fps must be")])
+def test_units_of_poses_have_bounds(tmp_path, how, words):
+    write_dlc(tmp_path, "v", make_recording(2, 60, mice=1, parts=PARTS))
+    path, = tmp_path.iterdir()
+    with pytest.raises(ConfigError, match=words): mb.read_poses(path, **{"fps": 30} | how)
+    assert mb.read_poses(path, fps=30, px_per_cm="16").px_per_cm == 16.0
+
+
+def test_settings_of_predict_have_bounds(tmp_path):
+    model = mb.fit(DATA, tmp_path/"run", epochs=1, features="coords", conv_channels=[4],
+                   lstm_hidden=4, device="cpu", say=None, progress=False)
+    for how, words in (({"least_ms": np.nan}, "least_ms"), ({"smooth_ms": -500}, "smooth_ms"),
+                       ({"thresholds": 0.3}, "threshold 0.3 is of no action")):
+        with pytest.raises(MabeError, match=words): model.predict(DATA, ["0"], **how)
+    with pytest.raises(MabeError, match="is no dataset"): model.predict(5)
+    with pytest.raises(MabeError, match="videos is '5'"): model.predict(DATA, 5)
+
+
+# tables
+
+@pytest.mark.parametrize("head", [
+    "agent,target,action,start,stop (s)", "Agent;Target;Behavior;Start;Stop",
+    "agent\ttarget\taction\tStart (s)\tStop (s)", "agent,target,behaviour,start_frame,stop_frame"])
+def test_names_of_columns_as_people_write_them(tmp_path, head):
+    write_dlc(tmp_path, "v", rec := make_recording(2, 60, mice=2, parts=PARTS))
+    mark = next(m for m in "\t;," if m in head)
+    (tmp_path/"v.bouts.csv").write_text(head + "\n" + mark.join(
+        (*rec.mice, "chase", *(("30", "45") if "frame" in head else ("1", "1.5")))) + "\n")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []\n")
+    found, = open_dataset(tmp_path)
+    assert found.bouts.values.tolist() == [[*rec.mice, "chase", 30, 45]]
+
+
+def test_an_aggregated_table_is_still_boris(tmp_path):
+    (tmp_path/"v.csv").write_text("Observation id,Subject,Behavior,Start (s),Stop (s)\nv,a,rear,1,2\n")
+    assert annotation_source(tmp_path/"v.csv") == "BORIS"
+
+
+@pytest.mark.parametrize("agent", [[1, 2], ["1", "2"], ["mouse1", "mouse2"]])
+def test_kaggle_annotations_may_say_self(tmp_path, agent):
+    table = pd.DataFrame({"agent_id": agent, "target_id": ["self", "mouse1"], "action": "rear",
+                          "start_frame": 1, "stop_frame": 5})
+    table.to_parquet(tmp_path/"a.parquet")
+    assert read_bouts(tmp_path/"a.parquet")[0] == [
+        ("mouse1", "mouse1", "rear", 1, 5), ("mouse2", "mouse1", "rear", 1, 5)]
+
+
+def test_recordings_stay_as_they_were(): assert isinstance(DATA["0"], Recording)
