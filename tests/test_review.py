@@ -19,7 +19,8 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.folder.weights import load_run
-from mabe_nb.train.review.moments import PairPrediction, _not_reviewed, moments_of
+from mabe_nb.train.review.moments import (PairPrediction, _not_reviewed, moments_of,
+                                           rank_moments)
 from mabe_nb.train.review.retrain import retrain, reviewed_split
 from mabe_nb.train.runs import train
 from mabe_nb.view.video.review import ReviewPanel
@@ -326,3 +327,11 @@ def test_what_a_review_chose_neither_judges_nor_chooses_in_a_recipe(tmp_path, mo
         assert metrics["seen"]["chase"]["bouts"] == metrics["judged"]["chase"]["bouts"] + 2
         assert sum(of["chase"] for of in mb.load_model(out).evidence().values()) == \
             metrics["seen"]["chase"]["frames"]
+
+
+def test_moments_in_which_nobody_is_seen_are_not_shown():
+    p = np.full((200, 2), 0.5)
+    rows = [PairPrediction(str(v), "m1", "m2", 20.0, ("sniff", "rear"), p, np.arange(200) // 50 % 2,
+                           np.zeros((200, 2), np.int8), np.zeros(200), np.zeros(200),
+                           np.full(200, bool(v))) for v in range(2)]
+    assert {*rank_moments(rows, 5).video_id} == {"1"}

@@ -100,9 +100,9 @@ def per_unit(
     name = "subject" if unit == "animal" else "video"
     both = rows.groupby(name).group.nunique()
     if (both > 1).any():
-        other = "--unit animal" if unit == "video" else "a column subject for each group"
-        raise ConfigError(f"{name} {both.index[both > 1][0]!r} is in {both.max()} groups; "
-                          f"give {other}")
+        other = ("give --unit animal" if unit == "video" else "groups are compared as of different "
+                 "subjects, and a subject is not compared with itself")
+        raise ConfigError(f"{name} {both.index[both > 1][0]!r} is in {both.max()} groups; {other}")
     known = rows[rows[value].notna()]
     weight = known["bouts" if value == "mean_s" else "watched_s"]
     weighted = known.assign(value=known[value] * weight, weight=weight,

@@ -127,7 +127,8 @@ def observe(
         found.append(bouts_of)
         watched += rows
     if not watched:
-        raise DataError("no video has annotations or predicted bouts", data.root)
+        raise DataError("no video has annotations" if bouts is None else "no bouts were "
+                        "predicted in these videos: there is nothing to measure", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop", "seen"]
     return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
         watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]),

@@ -165,7 +165,8 @@ def rank_moments(
     if not minutes > 0: raise ConfigError(f"minutes is {minutes}, expected above 0")
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
-    table = _not_reviewed(worth(pd.concat(tables, ignore_index=True)), reviewed)
+    table = worth(pd.concat(tables, ignore_index=True))
+    table = _not_reviewed(table[table.seen > 0], reviewed) # None in which nobody is seen
     table = table.sort_values("worth", ascending=False, kind="stable")
     table["worth"] *= SPREAD_OUT ** table.groupby("video_id").cumcount()
     table = table.sort_values("worth", ascending=False, kind="stable")
