@@ -88,7 +88,21 @@ def test_a_word_in_two_encodings_is_one_action(tmp_path, listed):
     for i in data.ids:
         found, wanted = data[i].bouts, open_dataset(plain)[i].bouts
         assert (found.action == composed("lèche")).sum() == (wanted.action == "approach").sum() > 0
+        assert composed("lèche") in {x for *_, x in data.labelled(i)} == {
+            composed(x) for *_, x in data.labelled(i)}
     assert not [s for s in match_files(data).sentences if apart("è") in s]
+
+
+@pytest.mark.parametrize("written, listed", [(composed, apart), (apart, composed)])
+def test_a_scorer_in_two_encodings_is_one_animal(tmp_path, written, listed):
+    write_dlc(tmp_path, "v", rec := make_recording(2, 60, mice=2, parts=PARTS))
+    (tmp_path/"v.bouts.csv").write_text(written("agent,action,start,stop\nBébé,rear,1,1.5\n"
+                                                "Père,rear,1,1.5\n"), encoding="utf-8")
+    (tmp_path/"dataset.yaml").write_text(listed(
+        f"fps: 30\nalone: [rear]\nsubjects: {{Bébé: {rec.mice[1]}}}\nuntracked: [Père]\n"),
+        encoding="utf-8")
+    found, = open_dataset(tmp_path)
+    assert found.bouts.agent.tolist() == [rec.mice[1]]
 
 
 def test_columns_and_parts_in_two_encodings_are_the_same(tmp_path):
