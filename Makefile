@@ -12,7 +12,7 @@ install: .venv/.installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip -c constraints.txt
 	$(BIN)/pip install --quiet $(TORCH) -c constraints.txt
-	$(BIN)/pip install --quiet -e ".[dev,onnx]" -c constraints.txt
+	$(BIN)/pip install --quiet -e ".[dev,onnx,excel]" -c constraints.txt
 	touch $@
 
 demo: install
@@ -24,7 +24,7 @@ test: install
 oldest: # The tests with the oldest versions that settings.ini allows: make oldest TORCH=torch==2.6.0
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet $(TORCH) $(OLDEST)
-	.venv-oldest/bin/pip install --quiet $(OLDEST) -e ".[dev,onnx]"
+	.venv-oldest/bin/pip install --quiet $(OLDEST) -e ".[dev,onnx,excel]"
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -q -n 2 tests
 
 mutants: install # Faults put in on purpose; make mutants ONLY=loop for some

@@ -27,7 +27,8 @@ setup(
     install_requires=cfg["requirements"].split(),
     extras_require={"dev": cfg["dev_requirements"].split(),
                     "completion": cfg["completion_requirements"].split(),
-                    "onnx": cfg["onnx_requirements"].split()},
+                    "onnx": cfg["onnx_requirements"].split(),
+                    "excel": cfg["excel_requirements"].split()},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],

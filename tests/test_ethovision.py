@@ -11,8 +11,10 @@ from mabe_nb.data.annotations import annotation_source
 from mabe_nb.data.audit import audit
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
-from mabe_nb.data.formats.ethovision import (ethovision_actions, ethovision_poses, export_head,
-                                             log_rows, recording_name, tracks_of)
+from mabe_nb.data.formats.ethovision import exports
+from mabe_nb.data.formats.ethovision.exports import exports_in
+from mabe_nb.data.formats.ethovision.tracks import (ethovision_actions, ethovision_poses, is_track,
+                                                    log_rows, recording_name, tracks_of)
 from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import DataError, MabeError
 
@@ -260,8 +262,7 @@ def test_another_rate_than_the_other_subject(tmp_path):
 def test_what_it_did_not_write(tmp_path, text):
     for encoding in ("utf-8", "utf-16"):
         (tmp_path/"a.txt").write_text(text, encoding=encoding)
-        export = export_head(tmp_path/"a.txt")
-        assert not export or not any(export.names)
+        assert not any(any(e.names) for e in exports_in(tmp_path/"a.txt"))
         assert tracks_of(tmp_path/"a.txt") == [tmp_path/"a.txt"]
         with pytest.raises(DataError): read_poses(tmp_path/"a.txt")
 
@@ -274,3 +275,85 @@ def test_rows_of_a_log(tmp_path):
     log = write_log(tmp_path, [("1", "0,5", "A", "Bite", "Point event"), ("2", "1", "A", "", "")])
     assert log_rows(log, 9.0) == [(7, {"time": "0.5", "subject": "A", "behavior": "Bite",
                                        "modifier": "", "status": "POINT"})]
+
+
+# workbooks
+
+def write_book(path, sheets):
+    "A workbook with sheets of rows, by title."
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows: sheet.append([*row])
+    book.save(path)
+    return path
+
+
+def sheet(rows, head=HEAD, names=NAMES, units=UNITS):
+    "Rows of a sheet; numbers as such, nothing where the text has an empty cell."
+    number = lambda c: float(c) if str(c).replace(".", "").isdecimal() else c or None
+    return [("Number of header lines:", len(head) + 3), *head, names,
+            [u.strip("()") or None for u in units], *([*map(number, r)] for r in rows)]
+
+
+@pytest.fixture
+def book(tmp_path):
+    hardware = [("Number of header lines:", 4), ("Experiment", "Open field-2"), ("Time", "Event"),
+                ("s", None), (1.0, "on")]
+    return write_book(tmp_path/"Raw data-Open field-2-Trial     1.xlsx", {
+        f"Track-Arena 1-Subject {n}": sheet(samples(at=4 * n, lost=(3,)), head_of(
+            subject=f"Subject {n}")) for n in (1, 2)} | {"Hardware-Arena 1": hardware})
+
+
+def test_a_workbook_is_what_its_texts_are(book, tmp_path):
+    (tmp_path/"text").mkdir()
+    for n in (1, 2): write(tmp_path/"text"/called(1, 1, f"Subject {n}"),
+                           samples(at=4 * n, lost=(3,)), head_of(subject=f"Subject {n}"))
+    for folder in (tmp_path, tmp_path/"text"):
+        (folder/"dataset.yaml").write_text("alone: [Grooming]\n")
+    one, = open_dataset(tmp_path)
+    two, = open_dataset(tmp_path/"text")
+    assert one.video_id == "Open_field-2-Trial_1" and one.mice == two.mice and one.parts == two.parts
+    assert (one.fps, one.px_per_cm) == (two.fps, two.px_per_cm) == (25, 1)
+    np.testing.assert_allclose(one.xy, two.xy)
+    assert one.bouts.equals(two.bouts) and one.labelled == two.labelled and len(one.bouts) == 4
+
+
+def test_a_log_in_a_workbook_is_taken_before_the_columns(tmp_path):
+    log = [("Number of header lines:", 4), ("Experiment", "Open field-2"), LOG,
+           ("s", "s", None, None, None), (1.467, 0.4, "Subject 1", "Rearing", "state start"),
+           (1.867, 0.8, "Subject 1", "Rearing", "state stop")]
+    write_book(tmp_path/"day1.xlsx", {"Manual Scoring-Arena 1": log,
+                                      "Track-Arena 1-Subject 1": sheet(samples())})
+    found, = open_dataset(tmp_path)
+    assert found.video_id == "day1"
+    assert found.bouts.values.tolist() == [["Subject_1", "Subject_1", "Rearing", 10, 20]]
+
+
+def test_several_arenas_of_a_workbook_are_told(tmp_path):
+    path = write_book(tmp_path/"a.xlsx", {f"Track-Arena {n}-Subject 1": sheet(
+        samples(), head_of(arena=f"Arena {n}")) for n in (1, 2)})
+    with pytest.raises(DataError, match="tracks of Arena 1, Arena 2, each a video"): read_poses(path)
+    found = audit(open_dataset(tmp_path)).table
+    assert ["Arena 1, Arena 2" in m for m in found.message] == [True]
+
+
+def test_other_workbooks_and_a_machine_without_the_package(book, tmp_path, monkeypatch):
+    write_book(tmp_path/"weights.xlsx", {"Sheet1": [("mouse", "g"), ("a", 20)]})
+    (tmp_path/"broken.xlsx").write_bytes(b"PK\3\4" + bytes(90))
+    (tmp_path/"dataset.yaml").write_text("alone: []\n")
+    assert open_dataset(tmp_path).ids == ("Open_field-2-Trial_1",)
+    assert sum("is a workbook" in f.message for f in open_dataset(tmp_path).findings()) == 2
+    monkeypatch.setattr(exports, "find_spec", lambda name: None)
+    assert not is_track(book)
+    with pytest.raises(DataError, match=r"mabe_nb\[excel\]"): open_dataset(tmp_path)
+
+
+def test_a_workbook_that_would_fill_the_memory_is_not_opened(book, monkeypatch):
+    assert is_track(book)
+    monkeypatch.setattr(exports, "MOST_BYTES", 1000)
+    exports._exports.cache_clear()
+    assert not is_track(book)
+    exports._exports.cache_clear()

@@ -14,7 +14,7 @@ from ..errors import DataError
 from ..files import read_text, regular_file
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
-from .formats.ethovision import is_scored
+from .formats.ethovision.tracks import is_scored
 from .formats.frame_tables import (NO_ACTION, frames_looked_at, is_frame_table,
                                                  is_solomon, is_step_table, step_span)
 from .formats.simba import simba_actions, simba_head

@@ -18,7 +18,8 @@ from ..extend import load_announced
 from ..files import regular_file
 from ..safe_names import plain_id, safe_id
 from .body_parts import animal_prefixes
-from .formats.ethovision import SUFFIXES, ethovision_poses, is_track
+from .formats.ethovision.exports import SUFFIXES
+from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,

@@ -17,8 +17,9 @@ from .names import did_you_mean
 from .settings import FolderSettings
 from ..formats.bout_tables import read_bout_table, read_labels
 from ..formats.elan import read_elan
-from ..formats.ethovision import (ethovision_actions, export_head, is_track,
-                                             log_rows, recording_name, scored_bouts)
+from ..formats.ethovision.exports import exports_in
+from ..formats.ethovision.tracks import (ethovision_actions, log_rows, logs_in,
+                                                    recording_name, scored_bouts)
 from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
 from ..formats.simba import read_simba, simba_actions, simba_head
@@ -116,7 +117,7 @@ def scored_columns(
     source, names = annotation_source(path), settings.action_names
     if source == "SimBA": found = settings.actions or simba_actions(path)
     elif source == "EthoVision":
-        found = is_track(path) and (settings.actions or ethovision_actions(path)) or ()
+        found = () if logs_in(path) else settings.actions or ethovision_actions(path)
     elif source not in ("frames", "steps"): return ()
     else:
         columns = (frame_table if source == "frames" else step_table)(path)[0]
@@ -150,9 +151,10 @@ def _listed_columns(there, settings):
 def _named_by_ethovision(path, rec, settings, only):
     "Bouts of EthoVision; subjects are the animals that its tracks call so."
     names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)) | settings.subjects
-    if is_track(path):
-        columns = [*_listed_columns(export_head(path).names, settings)]
-        found = [(who, *bout) for who, *bout in scored_bouts(path, columns)]
+    if not logs_in(path):
+        there = dict.fromkeys(name for e in exports_in(path) for name in e.names)
+        found = [(who, *bout) for who, *bout in
+                 scored_bouts(path, [*_listed_columns(there, settings)])]
     else: found = [(who, *bout) for who, _, *bout in events_as_bouts(
         log_rows(path, len(rec) / rec.fps), rec.fps, lambda row, _: 2 * (row["subject"],), path)]
     found = [(names.get(who, who), *b) for who, *b in found if who not in settings.untracked]

@@ -18,7 +18,7 @@ from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import one_animal, renamed, unknown_names
 from .settings import FolderSettings, group_rows, of_video, read_settings
 from .films import beside_seconds, films_beside, scored_seconds
-from ..formats.ethovision import tracks_of
+from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, tracked_points
