@@ -142,6 +142,13 @@ def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, m
                  *small]) == 0
     assert main(["train", "lab", "--out", "c", *small]) == 2
     assert "--skip-broken" in capsys.readouterr().err
+    assert main(["predict", "a", "lab", "--out", "found.csv", "--skip-broken"]) == 0
+    capsys.readouterr()
+    for words in (["score", "lab", "found.csv"], ["analyse", "annotations", "lab", "--out", "d"],
+                  ["clips", "annotations", "lab", "--out", "e", "--most", "1"],
+                  ["review", "a", "lab", "--minutes", "1"]):
+        assert main(words) == 2 and main([*words, "--skip-broken"]) == 0, words
+        assert "video v1 is left out" in capsys.readouterr().out
 
 
 def test_where_none_can_be_read_the_first_says_why(tmp_path):

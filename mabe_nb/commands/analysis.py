@@ -6,7 +6,7 @@
 __all__ = ['analyse', 'clips', 'add_commands']
 
 # %% ../../nbs/commands/70_analysis.ipynb #f8240ee4
-from .parser import add_data, check_out, COUNT, OVERWRITE, pick
+from .parser import add_data, check_out, COUNT, OVERWRITE, pick, SKIP_BROKEN
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/70_analysis.ipynb #42a54cd4
@@ -20,7 +20,8 @@ def analyse(args, say) -> dict:
     data = open_dataset(args.data, args.split)
     bouts = None if args.bouts == "annotations" else args.bouts
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
-                 args.unit or "animal", pick(data, args.videos), args.to, say=say)
+                 args.unit or "animal", pick(data, args.videos, args.skip_broken and say), args.to,
+                 say=say)
     done = tables["measures"]
     say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
         f"{done.video.nunique()} videos: {args.out}")
@@ -52,7 +53,7 @@ def clips(args, say) -> dict:
     if args.most_sure and not is_run(bouts):
         raise ConfigError("--most-sure needs a run folder: only a run tells how sure it is")
     data, decisions = open_dataset(args.data, args.split), []
-    videos = pick(data, args.videos)
+    videos = pick(data, args.videos, args.skip_broken and say)
     each = decisions.append if args.most_sure else None
     found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
     if args.most_sure: found = with_confidence(found, decisions)
@@ -72,6 +73,7 @@ def _common(p):
     add_data(p)
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to write")
     p.add_argument("--overwrite", **OVERWRITE)
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
 
 # %% ../../nbs/commands/70_analysis.ipynb #b307bcad
 def _add_analyse(command):

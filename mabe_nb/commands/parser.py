@@ -213,10 +213,12 @@ class Talk:
 def pick(
     data, # Dataset
     text: str, # Ids and ranges, such as "1-36,40"; None: all
+    skip=None, # Called with a line for each video that is left out since it cannot be read
 ): # Video ids, or None
-    "The videos that a flag names."
-    from mabe_nb.data.dataset import select_videos
-    return None if text is None else select_videos(data, text)
+    "The videos that a flag names, with `skip` those of them that can be read."
+    from mabe_nb.data.dataset import readable_videos, select_videos
+    ids = None if text is None else select_videos(data, text)
+    return readable_videos(data, ids, skip) if skip else ids
 
 # %% ../../nbs/commands/10_parser.ipynb #9380ff3f
 def refuse_without(

@@ -16,14 +16,13 @@ from ..locks import locked_beside
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
 def _predict_here(args, options, say):
     "Predict in this process; bouts, ids of videos, and of those that it learned from."
-    from mabe_nb.data.dataset import open_dataset, readable_videos
+    from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
     model = load_model(args.run, args.checkpoint, engine=args.engine)
     data = open_dataset(args.data, args.split)
-    ids = pick(data, args.videos)
-    if args.skip_broken: ids = readable_videos(data, ids, say)
+    ids = pick(data, args.videos, args.skip_broken and say)
     with locked_beside(args.out):
         check_out(args.out, overwrite=args.overwrite) # nobody wrote it meanwhile
         table = model.predict(data, ids, workers=args.workers, progress=say.progress,

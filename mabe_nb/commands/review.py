@@ -6,7 +6,8 @@
 __all__ = ['review', 'retrain', 'agree', 'add_commands']
 
 # %% ../../nbs/commands/74_review.ipynb #caf22304
-from .parser import add_data, check_out, number, OVERWRITE, pick, refuse_without
+from .parser import (add_data, check_out, number, OVERWRITE, pick,
+                                     refuse_without, SKIP_BROKEN)
 from .score import figure
 
 # %% ../../nbs/commands/74_review.ipynb #bd2c0c22
@@ -21,7 +22,8 @@ def review(args, say) -> dict:
     else: refuse_without(args, "--out", "--overwrite")
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
-    predictions = predict_for_review(model, data, pick(data, args.videos), progress=say.progress)
+    ids = pick(data, args.videos, args.skip_broken and say)
+    predictions = predict_for_review(model, data, ids, progress=say.progress)
     table = rank_moments(predictions, args.minutes, rows)
     for m in table.head(10).itertuples():
         say(f"  video {m.video_id} frames {m.start}-{m.stop} {m.agent} to {m.target}: "
@@ -89,6 +91,7 @@ def _add_review(command):
     p.add_argument("--corrections", **_ANSWERS)
     p.add_argument("--out", metavar="CSV", help="file to write")
     p.add_argument("--overwrite", **OVERWRITE)
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
 
 
 def _add_retrain(command):

@@ -7,7 +7,7 @@ __all__ = ['score', 'ignored_rows', 'compared_submission', 'judged_submission', 
            'add_score_command']
 
 # %% ../../nbs/commands/32_score.ipynb #5983ff1a
-from .parser import (OVERWRITE, add_selection, check_out, pick,
+from .parser import (OVERWRITE, SKIP_BROKEN, add_selection, check_out, pick,
                                      refuse_without)
 from ..errors import DataError
 
@@ -20,7 +20,8 @@ def score(args, say) -> dict:
     if args.fix: check_out(args.fix, overwrite=args.overwrite)
     else: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
-    solution = only_scored(data, solution_table(data, ids := pick(data, args.videos)))
+    ids = pick(data, args.videos, args.skip_broken and say)
+    solution = only_scored(data, solution_table(data, ids))
     if not len(solution):
         raise DataError(f"no annotated bouts in the {args.split} split to score against",
                         args.data)
@@ -152,4 +153,5 @@ def add_score_command(command):
     p.add_argument("submission", metavar="SUBMISSION", help="CSV to score")
     p.add_argument("--fix", metavar="FILE", help="mend it first, into this file")
     p.add_argument("--overwrite", **OVERWRITE)
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
     add_selection(p)
