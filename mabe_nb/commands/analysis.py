@@ -19,11 +19,10 @@ def analyse(args, say) -> dict:
         raise ConfigError("--value and --unit are for a comparison: give --by")
     data = open_dataset(args.data, args.split)
     bouts = None if args.bouts == "annotations" else args.bouts
+    videos = pick(data, args.videos, args.skip_broken and say)
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
-                 args.unit or "animal", pick(data, args.videos, args.skip_broken and say), args.to,
-                 say=say)
-    done = tables["measures"]
-    say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
+                 args.unit or "animal", videos, args.to, say=say)
+    say(f"{(done := tables['measures']).bouts.sum():,} bouts of {done.action.nunique()} actions in "
         f"{done.video.nunique()} videos: {args.out}")
     for row in tables["groups"].sort_values("p").head(10).itertuples() if "groups" in tables else ():
         say(f"  {row.action:16s} {_compared(row)}")

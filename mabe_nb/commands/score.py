@@ -27,10 +27,9 @@ def score(args, say) -> dict:
                         args.data)
     table = compared_submission(args, data, ids, solution, say)
     submission, bouts = judged_submission(args, table, solution, say, data)
-    report = kaggle_report(solution, submission, bouts)
     looked = stretches_of(data, solution.video_id)
     chance = chance_score(solution, submission, bouts=bouts, scored=looked)
-    report["chance"] = chance["mean"]
+    report = kaggle_report(solution, submission, bouts) | {"chance": chance["mean"]}
     if ignored := ignored_rows(solution, submission, bouts):
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
