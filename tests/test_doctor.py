@@ -210,7 +210,7 @@ good = st.tuples(st.sampled_from([7, 8]), st.sampled_from(
 bad = st.tuples(ids, mice, mice, acts, frame, frame)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(good | good | bad, min_size=1, max_size=8), st.sampled_from([None, {7: 25}]))
 def test_fixed_submission_is_never_refused(rows, frames):
     submission = pd.DataFrame(rows, columns=[*IDS, *FRAMES])

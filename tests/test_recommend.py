@@ -267,7 +267,7 @@ def counted():
     return estimate(CFG)
 
 
-@settings(max_examples=50, deadline=None,
+@settings(max_examples=25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["modal", "hf"]),
        st.lists(st.floats(1e-4, 1), min_size=5, max_size=5, unique=True),

@@ -8,7 +8,7 @@ __all__ = ['frame_codes', 'marks', 'groups', 'may_be_labelled', 'labelled_groups
 
 # %% ../../nbs/data/60_splits.ipynb #b97b80e5
 import hashlib, warnings
-from numbers import Real
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -214,7 +214,8 @@ def holdout(
     seed: int = 0,
 ) -> Split:
     "One split; what occurs in two groups or more is, if possible, in both parts."
-    ConfigError.bounded("seed", seed, 0, whole=True)
+    if not (isinstance(seed, Integral) and seed >= 0):
+        raise ConfigError(f"seed is {str(seed)[:40]!r}, expected a whole number from 0")
     if not (isinstance(valid, Real) and 0 < valid < 1):
         raise ConfigError(f"valid is {str(valid)[:40]!r}, expected a share above 0 and below 1")
     return _split(table, _deal(table, (1 - valid, valid), seed) == 1)

@@ -250,7 +250,7 @@ def predict(
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
-    least = (ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
+    least = (least_ms and ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
     choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
