@@ -242,7 +242,7 @@ def main():
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
         tests, browsed, house_rows, pages = side_by_side(
-            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3", "--dist=loadfile",
+            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n4", "--dist=loadfile",
                                "--no-loadscope-reorder", without=BROWSER),
             lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
                     if browser() else (0, 0, 0), # Which waits more than it works
