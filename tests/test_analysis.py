@@ -28,7 +28,8 @@ from mabe_nb.data.folder.scored_tables import with_scores
 from mabe_nb.data.formats.elan import read_elan
 from mabe_nb.data.formats.simba import read_simba, simba_actions
 from mabe_nb.data.poses import read_poses
-from mabe_nb.data.recording import Recording, bout_table
+from mabe_nb.data.corrections import Correction, corrected
+from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.view.colors import action_color
@@ -483,3 +484,32 @@ def test_what_lies_between_scored_stretches_counts_for_nothing():
     assert mine.share.tolist() == pytest.approx([0.2, 0.4, 0.2])
     guess = submission_table({rec.video_id: rows}) # a prediction holds everywhere
     assert measure(observe([rec], guess)).set_index("animal").loc["a", "watched_s"] == 30
+
+
+def test_what_chance_never_gave_has_a_p():
+    "One pair in a long session, which no shuffle joins again, is the rarest of all."
+    rows = [("v", "m1", "m1", "A" if i == 500 else "B" if i == 501 else "xy"[i % 2], float(i), i + .5, 1.)
+            for i in range(2000)]
+    found = transitions(pd.DataFrame(rows, columns=["video", "agent", "target", "action", "start",
+                                                    "stop", "seen"]), shuffles=300)
+    row = found.set_index(["before", "after"]).loc[("A", "B")]
+    assert row["count"] == 1 and row.p == pytest.approx(2 / 301, abs=0.01) and row.q < 0.1
+    assert np.isnan(found.set_index(["before", "after"]).p[("A", "A")])
+
+
+def test_an_animal_is_watched_where_all_its_targets_were_looked_at():
+    rec = Recording(np.ones((3000, 3, 1, 2), np.float32), ("m1", "m2", "m3"), ("nose",), 30., video_id="v")
+    seen = corrected(rec, [Correction("v", "m1", "m2", "accept", "sniff", 0, 300, ("sniff",)),
+                           Correction("v", "m1", "m3", "nothing", "", 0, 3000, ("sniff",))])
+    row = measure(observe([seen])).iloc[0]
+    assert (row.watched_s, row.seconds, row.share) == (10, 10, 1)
+
+
+def test_a_correction_takes_no_bout_that_nobody_looked_for():
+    rec = Recording(np.ones((300, 2, 1, 2), np.float32), ("m1", "m2"), ("nose",), 30., video_id="v",
+                    bouts=bout_table([("m1", "m2", "sniff", 0, 50), ("m1", "m2", "chase", 100, 150)]),
+                    labelled=frozenset({("m1", "m2", "sniff")}))
+    now = corrected(rec, [Correction("v", "m1", "m2", "reject", "sniff", 200, 210, ("sniff",))])
+    for action in ("sniff", "chase"):
+        assert ((frame_labels(now, "m1", "m2", [action]) == 1)
+                == (frame_labels(rec, "m1", "m2", [action]) == 1)).all()

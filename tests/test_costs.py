@@ -8,6 +8,8 @@ import random
 import subprocess
 import sys
 
+import time
+
 import pytest
 from localcloud.billing import Resources
 
@@ -227,3 +229,12 @@ def test_a_ledger_that_was_damaged(mabe_home):
 def test_a_clock_that_was_damaged(tmp_path):
     (tmp_path/"clock.json").write_text("{")
     with pytest.raises(DataError): Clock(tmp_path).tick(1.0)
+
+
+def test_a_job_that_waits_costs_nothing(tmp_path):
+    from mabe_nb.remote.handle import Job
+    from mabe_nb.remote.places.job_state import unended
+    job = Job(tmp_path, {"id": "240101-000000-aaaaaa", "on": "hf", "gpu": "h200", "timeout": 7200.0,
+                         "retries": 0, "created": time.time() - 3600, "handle": {"id": "x"},
+                         "options": {}, "outputs": [], "limit": 1})
+    assert job.cost(unended("queued")) == 0 < job.cost(unended("running"))

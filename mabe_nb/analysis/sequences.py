@@ -47,11 +47,11 @@ def _drawn_counts(code, group, joined, n, shuffles, seed):
 
 
 def _two_sided(found, drawn):
-    "Twice the smaller share of draws as extreme as what was found; NaN where all are 0."
+    "Twice the smaller share of draws as extreme as what was found; NaN where nothing ever was."
     more, less = ((f(drawn, found).sum(0) + 1) / (len(drawn) + 1)
                   for f in (np.greater_equal, np.less_equal))
     twice = np.minimum(1, 2 * np.minimum(more, less))
-    return np.where(drawn.mean(0) > 0, twice, np.nan)
+    return np.where((drawn.mean(0) > 0) | (found > 0), twice, np.nan)
 
 # %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(

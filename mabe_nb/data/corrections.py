@@ -211,12 +211,12 @@ def corrected(
         if row.video == rec.video_id: by_pair[row.agent, row.target].append(row)
     if not by_pair: return rec
     if strange := sorted({m for pair in by_pair for m in pair} - {*rec.mice}):
-        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the "
-                        f"poses of {', '.join(map(repr, rec.mice))}",
-                        where=f"video {rec.video_id}")
+        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the poses of "
+                        + ", ".join(map(repr, rec.mice)), where=f"video {rec.video_id}")
     looked = set(rec.labelled or ()) | {(*pair, a) for pair, some in by_pair.items()
                                         for row in some for a in row.actions}
-    bouts, reviewed = [], []
+    unlisted = [b for b in rec.bouts.itertuples(index=False, name=None) if b[:3] not in looked]
+    bouts, reviewed = [*unlisted], [*unlisted] # Seen without having been looked for
     for pair in sorted({t[:2] for t in looked}):
         actions = sorted(t[2] for t in looked if t[:2] == pair)
         found, seen = _of_pair(rec, pair, actions, by_pair.get(pair, ()))

@@ -242,7 +242,7 @@ def cost(self: Job, state=None) -> float:
     "USD so far, an estimate; of a state that was read already, if given."
     state = state or self.state()
     seconds = state["seconds"]
-    if seconds is None and state["status"] in ENDED: return 0.0
+    if seconds is None and state["status"] in (*ENDED, "queued"): return 0.0
     if seconds is None:
         most = self.spec["timeout"] * (1 + self.spec["retries"])
         seconds = min(time.time() - self.spec["created"], most)
