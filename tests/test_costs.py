@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-
 import time
 
 import pytest
@@ -232,7 +231,6 @@ def test_a_clock_that_was_damaged(tmp_path):
 
 
 def test_a_job_that_waits_costs_nothing(tmp_path):
-    from mabe_nb.remote.handle import Job
     from mabe_nb.remote.places.job_state import unended
     job = Job(tmp_path, {"id": "240101-000000-aaaaaa", "on": "hf", "gpu": "h200", "timeout": 7200.0,
                          "retries": 0, "created": time.time() - 3600, "handle": {"id": "x"},
