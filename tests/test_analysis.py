@@ -497,14 +497,6 @@ def test_what_chance_never_gave_has_a_p():
     assert np.isnan(found.set_index(["before", "after"]).p[("A", "A")])
 
 
-def test_an_animal_is_watched_where_all_its_targets_were_looked_at():
-    rec = Recording(np.ones((3000, 3, 1, 2), np.float32), ("m1", "m2", "m3"), ("nose",), 30., video_id="v")
-    seen = corrected(rec, [Correction("v", "m1", "m2", "accept", "sniff", 0, 300, ("sniff",)),
-                           Correction("v", "m1", "m3", "nothing", "", 0, 3000, ("sniff",))])
-    row = measure(observe([seen])).iloc[0]
-    assert (row.watched_s, row.seconds, row.share) == (10, 10, 1)
-
-
 def test_a_correction_takes_no_bout_that_nobody_looked_for():
     rec = Recording(np.ones((300, 2, 1, 2), np.float32), ("m1", "m2"), ("nose",), 30., video_id="v",
                     bouts=bout_table([("m1", "m2", "sniff", 0, 50), ("m1", "m2", "chase", 100, 150)]),

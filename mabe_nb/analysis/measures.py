@@ -78,12 +78,12 @@ def _looked_for(rec, bouts, actions):
 
 # %% ../../nbs/analysis/10_measures.ipynb #fd3c7a35
 def _stretches(rec, who, annotated): # Of an animal and an action
-    "Frames in which it was looked for, of all it is done to: (stretches, 2), from and to before."
+    "Frames in which it was looked for: (stretches, 2), from and to before."
     if not annotated or rec.reviewed is None:
         return np.array([(annotated and rec.scored) or (0, len(rec))])
     known = [frame_labels(rec, agent, target, [action])[:, 0] >= 0
              for agent, target, action in rec.labelled if (agent, action) == who]
-    return run_lengths(np.all(known, 0) - 1)[:, 1:] if known else np.empty((0, 2), int)
+    return run_lengths(np.any(known, 0) - 1)[:, 1:] if known else np.empty((0, 2), int)
 
 
 def _within(bouts, at, frames): # Stretches by animal and action

@@ -153,8 +153,7 @@ def _named_by_ethovision(path, rec, settings, only):
     names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)) | settings.subjects
     if not logs_in(path):
         there = dict.fromkeys(name for e in exports_in(path) for name in e.names)
-        found = [(who, *bout) for who, *bout in
-                 scored_bouts(path, [*_listed_columns(there, settings)])]
+        found = scored_bouts(path, [*_listed_columns(there, settings)])
     else: found = [(who, *bout) for who, _, *bout in events_as_bouts(
         log_rows(path, len(rec) / rec.fps), rec.fps, lambda row, _: 2 * (row["subject"],), path)]
     found = [(names.get(who, who), *b) for who, *b in found if who not in settings.untracked]

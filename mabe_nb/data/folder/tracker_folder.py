@@ -29,12 +29,8 @@ from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...files import file_hash
-from ...safe_names import plain_id, safe_id
+from ...safe_names import by_number, plain_id, safe_id
 from ...patch import patch
-
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #9a011518
-def _by_number(name): # v2 stands before v10
-    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
 def _misnamed(here):
@@ -62,7 +58,7 @@ class TrackerFolder:
         self._findings += _misnamed(here)
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
-        self.ids = tuple(i for i in sorted(self._poses, key=_by_number)
+        self.ids = tuple(i for i in sorted(self._poses, key=by_number)
                          if split == "train" or i not in self._scored)
         self._labels, self._last = {}, None # Small; and the video that was read last
         self._names = {} # Video -> the tracker's names of animals and parts

@@ -25,7 +25,7 @@ def is_bout_table(
     "Does the head have an action, a beginning and an end, and did a person score it?"
     names = column_names(lines)
     timed = {*FRAMES} <= names or names & {*START} and names & {*STOP}
-    boris = "action" not in names and {*names} & {START[1], STOP[1]}
+    boris = "action" not in names and names & {START[1], STOP[1]}
     return bool(timed and names & {*ACTION} and not names & NOT_SEEN and not boris)
 
 

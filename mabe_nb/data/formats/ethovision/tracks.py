@@ -19,6 +19,7 @@ from .exports import (Export, cells_of, exports_in,
 from ...recording import parse_number, run_lengths
 from ....errors import ConfigError, DataError
 from ....files import regular_file
+from ....safe_names import by_number
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #086cdeb3
 PARTS = {"center": "body_center", "tail": "tail_base"} # EthoVision's words, and the usual ones
@@ -42,12 +43,15 @@ def is_track(
     return any(map(track_points, exports_in(path)))
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #e0770ce7
+def _logged(export): # Names of columns, however behaviour is spelt
+    return [n.lower().replace("behaviour", "behavior") for n in export.names]
+
+
 def logs_in(
     path, # Any file
 ) -> list: # `Export`s
     "The logs of what was scored by hand."
-    named = lambda e: {n.lower().replace("behaviour", "behavior") for n in e.names}
-    return [e for e in exports_in(path) if {*LOGGED} <= named(e) and e.width]
+    return [e for e in exports_in(path) if {*LOGGED} <= {*_logged(e)} and e.width]
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #c9bd005f
 SUBJECT = "Subject name", "对象名称" # Names of the field, where a file of the language is known
@@ -84,8 +88,7 @@ def tracks_of(
     begin = plain(trial.removesuffix(path.suffix))
     same = (p for p in path.parent.iterdir() if p.suffix == path.suffix
             and begin in plain(p.stem) and is_track(p) and recording_name(p) == trial)
-    by_number = lambda p: [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", p.name)]
-    return sorted(same, key=by_number)
+    return sorted(same, key=lambda p: by_number(p.name))
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #23902734
 def _tracks(path):
@@ -210,7 +213,7 @@ def log_rows(
 ) -> list: # (number of the row, {time, subject, behavior, modifier, status})
     "Rows of a log, as `boris_rows` has them. Raises `DataError` naming the row."
     export, out, last = logs_in(path)[0], [], {}
-    names = [n.lower().replace("behaviour", "behavior") for n in export.names]
+    names = _logged(export)
     table = cells_of(path, export, [names.index(n) for n in LOGGED]).fillna("").astype(str)
     for i, (time, who, action, event) in enumerate(table.to_numpy(), export.lines + 1):
         if not action: continue
