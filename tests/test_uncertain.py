@@ -18,10 +18,10 @@ from mabe_nb.train.runs import train
 TENTHS = (np.arange(10) + 0.5) / 10
 
 
-def pair(p, video="v", agent="a", fps=10.0):
+def pair(p, video="v", agent="a", fps=10.0, target=None):
     "A pair with one action, found where its probability is above one half."
     p = np.asarray(p, float)
-    return PairDecision(video, agent, agent, fps, ("rear",), p[:, None], p[:, None] > 0.5)
+    return PairDecision(video, agent, target or agent, fps, ("rear",), p[:, None], p[:, None] > 0.5)
 
 
 def test_pieces_hold_every_frame_and_every_probability():
@@ -48,6 +48,20 @@ def test_draws_have_the_mean_that_is_to_be_expected_and_calibration_moves_it():
     table = drawn_measures(pieces, drawn, seen)
     assert ((table.low < table.share) & (table.share < table.high)).all()
     assert np.allclose(table.share, drawn.mean(0) / 300)
+
+
+def test_time_spent_with_several_targets_counts_once():
+    rng = np.random.default_rng(3)
+    sure = rng.random((3, 3000)).repeat(10, 1) > 0.8 # as sure as can be: what is measured
+    told = [pair(p * 1.0, "v", a, target=t) for a, p, t in zip("aab", sure, "bca")]
+    one, both = sure[2].sum() / 10, (sure[0] | sure[1]).sum() / 10
+    pieces = pieces_of(told)
+    assert len(pieces.keys) == 2 and both < (sure[0].sum() + sure[1].sum()) / 10 - 100
+    for drawn in draw_seconds(pieces, {}, 3): assert np.allclose(drawn, [both, one])
+    p = rng.random((2, 200)).repeat(15, 1) # by chance: neither, to the power of both
+    drawn, expected = draw_seconds(pieces_of([pair(x, target=t) for x, t in zip(p, "bc")]), {}, 400)
+    assert np.allclose(expected, (1 - (1 - p[0]) * (1 - p[1])).sum() / 10, rtol=0.02)
+    assert np.isclose(drawn.mean(), expected[0, 0], rtol=0.02)
 
 
 def test_little_validation_leaves_more_open():

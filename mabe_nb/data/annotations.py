@@ -17,6 +17,7 @@ from .formats.bout_tables import is_bout_table, is_label_table
 from .formats.ethovision.tracks import is_scored
 from .formats.frame_tables import (NO_ACTION, frames_looked_at, is_frame_table,
                                                  is_solomon, is_step_table, step_span)
+from .formats.live_mouse_tracker import has_events
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
 from .recording import Finding, Recording, bout_table, labelled_in, parse_number, parse_seconds, plural
@@ -48,8 +49,7 @@ def _rate(row, fps, path, where):
     "Frames per second as given, else from the row."
     if fps is None and not row.get("fps"):
         raise DataError("does not say its frames per second; give fps=", path, where)
-    rate = _number(row.get("fps") if fps is None else fps, "FPS", path, where)
-    if rate: return rate
+    if rate := _number(row.get("fps") if fps is None else fps, "FPS", path, where): return rate
     raise DataError("FPS is 0, expected a number above 0", path, where)
 
 # %% ../../nbs/data/18_annotations.ipynb #9bb13b1f
@@ -198,8 +198,7 @@ def streams_of(
     path, # An annotation of any of the three programs
 ) -> list: # Names; of a Caltech or Bento file alone
     "The streams or channels in which something was scored."
-    source = annotation_source(path)
-    found = (_caltech(_lines(path), path) if source == "Caltech" else
+    found = (_caltech(_lines(path), path) if (source := annotation_source(path)) == "Caltech" else
              _bento(_lines(path), 30.0, path) if source == "Bento" else ())
     return sorted({c for c, a, *_ in found if a not in NO_ACTION})
 
@@ -218,10 +217,11 @@ def scored_window(
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
-    path, # A text file
-) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "EthoVision", "frames", "steps", "bouts", "Solomon", "BORIS"; or None
+    path, # A text file, a workbook or a database
+) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker", "frames", "steps", "bouts", "Solomon", "BORIS"; or None
     "The program that wrote an annotation, by the beginning of the file."
     if is_scored(path): return "EthoVision"
+    if has_events(path): return "Live Mouse Tracker"
     try:
         with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
     except (OSError, UnicodeDecodeError, DataError): return None
@@ -229,15 +229,15 @@ def annotation_source(
     if head.startswith("bento annotation file"): return "Bento"
     if Path(path).suffix == ".eaf": return "ELAN" if "<annotation_document" in head else None
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
-    if is_bout_table(text.splitlines()[:1]): return "bouts"
-    if is_solomon(text.splitlines()[:1]): return "Solomon"
-    if is_step_table(text.splitlines()[:20]): return "steps"
+    lines = text.splitlines()
+    if is_bout_table(lines[:1]): return "bouts"
+    if is_solomon(lines[:1]): return "Solomon"
+    if is_step_table(lines[:20]): return "steps"
     if Path(path).suffix == ".csv":
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
-        if is_label_table(text.splitlines()[:1]): return "DLCAnalyzer"
-        if is_frame_table(text.splitlines()[:20]): return "frames"
-    rows = [line for line in text.splitlines() if "Behavior" in line]
-    return "BORIS" if any("Time" in r or "Start (s)" in r for r in rows) else None
+        if is_label_table(lines[:1]): return "DLCAnalyzer"
+        if is_frame_table(lines[:20]): return "frames"
+    return "BORIS" if any("Behavior" in r and ("Time" in r or "Start (s)" in r) for r in lines) else None
 
 # %% ../../nbs/data/18_annotations.ipynb #3b197c44
 def annotated_rate(

@@ -48,15 +48,15 @@ def gather(
     length: int, # Frames in a window
     gap: int = 1,
 ): # (windows, length, ...), of the same kind as `x`
-    "The windows that begin at `starts`."
-    starts = np.asarray(starts, np.int64)
-    if isinstance(x, np.ndarray):
-        return x[np.minimum(starts[:, None] + np.arange(length) * gap, len(x) - 1)]
-    index = torch.from_numpy(starts).to(x.device)
-    if starts.max(initial=0) + (length - 1) * gap < len(x):
-        return every_window(x, length, gap).index_select(0, index)
-    at = index[:, None] + torch.arange(length, device=x.device) * gap
-    return x[at.clamp(max=len(x) - 1)]
+    "The windows that begin at `starts`; zeros past the end."
+    starts, plain = np.asarray(starts, np.int64), isinstance(x, np.ndarray)
+    if not plain and starts.max(initial=0) + (length - 1) * gap < len(x):
+        return every_window(x, length, gap).index_select(0, torch.from_numpy(starts).to(x.device))
+    at = starts[:, None] + np.arange(length) * gap
+    if not plain: at = torch.from_numpy(at).to(x.device)
+    out = x[at.clip(max=len(x) - 1)]
+    out[at >= len(x)] = 0
+    return out
 
 # %% ../../nbs/train/40_predict.ipynb #767005c2
 def overlap_average(
@@ -93,9 +93,12 @@ def windows_of_inputs(
     gap: int, # Every how many frames one is taken
 ): # Function of numbers of windows: (windows, length, inputs)
     "Windows of inputs, made of those frames alone that some window holds."
-    at = np.minimum(starts[:, None] + np.arange(length) * gap, len(x) - 1)
+    at = np.minimum(starts[:, None] + np.arange(length) * gap, len(x))
     frames, index = np.unique(at, return_inverse=True)
+    past = len(frames) and frames[-1] == len(x)
+    if past: frames = frames[:-1]
     seen = inputs(x if len(frames) == len(x) else x[frames])
+    if past: seen = torch.cat([seen, torch.zeros_like(seen[:1])])
     rows = torch.from_numpy(index.reshape(at.shape))
     return lambda windows: seen[rows[windows]]
 

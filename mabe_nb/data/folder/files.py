@@ -213,7 +213,7 @@ def _files_of(root, deepest, findings):
                     findings.append(_odd(path, root, e.what))
                     continue
                 if tracked: poses.setdefault(video, []).append(path)
-                if source and (not tracked or source in ("SimBA", "DLCAnalyzer", "EthoVision")):
+                if source and (not tracked or source in ("SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker")):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
         here = files[0].parent if files else root

@@ -18,6 +18,7 @@ from ..recording import some_of
 from .films import beside_seconds, scored_seconds
 from .names import did_you_mean, one_animal, renamed, same_name, unknown_names
 from .settings import OF_ONE_VIDEO, settings_text
+from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses, tracked_points
 from ..body_parts import usual_names
 from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts,
@@ -61,6 +62,7 @@ class Look(NamedTuple):
     actions: tuple = () # Those that its annotation has marked
     odd: tuple = () # Sentences
     left_out: tuple = () # Points in the pose file that belong to no animal
+    facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
 
 
 def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None, actions=(),
@@ -100,7 +102,8 @@ def look_at(
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
            *(_length(rec, poses, scored, one) if fps else ())]
-    look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate, odd=tuple(odd), left_out=left_out)
+    look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate, odd=tuple(odd),
+                left_out=left_out, facts=mouse_tracker_facts(poses, rec.mice))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
@@ -281,8 +284,7 @@ def _proposal(data, looks, table, rates):
     animals, parts, strangers = {}, {}, {}
     for k in looks:
         animals |= {m: m for m in k.mice}
-        known = k.row["animals"].split(", ")
-        strangers |= {name: same_name(name, known) for name in k.strangers}
+        strangers |= {name: same_name(name, k.row["animals"].split(", ")) for name in k.strangers}
         for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
@@ -290,7 +292,8 @@ def _proposal(data, looks, table, rates):
     values = s.model_dump() | {
         "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
         "animals": animals | s.animals, "subjects": strangers | s.subjects,
-        "parts": parts | s.parts, "videos": {v: columns | s.videos.get(v, {}) for v in data.ids}}
+        "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
+                                      for v, k in zip(data.ids, looks)}}
     seen = sorted({a for k in looks for a in k.row["actions"].split(", ") if a})
     return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
                          sorted({a for k in looks for a in k.no_target}))

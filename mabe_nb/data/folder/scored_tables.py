@@ -22,6 +22,7 @@ from ..formats.ethovision.tracks import (ethovision_actions, log_rows, logs_in,
                                                     recording_name, scored_bouts)
 from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
+from ..formats.live_mouse_tracker import mouse_tracker_bouts
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Recording, bout_table
 from ...safe_names import plain_id
@@ -94,7 +95,7 @@ def _agent(rec, settings, path):
                     "dataset.yaml", path)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #50b6e78f
-TO_WHOM = frozenset({"ELAN", "bouts"}) # Those that may say to whom
+TO_WHOM = frozenset({"ELAN", "bouts", "Live Mouse Tracker"}) # Those that may say to whom
 NAMING = TO_WHOM | {"BORIS", "EthoVision"} # Those that may say who acts
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0134515a
@@ -160,12 +161,20 @@ def _named_by_ethovision(path, rec, settings, only):
     one = only if len({who for who, *_ in found}) == 1 else None
     return bout_table((one or who, one or who, *bout) for who, *bout in found)
 
+
+def _named_by_mouse_tracker(path, rec, settings):
+    "Events of Live Mouse Tracker, of the actions of `dataset.yaml` if it lists some."
+    names, found = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)), mouse_tracker_bouts(path)
+    listed = {*_listed_columns({b[2] for b in found}, settings)} or {b[2] for b in found}
+    return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
+
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
     mine = lambda cell: cell in rows if rows else rec.video_id in (
         video_name(cell), video_name(f"{cell}.csv"))
+    if source == "Live Mouse Tracker": return _named_by_mouse_tracker(path, rec, settings)
     if source in TO_WHOM:
         read = read_elan if source == "ELAN" else read_bout_table
         return read(path, rec.fps, mine, settings.agent or only, settings.subjects,
