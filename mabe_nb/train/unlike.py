@@ -33,9 +33,10 @@ def check_body(
         found.update(parts)
     if not found: return
     some = lambda names: ", ".join(sorted(names)[:4]) + ", ..." * (len(names) > 4)
+    named = "say under parts in dataset.yaml which is which, or " * hasattr(dataset, "settings_of")
     raise DataError(f"has the body parts {some(found)}, none of those that the classifier "
-                    f"learned from ({some(learned)}); say under parts in dataset.yaml which "
-                    "is which, or train on videos of this tracker", getattr(dataset, "root", None))
+                    f"learned from ({some(learned)}); {named}train on videos of this tracker",
+                    getattr(dataset, "root", None))
 
 # %% ../../nbs/train/56_unlike.ipynb #5c02ed06
 def _mirrored(mean, scaler, known):
