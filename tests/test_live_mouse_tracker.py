@@ -16,7 +16,8 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.live_mouse_tracker import (is_mouse_tracker, mouse_tracker_animals,
-                                                     mouse_tracker_bouts, mouse_tracker_poses)
+                                                     mouse_tracker_bouts, mouse_tracker_facts,
+                                                     mouse_tracker_poses)
 from mabe_nb.data.poses import pose_source
 from mabe_nb.errors import DataError, MabeError
 
@@ -75,24 +76,28 @@ def test_three_points_of_each_animal_on_one_clock(tmp_path):
 
 def test_what_was_not_found_is_missing(tmp_path):
     lost = [(1, 1, 100, 100, -1, -1, 90, 90), (2, 1, 0, 0, 100, 100, 90, 90),
-            (3, 1, None, None, 100, 100, 90, 90), (4, 1, 100, 0, 100, 100, 90, 90)]
+            (3, 1, None, None, 100, 100, 90, 90), (4, 1, 100, 0, 100, 100, 90, -1)]
     xy = mouse_tracker_poses(write(tmp_path/"a.sqlite", [
         *lost, (5, None, 200, 200, 1, 1, 1, 1), (6, 99, 200, 200, 1, 1, 1, 1)]))[0]
     assert xy.shape[0] == 4 # rows of nobody, and of no animal, are no frames
     assert np.isnan(xy[0, 0, 0]).all() and xy[0, 0, 1:].tolist() == [[100, 100], [90, 90]]
-    assert np.isnan(xy[1:3, 0]).all() and not np.isnan(xy[3, 0]).any()
+    assert np.isnan(xy[1:3, 0]).all() and np.isnan(xy[3, 0, 2]).all()
+    assert not np.isnan(xy[3, 0, :2]).any()
 
 
 def test_events_are_what_the_first_does_to_the_others(tmp_path):
     path = write(tmp_path/"a.sqlite", walk(1), [
         ("Contact", 1, 3, 1, 2), ("Contact", 4, 5, 1, 2), ("Contact", 4, 9, 1, 2), # touch, overlap
-        ("Contact", 11, 12, 1, 2), ("Contact", 2, 2, 2, 1), ("Stop isolated", 8, 8, 3),
+        ("Contact", 11, 12, 1, 2), ("Contact", 2, 2, 1, 2), ("Contact", 2, 2, 2, 1), ("Stop isolated", 8, 8, 3),
         ("Group 3", 5, 6, 1, 3, 4), ("night", 1, 30), ("RFID MATCH", 3, 3, 1),
         ("Detection", 1, 30, 2), ("Head detected", 1, 30, 2), ("Contact", 3, 3, 7, 1)])
     assert mouse_tracker_bouts(path) == [
         ("Ada", "Bo", "Contact", 0, 9), ("Bo", "Ada", "Contact", 1, 2),
         ("Ada", "Cy", "Group 3", 4, 6), ("Ada", "Dee", "Group 3", 4, 6),
         ("Cy", "Cy", "Stop isolated", 7, 8), ("Ada", "Bo", "Contact", 10, 12)]
+    words = EVENT.replace("IDANIMALA integer, IDANIMALB integer", "IDANIMALA text, IDANIMALB text")
+    assert mouse_tracker_bouts(write(tmp_path/"c.sqlite", walk(1), [("Contact", 1, 3, 1, 2)], event=words)
+                               ) == [("Ada", "Bo", "Contact", 0, 3)]
     late = write(tmp_path/"b.sqlite", walk(1, range(101, 131)), [("Contact", 101, 103, 1, 2)])
     assert mouse_tracker_bouts(late) == [("Ada", "Bo", "Contact", 0, 3)] # from the first frame
 
@@ -104,6 +109,11 @@ def test_names_of_animals(tmp_path):
     assert called("b.sqlite", "Ada", "Ada") == ["0000000001", "0000000002"]
     assert called("c.sqlite", "Ada", None) == ["0000000001", "0000000002"]
     assert called("d.sqlite", " Ada ", "None") == ["0000000001", "0000000002"]
+    bare = ["update ANIMAL set RFID = null, NAME = cast(x'ff' as text)"] # that is no text
+    nobody = write(tmp_path/"e.sqlite", more=bare)
+    assert [v["name"] for v in mouse_tracker_animals(nobody).values()] == [f"mouse{i}" for i in (1, 2, 3, 4)]
+    assert mouse_tracker_facts(nobody, "abcd")["a"] == {"genotype": "KO"} # and no chip
+    assert not mouse_tracker_facts(nobody, ["all"])
     first = mouse_tracker_animals(tmp_path/"a.sqlite")[1]
     assert first == {"name": "Ada", "subject": "0000000001", "genotype": "KO"}
 
@@ -154,6 +164,8 @@ def test_from_databases_to_a_comparison_of_genotypes(tmp_path, capsys):
 
 @pytest.mark.parametrize("how, why", [
     (dict(animals=()), "names no animals"),
+    (dict(more=("create table b as select * from ANIMAL", "drop table ANIMAL", "alter table b rename to "
+                "ANIMAL", "update ANIMAL set ID = 1")), "names no animals"),
     (dict(detections=()), "no detection"),
     (dict(detections=[(1, 1, "here", 2, 3, 4, 5, 6)]), "no number"),
     (dict(detections=[("one", 1, 1, 2, 3, 4, 5, 6)]), "no whole numbers"),
@@ -207,6 +219,10 @@ def test_nothing_of_a_file_is_run(tmp_path):
         "1 as BACK_X, 1 as BACK_Y from n"))
     assert not is_mouse_tracker(path)
     with pytest.raises(DataError, match="no column"): mouse_tracker_poses(path)
+    with pytest.raises(DataError, match="no column"):
+        mouse_tracker_poses(write(tmp_path/"v.sqlite", walk(1), more=( # a table that is a program
+            "drop table DETECTION", "create virtual table DETECTION using fts5(FRAMENUMBER, ANIMALID, "
+            "MASS_X, MASS_Y, FRONT_X, FRONT_Y, BACK_X, BACK_Y)")))
     computed = DETECTION.replace("MASS_X real", "MASS_X real generated always as (hex(zeroblob(9)))")
     for name, detection in (("b", computed), ("c", "FRAMENUMBER, ANIMALID, MASS_Y")):
         with pytest.raises(DataError, match="no column .*MASS_X"):
@@ -214,6 +230,8 @@ def test_nothing_of_a_file_is_run(tmp_path):
 
 
 def test_reading_changes_nothing(tmp_path):
+    with pytest.raises(DataError): mouse_tracker_poses(tmp_path/"none.sqlite")
+    assert not [*tmp_path.iterdir()]
     path = write(tmp_path/"a.sqlite", walk(1), [("Contact", 1, 3, 1, 2)])
     before = path.read_bytes()
     path.chmod(0o444)

@@ -43,7 +43,7 @@ def _opened(path, **needed): # Columns that tables must have
         raise DataError(f"cannot be read as a database ({e}); is it cut off, or still being "
                         "written?", path) from None
 
-
+# %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #43cd8765
 def is_mouse_tracker(
     path, # Any file
 ) -> bool:
@@ -84,7 +84,7 @@ def mouse_tracker_animals(
     return {i: {"name": v[called] if called else f"mouse{i}", "subject": v.get("rfid", "")}
             | {k.lower(): v[k.lower()] for k in KNOWN if v.get(k.lower())} for i, v in of.items()}
 
-
+# %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #29634ba6
 def mouse_tracker_facts(
     path, # Any pose file
     mice, # Names of its animals
@@ -114,7 +114,7 @@ def _first_frame(path, db):
         f"has frames {first:,} to {last:,} in {rows:,} rows; expected those of one recording", path)
     return first, last - first + 1
 
-
+# %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #bdf2aee6
 def mouse_tracker_poses(
     path, # A database
 ) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames per second, px per cm
@@ -162,7 +162,7 @@ def _events(path):
             for target in [*filter(None, others)] or [agent]:
                 yield agent, target, str(name).strip(), first - begin, last - begin
 
-
+# %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #4509806f
 def mouse_tracker_bouts(
     path, # A database
 ) -> list: # (agent, target, action, first frame, frame to end before), in order of time
