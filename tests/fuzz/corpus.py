@@ -1,7 +1,9 @@
 """A fixed corpus of small, good files of every kind that is read, by one seed each."""
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import h5py
@@ -90,6 +92,23 @@ def sleap_nwb(path):
         for i in range(6)], skeletons=[skeleton]), str(path))
 
 
+def mars(path):
+    from scipy.io import savemat
+    savemat(path, {"keypoints": RNG().uniform(1, 999, (6, 2, 2, 7)), "scores": np.ones((6, 2, 7))})
+
+
+def mouse_tracker(path):
+    names = "FRAMENUMBER", "ANIMALID", "MASS_X", "MASS_Y", "FRONT_X", "FRONT_Y", "BACK_X", "BACK_Y"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("create table ANIMAL (ID integer, NAME text, GENOTYPE text)")
+        db.executemany("insert into ANIMAL values (?, ?, ?)", [(1, "a", "WT"), (2, "b", "KO")])
+        db.execute(f"create table DETECTION ({', '.join(f'{n} real' for n in names).replace('real', 'integer', 2)})")
+        db.executemany("insert into DETECTION values (?, ?, ?, ?, ?, ?, ?, ?)", [
+            (f, m, *RNG(9 * f + m).uniform(11, 400, 6).tolist()) for f in range(1, 7) for m in (1, 2)])
+        db.execute("create table EVENT (NAME, STARTFRAME, ENDFRAME, IDANIMALA, IDANIMALB)")
+        db.execute("insert into EVENT values ('Contact', 2, 4, 1, 2)")
+
+
 def run(path):
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.config import TrainConfig
@@ -171,7 +190,8 @@ def make(folder):
     for name, layout in (("dlc.csv", "csv"), ("dlc_table.h5", "table"), ("dlc.h5", "fixed")):
         dlc(folder/name, layout)
     for name, write in (("jabs.h5", jabs), ("sleap.h5", sleap), ("labels.slp", slp),
-                        ("poses.nwb", nwb), ("sleap.nwb", sleap_nwb), ("poses.nc", netcdf),
+                        ("poses.nwb", nwb), ("sleap.nwb", sleap_nwb), ("poses.nc", netcdf), ("m_pose_top_v1_8.mat", mars),
+                        ("cage.sqlite", mouse_tracker),
                         ("run", run), ("home", jobs), ("lab", lab), ("film.mp4", film)):
         write(folder/name)
     for name, text in TEXTS.items(): (folder/name).write_text(text)

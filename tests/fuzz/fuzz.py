@@ -107,6 +107,11 @@ def read_bouts(path):
     (read_boris if path.suffix == ".csv" else read_caltech)(path, fps=30)
 
 
+def read_points(path):
+    from mabe_nb.data.poses import read_poses
+    read_poses(path, 30)
+
+
 def compared(name):
     def act(path):
         if said := plain.compare(name, path/name if path.is_dir() else path):
@@ -159,6 +164,7 @@ KAGGLE = ["train.csv", *(f"train_{k}/Ours/{v}.parquet" for k in ("tracking", "an
 SUBJECTS = [ # Name in the corpus, the file that is damaged, what is done, is a folder needed
     *((n, n, AUDIT) for n in ("calms21.npy", "calms21.json", "mabe22.npy", "clips.npz")),
     *(("kaggle" if "/" in n else n, n, compared(n)) for n in plain.PLAIN),
+    ("m_pose_top_v1_8.mat", "m_pose_top_v1_8.mat", read_points), # SciPy's reader can crash
     ("bento.annot", "bento.annot", read_bouts), ("film.mp4", "film.mp4", film),
     *(("kaggle", f"kaggle/{n}", by_command("audit", "{}/kaggle", "--json")) for n in KAGGLE),
     *(("*", f"run/{n}", predict) for n in ("best.safetensors", "config.yaml", "videos.json")),

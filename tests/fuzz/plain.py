@@ -7,7 +7,9 @@ there is nothing to compare with.
 """
 import csv
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import h5py
 import numpy as np
@@ -145,6 +147,18 @@ def submission(path):
     return bouts(table[["action", "start_frame", "stop_frame"]].values)
 
 
+def mouse_tracker(path):
+    with closing(sqlite3.connect(path)) as db:
+        known = {i for i, in db.execute("select ID from ANIMAL")}
+        found = [r for r in db.execute("select FRAMENUMBER, ANIMALID, MASS_X, MASS_Y, FRONT_X, FRONT_Y, "
+                                       "BACK_X, BACK_Y from DETECTION") if r[1] in known]
+    xy = np.array([r[2:] for r in found], "f8").reshape(-1, 3, 2)
+    xy[(xy < 0).any(-1) | ~(xy[:, :1, 0] >= 10)] = np.nan
+    first = min(r[0] for r in found)
+    last = {(r[0], r[1]): k for k, r in enumerate(found)} # of a frame that is there twice
+    return rows(xy[[*last.values()]], [r[0] - first for r in (found[k] for k in last.values())])
+
+
 def _ours_poses(path):
     from mabe_nb.data.poses import read_poses
     rec = read_poses(path, 30)
@@ -181,6 +195,7 @@ PLAIN = { # File of the corpus -> its format's plain reader, and ours
     "dlc.csv": (dlc_csv, _ours_poses), "dlc.h5": (dlc_h5, _ours_poses),
     "dlc_table.h5": (dlc_h5, _ours_poses), "jabs.h5": (jabs, _ours_poses),
     "sleap.h5": (sleap, _ours_poses), "labels.slp": (slp, _ours_poses),
+    "cage.sqlite": (mouse_tracker, _ours_poses),
     "poses.nwb": (nwb, _ours_poses), "calms21.json": (calms21, _ours_data),
     "calms21.npy": (calms21, _ours_data), "mabe22.npy": (mabe22, _ours_data),
     "clips.npz": (clips, _ours_data), "boris.csv": (boris, _ours_bouts),

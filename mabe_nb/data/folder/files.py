@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..annotations import annotation_source
-from .names import STAGES, did_you_mean, is_plain
+from .names import STAGES, did_you_mean, is_plain, naming_folders
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
@@ -69,14 +69,9 @@ def lab_files(
         yield [p for p in (here/f for f in sorted(files)) if p.name[0] != "." and p.is_file()]
 
 # %% ../../../nbs/data/folder/25_files.ipynb #1d983558
-def _folders(path, root):
-    "The folders of a file that are part of its video's name."
-    return [f for f in path.relative_to(root).parts[:-1] if not is_plain(f)]
-
-
 def _of_folders(path, root):
     "Words on folders that keep an annotation from its poses."
-    if not (names := _folders(Path(path), Path(root))): return ""
+    if not (names := naming_folders(Path(path), Path(root))): return ""
     return (f" in {'/'.join(map(printable, names))}; a folder that is not part of the "
             "video's name is called annotations")
 
@@ -86,7 +81,7 @@ def video_of(
     root, # The folder that was opened
 ) -> str:
     "Name of the video that a file is of. Raises `DataError` for what can be no name."
-    return video_name("_".join([*_folders(Path(path), Path(root)), recording_name(path)]))
+    return video_name("_".join([*naming_folders(Path(path), Path(root)), recording_name(path)]))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #c5c8ea05
 class LabFiles(NamedTuple):
@@ -101,7 +96,7 @@ def _by_name(poses, root):
     out = {}
     for video, paths in poses.items():
         with suppress(DataError): # a name only with its folders
-            out.setdefault(video_name(paths[0]), {})[video] = _folders(paths[0], root)
+            out.setdefault(video_name(paths[0]), {})[video] = naming_folders(paths[0], root)
     return out
 
 # %% ../../../nbs/data/folder/25_files.ipynb #151606ff
@@ -225,7 +220,7 @@ def _files_of(root, deepest, findings):
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
 def _named_videos(rows, path, poses, ends, root):
     "Cells of a table of many by the video that they name, or would name."
-    out, folders = {}, _folders(path, root)
+    out, folders = {}, naming_folders(path, root)
     for cells, some in rows.items():
         if not cells: raise DataError("names no video", path, f"row {some[0][0]}")
         try: names = [video_name(c) for c in cells]
@@ -253,7 +248,7 @@ OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
 
 def _observed(path, source, poses, ends, root, scored, findings):
     "Put each observation of a file to its video."
-    alone, folders = video_of(path, root), _folders(path, root)
+    alone, folders = video_of(path, root), naming_folders(path, root)
     try: seen = OBSERVED[source](path)
     except DataError as e:
         if path.suffix == ".boris": findings.append(_odd(
@@ -286,7 +281,7 @@ def sort_files(
             for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
         elif source in OBSERVED: _observed(path, source, poses, ends, root, scored, findings)
-        else: _of_one(path, root, _candidates(recording_name(path), _folders(path, root), poses,
+        else: _of_one(path, root, _candidates(recording_name(path), naming_folders(path, root), poses,
                                               ends), video_of(path, root), scored, findings)
     for some in scored.values(): # A scorer's log says more than the columns of a track
         some[:] = [s for s in some if not is_track(s[0])] or some

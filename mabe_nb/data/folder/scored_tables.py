@@ -31,7 +31,7 @@ from ...safe_names import name_sign, safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
-_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_est_v\d+|"
+_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|"
     r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|no focal subject|avi|m4v|mkv|mov|mp4|"
     r"mpe?g|wmv)|\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
