@@ -75,7 +75,7 @@ def test_three_points_of_each_animal_on_one_clock(tmp_path):
 
 
 def test_what_was_not_found_is_missing(tmp_path):
-    lost = [(1, 1, 100, 100, -1, -1, 90, 90), (2, 1, 0, 0, 100, 100, 90, 90),
+    lost = [(1, 1, 100, 100, -1, -1, 90, 90), (2, 1, 5, 50, 100, 100, 90, 90),
             (3, 1, None, None, 100, 100, 90, 90), (4, 1, 100, 0, 100, 100, 90, -1)]
     xy = mouse_tracker_poses(write(tmp_path/"a.sqlite", [
         *lost, (5, None, 200, 200, 1, 1, 1, 1), (6, 99, 200, 200, 1, 1, 1, 1)]))[0]

@@ -115,6 +115,13 @@ def _first_frame(path, db):
     return first, last - first + 1
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #bdf2aee6
+def _found(points): # (rows, parts, 2) float64
+    "Points as float32, NaN where nothing was found."
+    points[(points < 0).any(-1)] = np.nan
+    points[~(points[:, [*PARTS].index("body_center"), 0] >= CORNER)] = np.nan
+    with np.errstate(over="ignore"): return points.astype(np.float32)
+
+
 def mouse_tracker_poses(
     path, # A database
 ) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames per second, px per cm
@@ -133,10 +140,7 @@ def mouse_tracker_poses(
             try: own = np.array(some, float)
             except ValueError: raise DataError("has a point that is no number", path) from None
             at = (own[:, 1] - first).astype(int), [order[r[0]] for r in some]
-            xy[at] = own[:, 2:].reshape(-1, len(PARTS), 2)
-    xy[(xy < 0).any(-1)] = np.nan
-    centre = xy[:, :, [*PARTS].index("body_center"), 0]
-    xy[~(centre >= CORNER)] = np.nan
+            xy[at] = _found(own[:, 2:].reshape(-1, len(PARTS), 2))
     return xy, None, [v["name"] for v in animals.values()], [*PARTS], FPS, PX_PER_CM
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #b94c7b89
