@@ -147,15 +147,15 @@ def test_bouts_of_a_folder_are_those_of_the_events(tmp_path):
 def test_from_databases_to_a_comparison_of_genotypes(tmp_path, capsys):
     root = tmp_path/"lmt"
     root.mkdir()
-    for seed in range(4): filmed(root/f"cage{seed}.sqlite", seed)
+    for seed in range(3): filmed(root/f"cage{seed}.sqlite", seed, 1200)
     run = lambda *words: main([*map(str, words)])
     assert run("open", root) == 0 and (root/"dataset.yaml").exists()
     assert run("audit", root) == 0
     assert run("analyse", "annotations", root, "--by", "genotype", "--out", tmp_path/"by") == 0
     groups = pd.read_csv(tmp_path/"by"/"groups.csv")
     assert {*groups.a} == {"KO"} and {*groups.b} == {"WT"} and {*groups.n_a} == {2} # animals, by chip
-    assert run("train", root, "--out", tmp_path/"run", "--epochs", 2, "--device", "cpu",
-               "--valid-videos", "cage3") == 0
+    assert run("train", root, "--out", tmp_path/"run", "--epochs", 1, "--device", "cpu",
+               "--valid-videos", "cage2") == 0
     assert run("predict", tmp_path/"run", root, "--out", tmp_path/"found.csv") == 0
     found = pd.read_csv(tmp_path/"found.csv")
     assert len(found) and {*found.agent_id} <= {*NAMES}
