@@ -147,7 +147,7 @@ def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, m
     monkeypatch.setattr("mabe_nb.analysis.analyse._write", lambda *a: None) # draws for seconds
     for words in (["score", "lab", "found.csv"], ["analyse", "annotations", "lab", "--out", "d"],
                   ["clips", "annotations", "lab", "--out", "e", "--most", "1"],
-                  ["review", "a", "lab", "--minutes", "1"]):
+                  ["review", "a", "lab", "--minutes", "1"], ["agree", "lab", "lab"]):
         assert main(words) == 2 and main([*words, "--skip-broken"]) == 0, words
         assert "video v1 is left out" in capsys.readouterr().out
 

@@ -62,7 +62,7 @@ def agree(args, say) -> dict:
     if args.out: check_out(args.out, overwrite=args.overwrite)
     else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
-    found = agreement(data, args.other, pick(data, args.videos))
+    found = agreement(data, args.other, pick(data, args.videos, args.skip_broken and say))
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
@@ -116,3 +116,4 @@ def add_commands(command):
                    "files alone")
     p.add_argument("--out", metavar="CSV", help="file to write: where they differ")
     p.add_argument("--overwrite", **OVERWRITE)
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
