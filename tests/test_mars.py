@@ -1,6 +1,7 @@
 """Pose files of MARS, as its own code writes them, beside annotations of Bento."""
 import json
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_a_folder_of_films_is_a_dataset(folder, tmp_path):
 
 
 @pytest.mark.parametrize("change, why", [
-    (dict(keypoints=np.zeros((5, 2, 2, 6))), "shape"), (dict(keypoints=np.zeros((0, 2, 2, 7))), None),
+    (dict(keypoints=np.zeros((5, 2, 2, 6))), "shape"), (dict(keypoints=np.zeros((0, 2, 2, 7)), scores=np.zeros((0, 2, 7))), None),
     (dict(scores=np.zeros((4, 2, 7))), "scores have shape"), (dict(keypoints=np.zeros((5, 14))), "shape")])
 def test_what_is_wrong_is_said(tmp_path, change, why):
     found = arrays(0, 5)[0] | change
@@ -94,6 +95,13 @@ def test_what_is_wrong_is_said(tmp_path, change, why):
     (tmp_path/"b_pose_top_v1_8.json").write_text(json.dumps({k: v.tolist() for k, v in found.items()}))
     for path in tmp_path.iterdir():
         with pytest.raises(DataError, match=why): mars_poses(path)
+    assert is_mars(tmp_path/"a_pose_top_v1_8.mat") == (found["keypoints"].shape[2:] == (2, 7))
+
+
+def test_scores_may_be_missing(tmp_path):
+    savemat(tmp_path/"a.mat", {"keypoints": np.ones((5, 2, 2, 7))})
+    xy, sure, *_ = mars_poses(tmp_path/"a.mat")
+    assert xy.shape == (5, 2, 7, 2) and sure is None
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -113,20 +121,53 @@ def test_arrays_of_matlab_are_those_that_scipy_reads(tmp_path, packed, dtype):
         assert mine.dtype == np.float64 and np.array_equal(mine, values)
 
 
+def element(kind, data, order="<"):
+    "An element of a MATLAB file, a short one within its tag."
+    if len(data) <= 4: return struct.pack(order + "I", len(data) << 16 | kind) + data.ljust(4, b"\0")
+    return struct.pack(order + "II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
+
+
+def matrix(shape, numbers, kind=6, order="<", name=b"x"):
+    "An array with its numbers as an element."
+    body = (element(6, struct.pack(order + "II", kind, 0), order)
+            + element(5, np.array(shape, order + "i4").tobytes(), order) + element(1, name, order) + numbers)
+    return struct.pack(order + "II", 14, len(body)) + body
+
+
+def write_mat(path, *elements, order="<"):
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack(order + "H", 0x100)
+    path.write_bytes(head + (b"IM" if order == "<" else b"MI") + b"".join(elements))
+    return path
+
+
 @pytest.mark.parametrize("order", "<>")
 def test_numbers_that_matlab_keeps_in_fewer_bytes(tmp_path, order):
-    "Whole doubles are written as bytes, a short one within its tag; the other byte order."
-    def element(kind, data):
-        if len(data) <= 4: return struct.pack(order + "I", len(data) << 16 | kind) + data.ljust(4, b"\0")
-        return struct.pack(order + "II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
+    "Whole doubles are written as bytes; the other byte order."
     for values in (np.arange(12.0).reshape(3, 4), np.array([[7.0]])):
-        body = (element(6, struct.pack(order + "II", 6, 0)) + element(5, np.array(values.shape, order + "i4").tobytes())
-                + element(1, b"x") + element(2, values.astype("u1").tobytes(order="F")))
-        head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack(order + "H", 0x100) + (
-            b"IM" if order == "<" else b"MI")
-        (tmp_path/"a.mat").write_bytes(head + struct.pack(order + "II", 14, len(body)) + body)
-        assert np.array_equal(loadmat(tmp_path/"a.mat")["x"], values)
-        assert np.array_equal(read_mat(tmp_path/"a.mat", "x"), values)
+        numbers = element(2, values.astype("u1").tobytes(order="F"), order)
+        path = write_mat(tmp_path/"a.mat", matrix(values.shape, numbers, order=order), order=order)
+        assert np.array_equal(loadmat(path)["x"], values)
+        assert np.array_equal(read_mat(path, "x"), values)
+
+
+def test_what_is_no_array_is_passed_over(tmp_path):
+    good = matrix((1, 2), element(9, np.arange(2.0).tobytes()), name=b"good")
+    opaque = element(6, struct.pack("<II", 17, 0)) + element(1, b"abc") + element(1, b"MCOS")
+    path = write_mat(tmp_path/"a.mat", struct.pack("<II", 14, len(opaque)) + opaque,
+                     matrix((-1, -2), element(9, np.arange(2.0).tobytes())), good)
+    assert mat_arrays(path) == {"good": mat_arrays(path)["good"]} and mat_arrays(path)["good"][0] == (1, 2)
+
+
+def test_packed_arrays_that_promise_too_much(tmp_path):
+    big = matrix((2**31 - 1, 2**31 - 1), element(9, np.arange(2.0).tobytes()))
+    packed = zlib.compress(big)
+    path = write_mat(tmp_path/"a.mat", struct.pack("<II", 15, len(packed)) + packed)
+    with pytest.raises(DataError, match="another shape"): read_mat(path, "x")
+    bomb = zlib.compress(matrix((2**31 - 1, 64), struct.pack("<II", 9, 0x7fffff00) + bytes(2**27)))
+    path = write_mat(tmp_path/"b.mat", struct.pack("<II", 15, len(bomb)) + bomb)
+    with pytest.raises(DataError, match="another shape"): read_mat(path, "x")
+    path = write_mat(tmp_path/"c.mat", struct.pack("<II", 15, len(packed)) + packed[::-1])
+    with pytest.raises(DataError, match="cannot be read"): mat_arrays(path)
 
 
 def test_other_files_of_matlab_are_not_read(tmp_path):

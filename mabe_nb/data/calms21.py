@@ -205,7 +205,7 @@ def is_mars(
     "Is it a pose file of MARS, of the camera above?"
     if Path(path).suffix == ".json": return bool(MARS_NAME.search(Path(path).name))
     shape = mat_arrays(path).get("keypoints", ((),))[0]
-    return len(shape) == 4 and shape[2:] == (2, len(MARS_PARTS))
+    return shape[2:] == (2, len(MARS_PARTS))
 
 # %% ../../nbs/data/12_calms21.ipynb #947d5e8d
 def _mars_record(path):

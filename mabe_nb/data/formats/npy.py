@@ -173,9 +173,9 @@ def read_mat(
         if kind == PACKED:
             whole = 8 * math.prod(shape) + BEGIN
             data = zlib.decompressobj().decompress(data[8:], min(whole, 2**26 + 100 * size))
-        _, begin, end, _ = _element(data, _announced(data, order)[2], order)
-        dtype = np.dtype(order + TYPES[_element(data, _announced(data, order)[2], order)[0]])
-        if end > len(data) or end - begin != math.prod(shape) * dtype.itemsize:
+        stored, begin, end, _ = _element(data, _announced(data, order)[2], order)
+        dtype = np.dtype(order + TYPES[stored])
+        if end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError("truncated, or of another shape than it says")
         return np.frombuffer(data[begin:end], dtype).reshape(shape, order="F").astype(np.float64)
     except (struct.error, KeyError, ValueError, zlib.error) as e:
