@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.files import home
 from mabe_nb.hardware import refresh as live
+from mabe_nb.hardware.billing import (INTERRUPTIONS, OVERRUN, UNSEEN, longest_timeout,
+                                      most_seconds)
 from mabe_nb.hardware.catalog import (card, check_gpu, cost, gpus, guide_prices, prices,
                                       usd_per_hour)
 from mabe_nb.hardware.memory import (GUIDE_BATCHES, Need, fits, guide_batch,
@@ -115,10 +117,44 @@ def test_cost_grows(hours, more, retries, runs):
                                                             gpu="H100").usd_per_hour
 
 
+@pytest.mark.parametrize("name, known", [
+    ("NVIDIA H100 80GB HBM3", "H100"), ("Tesla V100-SXM2-32GB", "V100"), ("T4-16GB", "T4"),
+    ("NVIDIA A100-PCIE-40GB", "A100-40GB"), ("NVIDIA A100 80GB PCIe", "A100-80GB"),
+    ("NVIDIA H200 NVL", "H200"), ("NVIDIA RTX PRO 6000 Blackwell Server Edition",
+                                  "RTX-PRO-6000")])
+def test_what_a_driver_calls_a_card(name, known): assert card(name)["name"] == known
+
+
+@pytest.mark.parametrize("name, why", [
+    ("Tesla V100-SXM2-16GB", "our V100 has 32 GB, not 16; a row"), ("H100-96GB", "80 GB, not 96"),
+    ("T4-8GB", "16 GB, not 8"), ("NVIDIA H100 PCIe", "unknown card 'H100-PCIE'"),
+    ("NVIDIA H100 NVL", "unknown card 'H100-NVL'")])
+def test_another_card_of_a_like_name_is_not_taken_for_it(name, why):
+    with pytest.raises(ConfigError, match=why): card(name)
+
+
 def test_upper_bound_is_every_attempt_to_its_timeout():
     bill = cost(1, "L4", runs=3, retries=2, timeout_hours=4, cpu=0, memory_gib=0)
     assert bill.usd == pytest.approx(3 * 0.80)
-    assert bill.upper_usd == pytest.approx(3 * (1 + 2) * 4 * 0.80)
+    hours = 3 * 4 + (3 + INTERRUPTIONS) * UNSEEN / 3600 + OVERRUN / 3600
+    assert bill.upper_usd == pytest.approx(3 * hours * 0.80)
+
+
+@pytest.mark.parametrize("provider, gpu", [("modal", "A100-80GB"), ("hf", "t4-small")])
+@pytest.mark.parametrize("seconds, retries", [(180, 0), (3600, 2), (200_000, 1)])
+def test_at_most_is_what_is_said_before_a_job_is_sent(provider, gpu, seconds, retries):
+    from mabe_nb.remote.job import quote
+    most = quote(provider, gpu, seconds, retries)["most_usd"]
+    assert cost(seconds / 3600, gpu, provider, retries=retries).upper_usd == pytest.approx(most)
+
+
+@few
+@given(st.sampled_from(["modal", "hf", "hf-jobs", "slurm"]), st.floats(0, 1e7),
+       st.integers(0, 5))
+def test_the_longest_timeout_that_is_paid_for(provider, paid, retries):
+    limit = longest_timeout(provider, paid, retries)
+    assert limit == 0 or most_seconds(provider, limit, retries) <= paid
+    assert most_seconds(provider, limit + 1, retries) > paid
 
 
 def test_what_is_billed_on_top():
@@ -317,6 +353,9 @@ def test_memory_examples_of_the_guide(billions, method, gb, flavor, guide, ours)
 
 def test_remedies_in_the_order_of_the_guide():
     table = remedies(language_need(7e9), 24, 28.0, language_need(7e9, "lora"))
+    one = remedies(language_need(7e9), 24, 28.0, batch=1).remedy
+    assert table.remedy.str.contains("half the batch").any()
+    assert not one.str.contains("half the batch").any()
     words = ["LoRA", "half the batch", "accumulated", "checkpointing",
              "mixed precision",
              "larger card"]

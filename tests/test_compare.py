@@ -53,6 +53,13 @@ def test_prediction_goes_with_bandwidth_and_stops_at_the_floor():
     assert "modal:A100-40GB" not in rows and "modal:RTX-PRO-6000" not in rows
 
 
+def test_a_card_that_we_do_not_know_tells_what_it_computed():
+    "No bandwidth to go by: a wide guess, as from a processor."
+    rows = others(TINY, [result("NVIDIA H100 PCIe")])
+    assert rows and all(np.isclose(r["high"] / r["low"], 10) for r in rows)
+    assert all("H100 PCIe, of which we have no figures" in r["say"] for r in rows)
+
+
 def test_prediction_from_a_processor_is_a_wide_guess():
     cpu = result("AMD EPYC", gpu="cpu", device="cpu")
     rows = others(TINY, [cpu])

@@ -14,6 +14,7 @@ from localcloud.billing import Resources
 
 from mabe_nb.commands import remote as commands
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.hardware.billing import OVERRUN, UNSEEN, most_starts
 from mabe_nb.hardware.catalog import usd_per_hour
 from mabe_nb.remote import costs
 from mabe_nb.remote.handle import Job, reserved
@@ -21,7 +22,7 @@ from mabe_nb.remote.job import attach, quote, submit
 from mabe_nb.remote.places import base
 from mabe_nb.remote.places.base import DiskPlace, place
 from mabe_nb.remote.places.modal_app import function_options
-from mabe_nb.remote.places.modal_clock import EVERY, OVERRUN, UNSEEN, Clock, most_starts
+from mabe_nb.remote.places.modal_clock import EVERY, Clock
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +43,7 @@ def limits(cpu, memory):
 
 def run_at_modal(rng, folder, spec, leg, size):
     "Seconds and cores and GiB of each container of a job that wants ever more."
-    clock, starts = Clock(folder), most_starts(spec, leg)
+    clock, starts = Clock(folder), most_starts(spec["timeout"], spec["retries"], leg)
     total = spec["timeout"] * (1 + spec["retries"])
     now, crashes, containers = 0.0, 0, []
     while True:
@@ -230,9 +231,60 @@ def test_a_clock_that_was_damaged(tmp_path):
     with pytest.raises(DataError): Clock(tmp_path).tick(1.0)
 
 
-def test_a_job_that_waits_costs_nothing(tmp_path):
+def test_a_job_that_waits_costs_nothing(rented):
     from mabe_nb.remote.places.job_state import unended
-    job = Job(tmp_path, {"id": "240101-000000-aaaaaa", "on": "hf", "gpu": "h200", "timeout": 7200.0,
-                         "retries": 0, "created": time.time() - 3600, "handle": {"id": "x"},
-                         "options": {}, "outputs": [], "limit": 1})
-    assert job.cost(unended("queued")) == 0 < job.cost(unended("running"))
+    job = submit("1", on="rented", timeout=7200)
+    job.spec["started"] -= 60
+    assert job.cost(unended("queued")) == 0 < job.cost(unended("running")) < 62
+    job.spec["started"] -= 10**6
+    assert job.cost(unended("running")) == 7200
+
+
+def test_a_job_that_goes_on_costs_all_its_starts(rented, capsys):
+    "In the job, its row, the notebook and the list; it is one job of the month."
+    from mabe_nb.remote.notebook.display import JobView
+    from mabe_nb.remote.row import row
+    job = submit("1", on="rented", timeout=10)
+    job.spec["created"] -= 1000 # sent long ago
+    (job.folder/"job.json").write_text(json.dumps(job.spec))
+    end(job, "error", 4.0)
+    assert job.cost() == 4
+    job.resume()
+    again = attach(job.id)
+    assert again.spec["billed"] == 4 and 4 <= again.cost() < 7
+    view = JobView(again)
+    view.add({"k": "start", "attempt": 2})
+    view.ask_price(again, 1e9)
+    assert 4 <= view.usd < 7 and "about 4." in " ".join(view.summary(time.time()))
+    end(again, "done", 2.0)
+    assert again.status() == "done" and again.cost() == 6 and row(again)["usd"] == 6
+    one, = costs.by_group(costs.receipts())
+    assert (one["usd"], one["foretold"], one["seconds"], one["status"]) == (6, 20, 6, "done")
+    assert ": 1 job, 6.00 USD of at most 20.00" in costs.costs_text(costs.receipts())
+
+
+def test_lost_it_costs_the_most_that_it_can(rented, capsys):
+    job = submit("1", on="rented", timeout=20)
+    (job.folder/"over").touch()
+    assert job.status() == "died" and job.cost() == 20 == rows()[0][2]
+    with pytest.raises(MabeError, match="without a word"): commands.follow(job)
+    assert "[died, 20.00 USD of at most 20.00]" in capsys.readouterr().out
+    job.resume()
+    assert job.spec["billed"] == 20
+    (job.folder/"receipt.json").write_text("{")
+    end(job, "done", 1.0)
+    assert job.cost() == 21, "a receipt that cannot be read"
+
+
+def test_a_group_of_tasks_of_which_some_went_on():
+    def of(task, status, created):
+        return {"id": f"261122-101500-ab12cd-1-{task:04d}", "on": "modal", "gpu": None,
+                "usd": 0.5, "foretold": 1.0, "created": created, "seconds": 60, "status": status}
+    group, = costs.by_group([of(0, "died", 1), of(1, "done", 2), of(0, "done", 3), of(2, "died", 4)])
+    assert group["status"] == "2/3 done" and group["usd"] == 2 and group["seconds"] == 240
+
+
+def test_the_exact_budget_is_enough(monkeypatch):
+    monkeypatch.setenv("MABE_BUDGET", "0.3")
+    costs.check_budget(0.1, 0.2)
+    with pytest.raises(ConfigError): costs.check_budget(0.1, 0.21)

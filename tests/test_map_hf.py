@@ -8,7 +8,9 @@ from test_videos import check_both, lab  # noqa: F401
 from waiting import until
 
 from mabe_nb.errors import ConfigError, MabeError
+from mabe_nb.hardware.catalog import usd_per_hour
 from mabe_nb.remote.groups.group import attach, groups
+from mabe_nb.remote.groups.plan import plan_map
 from mabe_nb.remote.job import all_jobs
 
 ITEMS = [2, 3, 77, *range(4, 10), *range(150, 156)]
@@ -45,6 +47,13 @@ def hub_files(hub):
 def test_prepared_and_predicted_there(lab, hub, tmp_path, capsys):
     check_both(lab, tmp_path, "--on", "hf", "--at-once", "2")
     assert "at most 2 at once, at most about" in capsys.readouterr().out
+
+
+def test_each_task_is_billed_in_whole_minutes():
+    plan = plan_map([0.9], 100, "hf", at_once=10, tasks=100, gpu="t4-small", start_up=60, again=0)
+    assert plan.usd == pytest.approx(100 * 2 * 0.40 / 60)
+    here = plan_map([0.9], 100, "modal", at_once=10, tasks=100, gpu="T4", start_up=60, again=0)
+    assert here.usd == pytest.approx(100 * 60.9 / 3600 * usd_per_hour("T4"))
 
 
 def test_what_it_cannot_is_refused_before_it_is_paid(hub):

@@ -5,6 +5,7 @@ modal = pytest.importorskip("modal")
 pytest.importorskip("mabe_nb.remote.places.modal")
 from modal_jobs import calm, cloud  # noqa: E402, F401
 
+from mabe_nb.measure import results  # noqa: E402
 from mabe_nb.measure.compare import compare  # noqa: E402
 from mabe_nb.measure.workload import Workload  # noqa: E402
 from mabe_nb.measure.sweep import sweep  # noqa: E402
@@ -25,10 +26,15 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     cloud.faults.no_capacity |= {"H100"}
     again = compare(TINY, Workload(windows=800), ["modal:H100", *places], None, seconds=0.2,
                     timeout=2).set_index("where")
-    assert again.reused[places].all() and again.paid.sum() == 0
+    assert again.reused[places].all() and again.paid.sum() == 0, again.paid
     assert again.basis["modal:H100"] == "no capacity"
     assert "no card came free in 2 s" in again.say["modal:H100"]
     cloud.faults.no_capacity.clear()
+    monkeypatch.setattr(results, "CODE", "result = 1 / 0")
+    bad = compare(TINY, Workload(windows=800), ["modal:A10"], None, seconds=0.2)
+    assert bad.basis[0] == "error" and "ZeroDivision" in bad.say[0] and bad.paid[0] > 0
+    monkeypatch.undo()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2)
     assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
     assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5

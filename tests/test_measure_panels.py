@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 from panel_work import home, soon  # noqa: F401
 
 from mabe_nb.errors import ConfigError
+from mabe_nb.measure.sweep import other_cards
 from mabe_nb.measure import results
 from mabe_nb.remote.job import jobs, quote
 from mabe_nb.train.config import TrainConfig
@@ -66,6 +67,8 @@ def test_the_code_measures_the_same():
     exec(panel.code(), said)
     assert said["done"].rows.reused.all() and said["done"].knee == panel.result.knee
     assert "precision='bf16'" in panel.code() and "hidden_size=16" in panel.code()
+    cards = other_cards(said["done"], TINY) # as 'mabe sweep' says
+    assert ", ".join(f"{r.card} {r.suggested:,}" for r in cards.itertuples()) in panel.facts.value
 
 
 def test_the_settings_of_a_training_are_followed():

@@ -118,7 +118,7 @@ def test_normal_readings(ask):
     got, words, alive = ask()
     assert got == {"utilisation": 51, "memory": 1, "total": 24, "temperature": 61,
                    "power": 250.5}
-    assert words == "GPU: 51% 1.0/24.0 GB 61 C" and not alive
+    assert words == "GPU: 51% 1.0/24.0 GiB 61 C" and not alive
 
 
 @needs_no_card
@@ -126,7 +126,7 @@ def test_normal_readings(ask):
 def test_a_temperature_that_is_not_told_is_none(ask, flag):
     got, words, _ = ask(flag)
     assert got["temperature"] is None and got["utilisation"] == 51
-    assert words == "GPU: 51% 1.0/24.0 GB"
+    assert words == "GPU: 51% 1.0/24.0 GiB"
 
 
 @needs_no_card
@@ -147,7 +147,7 @@ def test_a_slice_of_a_card(ask):
         got, words, _ = ask(**how)
         assert got == {"utilisation": None, "memory": 3, "total": 24, "temperature": None,
                        "power": None}
-        assert words == "GPU: 3.0/24.0 GB"
+        assert words == "GPU: 3.0/24.0 GiB"
 
 
 @needs_no_card
@@ -202,7 +202,7 @@ def test_readings_go_to_the_log_and_the_line_but_not_to_the_history(tmp_path, mo
     assert not any("gpu" in e for e in logs["without"])
     epochs = {name: [s for s in said if s.startswith("Epoch")] for name, said in lines.items()}
     assert len(epochs["with"]) == 2 and not any("GPU" in s for s in epochs["without"])
-    assert all(s.endswith(", GPU: 87% 12.3/24.0 GB 65 C") for s in epochs["with"])
+    assert all(s.endswith(", GPU: 87% 12.3/24.0 GiB 65 C") for s in epochs["with"])
     a, b = ((tmp_path/name/"history.csv").read_bytes() for name in lines)
     assert a == b and "gpu" not in pd.read_csv(tmp_path/"with"/"history.csv")
 

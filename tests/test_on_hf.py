@@ -146,9 +146,24 @@ def test_cancelled_from_another_process_it_can_save(hub):
 def test_waiting_it_is_queued_and_can_be_cancelled(hub):
     hub.hold.clear()
     job = submit("1", on="hf")
-    assert job.status() == "queued"
+    assert job.status() == "queued" and job.cost() == 0
     job.cancel()
-    assert job.status() == "cancelled" and job.state()["error"] is None
+    assert job.status() == "cancelled" and job.state()["error"] is None and job.cost() == 0
+
+
+def test_the_installation_is_paid_too(hub):
+    "Of a job of a second in a container of three minutes, four minutes are billed if begun."
+    job = submit("import time\nprint('ready')\ntime.sleep(60)", on="hf", gpu="t4-small")
+    minute = job.backend.usd_per_hour(job.spec) / 60
+    until_printed(hub, job, "ready")
+    container(hub, job).begun -= 1
+    assert job.cost() == pytest.approx(minute)
+    container(hub, job).begun -= 181
+    assert job.cost() == pytest.approx(4 * minute)
+    job.cancel()
+    assert job.wait(20) == "cancelled" and job.state()["seconds"] < 60
+    assert job.cost() == pytest.approx(4 * minute)
+    assert json.loads((job.folder/"receipt.json").read_text())["usd"] == job.cost()
 
 
 def test_timeouts_of_the_job_and_of_the_container(hub):

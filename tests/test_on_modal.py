@@ -1,4 +1,5 @@
 "Jobs at Modal, through the stand-in: sent, watched, interrupted, distrusted, and trained."
+import json
 import os
 import pickle
 import subprocess
@@ -25,7 +26,8 @@ from mabe_nb.remote.places import modal_app  # noqa: E402
 from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
-from mabe_nb.remote.places.modal_volume import manifest, send_data  # noqa: E402
+from mabe_nb.remote.places.modal_volume import (manifest, seconds_counted,  # noqa: E402
+                                                send_data)
 
 pytestmark = pytest.mark.cloud
 
@@ -240,7 +242,50 @@ def test_all_attempts_together_cost_no_more_than_was_said(cloud):
     usd = sum(u["seconds"] for u in used) / 3600 * job.backend.usd_per_hour(job.spec)
     assert usd <= job.spec["most_usd"] and job.cost() <= job.spec["most_usd"]
     assert [r["usd"] for r in costs.receipts() if r["id"] == job.id] == [job.cost()]
+    paid = job.cost()
     job.resume() # the clock begins anew, and so does the receipt
+    assert job.cost() >= paid
+    job.cancel()
+    assert job.status() == "cancelled"
+    assert job.cost() == paid + receipt_of(job)["usd"]
+
+
+def receipt_of(job):
+    "Its last one."
+    return [r for r in costs.receipts() if r["id"] == job.id][-1]
+
+
+def test_interrupted_waiting_and_cancelled_it_costs_what_it_ran(cloud):
+    job = send("import time\nprint('on', flush=True)\ntime.sleep(60)")
+    until(lambda: "on" in log_of(cloud, job))
+    time.sleep(2)
+    assert 0 < job.cost() < 60 / 3600 * job.backend.usd_per_hour(job.spec)
+    cloud.faults.no_capacity |= {"T4"}
+    assert preempt(cloud) == 1
+    until(lambda: job.status() == "queued")
+    waits = job.cost()
+    time.sleep(1)
+    assert job.cost() == waits > 0
+    job.cancel()
+    assert job.state()["status"] == "cancelled" and job.state()["seconds"] >= 2
+    assert job.cost() == receipt_of(job)["usd"] == pytest.approx(waits)
+    assert receipt_of(job)["seconds"] == job.state()["seconds"]
+
+
+@pytest.mark.parametrize("clock", [b"{", b"[1]", b'{"spent": "x", "since": 1, "seen": 1}',
+                                   b'{"spent": 1, "since": null}', b"[" * 10**5, None])
+def test_a_clock_that_lies_is_no_reason_to_bill_less(cloud, clock):
+    "What was left by a job that is gone: the most that it can have cost is what counts."
+    job = send("import time\nprint('on', flush=True)\ntime.sleep(60)")
+    until(lambda: "on" in log_of(cloud, job))
+    disk, file = job.backend.volume(job.spec), kept(cloud, job)/"clock.json"
+    at = json.loads(file.read_text())
+    assert seconds_counted(disk, job.id, at["since"] + 9) == at["spent"] + 9
+    assert seconds_counted(disk, job.id) == at["spent"] + at["seen"] - at["since"] + 30
+    before = file.read_bytes()
+    file.write_bytes(clock) if clock else file.unlink()
+    assert seconds_counted(disk, job.id) is None
+    file.write_bytes(before)
     job.cancel()
 
 

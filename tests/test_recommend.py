@@ -47,7 +47,7 @@ rows_of = st.lists(st.builds(
         "low_hours": hours / spread, "high_hours": hours * spread, "usd": hours * rate,
         "low_usd": hours / spread * rate, "high_usd": hours * spread * rate,
         "most_usd": 3 * hours * spread * rate, "usd_per_hour": rate, "memory_gb": 16.0,
-        "basis": "predicted", "source": "x", "price_as_of": "2026-08",
+        "batch": 16, "accumulation": 1, "basis": "predicted", "source": "x", "price_as_of": "2026-08",
         "price_age_days": 9.0, "price_stale": False},
     st.text("ABCDEFGH", min_size=1, max_size=4), prices, st.floats(1, 3), prices,
     st.sampled_from(["yes", "likely", "maybe", "no"])), max_size=8,
@@ -95,6 +95,30 @@ def test_the_proposal_keeps_what_was_asked(rows, budget, by):
     assert budget is None or best["most_usd"] <= budget
     assert by is None or best["high_hours"] <= by
     json.dumps(found.to_json(), allow_nan=False)
+
+
+@few
+@given(rows_of, prices, st.one_of(st.none(), prices), st.one_of(st.none(), prices))
+def test_what_would_change_the_choice_does(rows, rate, budget, by):
+    "Each sentence names a price, a time or a budget; with that, the card is chosen."
+    found = answer(rows, asked(budget, by))
+    best = choose(rows, budget, by)
+    if best is None: return
+    said = [c for c in found.changes if "prediction is off" not in c]
+    named = {r["name"]: r for r in found.rows if r["name"] != best["name"]}
+    for text in said:
+        r = next(named[n] for n in named if n in text.split())
+        if text.startswith("an hour of"):
+            new = 0.99 * r["break_even_usd_per_hour"] / r["usd_per_hour"]
+            lower = r | {k: r[k] * new for k in ("usd", "most_usd", "usd_per_hour")}
+            assert budget is None or by is not None
+            if budget is None: assert choose([best, lower], budget, by) is lower
+        elif " takes under " in text or "the budget is $" in text:
+            assert budget is not None and by is None
+            short = 0.99 * best["hours"] if " takes under " in text else r["hours"]
+            paid = 1.02 * r["most_usd"] + 0.01 if "the budget is" in text else budget
+            faster = r | {"hours": short}
+            assert choose([best, faster], paid, by) is faster
 
 
 @few

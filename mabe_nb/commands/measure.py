@@ -154,7 +154,7 @@ def _remedies(found, need, cfg, rows, named, say):
     for r in rows:
         if named is None or r["fits"] in ("yes", "likely"): continue
         table = remedies(need, r["memory_gb"], found.window.likely * cfg.batch_size,
-                         ours=True, amp=cfg.amp)
+                         ours=True, amp=cfg.amp, batch=cfg.batch_size)
         say(f"{r['card']}: in the order to try")
         say(_table(table[["remedy", "saves_gb", "needs_gb", "fits", "price"]]))
         out[r["card"]] = to_records(table)

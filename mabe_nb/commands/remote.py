@@ -59,8 +59,8 @@ def follow(
         return row(job)
     about = row(job)
     price = f", {about['usd']:.2f} USD of at most {job.spec.get('most_usd') or 0:.2f}"
-    stream.write(f"[{about['status']} after {about['seconds'] or 0:.1f} s"
-                 + (price if about["usd"] else "") + "]\n")
+    after = "" if about["seconds"] is None else f" after {about['seconds']:.1f} s"
+    stream.write(f"[{about['status']}{after}" + (price if about["usd"] else "") + "]\n")
     if about["status"] == "done" or as_json: return about
     from mabe_nb.remote.handle import JobError
     raise JobError(job, job.state())

@@ -195,7 +195,7 @@ def _guide_settings(gpu):
 def _rests_on(rows, table, provider, hours_on_t4):
     "What the figures of a scenario are worth."
     mine = table[(table.provider == provider) & ~table.flavor.isin(EXTRA)]
-    left = mine[~mine.flavor.isin(rows.gpu) & mine.available & (mine["count"] > 0)]
+    left = mine[~mine.gpu.isin(list(speeds())) & mine.available & (mine["count"] > 0)]
     dates = mine[mine.flavor.isin(rows.gpu)].as_of.dropna()
     priced = f"of {dates.min()}" if len(dates) else "of the guide, undated"
     out = [f"hours are the guide's: {hours_on_t4:g} h for 100 epochs on a T4, and its "

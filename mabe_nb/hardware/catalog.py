@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..errors import ConfigError, DataError
 from ..files import home
+from .billing import billed_seconds, most_seconds
 from .tables import (STALE_DAYS, age_days, columns, layered, read_rows,
                                      shipped)
 
@@ -121,7 +122,8 @@ SAME = {"A10": "A10G", "A10G": "A10"} # What one provider calls the other
 def _plain(name): # "NVIDIA A100-SXM4-80GB" -> "A100-80GB"
     name = re.sub(r"[\s_]+", "-", str(name).strip().upper())
     for word in ("NVIDIA-", "TESLA-", "GEFORCE-"): name = name.removeprefix(word)
-    name = re.sub(r"-(SXM\d?|PCIE|HBM\w*|SERVER|EDITION|NVL)\b", "", name)
+    own = "" if name.startswith("H100") else "|PCIE|NVL" # an H100 with these is another card
+    name = re.sub(rf"-(SXM\d?|HBM\w*|SERVER|EDITION{own})\b", "", name)
     return ALIASES.get(name, name)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #4631e99a
@@ -132,8 +134,13 @@ def card(
     "The card of that name. Raises `ConfigError` that names the nearest one."
     table = gpus() if table is None else table
     plain = _plain(name)
-    for word in (plain, re.sub(r"-\d+GB$", "", plain)):
-        if (table.name == word).any(): return table[table.name == word].iloc[0]
+    if (table.name == plain).any(): return table[table.name == plain].iloc[0]
+    word, gb = re.fullmatch(r"(.*?)(?:-(\d+)GB)?", plain).groups()
+    if (table.name == word).any():
+        found = table[table.name == word].iloc[0]
+        if int(gb) == found.memory_gb: return found
+        raise ConfigError(f"our {word} has {found.memory_gb:g} GB, not {gb}; a row for yours "
+                          "in gpus.csv of MABE_HOME makes it known")
     flavors = prices()
     hit = flavors[(flavors.flavor == str(name).lower()) & flavors.gpu.isin(table.name)]
     if len(hit): return card(hit.gpu.iloc[0], table)
@@ -266,10 +273,6 @@ class Cost(NamedTuple):
 
     def __str__(self): return f"${self.usd:.2f}, at most ${self.upper_usd:.2f}"
 
-# %% ../../nbs/hardware/10_catalog.ipynb #0e4664d5
-def _billed(hours, provider): # Whole minutes where they are billed
-    return math.ceil(hours * 60 - 1e-9) / 60 if provider.startswith("hf") else hours
-
 # %% ../../nbs/hardware/10_catalog.ipynb #2e577cce
 def cost(
     hours: float, # Of one run
@@ -291,7 +294,6 @@ def cost(
     if limit < hours: raise ConfigError(
         f"{hours:g} h of work do not end within a timeout of {limit:g} h")
     usd = usd_per_hour(gpu, provider, **rate)
-    idle = idle_seconds / 3600
-    least = runs * (_billed(hours, provider) + idle) * usd
-    most = runs * (1 + retries) * (_billed(limit, provider) + idle) * usd
-    return Cost(least, most, usd, hours)
+    least = billed_seconds(provider, hours * 3600) + idle_seconds
+    most = most_seconds(provider, limit * 3600, retries) + (1 + retries) * idle_seconds
+    return Cost(runs * least / 3600 * usd, runs * most / 3600 * usd, usd, hours)

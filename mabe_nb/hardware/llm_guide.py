@@ -14,6 +14,7 @@ import pandas as pd
 
 from ..errors import ConfigError
 from .advise import Advice, with_sources
+from .billing import longest_timeout, most_seconds
 from .catalog import cost, gpus, guide_prices, prices
 from .cluster import plan
 from .memory import fits, language_need
@@ -218,8 +219,9 @@ def _said_of_budget(usd, at, wanted, table, guide, rows):
         f"a run of its size class takes ${run:.2f}, more than that: "
         + (f"about {max(int(SIZES[0].examples * usd / run), 1)} examples instead"
            if at == 0 else "the guide contradicts its own hours here"))
-    if rows.hours.max() < 0.1: out.append("that pays for minutes: hardly more than the "
-                                          "start of a machine")
+    if not rows.safe_hours.max(): out.append(
+        "no timeout keeps it surely: a start alone may be billed for "
+        f"{most_seconds('hf', 1) / 60:.0f} minutes, installation included")
     return out
 
 # %% ../../nbs/hardware/32_llm_guide.ipynb #9d5ad613
@@ -234,12 +236,12 @@ def by_budget(
     at = int((bands.from_usd <= usd + 1e-9).sum()) - 1
     wanted, guide = at, table is not None and "relative_speed" in table
     while not guide and at and _largest_run(at, table) > usd: at -= 1
-    band, rate, rows = BUDGETS[at], None, []
+    band, rows = BUDGETS[at], []
     for flavor in band.flavors:
         rate = cost(1, flavor, "hf-jobs", retries=retries, table=table).usd_per_hour
-        hours = usd / rate
-        rows.append((flavor, rate, hours, hours / (1 + retries), usd, band.examples,
-                     band.epochs, band.params))
+        limit = longest_timeout("hf", 3600 * usd / rate + 1e-6, retries)
+        rows.append((flavor, rate, usd / rate, math.floor(limit / 36) / 100, usd, band.examples,
+                     band.epochs, band.params)) # in hundredths of an hour, as it is shown
     rows = pd.DataFrame(rows, columns=["flavor", "usd_per_hour", "hours", "safe_hours",
                                        "upper_usd", "examples", "epochs", "largest"])
     reasons = [f"${usd:g} lies in the band from ${bands.from_usd[at]:.2f}: models up "

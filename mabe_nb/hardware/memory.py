@@ -122,7 +122,7 @@ def _larger(need, memory): # Smallest card that surely holds it
     return good.name.iloc[0] if len(good) else None
 
 # %% ../../nbs/hardware/20_memory.ipynb #e1c5c409
-def _saved(need, activations, lora, ours, amp):
+def _saved(need, activations, lora, ours, amp, batch):
     "What applies here: remedy, GB that it saves, its price; see `remedies`."
     half, third, half_size = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
     saved = [("LoRA", need.likely - lora.likely,
@@ -131,7 +131,7 @@ def _saved(need, activations, lora, ours, amp):
               ("half the batch, accumulated twice", half, "same effect, more time"),
               ("gradient checkpointing", third, "about a third more time"),
               ("mixed precision: --amp", half_size, "none or little accuracy")]
-    left_out = ["gradient"] * ours + ["mixed"] * amp
+    left_out = ["gradient"] * ours + ["mixed"] * amp + ["half"] * (batch == 1)
     saved = [row for row in saved if row[0].split(" ")[0] not in left_out]
     return saved + [("half the frames of a window", half, "less context")] * ours
 
@@ -143,10 +143,11 @@ def remedies(
     lora: Need = None, # What LoRA would need; None: it does not apply
     ours: bool = False, # For our trainer, which does no checkpointing?
     amp: bool = False, # Is the precision mixed already?
+    batch: int = None, # 1 cannot be halved
 ) -> pd.DataFrame: # remedy, saves_gb, needs_gb, fits, price
     "The remedies against too little memory, in the order to try them."
     rows = []
-    for name, gb, price in _saved(need, activations, lora, ours, amp):
+    for name, gb, price in _saved(need, activations, lora, ours, amp, batch):
         after = lora if name == "LoRA" else need.times(1 - gb / need.likely)
         rows.append((name, gb, after.likely, fits(after, memory), price))
     larger = _larger(need, memory)

@@ -131,7 +131,8 @@ def predict_step(
         return (by_count(base, there, floor), BY_COUNT,
                 f"counted work on {base['card']}; no card measured")
     try: mine = card(base["card"])
-    except ConfigError: return math.nan, BY_COUNT, ""
+    except ConfigError: return (by_count(base, there, floor), BY_COUNT,
+                                f"counted work on {base['card']}, of which we have no figures")
     return (by_bandwidth(base["seconds"]["p50"], mine, there, floor), BY_BANDWIDTH,
             f"bandwidth, from {mine['name']}")
 

@@ -27,6 +27,10 @@ def error_of_line(
     return BETWEEN if near else BEYOND
 
 # %% ../../nbs/measure/47_past.ipynb #c116b78c
+def _beyond(sizes, batch):
+    return "" if min(sizes) <= batch <= max(sizes) else f", continued to {batch}"
+
+
 def of_sweeps(
     results: list, # As `kept_results` gives them: of one model, at any batch
     batch: int, # That is asked for
@@ -40,7 +44,7 @@ def of_sweeps(
         s, off = float(line(batch)), max(error_of_line(sizes, batch), line.worst)
         newest = max(sizes.values(), key=lambda r: r["created"])
         if s > 0: out.append(newest | {
-            "batch": batch, "source": f"sweep of {len(sizes)} sizes",
+            "batch": batch, "source": f"sweep of {len(sizes)} sizes" + _beyond(sizes, batch),
             "seconds": {"p50": s, "low": s * (1 - off), "high": s * (1 + off)}})
     return out
 

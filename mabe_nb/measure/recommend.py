@@ -219,5 +219,5 @@ def answer(
             f"this machine does it in {here['hours']:.2g} h for nothing, " + (
                 "and no card that will do is faster" if best else
                 "and no card will do"), *reasons]
-    return Recommendation(pick, rows, reasons, what_would_change(near, best),
+    return Recommendation(pick, rows, reasons, what_would_change(near, best, budget, by),
                           how_to_settle(near, best, data), request)

@@ -110,12 +110,14 @@ def _finish(job, beat):
     if isinstance(job, dict): return job
     if _waited(job, beat) == "queued":
         job.cancel()
-        return {"status": "no capacity",
-                "say": f"no card came free in {job.spec['timeout']:g} s"}
-    try: row = checked_result(job.result()["result"])
-    except JobError as e: return {"status": e.status, "say": str(e)}
-    except MabeError as e: return {"status": "error", "say": str(e)}
-    return {**row, "usd": job.cost(), "reused": False}
+        row = {"status": "no capacity",
+               "say": f"no card came free in {job.spec['timeout']:g} s"}
+    else:
+        try: row = checked_result(job.result()["result"])
+        except JobError as e: row = {"status": e.status, "say": str(e)}
+        except MabeError as e: row = {"status": "error", "say": str(e)}
+    try: return {**row, "usd": job.cost(), "reused": False} # a failure is paid for too
+    except MabeError: return row
 
 # %% ../../nbs/measure/15_results.ipynb #df2cd9d2
 @contextmanager

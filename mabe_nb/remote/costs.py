@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['TASK', 'ledger_path', 'ledger_locked', 'record', 'receipts', 'month', 'budget', 'spent', 'check_budget', 'trained',
-           'by_group', 'costs_text']
+           'cost_of_start', 'cost_so_far', 'write_receipt', 'by_group', 'costs_text']
 
 # %% ../../nbs/remote/38_costs.ipynb #7ccb41b0
 import fcntl, json, math, os, re, statistics, time
 from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import home, regular_file
+from ..files import home, read_json, regular_file, write_json
+from .places.job_state import ENDED
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
 def ledger_path(): return home().absolute()/"costs.jsonl"
@@ -94,7 +95,7 @@ def check_budget(
 ):
     "Raises `ConfigError` for a job that the budget of this month does not allow."
     if not most or (limit := budget()) is None: return
-    if (gone := spent()) + reserved + most <= limit: return
+    if (gone := spent()) + reserved + most <= limit + 1e-9: return
     raise ConfigError(f"the job may cost {most:.2f} USD, and MABE_BUDGET allows {limit:.2f} "
                       f"a month: {gone:.2f} are spent and {reserved:.2f} set aside for "
                       "jobs that run; 'mabe jobs costs' lists them")
@@ -121,6 +122,48 @@ def trained(
     except (MabeError, OSError, ValueError, KeyError, TypeError, RecursionError,
             yaml.YAMLError): return {}
 
+# %% ../../nbs/remote/38_costs.ipynb #ecc58f23
+def cost_of_start(
+    job, # `Job`
+    state: dict, # Of it: status, seconds
+) -> float: # USD
+    "What its latest start costs so far; the most that it can, if nobody knows how long it ran."
+    place = job.backend
+    seconds = place.used(job.folder, job.spec, state)
+    if seconds is None: return job.spec.get("most_usd") or 0.0
+    return place.billed(max(seconds, 0.0)) / 3600 * place.usd_per_hour(job.spec)
+
+
+def cost_so_far(
+    job, # `Job`
+    state: dict, # Of it: status, seconds
+) -> float: # USD
+    "What all starts of a job cost so far, as their receipts say if it has ended."
+    path, usd = job.folder/"receipt.json", None
+    if state["status"] in ENDED and path.exists():
+        try: usd = row["usd"] if _good(row := read_json(path)) else None
+        except (DataError, KeyError, TypeError): pass
+    return (job.spec.get("billed") or 0.0) + (cost_of_start(job, state) if usd is None else usd)
+
+# %% ../../nbs/remote/38_costs.ipynb #90008224
+def write_receipt(
+    job, # `Job` that has ended
+    state: dict, # Of it
+):
+    "The receipt of a start, beside the job and in the ledger; once."
+    path, spec = job.folder/"receipt.json", job.spec
+    if path.exists(): return
+    most, usd = spec["most_usd"], cost_of_start(job, state)
+    receipt = {"id": job.id, "on": job.on, "gpu": spec["gpu"], "foretold": most,
+               "created": spec.get("started", spec["created"]), "usd": usd,
+               "difference": most - usd, "seconds": state["seconds"],
+               "status": state["status"]}
+    if state["status"] == "done": receipt |= trained(job)
+    with ledger_locked():
+        if path.exists(): return
+        record(receipt)
+        write_json(path, receipt)
+
 # %% ../../nbs/remote/38_costs.ipynb #674c28ee
 TASK = re.compile(r"(\d{6}-\d{6}-[0-9a-f]{6})-\d+-\d{4}") # Id of a group's task
 
@@ -128,15 +171,20 @@ TASK = re.compile(r"(\d{6}-\d{6}-[0-9a-f]{6})-\d+-\d{4}") # Id of a group's task
 def by_group(
     rows: list, # As `receipts`
 ) -> list: # The same, those of a group's tasks as one
-    "Receipts of jobs and of groups, in the order of their first."
+    "Jobs, each with all its starts, and groups, in the order of their first receipt."
     found = {}
     for r in rows:
         task = TASK.fullmatch(r["id"])
         found.setdefault(task[1] if task else r["id"], []).append(r)
-    return [some[0] if some[0]["id"] == id else some[0] | {
-        "id": id, "status": f"{sum(r['status'] == 'done' for r in some)}/{len(some)} done",
-        **{k: sum(r[k] or 0 for r in some) for k in ("foretold", "usd", "seconds")}}
-        for id, some in found.items()]
+    return [_together(id, some) for id, some in found.items()]
+
+
+def _together(id, rows): # Receipts of a job, or of a group's tasks
+    last = {r["id"]: r["status"] for r in rows}
+    done = sum(status == "done" for status in last.values())
+    status = last.get(id) or f"{done}/{len(last)} done"
+    return rows[0] | {"id": id, "status": status, **{
+        k: sum(r[k] or 0 for r in rows) for k in ("foretold", "usd", "seconds")}}
 
 # %% ../../nbs/remote/38_costs.ipynb #94a4003c
 def costs_text(
@@ -149,7 +197,8 @@ def costs_text(
     for name in sorted({month(r["created"]) for r in rows}):
         those = [r for r in rows if month(r["created"]) == name]
         usd, most = (sum(r[k] for r in those) for k in ("usd", "foretold"))
-        lines.append(f"{name}: {len(those)} jobs, {usd:.2f} USD of at most {most:.2f}")
+        many = len(by_group(those))
+        lines.append(f"{name}: {many} job{'s' * (many != 1)}, {usd:.2f} USD of at most {most:.2f}")
     if reserved: lines.append(f"set aside for jobs that run: {reserved:.2f} USD")
     if (limit := budget()) is not None:
         left = max(limit - spent() - reserved, 0)

@@ -44,7 +44,7 @@ class Job:
         "status, error (type, message, traceback), seconds, attempt."
         if (self.folder/"job.json").exists():
             state = self._place_says()
-            if state["status"] in ENDED and self.spec.get("most_usd"): self._bill(state)
+            if state["status"] in ENDED and self.spec.get("most_usd"): costs.write_receipt(self, state)
             error = with_package(state["error"], self.backend)
             return {**state, "error": with_variable(error, self.backend)}
         raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that "
@@ -123,30 +123,14 @@ def wait(self: Job, timeout=None) -> str:
 
 # %% ../../nbs/remote/39_handle.ipynb #e30c61e0
 @patch
-def _bill(self: Job, state):
-    "Write the receipt of a job that has ended, once."
-    path = self.folder/"receipt.json"
-    if path.exists(): return
-    most, unknown = self.spec["most_usd"], state["seconds"] is None
-    usd = most if unknown and state["status"] != "cancelled" else self.cost(state)
-    receipt = {"id": self.id, "on": self.on, "gpu": self.spec["gpu"], "foretold": most,
-               "created": self.spec.get("started", self.spec["created"]), "usd": usd,
-               "difference": most - usd, "seconds": state["seconds"],
-               "status": state["status"]}
-    if state["status"] == "done": receipt |= costs.trained(self)
-    with costs.ledger_locked():
-        if path.exists(): return
-        costs.record(receipt)
-        write_json(path, receipt)
-
-
-@patch
-def foretell(self: Job):
+def foretell(self: Job,
+    billed: float = 0.0, # USD, for starts before this one
+):
     "Set aside the most that it can cost. Raises `ConfigError` beyond the budget."
     most = self.backend.most_seconds(self.spec) / 3600 * self.backend.usd_per_hour(self.spec)
     with costs.ledger_locked():
         costs.check_budget(most, reserved(self.folder.parent, but=self.id))
-        self.spec |= {"most_usd": most, "started": time.time(), "sender": this_process()}
+        self.spec |= {"most_usd": most, "billed": billed, "started": time.time(), "sender": this_process()}
         (self.folder/"receipt.json").unlink(missing_ok=True)
         write_json(self.folder/"job.json", self.spec)
 
@@ -239,15 +223,8 @@ def cancel(self: Job):
 
 @patch
 def cost(self: Job, state=None) -> float:
-    "USD so far, an estimate; of a state that was read already, if given."
-    state = state or self.state()
-    seconds = state["seconds"]
-    if seconds is None and state["status"] in (*ENDED, "queued"): return 0.0
-    if seconds is None:
-        most = self.spec["timeout"] * (1 + self.spec["retries"])
-        seconds = min(time.time() - self.spec["created"], most)
-    billed = self.backend.billed(max(seconds, 0.0))
-    return billed / 3600 * self.backend.usd_per_hour(self.spec)
+    "USD of all its starts so far, an estimate; of a state that was read already, if given."
+    return costs.cost_so_far(self, state or self.state())
 
 # %% ../../nbs/remote/39_handle.ipynb #775be715
 @patch
@@ -255,17 +232,19 @@ def resume(self: Job):
     "Start another attempt in the same folder, which finds the files in CKPT."
     if not self.backend.resumes:
         raise ConfigError(f"a job on {self.on} cannot be started again; submit a new one")
-    if (status := self.status()) not in ENDED or status == "done":
+    status = (state := self.state())["status"]
+    if status not in ENDED or status == "done":
         raise ConfigError(f"job {self.id} is {status}; only one that failed or was "
                           "stopped can be started again")
     names = ("job.json", "receipt.json", "status.json")
-    had = {p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
-    self.foretell()
+    before, had = dict(self.spec), {p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
+    self.foretell(self.cost(state))
     (self.folder/"status.json").unlink(missing_ok=True)
     try: self.spec["handle"] = self.backend.start(self.folder, self.spec)
     except Unreachable: raise # it may have begun there
     except MabeError: # it is what it was
         for path, data in had.items(): path.write_bytes(data)
+        self.spec = before
         raise
     write_json(self.folder/"job.json", self.spec)
 

@@ -35,7 +35,8 @@ def simulate(
     start_up: float, # Seconds of a start
     again: float, # Share of the items that are done twice
     rng, # `np.random.Generator`
-) -> tuple: # Seconds until the end, of all tasks together, of the longest
+    billed=lambda seconds: seconds, # Seconds that are billed for so many of a task
+) -> tuple: # Seconds until the end, billed for all tasks together, of the longest
     "One draw."
     drawn = rng.choice(np.asarray(seconds, float), items)
     drawn = drawn * (1 + (rng.random(items) < again))
@@ -43,7 +44,7 @@ def simulate(
         end = take_turns(drawn, at_once) + start_up
         return end, end, end
     work = np.bincount(np.arange(items) % tasks, drawn, tasks) + start_up
-    return take_turns(work, at_once), work.sum(), work.max()
+    return take_turns(work, at_once), sum(map(billed, work)), work.max()
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #04d5d935
 def _notes(on, timeout, longest, tasks):
@@ -103,10 +104,10 @@ def plan_map(
     timeout = timeout or (30 * 86400 if on == "local" else 3600)
     start_up = START_UP[on] if start_up is None else start_up
     about = quote(on, gpu, timeout, retries, **options)
-    rng = np.random.default_rng(0)
+    rng, place = np.random.default_rng(0), get(on)
     ends, work, longest = np.transpose([simulate(seconds, items, tasks, at_once, start_up,
-                                                 again, rng) for _ in range(draws)])
-    rate, rented = about["usd_per_hour"] / 3600, get(on).provider is not None
+                                                 again, rng, place.billed) for _ in range(draws)])
+    rate, rented = about["usd_per_hour"] / 3600, place.provider is not None
     number = max(tasks, 1)
     return MapPlan(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,

@@ -165,6 +165,15 @@ def most_seconds(self: Base, spec) -> float:
 
 
 @patch
+def used(self: Base, folder, spec, state) -> float: # None: nobody knows
+    "Seconds that the latest start of a job has run so far, in this state of it."
+    if state["seconds"] is None and state["status"] in ("queued", "cancelled"): return 0.0
+    if state["status"] != "running": return state["seconds"]
+    ran = time.time() - spec.get("started", spec["created"])
+    return min(max(ran, 0.0), self.most_seconds(spec))
+
+
+@patch
 def billed(self: Base, seconds) -> float:
     "Seconds that are billed for so many that a job ran."
     return seconds

@@ -6,11 +6,12 @@
 __all__ = ['Backend']
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #9970a4ad
-import math, time
+import time
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
 from ...files import write_json
+from ...hardware.billing import billed_seconds, most_seconds
 from ...safe_names import safe_id
 from ...patch import patch
 from .base import (ENDED, Base, checked_state, died, good_file,
@@ -20,7 +21,7 @@ from .hf_inside import read_log_line
 from .modal_app import check_image
 from .modal_volume import in_thread
 from .hf_send import (
-    INSTALL, NotAtHub, api, check_options, client_errors, no_token, job_files,
+    NotAtHub, api, check_options, client_errors, no_token, job_files,
     private_bucket, run_container)
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
@@ -46,10 +47,8 @@ class Backend(Base):
         super().check_secrets(names)
         if not get_token(): raise no_token()
 
-    def most_seconds(self, spec): # whole minutes are billed, and the installation
-        return 60 * math.ceil((super().most_seconds(spec) + INSTALL) / 60 + 1)
-
-    def billed(self, seconds): return 60.0 * math.ceil(seconds / 60)
+    def most_seconds(self, spec): return most_seconds("hf", spec["timeout"], spec["retries"])
+    def billed(self, seconds): return billed_seconds("hf", seconds)
 
     def usd_per_hour(self, spec):
         return super().usd_per_hour(spec | {"gpu": spec["gpu"] or "cpu-basic"})
@@ -122,14 +121,28 @@ def _info(self: Backend, spec):
     with client_errors(): return api().inspect_job(job_id=spec["handle"]["job"],
                                             namespace=spec["handle"]["namespace"])
 
+# %% ../../../nbs/remote/places/54_hf.ipynb #59599e14
+def _ran(info): # Seconds that its container ran; None: not told
+    spent = info.durations.running_secs if info.durations else None
+    good = type(spent) in (int, float) and 0 <= spent < 1e9
+    return float(spent) if good else None
+
+
+@patch
+def used(self: Backend, folder, spec, state):
+    "As Hugging Face counts it, with the installation before the job; else as `Base`."
+    if state["status"] == "queued": return 0.0
+    try: spent = _ran(self._info(spec))
+    except NotAtHub: spent = None
+    if spent is None: return Base.used(self, folder, spec, state)
+    return max(spent, state["seconds"] or 0.0)
+
 # %% ../../../nbs/remote/places/54_hf.ipynb #9f738a76
 @patch
 def _gone(self: Backend, info, stage):
     "The state of a job that ended without a word."
     if info is None: return died("Hugging Face does not know it any more")
-    spent = info.durations.running_secs if info.durations else None
-    good = type(spent) in (int, float) and 0 <= spent < 1e9
-    spent = float(spent) if good else None
+    spent = _ran(info)
     if stage == "CANCELED": return unended("cancelled", spent)
     ended = info.finished_at.timestamp() if info.finished_at else 0
     if time.time() - ended < self.patience: return unended("running")

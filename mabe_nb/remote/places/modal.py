@@ -11,24 +11,24 @@ from importlib.util import find_spec
 
 from ...errors import ConfigError, DataError
 from ...files import atomic
+from ...hardware.billing import LEG, OVERRUN, UNSEEN, most_seconds, most_starts
 from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, JOB_ID, Base, checked_state, data_files, died, good_file, place, unended)
+    ENDED, Base, checked_state, data_files, died, good_file, place, unended)
 from .job_state import retried
-from .modal_clock import OVERRUN, UNSEEN, most_seconds, most_starts
 from .modal_volume import (FileMissing, LogReader,
                                                 UnknownToModal, client_errors,
-                                                file_sizes, in_thread, last_words,
+                                                file_sizes, in_thread, jobs_on, last_words,
                                                 manifest, read_file, read_small, remove,
-                                                send_data)
+                                                seconds_counted, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
-            "leg": 82_800.0, "volume": "mabe-nb"}
+            "leg": LEG, "volume": "mabe-nb"}
 BOUNDS = {"cpu": (0.125, 64), "memory": (0.125, 1024), "max_containers": (1, 1000),
-          "leg": (1, 82_800)}
+          "leg": (1, LEG)}
 MOST_LEGS = 11 # Modal starts a failed call again ten times at most
 
 
@@ -109,32 +109,17 @@ class Backend(Base):
     def all_users(self):
         if not find_spec("modal"): return []
         ready()
-        return _jobs_on(_volume(DEFAULTS["volume"]))
+        return jobs_on(_volume(DEFAULTS["volume"]))
 
     def remove(self, folder, spec): remove(self.volume(spec), f"jobs/{spec['id']}")
 
-    def most_seconds(self, spec): return most_seconds(spec, settings(spec)["leg"])
+    def most_seconds(self, spec):
+        return most_seconds("modal", spec["timeout"], spec["retries"], settings(spec)["leg"])
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #874f9ced
 def _volume(name):
     import modal
     return modal.Volume.from_name(name, create_if_missing=True, version=2)
-
-
-MOST_SHOWN = 50 # Jobs of a Volume, the newest
-
-
-def _jobs_on(volume):
-    "Id, no user, and status of jobs on a Volume, whoever sent them."
-    with client_errors():
-        try: names = [e.path.strip("/").rpartition("/")[2] for e in volume.iterdir("jobs", recursive=False)]
-        except FileNotFoundError: return []
-    found = []
-    for id in sorted((n for n in names if JOB_ID.fullmatch(n)), reverse=True)[:MOST_SHOWN]:
-        try: status = checked_state(read_small(volume, f"jobs/{id}/status.json"))["status"]
-        except FileMissing: status = "not ended"
-        found.append((id, "", status))
-    return found
 
 
 def _bytes(value): return io.BytesIO(json.dumps(value).encode())
@@ -143,7 +128,7 @@ def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 def _put_job(batch, folder, spec, files):
     "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
-    sent = spec | {"handle": {}, "cwd": "", "starts": most_starts(spec, leg),
+    sent = spec | {"handle": {}, "cwd": "", "starts": most_starts(spec["timeout"], spec["retries"], leg),
                    "total": spec["timeout"] * (1 + spec["retries"])}
     batch.put_file(_bytes(sent), f"{top}/job.json")
     if files: batch.put_file(_bytes(files), f"{top}/data.json")
@@ -216,13 +201,14 @@ def start_many(self: Backend, jobs, at_once):
 _ENDS = {"TERMINATED": "cancelled", "TIMEOUT": "timeout"}
 
 
-def _ended(status, call):
+def _ended(status, call, seconds):
     "The state of a job whose call is over and which left no status."
     about = died("its container ended without a word" + last_words(call))
     status = _ENDS.get(status, "died")
     late = {"type": "Timeout", "message": "stopped by Modal", "traceback": ""}
     error = {"cancelled": None, "timeout": late}.get(status, about["error"])
-    return about | {"status": status, "error": error}
+    if status == "cancelled": seconds = seconds or 0.0 # it never began
+    return about | {"status": status, "error": error, "seconds": seconds}
 
 
 def _call_status(call):
@@ -239,7 +225,7 @@ def _call_status(call):
 def state(self: Backend, folder, spec):
     try: return checked_state((folder/"status.json").read_bytes())
     except OSError: found = retried(lambda: self.remote_state(spec))
-    if found["status"] in ENDED and found["seconds"] is not None:
+    if found["status"] in ENDED and found["attempt"]: # its own last word
         with atomic(folder/"status.json") as tmp: tmp.write_text(json.dumps(found))
     return found
 
@@ -254,7 +240,7 @@ def remote_state(self: Backend, spec):
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
         if status in (None, "queued", "running"): return unended(status or "queued")
-    return _ended(status, self.call(spec))
+    return _ended(status, self.call(spec), seconds_counted(self.volume(spec), spec["id"]))
 
 
 @patch
@@ -262,6 +248,14 @@ def begun(self: Backend, folder, spec):
     "As `Base`, or a container has left its sign: what Modal says of a call may be late."
     return Base.begun(self, folder, spec) or \
         "running" in file_sizes(self.volume(spec), f"jobs/{spec['id']}")
+
+# %% ../../../nbs/remote/places/44_modal.ipynb #157b5c29
+@patch
+def used(self: Backend, folder, spec, state):
+    "As `Base`; of a job that goes on, the time of all its containers."
+    if state["status"] in ENDED: return Base.used(self, folder, spec, state)
+    now = time.time() if state["status"] == "running" else None
+    return seconds_counted(self.volume(spec), spec["id"], now) or 0.0
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #067165ea
 @patch

@@ -105,10 +105,10 @@ def summary(
 # %% ../../../nbs/train/fit/60_monitor.ipynb #429f2889
 def in_words(
     got: dict, # From `Monitor.readings`
-) -> str: # Such as "GPU: 87% 12.3/24.0 GB 65 C"; empty if nothing was told
+) -> str: # Such as "GPU: 87% 12.3/24.0 GiB 65 C"; empty if nothing was told
     "Readings for a person."
     parts = (("utilisation", "{utilisation:.0f}%"),
-             ("memory", "{memory:.1f}/{total:.1f} GB"),
+             ("memory", "{memory:.1f}/{total:.1f} GiB"),
              ("temperature", "{temperature:.0f} C"))
     words = [text.format(**got) for field, text in parts if got.get(field) is not None]
     return "GPU: " + " ".join(words) if words else ""

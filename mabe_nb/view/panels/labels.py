@@ -50,7 +50,7 @@ FIT_LABELS = {
     "gradient_accumulation_steps": ("Batches a step (number)", "",
         "As if the batch were that much larger"),
     "limit": ("Most videos (number)", "all", "Fewer, for a quick trial"),
-    "amp": ("Mixed precision", "", "Quicker on a card, with half the memory"),
+    "amp": ("Mixed precision", "", "Quicker on a card, with less memory"),
     "learning_rate": ("Learning rate", "",
         "Too large and the loss rises, too small and it stands"),
     "weight_decay": ("Weight decay", "",

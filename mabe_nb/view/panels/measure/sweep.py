@@ -176,7 +176,11 @@ def draw(self: MeasuringPanel, tables: str, plot, data):
         self.picture.value = scrolling_svg(plot(data)[0])
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #411f6eb8
-def sweep_facts(done: Sweep) -> dict: # Name -> words
+def sweep_facts(
+    done: Sweep,
+    cfg=None, # `TrainConfig` that is swept
+    shape: Workload = Workload(), # Of the data
+) -> dict: # Name -> words
     "What follows from a sweep, and why sizes failed."
     bad = done.rows[done.rows.status != "ok"]
     facts = {f"Batch {r.batch}": r.say or r.status for r in bad.itertuples()}
@@ -189,7 +193,7 @@ def sweep_facts(done: Sweep) -> dict: # Name -> words
     facts["Knee"] = (f"batch {done.knee}: {work_of(about['windows'])} in "
                      f"{time_words(seconds)} for {price}")
     if done.memory and done.memory.b > 0:
-        others = other_cards(done)
+        others = other_cards(done, cfg, shape)
         facts["Elsewhere"] = f"largest batch by {others.basis[0]}: " + ", ".join(
             f"{r.card} {r.suggested:,}" for r in others.itertuples())
     return facts
@@ -278,5 +282,6 @@ def show(self: SweepPanel, done: Sweep):
                     f"{last.batch}: {last.status}{', remembered' * bool(last.reused)}")
     table = done.rows[list(SWEEP_COLUMNS)].rename(columns=SWEEP_COLUMNS)
     self.draw(table_html(table, "batch sizes"), plot_sweep, done)
-    self.facts.value = facts_html(sweep_facts(done))
+    a = self.arguments()
+    self.facts.value = facts_html(sweep_facts(done, a["cfg"], a["shape"]))
     self.take_button.disabled = done.knee is None
