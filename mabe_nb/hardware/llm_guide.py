@@ -239,9 +239,8 @@ def by_budget(
     band, rows = BUDGETS[at], []
     for flavor in band.flavors:
         rate = cost(1, flavor, "hf-jobs", retries=retries, table=table).usd_per_hour
-        limit = longest_timeout("hf", 3600 * usd / rate + 1e-6, retries)
-        rows.append((flavor, rate, usd / rate, math.floor(limit / 36) / 100, usd, band.examples,
-                     band.epochs, band.params)) # in hundredths of an hour, as it is shown
+        safe = longest_timeout("hf", 3600 * usd / rate + 1e-6, retries) // 36 / 100 # as it is shown
+        rows.append((flavor, rate, usd / rate, safe, usd, *band[2:]))
     rows = pd.DataFrame(rows, columns=["flavor", "usd_per_hour", "hours", "safe_hours",
                                        "upper_usd", "examples", "epochs", "largest"])
     reasons = [f"${usd:g} lies in the band from ${bands.from_usd[at]:.2f}: models up "

@@ -163,7 +163,7 @@ def most_seconds(self: Base, spec) -> float:
     "Seconds that are billed at most, with all attempts."
     return spec["timeout"] * (1 + spec["retries"])
 
-
+# %% ../../../nbs/remote/places/10_base.ipynb #332cabff
 @patch
 def used(self: Base, folder, spec, state) -> float: # None: nobody knows
     "Seconds that the latest start of a job has run so far, in this state of it."

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...files import read_json, write_json
 from ...patch import patch
 
-# %% ../../../nbs/remote/places/41_modal_clock.ipynb #a8b9f873
+# %% ../../../nbs/remote/places/41_modal_clock.ipynb #69435600
 EVERY = 30.0 # Seconds between two notes of how far it is
 
 
@@ -25,7 +25,7 @@ def counted(
     end = clock["seen"] + EVERY if now is None else now
     return clock["spent"] + max(end - clock["since"], 0.0)
 
-
+# %% ../../../nbs/remote/places/41_modal_clock.ipynb #a8b9f873
 class Clock:
     "The time of a job over all its starts, kept in its folder."
     def __init__(self, folder): self.path = Path(folder)/"clock.json"
