@@ -284,11 +284,6 @@ def follow(
         display.show(view, {"k": "end"})
     return view.state
 
-
-def _stop(job):
-    print(f"interrupted: cancelling job {job.id} ...", flush=True)
-    job.cancel()
-
 # %% ../../../nbs/remote/notebook/10_display.ipynb #b36a6471
 def watch(
     job, # `Job`
@@ -297,3 +292,8 @@ def watch(
     state = follow(job)
     if state["status"] != "done": raise JobError(job, state)
     return job.result()
+
+
+def _stop(job):
+    print(f"interrupted: cancelling job {job.id} ...", flush=True)
+    job.cancel()
