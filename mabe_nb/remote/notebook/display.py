@@ -90,7 +90,7 @@ class JobView:
         self.id, self.place = job.id, _place(job.spec)
         self.began = job.spec.get("started", job.spec["created"])
         self.rate = job.backend.usd_per_hour(job.spec)
-        self.usd, self.priced = None, 0.0 # What it costs so far, and when that was asked
+        self.usd, self.priced = None, ("", 0.0) # What it costs, and when that was asked
         self.state = {"status": "queued", "error": None, "seconds": None}
         self.attempt, self.progress, self.tail = 1, None, LastLines()
         self.waits = None # Why, while it is queued
@@ -109,11 +109,11 @@ PRICED = 10.0 # Seconds between two looks at what a job costs so far
 
 @patch
 def ask_price(self: JobView, job, now: float):
-    "What it costs so far: often enough while it goes on, and once when it has ended."
-    over = self.state["status"] in ENDED
-    if not self.rate or not over and now - self.priced < PRICED: return
-    try: self.usd, self.priced = job.cost(self.state), now
-    except MabeError: self.priced = now # no network: asked again
+    "What it costs so far: often enough while it goes on, and when its status changes."
+    status, known = self.state["status"], now - self.priced[1] < PRICED
+    if not self.rate or known and self.priced[0] == status: return
+    try: self.usd, self.priced = job.cost(self.state), (status, now)
+    except MabeError: self.priced = status, now # no network: asked again
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #363c5e4d
 @patch
@@ -127,7 +127,7 @@ def summary(self: JobView, now: float) -> list:
     if status == "queued" and self.waits: words.append(self.waits)
     if self.attempt > 1: words.append(f"attempt {self.attempt}")
     if seconds is not None: words.append(_clock(seconds))
-    if self.usd: words.append(f"about {self.usd:.4f} USD")
+    if self.usd or self.usd is not None and status == "running": words.append(f"about {self.usd:.4f} USD")
     return words + ([_failure(state)] if over and _failure(state) else [])
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #e741b33f
