@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.files import home
 from mabe_nb.hardware import refresh as live
-from mabe_nb.hardware.billing import (INTERRUPTIONS, OVERRUN, UNSEEN, longest_timeout,
-                                      most_seconds)
+from mabe_nb.hardware.billing import (INTERRUPTIONS, OVERRUN, UNSEEN, billed_seconds,
+                                      longest_timeout, most_seconds, most_starts)
 from mabe_nb.hardware.catalog import (card, check_gpu, cost, gpus, guide_prices, prices,
                                       usd_per_hour)
 from mabe_nb.hardware.memory import (GUIDE_BATCHES, Need, fits, guide_batch,
@@ -146,6 +146,15 @@ def test_at_most_is_what_is_said_before_a_job_is_sent(provider, gpu, seconds, re
     from mabe_nb.remote.job import quote
     most = quote(provider, gpu, seconds, retries)["most_usd"]
     assert cost(seconds / 3600, gpu, provider, retries=retries).upper_usd == pytest.approx(most)
+
+
+def test_what_is_billed_for_a_start():
+    assert most_starts(3600, 0) == 6 and most_starts(3600, 2) == 8
+    assert most_starts(600_000, 0) == 8 + 5 and most_starts(100, 0, leg=9) == 12 + 5
+    assert most_seconds("modal", 3600, 2) == 3 * 3600 + 8 * 60 + 300
+    assert most_seconds("hf", 180) == 60 * (3 + 15 + 1) == most_seconds("hf-jobs", 121)
+    assert most_seconds("slurm", 180, 1) == 360
+    assert billed_seconds("hf", 61) == 120 and billed_seconds("modal", 61) == 61
 
 
 @few

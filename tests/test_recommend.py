@@ -41,15 +41,18 @@ def asked(budget=None, by=None, epochs=10):
 
 
 prices = st.floats(0.01, 100)
-rows_of = st.lists(st.builds(
-    lambda name, hours, spread, rate, fit: {
+def row_of(name, hours, spread, rate, fit):
+    return {
         "name": f"modal:{name}", "card": name, "fits": fit, "hours": hours,
         "low_hours": hours / spread, "high_hours": hours * spread, "usd": hours * rate,
         "low_usd": hours / spread * rate, "high_usd": hours * spread * rate,
         "most_usd": 3 * hours * spread * rate, "usd_per_hour": rate, "memory_gb": 16.0,
-        "batch": 16, "accumulation": 1, "basis": "predicted", "source": "x", "price_as_of": "2026-08",
-        "price_age_days": 9.0, "price_stale": False},
-    st.text("ABCDEFGH", min_size=1, max_size=4), prices, st.floats(1, 3), prices,
+        "batch": 16, "accumulation": 1, "basis": "predicted", "source": "x",
+        "price_as_of": "2026-08", "price_age_days": 9.0, "price_stale": False}
+
+
+rows_of = st.lists(st.builds(
+    row_of, st.text("ABCDEFGH", min_size=1, max_size=4), prices, st.floats(1, 3), prices,
     st.sampled_from(["yes", "likely", "maybe", "no"])), max_size=8,
     unique_by=lambda r: r["name"])
 
@@ -97,28 +100,39 @@ def test_the_proposal_keeps_what_was_asked(rows, budget, by):
     json.dumps(found.to_json(), allow_nan=False)
 
 
-@few
-@given(rows_of, prices, st.one_of(st.none(), prices), st.one_of(st.none(), prices))
-def test_what_would_change_the_choice_does(rows, rate, budget, by):
-    "Each sentence names a price, a time or a budget; with that, the card is chosen."
-    found = answer(rows, asked(budget, by))
-    best = choose(rows, budget, by)
+near_rows = st.lists(st.builds(row_of, st.text("ABCD", min_size=1, max_size=4), st.floats(1, 4),
+                               st.floats(1, 3), st.floats(1, 4), st.just("yes")),
+                     min_size=2, max_size=5, unique_by=lambda r: r["name"])
+
+
+def cheaper_or_faster(text, r, best, budget, by):
+    "The card as a sentence says that it would have to be, and the budget."
+    if text.startswith("an hour of"):
+        assert budget is None or by is not None, "the cheapest was chosen"
+        less = 0.97 * float(re.search(r"under \$([\d.]+)", text)[1]) / r["usd_per_hour"]
+        return r | {k: r[k] * less for k in ("usd", "most_usd", "usd_per_hour")}, budget
+    hours, paid = (re.search(p, text) for p in (r"takes under ([\d.]+) h", r"budget is \$([\d.]+)"))
+    assert hours or paid and budget is not None and by is None, "the fastest was chosen"
+    faster = r | {"hours": 0.95 * float(hours[1])} if hours else r
+    return faster, float(paid[1]) if paid else budget
+
+
+@settings(max_examples=150, deadline=None)
+@given(near_rows, st.one_of(st.none(), st.floats(5, 60)), st.one_of(st.none(), st.floats(1, 9)))
+def test_what_would_change_the_choice_does(rows, budget, by):
+    "A sentence names a price, a time or a budget; with that, the card would be chosen."
+    found, best = answer(rows, asked(budget, by)), choose(rows, budget, by)
     if best is None: return
-    said = [c for c in found.changes if "prediction is off" not in c]
     named = {r["name"]: r for r in found.rows if r["name"] != best["name"]}
-    for text in said:
+    for text in found.changes:
+        if "prediction is off" in text: continue
         r = next(named[n] for n in named if n in text.split())
-        if text.startswith("an hour of"):
-            new = 0.99 * r["break_even_usd_per_hour"] / r["usd_per_hour"]
-            lower = r | {k: r[k] * new for k in ("usd", "most_usd", "usd_per_hour")}
+        if " may take up to " in text:
             assert budget is None or by is not None
-            if budget is None: assert choose([best, lower], budget, by) is lower
-        elif " takes under " in text or "the budget is $" in text:
-            assert budget is not None and by is None
-            short = 0.99 * best["hours"] if " takes under " in text else r["hours"]
-            paid = 1.02 * r["most_usd"] + 0.01 if "the budget is" in text else budget
-            faster = r | {"hours": short}
-            assert choose([best, faster], paid, by) is faster
+            assert r["high_hours"] > (by or 0) or r["most_usd"] > budget
+        else:
+            changed, paid = cheaper_or_faster(text, r, best, budget, by)
+            assert choose([best, changed], paid, by) is changed, text
 
 
 @few

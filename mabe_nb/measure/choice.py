@@ -116,9 +116,10 @@ def contenders(
 
 # %% ../../nbs/measure/45_choice.ipynb #d92445c5
 def _if_cheaper(r, best, budget, by): # Where the cheapest was chosen
+    rate, now = r["break_even_usd_per_hour"], r["usd_per_hour"]
+    if budget is not None: rate = min(rate, now * budget / r["most_usd"])
     if r["usd"] >= best["usd"] and (by is None or r["high_hours"] <= by):
-        return (f"an hour of {r['name']} cost under ${r['break_even_usd_per_hour']:.2f} "
-                f"(now ${r['usd_per_hour']:.2f})")
+        return f"an hour of {r['name']} cost under ${rate:.2f} (now ${now:.2f})"
     return (f"{r['name']} at ${r['usd']:.2f} may take up to {r['high_hours']:.2g} h and "
             f"${r['most_usd']:.2f}")
 
