@@ -26,6 +26,7 @@ from mabe_nb.remote.places import modal_app  # noqa: E402
 from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
+from mabe_nb.remote.places.job_state import unended  # noqa: E402
 from mabe_nb.remote.places.modal_volume import (manifest, seconds_counted,  # noqa: E402
                                                 send_data)
 
@@ -282,6 +283,8 @@ def test_a_clock_that_lies_is_no_reason_to_bill_less(cloud, clock):
     at = json.loads(file.read_text())
     assert seconds_counted(disk, job.id, at["since"] + 9) == at["spent"] + 9
     assert seconds_counted(disk, job.id) == at["spent"] + at["seen"] - at["since"] + 30
+    waits = job.backend.used(job.folder, job.spec, unended("queued")) # its machine was lost
+    assert waits == at["spent"] + at["seen"] - at["since"] + 30
     before = file.read_bytes()
     file.write_bytes(clock) if clock else file.unlink()
     assert seconds_counted(disk, job.id) is None

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, regular_file, write_json
-from .places.job_state import ENDED
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
 def ledger_path(): return home().absolute()/"costs.jsonl"
@@ -140,7 +139,7 @@ def cost_so_far(
 ) -> float: # USD
     "What all starts of a job cost so far, as their receipts say if it has ended."
     path, usd = job.folder/"receipt.json", None
-    if state["status"] in ENDED and path.exists():
+    if path.exists(): # it has ended
         try: usd = row["usd"] if _good(row := read_json(path)) else None
         except (DataError, KeyError, TypeError): pass
     return (job.spec.get("billed") or 0.0) + (cost_of_start(job, state) if usd is None else usd)

@@ -131,7 +131,6 @@ def _ran(info): # Seconds that its container ran; None: not told
 @patch
 def used(self: Backend, folder, spec, state):
     "As Hugging Face counts it, with the installation before the job; else as `Base`."
-    if state["status"] == "queued": return 0.0
     try: spent = _ran(self._info(spec))
     except NotAtHub: spent = None
     if spent is None: return Base.used(self, folder, spec, state)
