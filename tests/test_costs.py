@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 from localcloud.billing import Resources
