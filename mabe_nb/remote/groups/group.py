@@ -216,8 +216,9 @@ def wait(self: Group,
     end, nap = time.monotonic() + (timeout or 0), 0.1
     patience = PATIENCE if timeout is None else min(timeout, PATIENCE)
     def look():
-        over = all(task.status() in ENDED for task in self.tasks())
-        return over, self.counts(), self.cost()
+        states = [(task, task.state()) for task in self.tasks()] # asked once, for both
+        over = all(state["status"] in ENDED for _, state in states)
+        return over, self.counts(), sum(task.cost(state) for task, state in states)
     with tqdm(total=self.items, disable=not bars_shown(progress), unit="item") as bar:
         while True:
             over, counts, usd = retried(look, patience)

@@ -207,7 +207,6 @@ def _ended(status, call, seconds):
     status = _ENDS.get(status, "died")
     late = {"type": "Timeout", "message": "stopped by Modal", "traceback": ""}
     error = {"cancelled": None, "timeout": late}.get(status, about["error"])
-    if status == "cancelled": seconds = seconds or 0.0 # it never began
     return about | {"status": status, "error": error, "seconds": seconds}
 
 
