@@ -18,7 +18,8 @@ from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_e
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import compare_groups, compare_two, per_unit, read_groups, with_groups
+from mabe_nb.analysis.groups import (compare_groups, compare_two, of_company, per_unit, read_groups,
+                                     with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
@@ -206,17 +207,31 @@ def test_intervals_cover_and_alarms_are_as_rare_as_said():
     assert 0.02 <= alarms / 500 <= 0.07
 
 
-def test_small_groups_are_tested_exactly():
-    a, b = [1.0, 2.0, 4.0], [5.0, 7.0, 9.0, 6.0]
-    every = [np.mean([b for i, b in enumerate(a + b) if i not in some]) - np.mean(
-        [(a + b)[i] for i in some]) for some in combinations(range(7), 3)]
-    seen = np.mean(b) - np.mean(a)
-    low, high = np.mean(np.array(every) <= seen + 1e-9), np.mean(np.array(every) >= seen - 1e-9)
+def welch(a, b): return (np.mean(b) - np.mean(a)) / np.sqrt(np.var(a, ddof=1) / len(a)
+                                                           + np.var(b, ddof=1) / len(b))
+
+
+@pytest.mark.parametrize("a, b", [([1.0, 2.0, 4.0], [5.0, 7.0, 9.0, 6.0]),
+                                  ([-8.0, 1.0, 9.0], [4.0, 5.0, 5.5, 4.5, 6.0])]) # bare: other p
+def test_small_groups_are_tested_exactly(a, b):
+    ways = combinations(range(len(a + b)), 3)
+    every = [welch([(a + b)[i] for i in some], [v for i, v in enumerate(a + b) if i not in some])
+             for some in ways]
+    low, high = (np.mean(s * np.array(every) <= s * welch(a, b) + 1e-9) for s in (1, -1))
     found = compare_two(a, b)
     assert found["p"] == pytest.approx(min(1, 2 * min(low, high)))
     ends = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
     assert (found["low"], found["high"]) == pytest.approx(tuple(ends))
     assert np.isnan(compare_two([1.0], b)["p"]) and compare_two([1.0, 1], [1.0, 1])["p"] == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_groups_without_scatter_have_a_p():
+    assert compare_two([1.0] * 3, [2.0] * 3)["p"] == pytest.approx(0.1) # 2 of 20 arrangements
+    assert compare_two([0.1, 0.1, 0.3], [0.1] * 4)["p"] == pytest.approx(6 / 7) # 3 of 7 hold the .3
+    few, more = compare_two([1.0, 2, 4], [3.0, 9, 5]), compare_two([1e6 + 1, 1e6 + 2, 1e6 + 4],
+                                                                   [1e6 + 3, 1e6 + 9, 1e6 + 5])
+    assert few["p"] == more["p"]
 
 
 def table_of(**more):
@@ -240,6 +255,41 @@ def test_the_videos_of_an_animal_are_one_case():
         compare_groups(cases.assign(group="all"))
     each = pd.DataFrame({"video": ["v0"] * 2, "animal": ["a", "b"], "dose": ["low", "high"]})
     assert with_groups(table_of(), each, "dose").group.tolist() == ["low", "high"]
+
+
+def test_animals_that_meet_are_one_cage():
+    "v0 and v1 share x, v1 and v2 share y: whom a chain of videos brings together is one case."
+    names = ["x", "w", "x", "y", "y", "z", "u", "t"]
+    groups = pd.DataFrame({"video": [f"v{v}" for v in range(4) for _ in "ab"], "animal": list("ab") * 4,
+                           "subject": names, "dose": ["low"] * 6 + ["high"] * 2})
+    rows = with_groups(table_of(), groups, "dose")
+    cases = per_unit(rows, unit="cage").set_index("unit")
+    assert cases.index.tolist() == ["t", "w"] # by the group, then the first name
+    assert cases.value["w"] == pytest.approx((60 * 0 + 120 * .1 + 180 * .2) / 360)
+    assert cases.seconds["w"] == 2 * 360
+    mixed = rows.assign(group=["low"] * 5 + ["high"] * 3)
+    with pytest.raises(ConfigError, match="cage 'w' is in 2 groups; give --unit animal"):
+        per_unit(mixed, unit="cage")
+    with pytest.raises(ConfigError, match="unknown unit"): per_unit(rows, unit="cages")
+    assert of_company(rows, "cage") == []
+    assert of_company(rows, "video")[0].startswith("2 of 6 animals are in more than one video")
+    one, two = of_company(mixed)
+    assert one.startswith("in 3 of 4 videos animals of one group meet")
+    assert two == ("in 1 of 4 videos animals of different groups meet, and are compared as if "
+                   "they had not")
+    assert of_company(rows[rows.animal == "a"]) == of_company(rows[rows.animal == "a"], "cage")
+
+
+def test_a_comparison_says_that_animals_met(tmp_path, colony):
+    groups, lines = tmp_path/"groups.csv", []
+    ids = [r.video_id for r in colony]
+    dose = np.resize(["low", "high"], len(ids))
+    pd.DataFrame({"video": ids, "dose": dose}).to_csv(groups, index=False)
+    for unit in "animal", "cage":
+        lines.append([])
+        mb.analyse(colony, tmp_path/unit, groups=groups, by="dose", unit=unit, say=lines[-1].append)
+    meet = [[x for x in some if "one group meet" in x] for some in lines]
+    assert len(meet[0]) == 1 and f"in {len(ids)} of {len(ids)} videos" in meet[0][0] and not meet[1]
 
 
 def test_few_animals_get_a_note():

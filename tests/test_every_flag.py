@@ -78,7 +78,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "export": ("export RUN --onnx OUT", f"--onnx OUT|--checkpoint last|--data DATA|{ID}"),
     "analyse": ("analyse annotations DATA --out OUT",
                 f"--split test|{ID}|--out OUT|--groups GROUPS|--by dose|--by nothing|"
-                "--value bouts|--unit video|--to boris|--to elan simba"),
+                "--value bouts|--unit video|--unit cage|--to boris|--to elan simba"),
     "clips": ("clips annotations DATA --out OUT --most 1",
               f"--split test|{ID}|--out OUT|--most 1|--action sniff|--action sleep|"
               "--most-sure 2|--films none|--films nowhere"),

@@ -13,8 +13,8 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import (compare_groups, of_no_value, of_nothing, per_unit,
-                                     read_groups, with_groups)
+from .groups import (compare_groups, of_company, of_no_value, of_nothing,
+                                     per_unit, read_groups, with_groups)
 from .measures import checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset
 from ..data.recording import plural
@@ -76,7 +76,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, cases, value, unit)
+    notes += of_no_value(rows, cases, value, unit) + of_company(rows, unit)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
@@ -180,7 +180,7 @@ def analyse(
     groups=None, # DataFrame or CSV, see `read_groups`; None: those of `dataset.yaml`
     by: str = None, # Column of the groups to compare by
     value: str = "share", # What is compared, of `MEASURES`
-    unit: str = "animal", # The case of a comparison: animal or video
+    unit: str = "animal", # The case of a comparison: animal, video or cage
     videos=None, # Video ids, None: all
     to=("csv",), # Formats for the bouts, of `FORMATS`
     shuffles: int = 1000, # For the chance of transitions

@@ -83,8 +83,8 @@ def _add_analyse(command):
     p.add_argument("--by", metavar="COLUMN", help="of --groups, or of dataset.yaml, to compare by")
     p.add_argument("--value", choices=("share", "seconds", "bouts", "per_minute", "mean_s",
                                        "latency_s"), help="what is compared (default: share)")
-    p.add_argument("--unit", choices=("animal", "video"),
-                   help="the case of a comparison (default: animal)")
+    p.add_argument("--unit", choices=("animal", "video", "cage"),
+                   help="the case of a comparison (default: animal); cage: all that meet")
     p.add_argument("--to", nargs="+", default=["csv"], choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
                    help="formats for the bouts; ethogram is NWB with ndx-ethogram")
