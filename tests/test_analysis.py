@@ -229,7 +229,7 @@ def test_small_groups_are_tested_exactly(a, b):
 def test_groups_without_scatter_have_a_p():
     assert compare_two([1.0] * 3, [2.0] * 3)["p"] == pytest.approx(0.1) # 2 of 20 arrangements
     assert compare_two([0.1, 0.1, 0.3], [0.1] * 4)["p"] == pytest.approx(6 / 7) # 3 of 7 hold the .3
-    a, b = np.array([1.0, 2, 4]), np.array([3.0, 9, 5])
+    a, b = np.array([-8.0, 1, 9]), np.array([4, 5, 5.5, 4.5, 6])
     assert compare_two(a, b)["p"] == compare_two(a * 1e-9, b * 1e-9)["p"] # whatever the unit
 
 
