@@ -120,15 +120,19 @@ def test_cost_grows(hours, more, retries, runs):
 @pytest.mark.parametrize("name, known", [
     ("NVIDIA H100 80GB HBM3", "H100"), ("Tesla V100-SXM2-32GB", "V100"), ("T4-16GB", "T4"),
     ("NVIDIA A100-PCIE-40GB", "A100-40GB"), ("NVIDIA A100 80GB PCIe", "A100-80GB"),
-    ("NVIDIA H200 NVL", "H200"), ("NVIDIA RTX PRO 6000 Blackwell Server Edition",
-                                  "RTX-PRO-6000")])
+    ("NVIDIA H200 NVL", "H200"), ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
+    ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX-PRO-6000"),
+    ("NVIDIA H100 PCIe", "H100-PCIE"), ("NVIDIA H100 NVL", "H100-NVL"), ("NVIDIA A40", "A40"),
+    ("Tesla V100-PCIE-16GB", "V100-16GB"), ("NVIDIA GeForce RTX 3090", "RTX-3090"),
+    ("NVIDIA RTX A6000", "RTX-A6000"), ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-ADA")])
 def test_what_a_driver_calls_a_card(name, known): assert card(name)["name"] == known
 
 
 @pytest.mark.parametrize("name, why", [
-    ("Tesla V100-SXM2-16GB", "our V100 has 32 GB, not 16; a row"), ("H100-96GB", "80 GB, not 96"),
-    ("T4-8GB", "16 GB, not 8"), ("NVIDIA H100 PCIe", "unknown card 'H100-PCIE'"),
-    ("NVIDIA H100 NVL", "unknown card 'H100-NVL'")])
+    ("Tesla V100-SXM2-12GB", "our V100 has 32 GB, not 12; a row"), ("H100-96GB", "80 GB, not 96"),
+    ("T4-8GB", "16 GB, not 8"), ("NVIDIA GH200 480GB", "unknown card 'GH200-480GB'"),
+    ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "unknown card"),
+    ("Quadro RTX 6000", "unknown card 'QUADRO-RTX-6000'")])
 def test_another_card_of_a_like_name_is_not_taken_for_it(name, why):
     with pytest.raises(ConfigError, match=why): card(name)
 

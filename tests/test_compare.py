@@ -50,14 +50,15 @@ def test_prediction_goes_with_bandwidth_and_stops_at_the_floor():
     rows = {r["where"]: r for r in others(TINY, [result()])}
     assert np.isclose(rows["modal:T4"]["ms"], 100 * 1555 / 320)
     assert all(np.isclose(r["high"] / r["low"], 2.25) for r in rows.values())
-    assert "modal:A100-40GB" not in rows and "modal:RTX-PRO-6000" not in rows
+    assert "modal:A100-40GB" not in rows
+    assert np.isclose(rows["modal:RTX-PRO-6000"]["ms"], 100 * 1555 / 1792)
 
 
 def test_a_card_that_we_do_not_know_tells_what_it_computed():
     "No bandwidth to go by: a wide guess, as from a processor."
-    rows = others(TINY, [result("NVIDIA H100 PCIe")])
+    rows = others(TINY, [result("NVIDIA GH200 480GB")])
     assert rows and all(np.isclose(r["high"] / r["low"], 10) for r in rows)
-    assert all("H100 PCIe, of which we have no figures" in r["say"] for r in rows)
+    assert all("GH200 480GB, of which we have no figures" in r["say"] for r in rows)
 
 
 def test_prediction_from_a_processor_is_a_wide_guess():
