@@ -1,6 +1,6 @@
 """From bouts to results: measures by brute force, statistics by simulation, round trips."""
 import json
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +180,64 @@ def test_a_chain_is_found_and_its_order_matters():
     assert near["count"].sum() < table["count"].sum()
     assert transitions(bouts[:0]).empty
     with pytest.raises(ConfigError, match="shuffles is 0"): transitions(bouts, shuffles=0)
+
+
+def sequence(words, touch, targets=None, agent="a"):
+    "A bout for each letter, of 1 s; where `touch` is False a second lies before the next."
+    starts = np.cumsum([0, *(1 if t else 2 for t in touch)])
+    rows = [("v", agent, t, x, float(s), s + 1.0) for x, t, s in
+            zip(words, targets or "b" * len(words), starts)]
+    return pd.DataFrame(rows, columns=["video", "agent", "target", "action", "start", "stop"])
+
+
+@pytest.mark.parametrize("words, touch, targets", [
+    ("xyxyzxz", [1] * 6, None), ("xxyyzxy", [0, 1, 0, 1, 1, 0], None), ("xyxyxx", [0] * 5, None),
+    ("xxyyx", [1] * 4, "bcbcb")])
+def test_chance_is_that_of_all_orders_there_could_have_been(words, touch, targets):
+    "Bouts that touch and are of one action and target would be one bout."
+    labels, names = [*zip(words, targets or "b" * len(words))], sorted(set(words))
+    every = [order for order in permutations(labels)
+             if not any(t and a == b for t, a, b in zip(touch, order, order[1:]))]
+    table = transitions(sequence(words, touch, targets), shuffles=4000).set_index(["before", "after"])
+    for a, b in [(a, b) for a in names for b in names]:
+        drawn = np.array([sum((x[0], y[0]) == (a, b) for x, y in zip(o, o[1:])) for o in every])
+        assert table.expected[a, b] == pytest.approx(drawn.mean(), abs=0.05)
+        seen = table["count"][a, b]
+        p = min(1, 2 * min((drawn >= seen).mean(), (drawn <= seen).mean()))
+        assert np.isnan(table.p[a, b]) if not drawn.any() else abs(table.p[a, b] - p) < 0.05
+
+
+def test_the_first_orders_drawn_do_not_remember_the_one_seen():
+    bouts = sequence("xy" * 40 + "zw" * 40, [1] * 159)
+    first, many = (transitions(bouts, shuffles=k).expected for k in (50, 2000))
+    assert abs(first - many).max() < 1.2
+
+
+def test_two_actions_that_take_turns_tell_nothing():
+    table = transitions(sequence("xyxyxyx", [1] * 6), shuffles=100).set_index(["before", "after"])
+    assert table.p["x", "y"] == table.p["y", "x"] == 1 and np.isnan(table.p["x", "x"])
+
+
+def test_alarms_are_rare_where_every_moment_has_an_action():
+    rng, p = np.random.default_rng(0), []
+    for k in range(150):
+        words = ["x"] # no action follows itself, else each as it is frequent
+        for _ in range(79): words.append(rng.choice([w for w in "xxxyyz" if w != words[-1]]))
+        table = transitions(pd.concat([sequence(words[:50], [1] * 49), sequence(
+            words[50:], [1] * 29, agent="c")]), shuffles=400, seed=k)
+        p.append(table.set_index(["before", "after"]).p[[("x", "y"), ("z", "x")]])
+    assert (np.array(p) < 0.05).mean() < 0.08 and np.median(p) > 0.3
+
+
+def test_a_single_pair_can_stand_out():
+    "Forty actions once each in any order but a and b, which follow each other."
+    rng, rows = np.random.default_rng(1), []
+    for agent in range(12):
+        words = [*rng.permutation(list("cdefghij"))]
+        at = rng.integers(0, 9)
+        rows.append(sequence([*words[:at], "a", "b", *words[at:]], [0] * 9, agent=str(agent)))
+    table = transitions(pd.concat(rows)).set_index(["before", "after"])
+    assert table.q["a", "b"] < 0.05 and (table.q < 0.05).sum() == 1
 
 
 def test_false_discoveries_as_scipy_has_them():

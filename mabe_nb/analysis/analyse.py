@@ -183,7 +183,7 @@ def analyse(
     unit: str = "animal", # The case of a comparison: animal, video or cage
     videos=None, # Video ids, None: all
     to=("csv",), # Formats for the bouts, of `FORMATS`
-    shuffles: int = 1000, # For the chance of transitions
+    shuffles: int = None, # For the chance of transitions, see `transitions`
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."

@@ -6,6 +6,8 @@
 __all__ = ['MOST_ACTIONS', 'false_discovery', 'transitions', 'dyads', 'encounters']
 
 # %% ../../nbs/analysis/20_sequences.ipynb #9a497eb6
+from itertools import chain, count, islice
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -35,17 +37,47 @@ def _actions(bouts):
                     f"{MOST_ACTIONS}: is action another column of the table?")
 
 # %% ../../nbs/analysis/20_sequences.ipynb #728dfe77
-def _drawn_counts(code, group, joined, n, shuffles, seed):
+def _plain(label, group, rng): # Shuffled within groups, forever
+    while True: yield label[np.argsort(group + rng.random(len(label)))][None]
+
+
+def _apart(label, group, touch, rng, chains=50):
+    "The same (chains, bouts), but nothing follows itself where bouts touch: swaps at random."
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    size = np.diff(np.append(first, len(label)))
+    first, size = first[(by := np.argsort(-size))], size[by]
+    state, row = np.tile(label, (chains, 1)), np.arange(chains)[:, None]
+    before, behind = np.append(False, touch), np.append(touch, False)
+
+    def same(at): # as the bout before or behind, after a swap
+        own = state[row, at]
+        return (before[at] & (state[row, at - 1] == own)
+                | behind[at] & (state[row, (at + 1) % len(label)] == own))
+    for sweep in count(-4): # the first are to forget the order as seen
+        for step in range(size[0]): # of each group one pair, for as many steps as it has bouts
+            k = np.searchsorted(-size, -step)
+            i, j = ((rng.random((chains, k)) * size[:k]).astype(int) + first[:k] for _ in "ij")
+            a, b = state[row, i], state[row, j]
+            state[row, i], state[row, j] = b, a
+            bad = same(i) | same(j)
+            state[row, i], state[row, j] = np.where(bad, a, b), np.where(bad, b, a)
+        if sweep >= 0: yield state
+
+# %% ../../nbs/analysis/20_sequences.ipynb #54a7b148
+def _drawn_counts(code, label, group, joined, touch, n, shuffles, seed):
     "Pairs of actions (n * n,) that follow each other, as seen and in each shuffle."
+    of = np.empty(label.max(initial=-1) + 1, int)
+    of[label] = code
+
     def counts(code):
         pairs = code[:-1][joined] * n + code[1:][joined]
         return np.bincount(pairs, minlength=n * n)
+    rng = np.random.default_rng(seed)
+    some = _apart(label, group, touch, rng) if touch.any() else _plain(label, group, rng)
+    drawn = [counts(of[row]) for row in islice(chain.from_iterable(some), shuffles)]
+    return counts(code), np.array(drawn, np.int32)
 
-    rng, drawn = np.random.default_rng(seed), np.empty((shuffles, n * n), np.int32)
-    for i in range(shuffles): drawn[i] = counts(code[np.argsort(group + rng.random(len(code)))])
-    return counts(code), drawn
-
-
+# %% ../../nbs/analysis/20_sequences.ipynb #b1867e95
 def _two_sided(found, drawn):
     "Twice the smaller share of draws as extreme as what was found; NaN where nothing ever was."
     more, less = ((f(drawn, found).sum(0) + 1) / (len(drawn) + 1)
@@ -53,23 +85,30 @@ def _two_sided(found, drawn):
     twice = np.minimum(1, 2 * np.minimum(more, less))
     return np.where((drawn.mean(0) > 0) | (found > 0), twice, np.nan)
 
+
+def _orders(rows, gap_s): # Codes of animals and bouts; which bouts follow each other, and touch
+    group = rows.groupby(["video", "agent"]).ngroup().to_numpy()
+    label = rows.groupby(["action", "target"]).ngroup().to_numpy()
+    pause = rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1]
+    one = group[1:] == group[:-1]
+    return group, label, one & (pause <= gap_s), one & (pause < 1e-6)
+
 # %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
     gap_s: float = np.inf, # Longest pause between a bout and the one that follows it
-    shuffles: int = 1000,
+    shuffles: int = None, # None: as many as let one pair alone have q below 0.05
     seed: int = 0,
 ) -> pd.DataFrame: # before, after, count, share, expected, ratio, p, q
     "How often one action of an animal follows another, and how often by chance."
-    if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
     actions = _actions(bouts)
+    n = len(actions)
+    if shuffles is None: shuffles = min(max(1000, 40 * n**2), 10_000)
+    if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
     rows = bouts.sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
-    group = rows.groupby(["video", "agent"]).ngroup().to_numpy()
-    joined = (group[1:] == group[:-1]) & (
-        rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1] <= gap_s)
-    n = len(actions)
-    found, drawn = _drawn_counts(code, group, joined, n, shuffles, seed)
+    group, label, joined, touch = _orders(rows, gap_s)
+    found, drawn = _drawn_counts(code, label, group, joined, touch, n, shuffles, seed)
     expected = drawn.mean(0)
     table = pd.DataFrame({"before": np.repeat(actions, n), "after": np.tile(actions, n),
                           "count": found, "expected": expected.round(3)})

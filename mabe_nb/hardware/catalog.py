@@ -115,8 +115,7 @@ def suits(
 
 # %% ../../nbs/hardware/10_catalog.ipynb #735404ed
 ALIASES = {"A100": "A100-40GB", "A100-40": "A100-40GB", "A100-80": "A100-80GB",
-           "RTX-PRO-6000-BLACKWELL": "RTX-PRO-6000", "RTX4090": "RTX-4090",
-           "RTX-6000-ADA-GENERATION": "RTX-6000-ADA"}
+           "RTX-PRO-6000-BLACKWELL": "RTX-PRO-6000", "RTX4090": "RTX-4090"}
 SAME = {"A10": "A10G", "A10G": "A10"} # What one provider calls the other
 
 # %% ../../nbs/hardware/10_catalog.ipynb #a4e1ca25
@@ -124,7 +123,7 @@ def _plain(name): # "NVIDIA A100-SXM4-80GB" -> "A100-80GB"
     name = re.sub(r"[\s_]+", "-", str(name).strip().upper())
     for word in ("NVIDIA-", "TESLA-", "GEFORCE-"): name = name.removeprefix(word)
     own = "" if name.startswith("H100") else "|PCIE|NVL" # an H100 with these is another card
-    name = re.sub(rf"-(SXM\d?|HBM\w*|SERVER|WORKSTATION|EDITION{own})\b", "", name)
+    name = re.sub(rf"-(SXM\d?|HBM\w*|SERVER|WORKSTATION|EDITION|GENERATION{own})\b", "", name)
     return ALIASES.get(name, name)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #4631e99a
