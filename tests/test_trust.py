@@ -183,19 +183,29 @@ def test_an_interval_of_few_videos_is_wider_than_its_draws():
     counts = np.random.default_rng(1).integers(1, 50, (40, 1, 3))
     for n, wider in ((4, 1.3), (10, 1.1), (40, 1.0)):
         drawn, (low, high) = drawn_f1(counts[:n])[:, 0], bootstrap(counts[:n])
-        plain = np.percentile(drawn, (2.5, 97.5))
-        assert wider * np.ptp(plain) < high - low <= np.ptp(drawn) + 1e-4
+        plain, at = np.percentile(drawn, (2.5, 97.5)), f1_of(counts[:n].sum(0))[0]
+        assert wider * np.ptp(plain) < high - low <= 2 * max(abs(drawn - at)) + 1e-4
+        assert high - at >= at - low - 2e-4 # a lot of few that has none of an action does not know
         assert f1_intervals(counts[:n], "a")["a"] == pytest.approx([low, high], abs=1e-4)
     few = np.concatenate([counts[:3], 0 * counts[:20]]) # in the others it was not looked for
-    assert f1_intervals(few, "a")["a"] == pytest.approx(np.percentile(
-        drawn_f1(few)[~np.isnan(drawn_f1(few))], percent_points(3)), abs=1e-4)
+    low, high = np.percentile(drawn_f1(few)[~np.isnan(drawn_f1(few))], percent_points(3))
+    at = f1_of(few.sum(0))[0]
+    assert f1_intervals(few, "a")["a"] == pytest.approx([low, max(high, 2 * at - low)], abs=1e-4)
 
 
 def test_a_single_video_gives_no_interval():
-    counts = np.zeros((6, 2, 3), int)
-    counts[:, 0], counts[3, 1] = 5, 7
-    said = f1_intervals(counts, "ab")
-    assert said["b"] is None and said["a"] == [0.5, 0.5]
+    counts = np.zeros((6, 3, 3), int)
+    counts[:3, 0], counts[3, 1] = [[5, 5, 5], [5, 1, 1], [5, 9, 0]], 7
+    counts[:, 2, 1], counts[4, 2] = 3, 7 # false alarms tell nothing of what was there
+    said = f1_intervals(counts, "abc")
+    assert said["b"] is None is said["c"] and said["a"][0] < said["a"][1]
+
+
+def test_draws_that_do_not_differ_are_no_interval():
+    "All that three videos have of an action was missed: F1 0, which is not sure."
+    counts = np.zeros((3, 1, 3), int)
+    counts[:, 0, 2] = 5
+    assert f1_intervals(counts, "a") == {"a": None}
 
 
 def test_animals_of_a_video_count_together():

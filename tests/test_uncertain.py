@@ -1,9 +1,11 @@
 "What a classifier is not sure of, in time budgets and between groups."
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from mabe_nb.analysis.analyse import analyse
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
@@ -14,6 +16,7 @@ from mabe_nb.train import classifier
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.model import PairDecision
 from mabe_nb.train.runs import train
+from mabe_nb.train.scores.budgets import budget_errors, half_width
 
 TENTHS = (np.arange(10) + 0.5) / 10
 
@@ -39,15 +42,15 @@ def test_draws_have_the_mean_that_is_to_be_expected_and_calibration_moves_it():
     pairs = [pair(rng.random(300).repeat(10), v, a) for v in "vw" for a in "ab"]
     pieces = pieces_of(pairs)
     assert len(pieces.keys) == 4
-    drawn, expected = draw_seconds(pieces, {}, 300)
+    expected = draw_seconds(pieces, {}, 300)
     assert np.allclose(expected, [q.p.sum() / 10 for q in pairs])
-    assert np.allclose(drawn.mean(0), expected[0], rtol=0.03) and (drawn.std(0) > 1).all()
     half = {"rear": (np.full(10, 1e6), TENTHS, TENTHS / 2)}
-    assert np.allclose(draw_seconds(pieces, half, 20)[1], expected[0] / 2, rtol=0.02)
+    assert np.allclose(draw_seconds(pieces, half, 20), expected[0] / 2, rtol=0.02)
     seen = pieces.keys.assign(watched_s=300.0)
-    table = drawn_measures(pieces, drawn, seen)
-    assert ((table.low < table.share) & (table.share < table.high)).all()
-    assert np.allclose(table.share, drawn.mean(0) / 300)
+    table = drawn_measures(pieces, expected, np.array([.1, .1, .9, np.nan]), seen)
+    assert np.allclose(table.share, expected[0] / 300)
+    assert np.allclose((table.share - table.low)[:2], .1) and np.allclose((table.high - table.share)[:2], .1)
+    assert (table.low[2], table.high[2]) == (0, 1) and table[["low", "high"]].loc[3].isna().all()
 
 
 def test_time_spent_with_several_targets_counts_once():
@@ -57,11 +60,34 @@ def test_time_spent_with_several_targets_counts_once():
     one, both = sure[2].sum() / 10, (sure[0] | sure[1]).sum() / 10
     pieces = pieces_of(told)
     assert len(pieces.keys) == 2 and both < (sure[0].sum() + sure[1].sum()) / 10 - 100
-    for drawn in draw_seconds(pieces, {}, 3): assert np.allclose(drawn, [both, one])
+    assert np.allclose(draw_seconds(pieces, {}, 3), [both, one])
     p = rng.random((2, 200)).repeat(15, 1) # by chance: neither, to the power of both
-    drawn, expected = draw_seconds(pieces_of([pair(x, target=t) for x, t in zip(p, "bc")]), {}, 400)
+    expected = draw_seconds(pieces_of([pair(x, target=t) for x, t in zip(p, "bc")]), {}, 400)
     assert np.allclose(expected, (1 - (1 - p[0]) * (1 - p[1])).sum() / 10, rtol=0.02)
-    assert np.isclose(drawn.mean(), expected[0, 0], rtol=0.02)
+
+
+def sequence(video, seen, said, frames=1000):
+    y = np.zeros((frames, 1), np.int8)
+    y[:round(seen * frames)] = 1
+    return SimpleNamespace(labels=y, p=np.full((frames, 1), said), video=video)
+
+
+def test_what_whole_videos_are_off_is_kept_and_makes_the_interval():
+    "Errors of sd 0.1 that hold for a video: 95 % of new ones lie within, of few and of many."
+    rng, held = np.random.default_rng(4), []
+    films = lambda n: [sequence(str(v), s, .5) for v, s in enumerate(rng.normal(.5, .1, n).clip(0, 1))]
+    for _ in range(200):
+        half = half_width(budget_errors(films(6), ["rear"])["rear"])
+        held += [abs(f.labels.mean() - .5) <= half for f in films(20)]
+    assert 0.93 < np.mean(held) < 0.97
+    two = [sequence("1", .2, .4), sequence("1", .4, .4), sequence("2", .8, .7)]
+    two[0].labels[-200:] = -1
+    of = budget_errors(two, ["rear"])["rear"]
+    assert of == {"videos": 2, "least": .325, "most": .8, "sd": pytest.approx(np.std([-.15, 0, .1], ddof=1), abs=1e-4)}
+    assert half_width(of, 3) == pytest.approx(3 * half_width(of))
+    assert half_width(of) == pytest.approx(stats.t.ppf(.975, 1) * of["sd"] * 1.5**.5)
+    assert np.isnan(half_width(budget_errors(two[:2], ["rear"])["rear"]))
+    assert budget_errors([], ["rear"])["rear"] == {"videos": 0, "least": None, "most": None, "sd": None}
 
 
 def test_little_validation_leaves_more_open():
@@ -97,6 +123,7 @@ def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path,
     assert (tmp_path/"out"/"drawn.csv").is_file()
     analyse(films, tmp_path/"out", run, **how, value="bouts")
     assert any("share and seconds alone" in line for line in lines)
+    assert any("by how much it tells too little" in line for line in lines)
     said = json.loads((run/"metrics.json").read_text())
     del said["calibration"]["actions"]["rear"]["frames"]
     (run/"metrics.json").write_text(json.dumps(said))

@@ -87,13 +87,14 @@ def _add_doubt(tables, rows, run, data, decisions, value, unit):
     if (found := draws_of(run, decisions, data.lab)) is None:
         return ["the run does not tell how often its probabilities come true: no interval "
                 "holds its doubt"]
-    pieces, drawn, expected = found
-    tables["drawn"] = drawn_measures(pieces, drawn, tables["measures"])
+    pieces, expected, half = found
+    tables["drawn"] = drawn_measures(pieces, expected, half[0], tables["measures"])
     if rows is None: return []
     if value not in ("share", "seconds"):
         return ["what the classifier is not sure of is in intervals of share and seconds alone"]
     tables["groups"] = drawn_groups(pieces, expected, rows, tables["groups"], value, unit)
-    return []
+    return ["drawn tells whether groups differ; by how much it tells too little, since what a "
+            "probability means changes with how frequent an action is"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #957e5958
 def _save(figure, path):
@@ -162,6 +163,13 @@ def _of_some(seen):
 
 def _about_animals(seen): return _of_nobody(seen) + _of_some(seen)
 
+
+def _of_reviewed(data):
+    "A sentence if only moments of some videos are known, which were picked as hard."
+    n = len(getattr(data, "only_reviewed", ()))
+    return [f"of {plural(n, 'video')} only reviewed moments are known, which were picked as hard: "
+            "what was measured in them is no time budget"] if n else []
+
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
 def _check(out, groups, by, to):
     "Raises `ConfigError` before any work is done."
@@ -194,5 +202,6 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    for line in notes + _about_animals(seen) * (bouts is not None): say(f"note: {line}")
+    notes += _of_reviewed(data) if bouts is None else _about_animals(seen)
+    for line in notes: say(f"note: {line}")
     return tables

@@ -64,9 +64,8 @@ def doubts(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning) # means of nothing
         mean = np.nanmean(np.asarray(values, np.float64), 0)
-    gone = np.isnan(mean[inputs.always]).sum() / len(mean)
-    if gone > MANY:
-        out.append(f"{gone:.0%} of the channels are missing that every video had")
+    if gone := np.isnan(mean[inputs.always]).sum():
+        out.append(f"{gone} of {len(mean)} channels are missing that every video had")
     off = np.nan_to_num(abs(mean - s.mean) / s.std)[known]
     if known.any() and (off > FAR).mean() > MANY:
         out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations or more "

@@ -108,7 +108,8 @@ def borders_section(
     table = as_table(rows, "ms from a border", "macro F1 without these frames",
                      "share of the errors", "share of the frames")
     text = ["## Borders", "Where a bout begins and ends is a matter of judgement. "
-            "Errors gather there if their share is far above the share of the frames.",
+            "Errors gather there, also where no border is misplaced: a bout of a second that "
+            "was missed or invented lies within 500 ms of its own.",
             table]
     if left: text.append(f"These means leave out {', '.join(left)}, of which no frame "
                          f"lies {borders['ms'][-1]:g} ms from a border or further.")

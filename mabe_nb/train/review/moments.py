@@ -149,8 +149,8 @@ def worth(
     spread, unlike = _rank(m.spread), _rank(m.unlike)
     value = (m.seen * m.doubt * m.seconds / (m.seconds + 2 * CONTEXT) * rare
              * (1 + spread / 2) * (1 + unlike / 4))
-    marks = {"uncertain": m.doubt > 0.5, "members disagree": spread > 0.9,
-             "unlike the training": unlike > 0.95, "rare": rare > 1.2}
+    marks = {"uncertain": m.doubt > 0.5, "members disagree most": spread > 0.9,
+             "most unlike the training": unlike > 0.95, "rare": rare > 1.2}
     why = [", ".join(k for k, v in zip(marks, row) if v)
            for row in zip(*marks.values())]
     return m.assign(rare=rare, worth=value.astype(float), why=why)

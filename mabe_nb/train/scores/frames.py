@@ -14,7 +14,8 @@ import pandas as pd
 
 from ...errors import ConfigError, DataError
 from ...extend import load_announced
-from .few_videos import percent_points
+from .budgets import budget_errors
+from .few_videos import interval_of
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
@@ -121,12 +122,12 @@ def drawn_f1(
 # %% ../../../nbs/train/scores/10_frames.ipynb #fd90de4d
 def bootstrap(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
-) -> tuple: # Ends of an interval of the macro-F1, see `percent_points`
+) -> tuple: # Ends of an interval of the macro-F1, see `interval_of`
     "Interval of the mean F1 over draws of videos."
-    f1 = drawn_f1(counts)
+    f1 = np.vstack([drawn_f1(counts), f1_of(counts.sum(0))])
     known = ~np.isnan(f1)
     mean = np.where(known, f1, 0).sum(1) / np.maximum(known.sum(1), 1)
-    return tuple(float(v) for v in np.percentile(mean, percent_points(len(counts))).round(4))
+    return tuple(round(v, 4) for v in interval_of(mean[:-1], mean[-1], len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
 def by_video(
@@ -152,11 +153,12 @@ def counts_by_video(
 def f1_intervals(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
-) -> dict: # Action -> [low, high]; None if fewer than two videos tell
+) -> dict: # Action -> [low, high]; None where no draw differs, or fewer than two videos have it
     "Interval of each action's F1 over draws of videos."
-    tell, drawn = (counts.sum(2) > 0).sum(0), drawn_f1(counts).T
-    return {action: np.nanpercentile(f1, percent_points(n)).round(4).tolist() if n > 1 else None
-            for action, f1, n in zip(actions, drawn, tell)}
+    tell, point = (counts[..., [0, 2]].sum(2) > 0).sum(0), f1_of(counts.sum(0))
+    return {action: [round(v, 4) for v in interval_of(f1, at, n)]
+            if n > 1 and np.nanmax(f1) > np.nanmin(f1) else None
+            for action, f1, at, n in zip(actions, drawn_f1(counts).T, point, tell)}
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2a206663
 def bin_counts(
@@ -263,14 +265,13 @@ def _f1_interval(sequences, actions): return f1_intervals(_counts(sequences), ac
 
 
 @frame_score("borders")
-def _borders(sequences, actions):
-    return borders(((s.labels, s.codes, s.fps) for s in sequences), actions)
+def _borders(of, actions): return borders(((s.labels, s.codes, s.fps) for s in of), actions)
 
 
 def _counts(sequences): return np.array([*counts_by_video(sequences).values()])
 
 
-frame_score("calibration")(calibration)
+for name, of in ("calibration", calibration), ("budgets", budget_errors): frame_score(name)(of)
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2d5f4352
 def sequence_scores(

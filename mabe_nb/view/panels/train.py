@@ -20,7 +20,7 @@ from .job import JobFollower
 from .labels import label_of
 from .panel import FULL, button, control, one_at_a_time, row
 from ..plots import COLORS
-from ..runs import actions_of, epochs_of, warnings_of
+from ..runs import epochs_of, warnings_of
 from ..report import svg_start
 
 # %% ../../../nbs/view/panels/40_train.ipynb #56171617
@@ -276,6 +276,6 @@ def on_event(self: TrainPanel, event):
     if stamp == self.drawn: return
     self.drawn, epochs = stamp, epochs_of(path)
     warned = "".join(f'<div role="alert">⚠ {escape(text)}</div>'
-                     for text in warnings_of(epochs, actions_of(path.parent)))
+                     for text in warnings_of(epochs))
     self.epoch.value = f"<div>{escape(epoch_words(epochs))}</div>{warned}"
     self.curves.value = curves_of(epochs)
