@@ -9,7 +9,7 @@ from scipy import stats
 
 from mabe_nb.analysis.analyse import analyse
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
-                                        draw_seconds, drawn_measures, pieces_of)
+                                        draw_seconds, drawn_measures, half_widths, pieces_of)
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.errors import DataError
 from mabe_nb.train import classifier
@@ -88,6 +88,17 @@ def test_what_whole_videos_are_off_is_kept_and_makes_the_interval():
     assert half_width(of) == pytest.approx(stats.t.ppf(.975, 1) * of["sd"] * 1.5**.5)
     assert np.isnan(half_width(budget_errors(two[:2], ["rear"])["rear"]))
     assert budget_errors([], ["rear"])["rear"] == {"videos": 0, "least": None, "most": None, "sd": None}
+
+
+def test_an_interval_is_as_wide_as_all_targets_may_be_off(tmp_path):
+    "By what the run keeps of each action; none where it keeps nothing."
+    told = [pair(np.full(10, .5), "v", a, target=t) for a, t in ("ab", "ac", "bc")]
+    error = {"videos": 5, "sd": .1, "least": 0, "most": 1}
+    (tmp_path/"metrics.json").write_text(json.dumps({"budgets": {"rear": error}}))
+    keys = pieces_of(told).keys
+    assert np.allclose(half_widths(tmp_path, told, keys), half_width(error) * np.array([2, 1]))
+    (tmp_path/"metrics.json").write_text(json.dumps({"budgets": {"sniff": error}}))
+    assert np.isnan(half_widths(tmp_path, told, keys)).all()
 
 
 def test_little_validation_leaves_more_open():

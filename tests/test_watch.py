@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
-from mabe_nb.analysis.batch import DOUBT, video_facts
+from mabe_nb.analysis.batch import DOUBT, odd_lines, training_rates, video_facts
 from mabe_nb.cli import main
 from mabe_nb.data.folder.tracker_folder import TrackerFolder
 from mabe_nb.train.model import load_model
@@ -185,3 +185,33 @@ def test_the_page_in_a_browser(run, films, capsys):
         assert page.evaluate("document.documentElement.scrollWidth") <= 420
         assert page.locator("img").evaluate("i => i.naturalWidth") > 0 and said == []
         browser.close()
+
+
+def facts(bouts=(), doubtful=0.0):
+    "A minute of one animal; each bout of `sniff` lasts ten frames of 600."
+    rows = [["a", "self", "sniff", at, at + 10] for at in bouts]
+    return {"video": "v", "fps": 10.0, "frames": 600, "pairs": 1, "missing": {"a": 0.0},
+            "doubtful": doubtful, "unlike": [], "rows": rows or [["a", "self", "rear", 0, 9]]}
+
+
+def test_an_action_is_odd_that_no_training_video_had_so_often_or_so_rarely():
+    many, few = facts(range(0, 600, 20)), facts([5])
+    assert odd_lines(many, {"sniff": (.1, .1, 0, .4)}) == ["sniff is 5 times as frequent as in training"]
+    assert odd_lines(many, {"sniff": (.1, .1, 0, .6)}) == []
+    assert odd_lines(few, {"sniff": (.1, .1, .05, .4)}) == ["1 bout of sniff, by the training 6"]
+    assert odd_lines(few, {"sniff": (.1, .1, .01, .4)}) == [] # a video that judged had as little
+    assert odd_lines(few, {"sniff": (.1, .04, .05, .4)}) == []
+
+
+def test_a_run_is_asked_what_its_videos_spanned(tmp_path):
+    about = {"seen": {"sniff": {"frames": 60, "bouts": 6}, "rear": {"frames": 6, "bouts": 3}},
+             "looked_at": {"frames": 600, "seconds": 60},
+             "budgets": {"sniff": {"videos": 2, "least": .05, "most": .2, "sd": .1}}}
+    (tmp_path/"metrics.json").write_text(json.dumps(about))
+    assert training_rates(tmp_path) == {"sniff": (.1, .1, .05, .2), "rear": (.01, .05, 1, 0)}
+
+
+def test_doubt_is_odd_beside_that_of_most_videos():
+    assert odd_lines(facts(doubtful=.3)) == ["undecided in 30% of the frames"]
+    assert odd_lines(facts(doubtful=.3), doubtful=.25) == []
+    assert odd_lines(facts(doubtful=.6), doubtful=.25) == ["undecided in 60% of the frames"]
