@@ -291,6 +291,16 @@ def test_groups_without_scatter_have_a_p():
     assert compare_two(a, b)["p"] == compare_two(a * 1e-9, b * 1e-9)["p"] # whatever the unit
 
 
+def test_what_rounding_parts_is_a_tie():
+    "Ten frames of 30 a second last 0.333333 or 0.333334 s, by where they begin."
+    few, more = [0.0, 0, 0, 0, 0, 1], [0.0, 1, 1, 1, 1, 1]
+    rng = np.random.default_rng(0)
+    p = compare_two(few, more)["p"]
+    for _ in range(20):
+        off = [np.array(v) * (1 + 3e-6 * rng.integers(0, 2, 6)) for v in (few, more)]
+        assert compare_two(*off)["p"] == pytest.approx(p)
+
+
 def table_of(**more):
     rows = [(f"v{v}", "lab", m, "rear", 60.0 * (1 + v), 0.1 * v) for v in range(4) for m in "ab"]
     return pd.DataFrame(rows, columns=["video", "lab", "animal", "action", "watched_s", "share"])

@@ -403,6 +403,40 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err
 
 
+def observations(path, of, fps=30):
+    "One export of several observations: name, film, bouts."
+    rows = [(f / fps, fps, who, what, status, name, film) for name, film, bouts in of
+            for who, what, *span in bouts for f, status in zip(span, ("START", "STOP"))]
+    path.write_text("\n".join(["Time,FPS (frame/s),Subject,Behavior,Behavior type,Observation id,Media file name",
+                               *(",".join(map(str, row)) for row in rows)]) + "\n")
+
+
+def test_a_second_rater_may_keep_all_videos_in_one_file(two, tmp_path, capsys):
+    "By the name of an observation, or of its film; what is of no video does not hide the others."
+    (ben := tmp_path/"ben").mkdir()
+    sniff = [("mouse_1", "sniff", 30, 45)]
+    observations(ben/"all.csv", [("v1", "x.mp4", sniff), ("second look", "C:/films/v2.mp4", sniff),
+                                 ("a day", "another.mp4", sniff)])
+    for where in ben, ben/"all.csv":
+        assert main(["agree", str(two), str(where), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["videos"] == ["v1", "v2"] and told["alone"] == [], where
+    observations(ben/"all.csv", [("v1", "x.mp4", sniff), ("b", "another.mp4", sniff)])
+    assert main(["agree", str(two), str(ben)]) == 0
+    assert "1 video compared; the second scored none of v2" in capsys.readouterr().out
+    write_boris(ben, "v1.ben", sniff)
+    assert main(["agree", str(two), str(ben)]) == 2
+    assert "are of the same video v1" in capsys.readouterr().err
+    (ben/"v1.ben.boris.csv").unlink()
+    (ben/"all.csv").write_text("video,agent,target,action,start,stop\n"
+                               "v1,mouse_1,mouse_2,sniff,1,1.5\nv2,mouse_1,mouse_2,sniff,1,1.5\n")
+    assert main(["agree", str(two), str(ben), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["videos"] == ["v1", "v2"]
+    observations(ben/"all.csv", [("a", "x.mp4", sniff), ("b", "another.mp4", sniff)])
+    assert main(["agree", str(two), str(ben)]) == 2
+    assert "is of 'a', expected one of the videos v1, v2" in capsys.readouterr().err
+
+
 def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_path):
     write_dlc(tmp_path, "v1", recording(1), ("Rat A", "Rat B"))
     write_boris(tmp_path, "v1", [("rat a", "sniff", 30, 60), ("rat_b", "sniff", 90, 120)])

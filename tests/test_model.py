@@ -101,6 +101,21 @@ def test_doubtful_videos_are_named_beside_the_table(data, folder, tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
+    "Absent alone is another tracker, new alone is more than was learned; both may be one part."
+    last, model = data[data.ids[-1]], load_model(folder/kind)
+    names = last.parts[:-1]
+    for parts, told in ((last.parts, False), ((*names, "appendix"), True)):
+        rec = last.replace(parts=parts, video_id=f"v{told:d}")
+        found = model.predict(RecordingList([rec]), cache=tmp_path/f"{told}").attrs["doubts"]
+        assert told == any(f"{last.parts[-1]} were learned from and are absent, appendix" in text
+                           for some in found.values() for text in some), found
+    few = last.replace(parts=names, xy=last.xy[:, :, :-1], video_id="few")
+    found = model.predict(RecordingList([few]), cache=tmp_path/"few").attrs["doubts"]
+    assert "learned from and are absent" not in str(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_its_files_are_all_that_prediction_reads(data, folder, tmp_path, kind):
     model = load_model(folder/kind)
     for name, path in model.files().items():

@@ -152,6 +152,21 @@ def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, m
         assert "video v1 is left out" in capsys.readouterr().out
 
 
+def test_a_review_asks_of_what_nobody_scored_broken_or_not(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = lab((tmp_path/"lab").mkdir() or tmp_path/"lab", 5)
+    for name in "v3", "v4":
+        for path in folder.glob(f"{name}*bouts*"): path.unlink()
+    assert main(["train", "lab", "--out", "a", "--epochs", "1", "--device", "cpu", "--features", "coords"]) == 0
+    path = next(p for p in folder.glob("v3*"))
+    path.write_bytes(path.read_bytes()[:-300])
+    assert main(["review", "a", "lab", "--minutes", "1"]) == 2
+    capsys.readouterr()
+    assert main(["review", "a", "lab", "--minutes", "1", "--skip-broken", "--out", "m.csv"]) == 0
+    assert "video v3 is left out" in capsys.readouterr().out
+    assert {*pd.read_csv("m.csv").video_id} == {"v4"}
+
+
 def test_where_none_can_be_read_the_first_says_why(tmp_path):
     lab(tmp_path, 2)
     for p in tmp_path.glob("v*"):

@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset
+from ..data.folder.files import OBSERVED, OF_MANY
 from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
                                                with_scores)
 from ..data.folder.settings import read_settings
@@ -103,31 +104,51 @@ def second_rater(
         files = _annotation_files(Path(other), data.ids) if Path(other).exists() else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
-            data, rec, files[rec.video_id])
+            data, rec, *files[rec.video_id])
     return lambda rec: theirs[rec.video_id] if rec.video_id in theirs.ids else None
 
 # %% ../../nbs/analysis/80_agreement.ipynb #111d8d37
-def _scored(data, rec, path):
+def _scored(data, rec, path, rows):
     settings = data.settings_of(rec.video_id) if hasattr(data, "settings_of") else \
         read_settings(path.parent/"dataset.yaml")
-    bouts = read_scored(path, rec, settings)
+    bouts = read_scored(path, rec, settings, rows)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
         rec.labelled or ()), scored_frames(path, settings, rec.fps))
 
 
+def _begun_by(name, ids):
+    "The longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`; None: of none."
+    try: name = video_name(name)
+    except DataError: return None
+    return max((v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", name)), key=len, default=None)
+
+
+def _parts_of(path):
+    "What a file holds, one row a video: which rows (see `named_bouts`), names of the video."
+    source = annotation_source(path)
+    many = [*OF_MANY[source](path)] if source in OF_MANY else []
+    if any(many): return [({cell}, (cell,)) for cells in many for cell in cells[:1]]
+    seen = OBSERVED[source](path) if source in OBSERVED else []
+    if len(seen) > 1 or path.suffix == ".boris":
+        return [(one.name, (one.name, *one.media)) for one in seen]
+    return [(None, (path, *(n for one in seen for n in (one.name, *one.media))))]
+
+# %% ../../nbs/analysis/80_agreement.ipynb #b67b9adc
 def _annotation_files(other, ids):
-    "By video, the longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`."
+    "By video: the file that scored it, and which of its rows."
     paths = sorted(other.iterdir()) if other.is_dir() else [other]
-    found = {}
-    for p in (p for p in paths if p.is_file() and annotation_source(p)):
-        begins = [v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", video_name(p))]
-        video = max(begins, key=len, default=video_name(p))
-        if found.setdefault(video, p) is not p:
-            raise DataError(f"and {found[video].name} are of the same video", p)
-    if found and not {*found} & {*ids}:
-        raise DataError(f"is of {next(iter(found))!r}, expected one of the videos "
-                        f"{', '.join(ids[:3])}", next(iter(found.values())))
+    found, of_none = {}, []
+    for path in (p for p in paths if p.is_file() and annotation_source(p)):
+        for rows, names in _parts_of(path):
+            video = next((v for name in names if name and (v := _begun_by(name, ids))), None)
+            if video is None: of_none.append((path, names))
+            elif found.setdefault(video, (path, rows)) != (path, rows):
+                raise DataError(f"and {found[video][0].name} are of the same video {video}", path)
+    if of_none and not found:
+        path, (name, *_) = of_none[0]
+        raise DataError(f"is of {video_name(name) if name == path else name!r}, expected one of the "
+                        f"videos {', '.join(ids[:3])}", path)
     return found
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
@@ -136,6 +157,8 @@ class Agreement(NamedTuple):
     table: pd.DataFrame # action: kappa, frame_f1, bout_f1, seconds (both, only_a, only_b)
     differ: pd.DataFrame # video, agent, target, action, start, stop, seconds, seen_by
     unshared: pd.DataFrame # Likewise: bouts of what the other may not have looked for
+    videos: tuple = () # That were compared
+    alone: tuple = () # Those that the first scored and the second did not
 
 
 def kappa(
@@ -160,9 +183,11 @@ def agreement(
     "Two raters of the same videos. Raises `DataError` if nothing was scored by both."
     a = as_dataset(a)
     other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
-    for video in a.ids if videos is None else videos:
-        if a.labelled(video) is None or (theirs := other(mine := a[video])) is None \
-                or theirs.labelled is None: continue
+    known = [v for v in (a.ids if videos is None else videos) if a.labelled(v) is not None]
+    compared = []
+    for video in known:
+        if (theirs := other(mine := a[video])) is None or theirs.labelled is None: continue
+        compared.append(str(video))
         if len(theirs) != len(mine):
             raise DataError(f"has {len(mine):,} frames of the first rater and {len(theirs):,} "
                             "of the second", where=f"video {video}")
@@ -176,7 +201,8 @@ def agreement(
     if not frames: raise DataError("no action of a video was scored by both", a.root)
     return Agreement(_table(frames, bouts), *(pd.DataFrame(rows, columns=[
         "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
-        for rows in (differ, rest)))
+        for rows in (differ, rest)), tuple(compared),
+        tuple(str(v) for v in known if str(v) not in compared))
 
 # %% ../../nbs/analysis/80_agreement.ipynb #aca5a6df
 def _compare(y, key, fps, frames, bouts, differ):

@@ -197,7 +197,7 @@ def compare_two(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Precision loss") # All of a group may be alike
         ends = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
-        z = stats.zscore([*a, *b])
+        z = stats.zscore([*a, *b]).round(4) # Rounded seconds are no difference
     p = stats.permutation_test((z[:len(a)], z[len(a):]), _welch_t, n_resamples=draws, vectorized=True,
                                rng=np.random.default_rng(seed)).pvalue
     return dict(zip(names, (np.mean(b) - np.mean(a), *ends, *hedges(a, b), p)))

@@ -55,7 +55,8 @@ def clips(args, say) -> dict:
     videos = pick(data, args.videos, args.skip_broken and say)
     each = decisions.append if args.most_sure else None
     found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
-    if args.most_sure: found = with_confidence(found, decisions)
+    if args.most_sure: # of those that can be seen
+        found = with_confidence(found[found.seen >= 0.5].reset_index(drop=True), decisions)
     done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
                        films={} if args.films == "none" else args.films, progress=say.progress)
     films = done.film[done.film != ""].nunique()

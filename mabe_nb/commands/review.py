@@ -23,6 +23,7 @@ def review(args, say) -> dict:
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
     ids = pick(data, args.videos, args.skip_broken and say)
+    if args.videos is None and ids: ids = [i for i in ids if data.labelled(i) is None] or ids
     predictions = predict_for_review(model, data, ids, progress=say.progress)
     table = rank_moments(predictions, args.minutes, rows)
     for m in table.head(10).itertuples():
@@ -57,12 +58,16 @@ def retrain(args, say) -> dict:
 def agree(args, say) -> dict:
     "How far two raters of the same videos agree, and where they differ."
     from mabe_nb.analysis.agreement import agreement
+    from mabe_nb.data.recording import plural
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     if args.out: check_out(args.out, overwrite=args.overwrite)
     else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
     found = agreement(data, args.other, pick(data, args.videos, args.skip_broken and say))
+    say(f"{plural(len(found.videos), 'video')} compared" + (
+        f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
+        if found.alone else ""))
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
@@ -75,7 +80,8 @@ def agree(args, say) -> dict:
     say(f"{len(found.differ)} stretches differ, {found.differ.seconds.sum():.1f} s"
         + (f": {args.out}" if args.out else "; --out FILE writes them"))
     table = found.table.astype(object).where(found.table.notna(), None)
-    return {"out": args.out, "differ": len(found.differ), "actions": table.to_dict("records")}
+    return {"out": args.out, "videos": list(found.videos), "alone": list(found.alone),
+            "differ": len(found.differ), "actions": table.to_dict("records")}
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
 _ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")

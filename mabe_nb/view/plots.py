@@ -126,7 +126,7 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
-        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0,
+        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0.8, # a frame of an hour is seen
                        color=action_color(action))
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)

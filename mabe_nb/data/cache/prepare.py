@@ -73,7 +73,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         format=FORMAT, key=key, video_id=rec.video_id, lab_id=rec.lab_id,
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
         frames=len(rec), tracks=tracks_hash(rec), findings=count,
-        pairs=[list(p) for p in pairs(rec, plan.selves)], order_free=plan.order_free,
+        pairs=[list(p) for p in pairs(rec, plan.selves)], parts=list(rec.parts), order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed])

@@ -227,7 +227,7 @@ TEMPLATE = """\
 # What the files of this folder do not say; written by mabe open. Every command reads it.
 # Edit it: a line that is left blank is not answered.
 
-fps: {fps}  # frames per second, where no file says so
+fps: {fps}  # frames per second, where no pose file says so; goes before an annotation's
 px_per_cm: {px_per_cm}  # scale: pixels per cm, measured on something of known length
 min_confidence: {min_confidence}  # points that the tracker is less sure of are missing, say 0.6
 lab: {lab}  # name of the lab; blank: the folder's
