@@ -199,10 +199,11 @@ def agreement(
             rest += [(video, *b, (b.stop - b.start) / mine.fps, who) for b in bouts_of[
                 ~_known(bouts_of, common)].itertuples(index=False)]
     if not frames: raise DataError("no action of a video was scored by both", a.root)
-    return Agreement(_table(frames, bouts), *(pd.DataFrame(rows, columns=[
+    apart, unshared = (pd.DataFrame(rows, columns=[
         "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
-        for rows in (differ, rest)), tuple(compared),
-        tuple(str(v) for v in known if str(v) not in compared))
+        for rows in (differ, rest))
+    alone = tuple(str(v) for v in known if str(v) not in compared)
+    return Agreement(_table(frames, bouts), apart, unshared, tuple(compared), alone)
 
 # %% ../../nbs/analysis/80_agreement.ipynb #aca5a6df
 def _compare(y, key, fps, frames, bouts, differ):
