@@ -30,7 +30,8 @@ VERBS = { # Name -> module, or module and the name that it has there
     "jobs": "remote.job", "attach": "remote.groups.group", "map": "remote.groups.map",
     "groups": "remote.groups.group", "map_prepare": "videos", "map_predict": "videos",
     "map_train": "recipe_items",
-    "plots": "view.plots:", "analyse": "analysis.analyse", "write_clips": "analysis.clips",
+    "plots": "view.plots:", "analyse": "analysis.analyse", "agreement": "analysis.agreement",
+    "write_clips": "analysis.clips",
     "review": "view.video.review", "retrain": "train.review.retrain",
     "with_corrections": "data.corrections",
     "plot_predicted": "view.demo", "MabeError": "errors"}

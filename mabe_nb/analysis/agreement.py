@@ -174,6 +174,16 @@ def kappa(
     chance = (a * b + (n - a) * (n - b)) / n**2
     return ((both + neither) / n - chance) / (1 - chance) if chance < 1 else np.nan
 
+# %% ../../nbs/analysis/80_agreement.ipynb #6f0c8839
+def _both(a, other, videos):
+    "Id and recordings of the videos that both scored. Raises `DataError` if lengths differ."
+    for video in videos:
+        if (theirs := other(mine := a[video])) is None or theirs.labelled is None: continue
+        if len(theirs) != len(mine):
+            raise DataError(f"has {len(mine):,} frames of the first rater and {len(theirs):,} "
+                            "of the second", where=f"video {video}")
+        yield video, mine, theirs
+
 # %% ../../nbs/analysis/80_agreement.ipynb #b462c3dd
 def agreement(
     a, # Dataset, path, or list of `Recording`s: the first rater
@@ -183,14 +193,10 @@ def agreement(
     "Two raters of the same videos. Raises `DataError` if nothing was scored by both."
     a = as_dataset(a)
     other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
-    known = [v for v in (a.ids if videos is None else videos) if a.labelled(v) is not None]
+    known = [str(v) for v in (a.ids if videos is None else videos) if a.labelled(v) is not None]
     compared = []
-    for video in known:
-        if (theirs := other(mine := a[video])) is None or theirs.labelled is None: continue
-        compared.append(str(video))
-        if len(theirs) != len(mine):
-            raise DataError(f"has {len(mine):,} frames of the first rater and {len(theirs):,} "
-                            "of the second", where=f"video {video}")
+    for video, mine, theirs in _both(a, other, known):
+        compared.append(video)
         common = mine.labelled & theirs.labelled
         for agent, target, action in sorted(common):
             y = [frame_labels(r, agent, target, [action])[:, 0] for r in (mine, theirs)]
@@ -202,7 +208,7 @@ def agreement(
     apart, unshared = (pd.DataFrame(rows, columns=[
         "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
         for rows in (differ, rest))
-    alone = tuple(str(v) for v in known if str(v) not in compared)
+    alone = tuple(v for v in known if v not in compared)
     return Agreement(_table(frames, bouts), apart, unshared, tuple(compared), alone)
 
 # %% ../../nbs/analysis/80_agreement.ipynb #aca5a6df

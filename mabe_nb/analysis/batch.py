@@ -167,13 +167,12 @@ def batch_report(
 ) -> dict: # Video -> sentences, of those that look odd
     "A page on a batch: what looks odd first, then all videos, actions and the ethogram."
     good = [f for f in found if "error" not in f]
-    if animals is None: animals = usual_animals(good)
-    doubtful = float(np.median([f["doubtful"] or 0 for f in good])) if good else 0.0
-    odd = {f["video"]: s for f in found if (s := odd_lines(f, rates, animals, doubtful))}
-    seconds = sum(f["frames"] / f["fps"] for f in good)
+    animals = usual_animals(good) if animals is None else animals
+    usual = float(np.median([f["doubtful"] or 0 for f in good] or [0]))
+    odd = {f["video"]: s for f in found if (s := odd_lines(f, rates, animals, usual))}
     sections: list = [("This batch", {
-        "videos": len(found), "to look at": len(odd), "minutes": round(seconds / 60, 1),
-        "bouts": sum(len(f["rows"]) for f in good)})]
+        "videos": len(found), "to look at": len(odd), "minutes": round(
+            sum(f["frames"] / f["fps"] for f in good) / 60, 1), "bouts": sum(len(f["rows"]) for f in good)})]
     lines = pd.DataFrame([("" if i else v, s) for v, some in odd.items()
                           for i, s in enumerate(some)], columns=["video", "why to look"])
     sections.append(("What looks odd", lines if len(lines) else "Nothing looks odd."))

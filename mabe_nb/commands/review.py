@@ -58,16 +58,13 @@ def retrain(args, say) -> dict:
 def agree(args, say) -> dict:
     "How far two raters of the same videos agree, and where they differ."
     from mabe_nb.analysis.agreement import agreement
-    from mabe_nb.data.recording import plural
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
     if args.out: check_out(args.out, overwrite=args.overwrite)
     else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
     found = agreement(data, args.other, pick(data, args.videos, args.skip_broken and say))
-    say(f"{plural(len(found.videos), 'video')} compared" + (
-        f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
-        if found.alone else ""))
+    say(_compared(found))
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
@@ -82,6 +79,12 @@ def agree(args, say) -> dict:
     table = found.table.astype(object).where(found.table.notna(), None)
     return {"out": args.out, "videos": list(found.videos), "alone": list(found.alone),
             "differ": len(found.differ), "actions": table.to_dict("records")}
+
+# %% ../../nbs/commands/74_review.ipynb #8e42c194
+def _compared(found): # An `Agreement`
+    from mabe_nb.data.recording import plural
+    lost = f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
+    return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
 _ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")
