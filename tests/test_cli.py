@@ -275,6 +275,9 @@ def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
     code, out, err = mabe("score", "colony", "ignored.csv", "--json")
     assert json.loads(out)["ignored"] == {"unknown_video": 2, "quoted_id": 1}
     assert "quoted_id 1" in mabe("score", "colony", "ignored.csv")[1]
+    some = [str(v) for v in table.video_id.unique()]
+    told = json.loads(mabe("score", "colony", "clean.csv", "--videos", some[0], "--json")[1])
+    assert len(some) > 1 and "ignored" not in told # the others are of the dataset, and not asked for
 
 
 def test_fix_is_offered_only_where_it_helps(mabe, trained, work):

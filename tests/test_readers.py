@@ -723,9 +723,10 @@ def test_boris_round_trip(tmp_path_factory, frames, fps):
 
 
 @pytest.mark.parametrize("rows, says", [
-    (["1,v,9,30,m,a,,START"], "row 4: START of 'a' has no STOP"),
+    (["1,v,9,30,m,a,,START"], "row 4: START of 'a' at 1 s has no STOP"),
     (["1,v,9,30,m,a,,STOP"], "row 4: status 'STOP'"),
-    (["1,v,9,30,m,a,,START", "2,v,9,30,m,a,,START"], "row 5: status 'START'"),
+    (["1,v,9,30,m,a,,START", "2,v,9,30,m,a,,START"],
+     "row 5: status 'START' of 'a' fits no bout, 2 s: one of m at 1 s has no STOP (row 4); expected"),
     (["2,v,9,30,m,a,,START", "1,v,9,30,m,a,,STOP"], "row 5: status 'STOP'"),
     (["1,v,9,30,m,a,,MAYBE"], "row 4: status 'MAYBE'"),
     (["x,v,9,30,m,a,,POINT"], "row 4: Time is 'x'"),

@@ -23,14 +23,14 @@ def score(args, say) -> dict:
     ids = pick(data, args.videos, args.skip_broken and say)
     solution = only_scored(data, solution_table(data, ids))
     if not len(solution):
-        raise DataError(f"no annotated bouts in the {args.split} split to score against",
-                        args.data)
+        where = f"of the videos {args.videos}" if args.videos else f"in the {args.split} split"
+        raise DataError(f"no annotated bouts {where} to score against", args.data)
     table = compared_submission(args, data, ids, solution, say)
     submission, bouts = judged_submission(args, table, solution, say, data)
     looked = stretches_of(data, solution.video_id)
     chance = chance_score(solution, submission, bouts=bouts, scored=looked)
     report = kaggle_report(solution, submission, bouts) | {"chance": chance["mean"]}
-    if ignored := ignored_rows(solution, submission, bouts):
+    if ignored := ignored_rows(solution, submission, bouts, data.ids):
         report["ignored"] = ignored
         counts = ", ".join(f"{kind} {n}" for kind, n in ignored.items())
         say(f"rows that the metric ignores: {counts}")
@@ -43,11 +43,15 @@ def ignored_rows(
     solution, # The official table
     submission, # What is scored
     bouts, # `JudgedBouts` of both; all other rows are ignored
+    ids=(), # Of the dataset: that a video of it is not scored is said elsewhere
 ) -> dict: # Kind of fault -> rows
     "How many rows the metric ignores, and why."
     from mabe_nb.kaggle.doctor import diagnose
     if len(bouts.row) == len(submission): return {}
-    rest = sorted({*range(len(submission))} - {*bouts.row.tolist()})
+    others = {*map(str, ids)} - {*solution.video_id.astype(str)}
+    unscored = submission.video_id.astype(str).isin(others).to_numpy()
+    rest = sorted({*range(len(submission))} - {*bouts.row.tolist(), *unscored.nonzero()[0].tolist()})
+    if not rest: return {}
     found = diagnose(submission.iloc[rest], solution)
     found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
     return {kind: int(n) for kind, n in found.kind.value_counts().items()}

@@ -70,11 +70,13 @@ def events_as_bouts(
         elif status == "STOP" and time >= running.get(run, (math.inf,))[0]:
             out.append((*key, *frame_span(running.pop(run)[0], time, rate)))
         else:
-            raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout; "
+            since = ", {0:g} s: one of {1} at {2:g} s has no STOP ({3})".format(
+                time, row.get("subject") or "nobody", *running[run]) if run in running else ""
+            raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout{since}; "
                             "expected START, then STOP, or POINT", path, where)
-    for (_, _, action, _), (_, where) in running.items():
-        raise DataError(f"START of {action!r} has no STOP; is the table cut off? Add the "
-                        "stop where it was scored and export it again", path, where)
+    for (who, _, action, _), (time, where) in running.items():
+        raise DataError(f"START of {action!r} at {time:g} s has no STOP; is the table cut off? Add "
+                        "the stop where it was scored and export it again", path, where)
     return out
 
 # %% ../../nbs/data/18_annotations.ipynb #e2541f14
