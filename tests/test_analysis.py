@@ -229,6 +229,16 @@ def test_alarms_are_rare_where_every_moment_has_an_action():
     assert (np.array(p) < 0.05).mean() < 0.08 and np.median(p) > 0.3
 
 
+def test_many_actions_take_no_room_that_there_is_not():
+    import tracemalloc
+    words = [f"a{k % 60}" for k in range(180)]
+    tracemalloc.start()
+    table = transitions(sequence(words, [0] * 179))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(table) == 3600 and peak < 5 * 2**26 + 2**26 # bools beside the counts
+
+
 def test_a_single_pair_can_stand_out():
     "Forty actions once each in any order but a and b, which follow each other."
     rng, rows = np.random.default_rng(1), []
@@ -289,6 +299,12 @@ def test_groups_without_scatter_have_a_p():
     assert compare_two([0.1, 0.1, 0.3], [0.1] * 4)["p"] == pytest.approx(6 / 7) # 3 of 7 hold the .3
     a, b = np.array([-8.0, 1, 9]), np.array([4, 5, 5.5, 4.5, 6])
     assert compare_two(a, b)["p"] == compare_two(a * 1e-9, b * 1e-9)["p"] # whatever the unit
+
+
+@pytest.mark.parametrize("a, b", [([.3] * 3, [.1 + .2] * 3), ([.3, .3, .1 + .2, .3], [.1 + .2, .3, .3, .3]),
+                                  ([.033333, .033334, .033333], [.033334] * 3), ([0] * 3, [0] * 3)])
+def test_values_that_are_the_same_do_not_differ(a, b):
+    assert compare_two(a, b)["p"] == 1 and compare_two(a, b)["difference"] == 0
 
 
 def test_what_rounding_parts_is_a_tie():

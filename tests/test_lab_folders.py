@@ -437,6 +437,24 @@ def test_a_second_rater_may_keep_all_videos_in_one_file(two, tmp_path, capsys):
     assert "is of 'a', expected one of the videos v1, v2" in capsys.readouterr().err
 
 
+def test_dots_in_the_names_of_a_second_rater(tmp_path, capsys):
+    "`cage.1` is no file of `cage`, and a table may call a video by its film too."
+    (one := tmp_path/"one").mkdir()
+    (ben := tmp_path/"ben").mkdir()
+    for k, video in enumerate(("cage", "cage.1")):
+        write_dlc(one, video, recording(k), ("mouse_1", "mouse_2"))
+        write_boris(one, video, [("mouse_1", "sniff", 30, 60)])
+    (one/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    head = "video,agent,target,action,start,stop\n"
+    for cells in ["cage.1"], ["cage.1", "cage.1.mp4"]:
+        (ben/"ben.csv").write_text(head + "".join(
+            f"{c},mouse_1,mouse_2,sniff,{1 + k},{1.5 + k}\n" for k, c in enumerate(cells)))
+        assert main(["agree", str(one), str(ben), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["videos"] == ["cage.1"] and told["alone"] == ["cage"], cells
+    assert told["actions"][0]["both"] == pytest.approx(.5) and told["actions"][0]["only_b"] == pytest.approx(.5)
+
+
 def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_path):
     write_dlc(tmp_path, "v1", recording(1), ("Rat A", "Rat B"))
     write_boris(tmp_path, "v1", [("rat a", "sniff", 30, 60), ("rat_b", "sniff", 90, 120)])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
-from mabe_nb.analysis.batch import DOUBT, odd_lines, training_rates, video_facts
+from mabe_nb.analysis.batch import DOUBT, batch_report, odd_lines, training_rates, video_facts
 from mabe_nb.cli import main
 from mabe_nb.data.folder.tracker_folder import TrackerFolder
 from mabe_nb.train.model import load_model
@@ -215,3 +215,11 @@ def test_doubt_is_odd_beside_that_of_most_videos():
     assert odd_lines(facts(doubtful=.3)) == ["undecided in 30% of the frames"]
     assert odd_lines(facts(doubtful=.3), doubtful=.25) == []
     assert odd_lines(facts(doubtful=.6), doubtful=.25) == ["undecided in 60% of the frames"]
+    assert odd_lines(facts(doubtful=.9), doubtful=.6) == ["undecided in 90% of the frames"]
+
+
+def test_a_batch_of_few_is_no_measure_of_itself(tmp_path):
+    report = lambda *doubts: {*batch_report(tmp_path/"o.html", "t", [
+        facts(doubtful=d) | {"video": f"v{i}"} for i, d in enumerate(doubts)])}
+    assert report(.95) == {"v0"} and report(1., 0.) == {"v0"}
+    assert report(.3, .3, .3, .3) == set() and report(.3, .3, .3, .8) == {"v3"}

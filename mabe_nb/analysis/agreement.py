@@ -119,7 +119,7 @@ def _scored(data, rec, path, rows):
 
 def _begun_by(name, ids):
     "The longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`; None: of none."
-    try: name = video_name(name)
+    try: name = video_name(name if isinstance(name, Path) else f"{name}.csv") # whatever dots it has
     except DataError: return None
     return max((v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", name)), key=len, default=None)
 
@@ -143,8 +143,9 @@ def _annotation_files(other, ids):
         for rows, names in _parts_of(path):
             video = next((v for name in names if name and (v := _begun_by(name, ids))), None)
             if video is None: of_none.append((path, names))
-            elif found.setdefault(video, (path, rows)) != (path, rows):
-                raise DataError(f"and {found[video][0].name} are of the same video {video}", path)
+            elif (known := found.setdefault(video, (path, rows))) == (path, rows): continue
+            elif known[0] == path and isinstance(rows, set): known[1].update(rows)
+            else: raise DataError(f"and {known[0].name} are of the same video {video}", path)
     if of_none and not found:
         path, (name, *_) = of_none[0]
         raise DataError(f"is of {video_name(name) if name == path else name!r}, expected one of the "

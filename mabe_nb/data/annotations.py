@@ -59,19 +59,17 @@ def events_as_bouts(
     "Bouts from START, STOP and POINT rows. Raises `DataError` naming the row."
     out, running = [], {}
     for line, row in rows:
-        where = f"row {line}"
-        key = (*who(row, where), row["behavior"])
+        key = (*who(row, where := f"row {line}"), row["behavior"])
         run = *key, row["modifier"] # BORIS begins and ends by modifier
         time = _number(row["time"], "Time", path, where, parse_seconds)
-        rate = _rate(row, fps, path, where)
-        status = row.get("status", "").upper()
+        rate, status = _rate(row, fps, path, where), row.get("status", "").upper()
         if status == "POINT": out.append((*key, *frame_span(time, time, rate)))
         elif status == "START" and run not in running: running[run] = time, where
         elif status == "STOP" and time >= running.get(run, (math.inf,))[0]:
             out.append((*key, *frame_span(running.pop(run)[0], time, rate)))
         else:
-            since = ", {0:g} s: one of {1} at {2:g} s has no STOP ({3})".format(
-                time, row.get("subject") or "nobody", *running[run]) if run in running else ""
+            since = f", {time:g} s: one of {key[0]} at {running[run][0]:g} s has no STOP " \
+                    f"({running[run][1]})" if run in running else ""
             raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout{since}; "
                             "expected START, then STOP, or POINT", path, where)
     for (who, _, action, _), (time, where) in running.items():
