@@ -22,7 +22,7 @@ from mabe_nb.train.export import by_torch, export_onnx, networks_of
 from mabe_nb.train.inputs import PCA, Inputs, Standardize
 from mabe_nb.train.model import load_model
 from mabe_nb.train.models import make_model
-from mabe_nb.train.predict import gather, overlap_average, window_starts
+from mabe_nb.train.predict import anchors, gather, overlap_average, window_starts
 from mabe_nb.train.runs import train
 
 needs_onnx = pytest.mark.skipif(not (find_spec("onnx") and find_spec("onnxruntime")),
@@ -96,7 +96,8 @@ def test_a_file_says_of_whole_videos_what_predict_says(run, tmp_path, loss):
     for i, want in predict_sequences(clf, prepared, smooth_ms=0):
         row, may = prepared.sequences.iloc[i], wanted_actions(clf, prepared, i)
         values, gap = np.asarray(prepared.values(i)), clf.inputs.gap_at(clf.cfg.gap, row.fps)
-        starts = window_starts(len(values), length, gap, length * gap // 2)
+        starts = window_starts(len(values), length, gap, length * gap // 2,
+                               anchors(values, length * gap))
         more = {"looked_for": np.r_[True, may]} if loss == "binary" else {}
         got = ask.run(None, {"windows": gather(values, starts, length, gap)} | more)[0]
         assert abs(overlap_average(got, starts, gap, len(values)) - want).max() < 1e-4

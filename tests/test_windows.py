@@ -39,13 +39,31 @@ def test_there_and_back(frames, length, share):
 @given(**shapes)
 def test_there_and_back_with_gaps(frames, length, gap, share):
     "Frames that were read come back exactly; those between lie on a straight line."
+    stride = gap * max(1, int(share * length))
+    frames = (frames // stride) * stride + (length - 1) * gap + 1 # All windows in step
     x = np.random.default_rng(frames).random((frames, 2))
-    starts = lay(frames, length, gap, share)
+    starts = window_starts(frames, length, gap, stride)
     back = overlap_average(gather(x, starts, length, gap), starts, gap, frames)
-    seen = np.unique(np.minimum(starts[:, None] + np.arange(length)*gap, frames))
-    seen = seen[seen < frames]
+    seen = np.arange(0, frames, gap)
     want = np.stack([np.interp(np.arange(frames), seen, x[seen, c]) for c in (0, 1)], 1)
     np.testing.assert_allclose(back, want, rtol=1e-9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(**shapes, far=st.integers(1, 400))
+def test_windows_out_of_step_are_averaged(frames, length, gap, share, far):
+    "Each has its own lines; where one ends the next goes on, and no frame is left out."
+    x = np.random.default_rng(frames).random((frames, 2))
+    starts = window_starts(frames, length, gap, max(1, int(share*length*gap)), [length * gap + far])
+    back = overlap_average(gather(x, starts, length, gap), starts, gap, frames)
+    lone = [overlap_average(gather(x[a:], [0], length, gap), np.array([0]), gap,
+                            min(len(x) - a, (length - 1) * gap + 1)) for a in starts]
+    for t in np.random.default_rng(frames).integers(0, frames, 3):
+        of = [w[t - a] for a, w in zip(starts, lone) if a <= t < a + len(w)]
+        if of: # More than a gap from the ends of windows, nothing else has a say
+            ends = [abs(t - e) for a, w in zip(starts, lone) for e in (a - 1, a + len(w))]
+            assert min(ends) < gap or ((back[t] >= np.min(of, 0) - 1e-9).all()
+                                       and (back[t] <= np.max(of, 0) + 1e-9).all())
     assert (back >= x.min() - 1e-9).all() and (back <= x.max() + 1e-9).all()
 
 

@@ -23,7 +23,7 @@ from ..config import make_config
 from ..inputs import common_rate, features_of, frames_of
 from ..fit.loop import Trainer
 from ..training_set import balanced_weights, new_classifier, training_set
-from ..predict import probabilities
+from ..predict import anchors, grid, probabilities
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #1f62ce5c
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Boost:
     ) -> np.ndarray: # (frames, classes)
         "Class probabilities of each frame."
         every = min(self.every, math.ceil(fps / 10)) if fps else self.every
-        at = np.unique(np.r_[0:len(values):every, max(len(values) - 1, 0)])
         if not len(values): return np.zeros((0, self.classes), np.float32)
+        at = np.union1d(grid(len(values), every, anchors(values, 100 * every)), len(values) - 1)
         some = tree_probabilities(self.trees, np.asarray(values[at]), self.classes)
         frames = np.arange(len(values))
         return np.stack([np.interp(frames, at, p) for p in some.T], 1).astype(np.float32)
