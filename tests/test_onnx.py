@@ -96,7 +96,7 @@ def test_a_file_says_of_whole_videos_what_predict_says(run, tmp_path, loss):
     for i, want in predict_sequences(clf, prepared, smooth_ms=0):
         row, may = prepared.sequences.iloc[i], wanted_actions(clf, prepared, i)
         values, gap = np.asarray(prepared.values(i)), clf.inputs.gap_at(clf.cfg.gap, row.fps)
-        starts = window_starts(len(values), length, gap, length * gap // 2,
+        starts = window_starts(len(values), length, gap, length // 2 * gap,
                                anchors(values, length * gap))
         more = {"looked_for": np.r_[True, may]} if loss == "binary" else {}
         got = ask.run(None, {"windows": gather(values, starts, length, gap)} | more)[0]

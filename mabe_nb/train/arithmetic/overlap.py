@@ -21,24 +21,27 @@ def stretches(
     length: int, # Frames in a window
     gap: int, # Every how many frames one is taken
     stride: int, # Frames from one window to the next
-) -> list: # Of slices of frames
+) -> tuple: # Slices of frames; (windows,) where each begins in these, one after the other
     "The stretches that windows cover."
-    out, last = [], 0
+    out, where, before, last = [], [], 0, 0
     for start in map(int, starts):
-        stop = start + (length - 1) * gap + 1
-        if out and start == last + stride: out[-1] = slice(out[-1].start, stop, gap)
-        else: out.append(slice(start, stop, gap))
+        if not (out and start == last + stride):
+            before += len(range(out[-1].start, out[-1].stop, gap)) if out else 0
+            out.append(slice(start, start, gap))
+        out[-1] = slice(out[-1].start, start + (length - 1) * gap + 1, gap)
+        where.append(before + (start - out[-1].start) // gap)
         last = start
-    return out
+    return out, torch.tensor(where, dtype=torch.long)
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #053c8f0d
 def windows_in(
-    x: torch.Tensor, # (frames, channels) of a stretch
-    length: int, # Frames in a window
-    step: int, # Frames from one window to the next
-) -> torch.Tensor: # (windows, length, channels), no copy
-    "The windows of a stretch as one view of it."
-    return x.unfold(0, length, step).transpose(1, 2)
+    x: torch.Tensor, # (frames, channels) of stretches
+    starts: torch.Tensor, # (windows,) where windows begin
+    first: int, # Frame of a window from which on
+    stop: int, # And before which
+) -> torch.Tensor: # (windows, stop - first, channels)
+    "Some frames of each window."
+    return x[starts[:, None] + torch.arange(first, stop)]
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #8f2dedc4
 def convolved(
@@ -58,18 +61,17 @@ def convolved(
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #b855b4de
 def conv_once(
     net: Conv1DBiLSTM,
-    seen: list, # Of (frames, channels), the stretches
+    seen: torch.Tensor, # (frames, channels) of stretches
+    starts: torch.Tensor, # (windows,) where windows begin
     length: int, # Frames in a window
-    step: int, # Frames from one window to the next
 ) -> torch.Tensor: # (windows, length, classes) scores
     "Scores of all windows, the convolutions of what overlaps computed once."
     def conv(x): return reduce(lambda x, block: convolved(block, x), net.conv, x)
-    ends, views = len(net.conv), [windows_in(x, length, step) for x in seen]
-    near = conv(torch.cat([w[:, cut] for cut in (slice(2 * ends), slice(-2 * ends, None))
-                           for w in views]))
-    left, right = near[:len(near) // 2, :ends], near[len(near) // 2:, -ends:]
-    inner = [windows_in(conv(x[None])[0], length, step)[:, ends:-ends] for x in seen]
-    return net.head(net.lstm(torch.cat([left, torch.cat(inner), right], 1))[0])
+    ends, n = len(net.conv), len(starts)
+    near = conv(torch.cat([windows_in(seen, starts, 0, 2 * ends),
+                           windows_in(seen, starts, length - 2 * ends, length)]))
+    inner = windows_in(conv(seen[None])[0], starts, ends, length - ends)
+    return net.head(net.lstm(torch.cat([near[:n, :ends], inner, near[n:, -ends:]], 1))[0])
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #5a2a4034
 def three_frames(
@@ -88,45 +90,39 @@ def three_frames(
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #06639e27
 def layer_once(
     layer, # `DilatedLayer`
-    parts: list, # Of a stretch (frames, width), left and right ends (windows, ends, width)
+    x: torch.Tensor, # (frames, width) of stretches
+    left: torch.Tensor, # (windows, ends, width) frames at the left ends
+    right: torch.Tensor, # Likewise
+    starts: torch.Tensor, # (windows,) where windows begin
     length: int, # Frames in a window
-    step: int, # Frames from one window to the next
-) -> list: # Like `parts`, the ends longer by the dilation
+) -> tuple: # `x`, `left` and `right` behind the layer, the ends longer by the dilation
     "A layer of what windows have in common, and of their ends."
-    d, blocks = layer.dilation, []
-    for x, left, right in parts:
-        z, windows = left.shape[1], windows_in(x, length, step)
-        blocks += ((x[None], 0, len(x)),
-                   (torch.cat([left, windows[:, z:z + 2 * d]], 1), 0, z + d),
-                   (torch.cat([windows[:, length - z - 2 * d:length - z], right], 1), d, z + d))
-    sizes = [len(x) * frames for x, _, frames in blocks]
-    three = blocks[0][0].new_zeros(sum(sizes), 3, blocks[0][0].shape[-1])
-    for (x, first, frames), into in zip(blocks, three.split(sizes)):
-        three_frames(into.view(len(x), frames, *into.shape[1:]), x, first, d)
+    d, z, n = layer.dilation, left.shape[1], len(starts)
+    blocks = ((x[None], 0), (torch.cat([left, windows_in(x, starts, z, z + 2 * d)], 1), 0),
+              (torch.cat([windows_in(x, starts, length - z - 2 * d, length - z), right], 1), d))
+    shapes = ((1, len(x)), (n, z + d), (n, z + d))
+    sizes = [a * b for a, b in shapes]
+    three = x.new_zeros(sum(sizes), 3, x.shape[-1])
+    for (of, first), shape, into in zip(blocks, shapes, three.split(sizes)):
+        three_frames(into.view(*shape, *into.shape[1:]), of, first, d)
     out = (three[:, 1] + layer.mixed(three.flatten(1))).split(sizes)
-    out = [y.view(len(x), frames, -1) for y, (x, _, frames) in zip(out, blocks)]
-    return [(x[0], left, right) for x, left, right in zip(out[::3], out[1::3], out[2::3])]
+    return out[0], *(y.view(*shape, -1) for y, shape in zip(out[1:], shapes[1:]))
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #d39a82e1
 def tcn_once(
     net: TCN,
-    seen: list, # Of (frames, channels), the stretches
+    seen: torch.Tensor, # (frames, channels) of stretches
+    starts: torch.Tensor, # (windows,) where windows begin
     length: int, # Frames in a window
-    step: int, # Frames from one window to the next
 ) -> torch.Tensor: # (windows, length, classes) scores
     "Scores of all windows, what overlaps computed once as long as that is less."
-    parts, ends = [], 0
-    layers: list = [*net.layers]
-    for x in seen:
-        x = net.embed(x)
-        none = x.new_zeros(len(range(0, len(x) - length + 1, step)), 0, x.shape[1])
-        parts.append((x, none, none))
+    x, ends, n, layers = net.embed(seen), 0, len(starts), [*net.layers]
+    left = right = x.new_zeros(n, 0, x.shape[1])
     while layers and ends + 2 * layers[0].dilation <= length \
-            and 2 * (ends + layers[0].dilation) + step < length:
+            and len(x) + 2 * n * (ends + layers[0].dilation) < n * length:
         ends += layers[0].dilation
-        parts = layer_once(layers.pop(0), parts, length, step)
-    x = torch.cat([torch.cat([left, windows_in(x, length, step)[:, ends:length - ends],
-                              right], 1) for x, left, right in parts])
+        x, left, right = layer_once(layers.pop(0), x, left, right, starts, length)
+    x = torch.cat([left, windows_in(x, starts, ends, length - ends), right], 1)
     for layer in layers: x = layer(x)
     return net.head(x)
 
@@ -151,10 +147,10 @@ def computes_once(
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #8ade69ef
 def scores_once(
     model: torch.nn.Module, # Of which `computes_once` is true
-    seen: list, # Of (frames, channels), the stretches
+    seen: torch.Tensor, # (frames, channels) of stretches
+    starts: torch.Tensor, # (windows,) where windows begin
     length: int, # Frames in a window
-    step: int, # Frames from one window to the next
 ) -> torch.Tensor: # (windows, length, classes) scores, as `model(windows)`
     "A network's scores of the windows of some stretches."
-    if not isinstance(model, BFloat16): return ONCE[type(model)](model, seen, length, step)
-    return scores_once(model.net, [x.bfloat16() for x in seen], length, step).float()
+    if not isinstance(model, BFloat16): return ONCE[type(model)](model, seen, starts, length)
+    return scores_once(model.net, seen.bfloat16(), starts, length).float()
