@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mabe_nb.analysis.analyse import analyse
+from mabe_nb.analysis.analyse import _of_no_interval, analyse
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
                                         draw_seconds, drawn_measures, half_widths, pieces_of)
 from mabe_nb.data.colony.recording import make_recording
@@ -99,6 +99,20 @@ def test_an_interval_is_as_wide_as_all_targets_may_be_off(tmp_path):
     assert np.allclose(half_widths(tmp_path, told, keys), half_width(error) * np.array([2, 1]))
     (tmp_path/"metrics.json").write_text(json.dumps({"budgets": {"sniff": error}}))
     assert np.isnan(half_widths(tmp_path, told, keys)).all()
+
+
+@pytest.mark.parametrize("budgets", [[1], {"rear": 3}, {"rear": {}}, {"rear": {"videos": "x", "sd": .1}}])
+def test_budgets_that_are_none_are_named(tmp_path, budgets):
+    told = [pair(np.full(10, .5), "v", "a")]
+    (tmp_path/"metrics.json").write_text(json.dumps({"budgets": budgets}))
+    with pytest.raises(DataError, match="does not tell what whole videos are off"):
+        half_widths(tmp_path, told, pieces_of(told).keys)
+
+
+def test_intervals_that_are_not_known_are_told():
+    drawn = pd.DataFrame({"action": ["rear", "sniff", "rear"], "low": [.1, np.nan, .2]})
+    assert _of_no_interval(drawn)[0].startswith("low and high are empty for 'sniff': the run")
+    assert _of_no_interval(drawn[drawn.action == "rear"]) == []
 
 
 def test_little_validation_leaves_more_open():

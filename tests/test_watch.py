@@ -14,6 +14,7 @@ from test_open_folder import recording, write_boris, write_dlc
 from mabe_nb.analysis.batch import DOUBT, batch_report, odd_lines, training_rates, video_facts
 from mabe_nb.cli import main
 from mabe_nb.data.folder.tracker_folder import TrackerFolder
+from mabe_nb.errors import DataError
 from mabe_nb.train.model import load_model
 from mabe_nb.train.review.moments import predict_for_review
 
@@ -209,6 +210,10 @@ def test_a_run_is_asked_what_its_videos_spanned(tmp_path):
              "budgets": {"sniff": {"videos": 2, "least": .05, "most": .2, "sd": .1}}}
     (tmp_path/"metrics.json").write_text(json.dumps(about))
     assert training_rates(tmp_path) == {"sniff": (.1, .1, .05, .2), "rear": (.01, .05, 1, 0)}
+    for wrong in ({"looked_at": {"frames": 600}}, {"budgets": [2]}, {"budgets": {"sniff": {"videos": 2}}},
+                  {"seen": {"sniff": 3}}):
+        (tmp_path/"metrics.json").write_text(json.dumps(about | wrong))
+        with pytest.raises(DataError, match="does not tell how frequent actions were"): training_rates(tmp_path)
 
 
 def test_doubt_is_odd_beside_that_of_most_videos():

@@ -81,6 +81,13 @@ def _by_group(data, tables, groups, by, value, unit):
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
+def _of_no_interval(drawn):
+    "A sentence if it is not known how far time budgets may be off."
+    some = [*drawn.action[drawn.low.isna()].unique()]
+    return [f"low and high are empty for {', '.join(map(repr, some))}: the run, trained before it kept them or "
+            "judged by a single video, does not know what whole videos are off; train it again"] if some else []
+
+
 def _add_doubt(tables, rows, run, data, decisions, value, unit):
     "Add what a run is not sure of to the tables; sentences. Nothing for other bouts."
     if not is_run(run): return []
@@ -88,12 +95,13 @@ def _add_doubt(tables, rows, run, data, decisions, value, unit):
         return ["the run does not tell how often its probabilities come true: no interval "
                 "holds its doubt"]
     pieces, expected, half = found
-    tables["drawn"] = drawn_measures(pieces, expected, half[0], tables["measures"])
-    if rows is None: return []
+    drawn = tables["drawn"] = drawn_measures(pieces, expected, half[0], tables["measures"])
+    notes = _of_no_interval(drawn)
+    if rows is None: return notes
     if value not in ("share", "seconds"):
-        return ["what the classifier is not sure of is in intervals of share and seconds alone"]
+        return [*notes, "what the classifier is not sure of is in intervals of share and seconds alone"]
     tables["groups"] = drawn_groups(pieces, expected, rows, tables["groups"], value, unit)
-    return ["drawn tells whether groups differ; by how much it tells too little, since what a "
+    return [*notes, "drawn tells whether groups differ; by how much it tells too little, since what a "
             "probability means changes with how frequent an action is"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #957e5958

@@ -17,6 +17,7 @@ import pandas as pd
 from .figures import plot_raster
 from .measures import Observed
 from ..data.recording import plural
+from ..errors import DataError
 from ..files import read_json
 from ..train.unlike import with_doubts
 from ..view.report import write_report
@@ -55,9 +56,13 @@ def training_rates(
     metrics = read_json(folder/"metrics.json")
     looked = metrics.get("looked_at") if isinstance(metrics, dict) else None
     if not looked or not looked["frames"] or not isinstance(metrics.get("seen"), dict): return {}
-    ends = {a: (of["least"], of["most"]) for a, of in metrics.get("budgets", {}).items() if of["videos"]}
-    return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"], *ends.get(a, (1.0, 0.0)))
-            for a, n in metrics["seen"].items()}
+    try:
+        ends = {a: (float(of["least"]), float(of["most"]))
+                for a, of in metrics.get("budgets", {}).items() if of["videos"]}
+        return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"],
+                    *ends.get(a, (1.0, 0.0))) for a, n in metrics["seen"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise DataError(f"does not tell how frequent actions were ({e})", folder/"metrics.json") from None
 
 
 def predicted_rates(

@@ -157,10 +157,13 @@ def half_widths(
     keys: pd.DataFrame, # video, animal, action: those of the decisions
 ) -> np.ndarray: # (rows of `keys`,) half of the 95 % interval of a share, NaN: not told
     "How far each share may be off, by the errors of whole validation videos."
-    errors = _metrics(run).get("budgets", {})
     targets = Counter((q.video_id, q.agent, a) for q in decisions for a in q.actions)
-    return np.array([half_width(errors[key[2]], targets[key]) if key[2] in errors else np.nan
-                     for key in keys.itertuples(index=False, name=None)])
+    try:
+        errors = dict(_metrics(run).get("budgets", {}))
+        return np.array([half_width(errors[key[2]], targets[key]) if key[2] in errors else np.nan
+                         for key in keys.itertuples(index=False, name=None)])
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise DataError(f"does not tell what whole videos are off ({e})", run) from None
 
 
 def drawn_measures(
