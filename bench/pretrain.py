@@ -29,7 +29,8 @@ from mabe_nb.train.ensemble.presets import SLOW
 from mabe_nb.train.fit.frames import epoch_starts
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
-from mabe_nb.train.predict import decide, gather
+from mabe_nb.train.arithmetic.windows import gather
+from mabe_nb.train.predict import decide
 from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
 from mabe_nb.train.training_set import new_classifier, training_set
 from recipe import JUDGED

@@ -3,11 +3,12 @@ import numpy as np
 import pytest
 import torch
 
+from mabe_nb.train.arithmetic.windows import anchors
 from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble.boosting import grow_trees
 from mabe_nb.train.ensemble.members import Boost
 from mabe_nb.train.models import make_model
-from mabe_nb.train.predict import anchors, over_windows
+from mabe_nb.train.predict import over_windows
 
 FRAMES, LENGTH, GAP = 6000, 30, 3
 FAR = 5 * LENGTH * GAP # Until the windows have found each other again, and what they see

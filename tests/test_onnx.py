@@ -22,7 +22,7 @@ from mabe_nb.train.export import by_torch, export_onnx, networks_of
 from mabe_nb.train.inputs import PCA, Inputs, Standardize
 from mabe_nb.train.model import load_model
 from mabe_nb.train.models import make_model
-from mabe_nb.train.predict import anchors, gather, overlap_average, window_starts
+from mabe_nb.train.arithmetic.windows import anchors, gather, overlap_average, window_starts
 from mabe_nb.train.runs import train
 
 needs_onnx = pytest.mark.skipif(not (find_spec("onnx") and find_spec("onnxruntime")),

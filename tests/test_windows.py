@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.train.predict import gather, overlap_average, window_starts
+from mabe_nb.train.arithmetic.windows import gather, overlap_average, window_starts
 
 shapes = dict(frames=st.integers(1, 400), length=st.integers(1, 60),
               gap=st.integers(1, 5), share=st.floats(.05, 1))

@@ -21,8 +21,8 @@ from ..locks import locked_beside
 from .classifier import Classifier
 from .arithmetic.engines import onnx_packages, onnx_session, to_onnx
 from .model import load_model
-from .predict import (gather, probabilities_of, trained_classes,
-                                   window_starts)
+from .arithmetic.windows import gather, window_starts
+from .predict import probabilities_of, trained_classes
 
 # %% ../../nbs/train/66_export.ipynb #608df84e
 def competing(

@@ -17,13 +17,14 @@ from ...errors import DataError
 from ...files import read_tensors, write_tensors
 from .boosting import (Trees, grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
+from ..arithmetic.windows import anchors, grid
 from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
 from ..inputs import common_rate, features_of, frames_of
 from ..fit.loop import Trainer
 from ..training_set import balanced_weights, new_classifier, training_set
-from ..predict import anchors, grid, probabilities
+from ..predict import probabilities
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #1f62ce5c
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ...errors import DataError
-from ..predict import every_window, gather, window_starts
+from ..arithmetic.windows import every_window, gather, window_starts
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #87f27255
 @dataclass(frozen=True)

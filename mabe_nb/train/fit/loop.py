@@ -19,8 +19,8 @@ from .optim import (Precision, learning_rate, optimizer_tensors, random_state,
 from .training_step import TrainingStep
 from ..losses import make_loss
 from ..machine import Team, memory_kept, onednn_products, stop_signal
-from ..predict import (decide, gather, over_windows, probabilities_of,
-                                   trained_classes)
+from ..arithmetic.windows import gather
+from ..predict import decide, over_windows, probabilities_of, trained_classes
 from ..scores.frames import best_row, masked_f1
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #a0826601

@@ -17,7 +17,7 @@ from .cuda_graph import Playback, may_play
 from .optim import Average, EagerAdamW, Precision
 from ..losses import objective
 from ..machine import Team
-from ..predict import gather
+from ..arithmetic.windows import gather
 
 # %% ../../../nbs/train/fit/68_training_step.ipynb #db85207e
 class TrainingStep:
