@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 import torch
 
-from mabe_nb.train.arithmetic.windows import anchors
+from mabe_nb.data.cache.arrays import Arranged
+from mabe_nb.train.arithmetic.windows import anchors, overlap_average
 from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble.boosting import grow_trees
 from mabe_nb.train.ensemble.members import Boost
@@ -61,3 +62,57 @@ def test_anchors_are_found_wherever_a_file_begins(walk):
                                np.tile(np.eye(3), (300, 1)), np.ones((1, 20))])
 def test_where_nothing_stands_out_there_are_no_anchors(x):
     assert not len(anchors(x, 50))
+
+
+def test_a_sequence_without_frames_has_no_answers():
+    model = make_model(make_config({"hidden_size": 8}), 3, 2).eval()
+    none = np.zeros((0, 3), np.float32)
+    assert over_windows(model, none, 10, 2, inputs=torch.from_numpy).shape == (0, 2)
+    assert overlap_average(np.zeros((0, 5, 2)), np.zeros(0, int), 1, 0).shape == (0, 2)
+
+
+@pytest.mark.parametrize("of", [lambda x: np.where(np.arange(12) < 8, np.nan, x), np.round,
+                                lambda x: np.where(np.arange(12) % 3 > 0, np.nan, x),
+                                lambda x: np.where(np.random.default_rng(1).random(x.shape) < .01, np.inf, x)])
+def test_channels_that_are_missing_and_whole_numbers_have_anchors_too(walk, of):
+    with np.errstate(all="raise"): found = anchors(of(np.nan_to_num(walk)).astype(np.float32), 200)
+    assert len(found) > 6
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])
+def test_tensors_of_any_precision(walk, kind):
+    x = torch.from_numpy(np.nan_to_num(walk) / 50).to(kind)
+    assert len(anchors(x, 200)) > 6
+    model = make_model(make_config({"hidden_size": 8}), 12, 2).eval()
+    assert over_windows(model, x, LENGTH, GAP, inputs=lambda v: v.float()).shape == (FRAMES, 2)
+
+
+def test_the_middle_counts_for_more_where_windows_are_out_of_step():
+    "At each end of what two windows share the one that sees farther is heard."
+    answers = np.stack([np.zeros((20, 1)), np.ones((20, 1))])
+    out = overlap_average(answers, np.array([0, 25]), 2, 64)[:, 0]
+    assert (out[:25] == 0).all() and (out[39:] == 1).all() and (np.diff(out[25:39]) > 0).all()
+    assert out[26] < 0.2 and out[37] > 0.8
+
+
+def test_long_windows_share_as_many_frames_as_others_do(walk):
+    "Of 256 frames 64; and none begins shortly before the next stretch does."
+    seen, model = [], torch.nn.Linear(12, 2)
+    model.forward = lambda x: seen.append(x.clone()) or x[..., :2]
+    count = torch.arange(float(FRAMES))[:, None].expand(-1, 12).clone()
+    count[3000:, 3] += 9
+    over_windows(model, count, 256, 1)
+    starts = torch.cat(seen)[:, 0, 0].long().numpy()
+    fixed = anchors(count, 256)
+    assert len(fixed) == 1 and set(np.diff(starts[starts < fixed[0]])) == {192}
+    assert fixed[0] in starts and np.diff(starts[:-1]).min() >= 32
+
+
+def test_arranged_features_give_their_channels_alone(tmp_path):
+    "A few channels of a pair are read without the rest, with their signs."
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(50, k)) for k in (3, 1, 4)]
+    order = [8, -1, 4, 2, -5, 3, 7, 6]
+    x = Arranged(parts, order)
+    for some in ([0], [1, 4, 7], [7, 0, 1]):
+        assert np.array_equal(x[10:30, some], np.asarray(x)[10:30, some])

@@ -98,12 +98,19 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self): return len(self.parts[0])
 
     def __getitem__(self, at):
+        if isinstance(at, tuple) and len(at) == 2 and isinstance(at[1], list): return self._columns(*at)
         if isinstance(at, tuple) or np.ndim(at) > 1: return np.asarray(self)[at]
         some = [part[at] for part in self.parts]
         out = np.take(np.concatenate(some, -1) if some[1:] else some[0], self.at, axis=-1)
         out[..., self.turned] = -out[..., self.turned]
         out.flags.writeable = False
         return out
+
+    def _columns(self, rows, some):
+        first = np.cumsum([0, *(part.shape[-1] for part in self.parts)])
+        part = np.searchsorted(first, self.at[some], "right") - 1
+        out = np.stack([self.parts[k][rows, c - first[k]] for k, c in zip(part, self.at[some])], -1)
+        return np.where(self.turned[some], -out, out)
 
     def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype)
 
