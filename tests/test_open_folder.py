@@ -376,6 +376,32 @@ def test_simba_other_tables(tmp_path):
         open_dataset(tmp_path)["e"]
 
 
+def scored_by_two(folder, column="scorer"):
+    for name in ("v1", "v2", "v3"): write_dlc(folder, name, recording(1), ("a", "b"))
+    (folder/"scores.csv").write_text(f"video,{column},agent,target,action,start,stop\n"
+        "v1,Anna,a,b,sniff,0.1,0.5\nv1,Ben,a,b,sniff,0.2,0.6\nv2,Anna,a,b,sniff,0.1,0.3\n"
+        "v3,Ben,a,b,sniff,0.1,0.3\n")
+
+
+@pytest.mark.parametrize("column", ["scorer", "Observer", "annotator", "Coder", "rater"])
+def test_a_table_of_bouts_by_two_scorers(tmp_path, column):
+    "The rows of one are read; a video of the other is as if nobody had scored it."
+    scored_by_two(tmp_path, column)
+    (tmp_path/"dataset.yaml").write_text("fps: 10\n")
+    data = open_dataset(tmp_path)
+    with pytest.raises(DataError, match="has rows of Anna and Ben for one video; name one"): data["v1"]
+    assert len(data["v2"].bouts) == len(data["v3"].bouts) == 1
+    for who, of, other in (("Anna", "v2", "v3"), ("Ben", "v3", "v2")):
+        (tmp_path/"dataset.yaml").write_text(f"fps: 10\nscorer: {who}\n")
+        data = open_dataset(tmp_path)
+        start = {"Anna": 1, "Ben": 2}[who]
+        assert data["v1"].bouts.values.tolist() == [["a", "b", "sniff", start, start + 4]]
+        assert len(data[of].bouts) == 1 and data[other].labelled is None
+        assert data.labelled(other) is None and open_dataset(tmp_path, split="test").ids == (other,)
+    (tmp_path/"dataset.yaml").write_text("fps: 10\nscorer: Ana\n")
+    with pytest.raises(DataError, match="is 'Ana', tables were scored by Anna, Ben"): open_dataset(tmp_path)
+
+
 LABELS = """"file";"Experimenter";"from";"to";"type";"ID";"DLCFile"
 "OFT_11_Jin.csv";"Jin";0.5;0.7;"Start/End";"OFT_11";"3_01DeepCut_resnet50_May9_1030000.csv"
 "OFT_11_Jin.csv";"Jin";1.0;2.0;"Supported";"OFT_11";"3_01DeepCut_resnet50_May9_1030000.csv"

@@ -176,7 +176,7 @@ def _bouts_in(path, rec, settings, rows):
         video_name(cell), video_name(f"{cell}.csv"))
     if source == "Live Mouse Tracker": return _named_by_mouse_tracker(path, rec, settings)
     if source in TO_WHOM:
-        read = read_elan if source == "ELAN" else read_bout_table
+        read = read_elan if source == "ELAN" else partial(read_bout_table, scorer=settings.scorer)
         return read(path, rec.fps, mine, settings.agent or only, settings.subjects,
                     settings.untracked)
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)

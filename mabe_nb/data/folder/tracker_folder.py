@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..annotations import annotated_rate
+from ..annotations import annotated_rate, annotation_source
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import one_animal, renamed, unknown_names
 from .settings import FolderSettings, group_rows, of_video, read_settings
 from .films import beside_seconds, films_beside, scored_seconds
+from ..formats.bout_tables import scorers_in
 from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
@@ -40,6 +41,18 @@ def _misnamed(here):
     return [Finding("", "unreadable_file", 1, f"{name} is not read; name it dataset.yaml")
             for name in almost]
 
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #46b4959c
+def _by_scorer(scored, scorer): # Without those tables that others scored
+    def who(path, rows):
+        bouts = annotation_source(path) == "bouts"
+        return scorers_in(path, rows and (lambda cell: cell in rows)) if bouts else set()
+    by = {v: [(who(*s), s) for s in some] for v, some in scored.items()} if scorer else {}
+    names = {w for some in by.values() for of, _ in some for w in of}
+    if names and scorer not in names: raise DataError(
+        f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
+    by = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
+    return {v: some for v, some in by.items() if some} if scorer else scored
+
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:
     "Pose files and annotations of a folder, or one pose file and what lies beside it."
@@ -54,7 +67,8 @@ class TrackerFolder:
         self.settings = read_settings(self.settings_file)
         self._here = here
         deepest = DEEPEST if self.root.is_dir() else 0
-        self._poses, self._scored, self._findings = sort_files(here, deepest)
+        self._poses, scored, self._findings = sort_files(here, deepest)
+        self._scored = _by_scorer(scored, self.settings.scorer)
         self._findings += _misnamed(here)
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
