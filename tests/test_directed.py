@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 
 from mabe_nb.data import features
+from mabe_nb.data.blocks.bodies import blind_note
 from mabe_nb.data.blocks.registry import BLOCKS, block
+from mabe_nb.data.body_parts import usual_names
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import as_dataset, open_dataset
 from mabe_nb.data.features import HALO_S, compute
@@ -205,3 +207,18 @@ def test_no_mirror_images_where_an_action_has_a_side(monkeypatch, actions, mirro
     roles = next(s for s in RECIPES["best"] if s.name == "roles")
     with pytest.raises(InterruptedError): members.train_net(prepared, ["1"], dict(roles.settings))
     assert (seen[0] > 0) == mirrored
+
+
+@pytest.mark.parametrize(("parts", "lost"), [
+    (("head", "thorax", "abdomen", "wingL"), "center or the rear"), (("nose", "body_center"), "rear"),
+    (("nose", "body_center", "tail_base"), None), (("ear_left", "ear_right", "tail_base"), None),
+    (("p1", "p2"), None), ((), None), (("body_center",), "front or the rear")])
+def test_bodies_of_which_features_know_little_are_told(parts, lost):
+    found = blind_note(parts)
+    assert bool(found) == bool(lost) and (not lost or f"no body part is the {lost} of" in found[0])
+
+
+def test_insects_have_a_center_and_a_rear():
+    assert usual_names(["head", "thorax", "abdomen", "wingL"]) == {
+        "head": "head", "thorax": "body_center", "abdomen": "tail_base", "wingL": "wingL"}
+    assert usual_names(["center", "thorax"]) == {"center": "body_center", "thorax": "thorax"}

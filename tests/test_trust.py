@@ -297,3 +297,12 @@ def test_odd_curves():
     with pytest.raises(ConfigError, match="'z'"): nested_sets(TABLE, ["z"], (1,))
     with pytest.raises(ConfigError, match="repeats"):
         learning_curve(TABLE, ["a"], (1,), None, 0)
+
+
+def test_the_macro_interval_is_of_the_same_actions_in_every_draw():
+    "A draw without an action is no better for it: of two videos one lacks the poor one."
+    counts = np.array([[[90, 10, 10], [1, 9, 9]], [[90, 10, 10], [0, 0, 0]]])
+    good, poor = f1_of(counts.sum(0))
+    low, high = bootstrap(counts)
+    assert low <= (good + poor) / 2 <= high < good - 0.1
+    assert bootstrap(np.zeros((3, 2, 3), int)) == (0, 0)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from ..data.blocks.bodies import blind_note
 from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.cache.prepare import prepare
 from ..errors import DataError
@@ -239,7 +240,8 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
-                       + refused + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
+                       + refused + blind_note(prepared.parts) * (prepared.features != "coords")
+                       + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...data.blocks.bodies import blind_note
 from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
@@ -206,6 +207,7 @@ def begin_training(
     if crowded(dataset, table): specs = for_crowds(specs)
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
                        "parts": parts, "seed": seed}, fresh)
+    for line in blind_note(parts): say(f"note: {line}")
     for line in missing_action_notes(actions_by_lab(table)): say(line)
     for line in fold_notes(fold_facts(table, splits)): say(line)
     specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,

@@ -124,10 +124,12 @@ def bootstrap(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
 ) -> tuple: # Ends of an interval of the macro-F1, see `interval_of`
     "Interval of the mean F1 over draws of videos."
-    f1 = np.vstack([drawn_f1(counts), f1_of(counts.sum(0))])
-    known = ~np.isnan(f1)
-    mean = np.where(known, f1, 0).sum(1) / np.maximum(known.sum(1), 1)
-    return tuple(round(v, 4) for v in interval_of(mean[:-1], mean[-1], len(counts)))
+    point = f1_of(counts.sum(0))
+    known = ~np.isnan(point)
+    if not known.any(): return 0.0, 0.0
+    draws = drawn_f1(counts)[:, known]
+    draws = np.where(np.isnan(draws), point[known], draws) # Of the same actions in each draw
+    return tuple(round(v, 4) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
 def by_video(
