@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from mabe_nb.data.cache.arrays import Arranged
+from mabe_nb.errors import ConfigError
 from mabe_nb.train.arithmetic.windows import anchors, overlap_average
 from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble.boosting import grow_trees
@@ -100,12 +101,25 @@ def test_long_windows_share_as_many_frames_as_others_do(walk):
     seen, model = [], torch.nn.Linear(12, 2)
     model.forward = lambda x: seen.append(x.clone()) or x[..., :2]
     count = torch.arange(float(FRAMES))[:, None].expand(-1, 12).clone()
-    count[3000:, 3] += 9
+    count[2890:] += 9 # ten frames after a window would begin
+    count[3040:] += 5 # within a window of the larger change
     over_windows(model, count, 256, 1)
     starts = torch.cat(seen)[:, 0, 0].long().numpy()
     fixed = anchors(count, 256)
-    assert len(fixed) == 1 and set(np.diff(starts[starts < fixed[0]])) == {192}
-    assert fixed[0] in starts and np.diff(starts[:-1]).min() >= 32
+    assert fixed.tolist() == [2890] and starts.tolist()[:17] == [*range(0, 2689, 192), 2899, 2890 + 192 + 14]
+
+
+@pytest.mark.parametrize("stride", [52, 60])
+def test_what_lies_between_windows_too_far_apart_is_not_made_up(walk, stride):
+    model = make_model(make_config({"hidden_size": 8}), 12, 2).eval()
+    x = torch.from_numpy(np.nan_to_num(walk))[:500]
+    assert over_windows(model, x, 10, 5, stride=50).shape == (500, 2)
+    with pytest.raises(ConfigError, match="windows leave frames out"): over_windows(model, x, 10, 5, stride=stride)
+
+
+def test_equal_changes_are_told_apart_by_their_neighbours():
+    x = (np.random.default_rng(0).random((20_000, 3)) < 0.5).astype(np.float32)
+    assert len(anchors(x, 400)) > 5
 
 
 def test_arranged_features_give_their_channels_alone(tmp_path):
