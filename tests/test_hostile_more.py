@@ -21,12 +21,13 @@ from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window
 from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.calms21 import _video_id, read_calms21
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.bout_tables import label_rows
 from mabe_nb.data.formats.hdf import check_hdf
+from mabe_nb.data.formats.movement_files import sleap_csv_poses
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
@@ -295,7 +296,8 @@ def test_two_mice_of_one_number_in_a_frame(tmp_path):
         f"    a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
     "a0: &a0 {k: v}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n"
                                 for i in range(1, 40)),
-    "videos: {v1: &v {g: *v}}\n"], ids=["lists", "merges", "itself"])
+    "videos: {v1: &v {g: *v}}\n", f"videos: &v [{'x, ' * 5000}*v]\n"],
+    ids=["lists", "merges", "itself", "itself with more"])
 @pytest.mark.parametrize("read", [read_settings, yaml_settings])
 def test_yaml_that_stands_for_far_more(lines, read, tmp_path):
     (tmp_path/"d.yaml").write_text(lines)
@@ -485,3 +487,25 @@ def numbers_like_calms21(frames):
 def test_much_json_is_no_bomb_if_it_is_numbers():
     refuse_bomb(numbers_like_calms21(300_000)) # 140 MB
     refuse_bomb("[" + "829.5," * 2**24 + "1]")
+
+
+def test_points_with_a_name_each(tmp_path):
+    (tmp_path/"a.csv").write_text("frame_idx,node,x,y\n" + "".join(
+        f"{i},n{i},1,1\n" for i in range(8000)))
+    (tmp_path/"b.csv").write_text("frame_idx,node,x,y\n" + "".join(
+        f"{i},n{i % 900},1,1\n" for i in range(8000)))
+    (tmp_path/"c.csv").write_text("frame_idx," + ",".join(
+        f"inst{i % 99}.n{i}.{c}" for i in range(999) for c in "xy") + ",track\n" + "0\n" * 99)
+    for name, parts in (("a", "8,000"), ("b", "900"), ("c", "1,998")):
+        with bounded(), pytest.raises(DataError, match=f"{name}.csv: names {parts} body parts"):
+            sleap_csv_poses(tmp_path/f"{name}.csv")
+    (tmp_path/"d.csv").write_text("frame_idx," + ",".join(f"inst{i}.n.x" for i in range(101)) + ",track")
+    with pytest.raises(DataError, match="has 101 animals"): sleap_csv_poses(tmp_path/"d.csv")
+
+
+def test_sequences_of_which_all_become_one_name(tmp_path):
+    one, taken = {"keypoints": [[[[0] * 7] * 2] * 2]}, {}
+    (tmp_path/"c.json").write_text(json.dumps({"g": dict.fromkeys(["a/b", "a_b", "a_b_2"], one)}))
+    assert [r.video_id for r in read_calms21(tmp_path/"c.json")] == ["a_b", "a_b_2", "a_b_2_2"]
+    with bounded(): names = {_video_id("a/b", taken, tmp_path) for _ in range(20_000)}
+    assert len(names) == 20_000 and "a_b_20000" in names
