@@ -1,6 +1,7 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, shutil, struct, subprocess, sys
+import json, os, re, shutil, struct, subprocess, sys
 from xml.dom import minidom
+from zipfile import ZipFile
 
 import h5py
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from kaggle_files import write_small
+from test_ethovision import samples, sheet, write_book
 from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
@@ -21,12 +23,15 @@ from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window
 from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
-from mabe_nb.data.calms21 import read_calms21
+from mabe_nb.data.calms21 import _video_id, read_calms21
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.bout_tables import label_rows
+from mabe_nb.data.formats.ethovision.exports import exports_in, numbers_of
 from mabe_nb.data.formats.hdf import check_hdf
+from mabe_nb.data.formats.hdf_poses import dlc_table
+from mabe_nb.data.formats.movement_files import sleap_csv_poses
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
@@ -295,7 +300,8 @@ def test_two_mice_of_one_number_in_a_frame(tmp_path):
         f"    a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)),
     "a0: &a0 {k: v}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n"
                                 for i in range(1, 40)),
-    "videos: {v1: &v {g: *v}}\n"], ids=["lists", "merges", "itself"])
+    "videos: {v1: &v {g: *v}}\n", f"videos: &v [{'x, ' * 5000}*v]\n"],
+    ids=["lists", "merges", "itself", "itself with more"])
 @pytest.mark.parametrize("read", [read_settings, yaml_settings])
 def test_yaml_that_stands_for_far_more(lines, read, tmp_path):
     (tmp_path/"d.yaml").write_text(lines)
@@ -485,3 +491,113 @@ def numbers_like_calms21(frames):
 def test_much_json_is_no_bomb_if_it_is_numbers():
     refuse_bomb(numbers_like_calms21(300_000)) # 140 MB
     refuse_bomb("[" + "829.5," * 2**24 + "1]")
+
+
+def test_points_with_a_name_each(tmp_path):
+    (tmp_path/"a.csv").write_text("frame_idx,node,x,y\n" + "".join(
+        f"{i},n{i},1,1\n" for i in range(8000)))
+    (tmp_path/"b.csv").write_text("frame_idx,node,x,y\n" + "".join(
+        f"{i},n{i % 900},1,1\n" for i in range(8000)))
+    (tmp_path/"c.csv").write_text("frame_idx," + ",".join(
+        f"inst{i % 99}.n{i}.{c}" for i in range(999) for c in "xy") + ",track\n" + "0\n" * 99)
+    for name, parts in (("a", "8,000"), ("b", "900"), ("c", "1,998")):
+        with bounded(), pytest.raises(DataError, match=f"{name}.csv: names {parts} body parts"):
+            sleap_csv_poses(tmp_path/f"{name}.csv")
+    (tmp_path/"d.csv").write_text("frame_idx," + ",".join(f"inst{i}.n.x" for i in range(101)) + ",track")
+    with pytest.raises(DataError, match="has 101 animals"): sleap_csv_poses(tmp_path/"d.csv")
+
+
+def test_sequences_of_which_all_become_one_name(tmp_path):
+    one, taken = {"keypoints": [[[[0] * 7] * 2] * 2]}, {}
+    (tmp_path/"c.json").write_text(json.dumps({"g": dict.fromkeys(["a/b", "a_b", "a_b_2"], one)}))
+    assert [r.video_id for r in read_calms21(tmp_path/"c.json")] == ["a_b", "a_b_2", "a_b_2_2"]
+    with bounded(): names = {_video_id("a/b", taken, tmp_path) for _ in range(20_000)}
+    assert len(names) == 20_000 and "a_b_20000" in names
+
+
+def dlc_names(path, levels, columns, long, blocks=1):
+    "A table of DeepLabCut in pandas' fixed layout, with a name for each column."
+    with h5py.File(path, "w") as f:
+        g = f.create_group("df_with_missing")
+        g.attrs.update(pandas_type="frame", nblocks=blocks)
+        words, codes = np.array([b"a" * long]), np.zeros(columns, "i1")
+        f["words"], f["axis"], f["values"] = words, np.arange(1), np.zeros((1, 2))
+        f.create_dataset("codes", data=codes, compression="gzip")
+        for i in range(blocks):
+            g.attrs[f"block{i}_items_nlevels"] = levels
+            g[f"block{i}_values"], g["axis1" if i == 0 else f"axis{i + 1}"] = f["values"], f["axis"]
+            for k in range(levels):
+                g[f"block{i}_items_level{k}"], g[f"block{i}_items_label{k}"] = f["words"], f["codes"]
+
+
+@pytest.mark.parametrize("levels, columns, long, blocks, says", [
+    (8, 2, 4, 1, "1 parts with names in 8 levels"), (3, 2, 4, 11, "11 parts with names in 3 levels"),
+    (3, 99_000, 990, 1, "of more than 4 MB together")])
+def test_names_of_columns_without_end(levels, columns, long, blocks, says, tmp_path):
+    dlc_names(tmp_path/"v.h5", levels, columns, long, blocks)
+    with bounded(), pytest.raises(DataError, match=f"v.h5: .*{says}"): dlc_table(tmp_path/"v.h5")
+
+
+@pytest.mark.parametrize("shape, chunk, packed, says", [
+    ((1, 1, 12, 2), (2**24, 1, 1, 1), 1, "announces more than"),
+    ((1, 1, 12, 2), (1, 1, 12, 2), 2, "points is compressed twice"),
+    ((3 * 10**8, 2, 12, 0), None, 0, "announces more than"),
+    ((5, 2, 12, 0), None, 0, "holds no points of animals")])
+def test_points_whose_shape_does_not_tell_what_they_take(shape, chunk, packed, says, tmp_path):
+    with h5py.File(tmp_path/"j.h5", "w") as f:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        if chunk: made.set_chunk(chunk)
+        for _ in range(packed): made.set_deflate(9)
+        space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * 4 if chunk else shape)
+        group = f.create_group("poseest")
+        h5py.h5d.create(group.id, b"points", h5py.h5t.NATIVE_DOUBLE, space, made)
+        group["confidence"] = np.ones((1, 1, 12))
+    with bounded(), pytest.raises(DataError, match=f"j.h5.*: .*{says}"):
+        read_poses(tmp_path/"j.h5", 30)
+
+
+def test_animals_of_nwb_with_points_of_their_own(tmp_path):
+    with h5py.File(tmp_path/"v.nwb", "w") as f:
+        f["long"], f["short"] = np.zeros((10_000, 2), "f4"), np.zeros((1, 2), "f4")
+        f["start"] = 0.0
+        f["start"].attrs["rate"] = 30.0
+        for i in range(60):
+            animal = f.create_group(f"processing/behavior/a{i}")
+            animal.attrs["neurodata_type"] = "PoseEstimation"
+            series = animal.create_group(f"p{i}")
+            series.attrs["neurodata_type"] = "PoseEstimationSeries"
+            series["data"], series["starting_time"] = f["short" if i else "long"], f["start"]
+    with bounded(), pytest.raises(DataError, match="v.nwb: names 60 points and 60 animals of 10,000"):
+        read_poses(tmp_path/"v.nwb", 30)
+
+
+def spoilt_book(path, spoil):
+    "A workbook of EthoVision, its only sheet changed."
+    plain = write_book(path.parent/"plain.xlsx", {"Track-Arena 1-Subject 1": sheet(samples())})
+    with ZipFile(plain) as whole, ZipFile(path, "w") as to:
+        for n in whole.namelist():
+            to.writestr(n, spoil(whole.read(n)) if n.endswith("sheet1.xml") else whole.read(n))
+    return path
+
+
+def far_cells(xml, rows):
+    "A sheet with more rows, of one cell each in its last column."
+    more = b"".join(b'<row r="%d"><c r="XFD%d"><v>1</v></c></row>' % (i, i) for i in rows)
+    return re.sub(b"<dimension[^>]*>", b"", xml).replace(b"</sheetData>", more + b"</sheetData>")
+
+
+@pytest.mark.parametrize("spoil, says", [
+    (lambda xml: xml[:len(xml) - 2000], "damaged after"),
+    (lambda xml: far_cells(xml, [9 * 10**11]), "it numbers rows or columns far beyond")])
+def test_a_workbook_whose_sheet_is_not_what_it_says(spoil, says, tmp_path):
+    path = spoilt_book(tmp_path/"a.xlsx", spoil)
+    export, = exports_in(path)
+    with bounded(), pytest.raises(DataError, match=rf"a.xlsx: is no whole workbook \({says}"):
+        numbers_of(path, export, [0])
+
+
+def test_a_workbook_without_a_whole_head_and_one_with_far_cells(tmp_path):
+    assert exports_in(spoilt_book(tmp_path/"a.xlsx", lambda xml: xml[:900])) == []
+    path = spoilt_book(tmp_path/"b.xlsx", lambda xml: far_cells(xml, range(200, 5200)))
+    export, = exports_in(path)
+    with bounded(): assert len(numbers_of(path, export, [0])) == 30

@@ -98,9 +98,10 @@ def _bouts(codes, names):
 def _video_id(key, taken, path):
     "A file-safe id for a sequence key that no earlier sequence has."
     name = safe_id(str(key).replace("/", "_"), "sequence name", path)
-    number = 1
+    number = taken.get(name, 1)
     while (unique := name if number == 1 else f"{name}_{number}") in taken: number += 1
-    taken.add(unique)
+    taken[unique] = 2 # The number to try next
+    taken[name] = number + 1
     return unique
 
 # %% ../../nbs/data/12_calms21.ipynb #e653b334
@@ -184,7 +185,7 @@ def read_calms21(
     path = Path(path)
     if path.suffix.lower() == ".npz": return _read_clips(path)
     groups, shared = _tree(path)
-    vocab, taken = (shared if vocab is None else vocab), set()
+    vocab, taken = (shared if vocab is None else vocab), {}
     return [_sequence(record, group, key, taken, path, vocab, min_score)
             for group, records in groups.items() for key, record in records.items()]
 

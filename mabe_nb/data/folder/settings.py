@@ -141,8 +141,8 @@ def yaml_nodes(
 ): # Yields nodes, with whole mappings before what they hold
     "Every node of a YAML document. Raises `ValueError` for far more than anybody writes."
     todo = [tree]
-    while todo:
-        if (most := most - 1) < 0: raise ValueError("aliases (*name) stand for far too much")
+    while todo: # those that wait count as well
+        if (most := most - 1) < len(todo) - 1: raise ValueError("aliases (*name) stand for far too much")
         yield (node := todo.pop())
         for one in node.value if isinstance(getattr(node, "value", ""), list) else ():
             todo += one if isinstance(one, tuple) else [one]

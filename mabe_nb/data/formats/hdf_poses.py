@@ -29,8 +29,8 @@ def _table_blocks(group):
 def _words(group, items, k):
     "One level of the names of columns, looked up by their numbers."
     words, codes = group[f"{items}_level{k}"], group[f"{items}_label{k}"]
-    if words.dtype.itemsize > 1000 or max(words.size, codes.size) > 100_000:
-        raise DataError("has more than 100,000 columns, or longer names than 1,000 bytes",
+    if words.dtype.kind != "S" or max(words.size, codes.size) * words.dtype.itemsize > 2**22:
+        raise DataError("has names of columns that are no text, or of more than 4 MB together",
                         words.file.filename)
     return np.char.decode(words[:], "utf-8")[codes[:]]
 
@@ -38,9 +38,12 @@ def _words(group, items, k):
 def _fixed_blocks(group):
     "Column names and values of pandas' `fixed` layout."
     names, values = [], []
-    for i in range(int(group.attrs["nblocks"])):
-        levels = range(int(group.attrs[f"block{i}_items_nlevels"]))
-        parts = [_words(group, f"block{i}_items", k) for k in levels]
+    for i in range(blocks := int(group.attrs["nblocks"])):
+        levels = int(group.attrs[f"block{i}_items_nlevels"])
+        if blocks > 10 or levels > 4:
+            raise DataError(f"has a table of {blocks} parts with names in {levels} levels, far "
+                            "more than DeepLabCut writes", group.file.filename)
+        parts = [_words(group, f"block{i}_items", k) for k in range(levels)]
         names += list(zip(*parts))
         values.append(group[f"block{i}_values"][:])
     frames = group["axis1" if "axis1" in group else "axis1_level0"] # of pictures
@@ -94,6 +97,7 @@ def jabs_poses(
         poses = f["poseest"]
         points, sure = poses["points"][:], poses["confidence"][:]
         version = int(np.ravel(poses.attrs.get("version", 2))[0])
+        if not points.size: raise DataError("holds no points of animals", path, "poseest")
         if points.ndim == 3: points, sure = points[:, None], sure[:, None]
         valid, place = _jabs_places(poses, version, points.shape[:2])
         scale = poses.attrs.get("cm_per_pixel")
@@ -146,6 +150,15 @@ def _frame_numbers(series):
     fps = round(1 / step, 6)
     return frames, fps if fps > 1 else None # SLEAP counts frames unless told their times
 
+
+def _check_dense(shape, series, path):
+    "Raises `DataError` where all points of all animals would be far more than the file holds."
+    if 4 * np.prod(shape, dtype=float) > max(2**26, 16 * sum(s.nbytes for s in series)):
+        rows, animals, parts, _ = shape
+        raise DataError(f"names {parts:,} points and {animals:,} animals of {rows:,} frames, far "
+                        "more than it holds; give the points of all animals the same names", path)
+
+
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #35f430e2
 def nwb_poses(
     path, # An NWB file with the ndx-pose extension
@@ -161,7 +174,9 @@ def nwb_poses(
         every = np.unique(np.concatenate(frames))
         parts = list(dict.fromkeys(part for _, part, _ in series))
         dims = min(s["data"].shape[1] for *_, s in series)
-        xy = np.full((len(every), len(animals), len(parts), dims), np.nan, np.float32)
+        shape = len(every), len(animals), len(parts), dims
+        _check_dense(shape, [s["data"] for *_, s in series], path)
+        xy = np.full(shape, np.nan, np.float32)
         sure = xy[..., 0].copy()
         for (i, part, s), frame in zip(series, frames):
             at = np.searchsorted(every, frame), i, parts.index(part)
@@ -187,7 +202,8 @@ def movement_poses(
     "Points and confidences of a dataset that movement saved."
     import h5py
     with h5py.File(path) as f:
-        if "position" not in f: raise DataError("holds no points of animals", path)
+        if "position" not in f or not f["position"].size:
+            raise DataError("holds no points of animals", path)
         order, dims = ("time", "individual", "keypoint"), _dims(f["position"], f)
         if sorted(dims) != sorted((*order, "space")):
             raise DataError(f"has positions by {', '.join(dims)}, expected time, space, "

@@ -107,17 +107,34 @@ def _read_tracks(path):
                        na_values=["", "nan"])
 
 
-def _by_animal(table):
-    "A table of points or of frames with a row for each animal of a frame."
+def _check_parts(rows, parts, cells, path):
+    "Raises `DataError` where rows of all body parts would be far more than the table holds."
+    if parts > 1000 or rows * parts > 2**20 + 50 * cells:
+        raise DataError(f"names {parts:,} body parts, most of them in few of its rows; export "
+                        "it again in SLEAP", path)
+
+
+def _of_points(table, path):
+    "A table of points with a row for each animal of a frame. Raises `DataError`."
+    key = ["frame_idx", "track", "node"]
+    twice = table.groupby(key, dropna=False).cumcount() # Animals without a track
+    wide, key[2] = table.assign(twice=twice), "twice"
+    _check_parts((~wide.duplicated(key)).sum(), table.node.nunique(), len(table), path)
+    wide = wide.set_index([*key, "node"])
+    wide = wide[[c for c in ("x", "y", "score") if c in wide]].unstack()
+    return wide.set_axis([f"{node}.{c}" for c, node in wide], axis=1).reset_index()
+
+
+def _by_animal(table, path):
+    "A table of points or of frames with a row for each animal of a frame. Raises `DataError`."
     table = table if "track" in table else table.assign(track=None)
-    if "node" in table:
-        key = ["frame_idx", "track", "node"]
-        twice = table.groupby(key, dropna=False).cumcount() # Animals without a track
-        wide = table.assign(twice=twice).set_index([*key[:2], "twice", "node"])
-        wide = wide[[c for c in ("x", "y", "score") if c in wide]].unstack()
-        return wide.set_axis([f"{node}.{c}" for c, node in wide], axis=1).reset_index()
-    animals = dict.fromkeys(c.split(".")[0] for c in table if re.match(r"inst\d+\.", c))
+    if "node" in table: return _of_points(table, path)
+    own = [c.partition(".") for c in table if re.match(r"inst\d+\.", c)]
+    animals, columns = dict.fromkeys(a for a, *_ in own), {c for *_, c in own}
     if not animals: return table
+    if len(animals) > 100: raise DataError(f"has {len(animals):,} animals in a frame; export "
+                                           "fewer in SLEAP", path)
+    _check_parts(len(animals) * len(table), len(columns), table.size, path)
     own = [table.filter(regex=rf"^(frame_idx$|{a}\.)").rename(
         columns=lambda c, a=a: c.removeprefix(f"{a}.")) for a in animals]
     out = pd.concat(own, ignore_index=True)
@@ -129,7 +146,7 @@ def sleap_csv_poses(
     path, # A CSV that SLEAP exported for analysis
 ) -> tuple: # As of `slp_poses`
     "Points and confidences of a table of tracks. Raises `DataError`."
-    table = _by_animal(_read_tracks(path))
+    table = _by_animal(_read_tracks(path), path)
     parts = [c.removesuffix(".x") for c in table if c.endswith(".x")]
     tracked = table.track.notna() if table.track.notna().any() else table.track.isna()
     rows = table[tracked]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import pandas as pd
 
@@ -86,12 +86,27 @@ def has_reader(
 
 
 def _book(path):
-    "An open workbook. Raises `ValueError` if it is none."
+    "An open workbook, and its bytes unpacked. Raises `ValueError` if it is none."
     from openpyxl import load_workbook
-    with ZipFile(path) as packed:
-        if sum(part.file_size for part in packed.infolist()) > MOST_BYTES:
-            raise ValueError("far larger than any export")
-    return load_workbook(path, read_only=True, data_only=True)
+    try:
+        with ZipFile(path) as packed: size = sum(part.file_size for part in packed.infolist())
+        if size <= MOST_BYTES: return load_workbook(path, read_only=True, data_only=True), size
+    except Exception as e: # openpyxl answers damage with exceptions of many kinds
+        raise ValueError(" ".join(str(e).split())[:120]) from None
+    raise ValueError("far larger than any export")
+
+
+def _rows(sheet, size, **which):
+    "Rows of a sheet as they come. Raises `ValueError` for damage, and for far more than it holds."
+    left, done = size + 2**20, 0 # A cell takes several bytes
+    try:
+        for row in sheet.iter_rows(values_only=True, **which):
+            if (left := left - len(row) - 1) < 0: break
+            yield row
+            done += 1
+    except Exception: # as above
+        raise ValueError(f"damaged after {done:,} rows of {sheet.title}") from None
+    if left < 0: raise ValueError("it numbers rows or columns far beyond its cells")
 
 
 def _word(cell): # 36.0 as 36
@@ -99,14 +114,20 @@ def _word(cell): # 36.0 as 36
     return "" if cell is None else " ".join(str(cell).split())
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #34cfa399
-def _of_book(path):
-    try: book = _book(path)
-    except (BadZipFile, KeyError, OSError, ValueError): return []
+def _head_of(sheet, size):
+    "An `Export`, None if the sheet does not begin as one."
+    rows = []
     try:
-        heads = {s.title: [[*map(_word, row)] for row in s.iter_rows(max_row=200, values_only=True)]
-                 for s in book.worksheets}
+        for row in _rows(sheet, size, max_row=200): rows.append([*map(_word, row)])
+    except ValueError: pass # Who asks for its cells is told
+    return _head(rows, sheet=sheet.title)
+
+
+def _of_book(path):
+    try: book, size = _book(path)
+    except ValueError: return []
+    try: return [e for sheet in book.worksheets if (e := _head_of(sheet, size))]
     finally: book.close()
-    return [e for title, rows in heads.items() if (e := _head(rows, sheet=title))]
 
 
 @lru_cache(4096) # As long as nobody writes to it
@@ -145,19 +166,21 @@ def _text_cells(path, export, wanted):
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #800c9afd
 @lru_cache(2) # A workbook is asked for its points, then for what was scored
-def _sheet(path, size, time, title, lines):
-    try: book = _book(path)
-    except (BadZipFile, KeyError, OSError, ValueError) as e:
-        raise DataError(f"is no workbook ({e})", path) from None
-    try: rows = [*book[title].iter_rows(min_row=lines + 1, values_only=True)]
-    finally: book.close()
+def _sheet(path, size, time, title, lines, columns):
+    try:
+        book, unpacked = _book(path)
+        try: rows = [*_rows(book[title], unpacked, min_row=lines + 1, max_col=columns)]
+        finally: book.close()
+    except (KeyError, ValueError) as e:
+        raise DataError(f"is no whole workbook ({e}); export it again", path) from None
     while rows and all(cell is None for cell in rows[-1]): rows.pop()
     return rows
 
 
 def _sheet_cells(path, export, wanted):
     about = path.stat()
-    rows = _sheet(path, about.st_size, about.st_mtime_ns, export.sheet, export.lines)
+    columns = max((i for i, name in enumerate(export.names, 1) if name), default=1)
+    rows = _sheet(path, about.st_size, about.st_mtime_ns, export.sheet, export.lines, columns)
     return pd.DataFrame({c: pd.Series([row[c] if c < len(row) else None for row in rows], dtype=object)
                          for c in wanted})
 
