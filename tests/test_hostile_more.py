@@ -1,5 +1,5 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, shutil, struct, subprocess, sys
+import json, os, pickle, shutil, struct, subprocess, sys, zipfile
 from xml.dom import minidom
 
 import h5py
@@ -27,11 +27,14 @@ from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.bout_tables import label_rows
 from mabe_nb.data.formats.hdf import check_hdf
+from mabe_nb.data.formats.npy import read_npy, read_npz
+from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.files import parse_json, read_json, read_tensors, refuse_bomb
+from mabe_nb.files import (parse_json, plain_cell, read_json, read_tensors, refuse_bomb,
+                           spreadsheet_cell, write_csv)
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
@@ -485,3 +488,57 @@ def numbers_like_calms21(frames):
 def test_much_json_is_no_bomb_if_it_is_numbers():
     refuse_bomb(numbers_like_calms21(300_000)) # 140 MB
     refuse_bomb("[" + "829.5," * 2**24 + "1]")
+
+
+def shaped(text):
+    "A `.npy` file whose header gives its shape in these words."
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {text}\n".encode()
+    return b"\x93NUMPY\x02\0" + struct.pack("<I", len(head)) + head + bytes(8)
+
+
+SHAPES = ["(1L,", "(0x" + "f" * 7000 + ",), }", "(True,), }", "-" * 4000 + "1, }"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_that_are_none(shape, tmp_path):
+    (tmp_path/"t.npy").write_bytes(shaped(shape))
+    with zipfile.ZipFile(tmp_path/"t.npz", "w") as z: z.writestr("a.npy", shaped(shape))
+    for read, name in ((read_npy, "t.npy"), (read_npz, "t.npz")):
+        with bounded(), pytest.raises(DataError, match=name) as e: read(tmp_path/name)
+        assert len(str(e.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_LZMA, zipfile.ZIP_STORED])
+def test_members_that_cannot_be_unpacked(kind, tmp_path):
+    with zipfile.ZipFile(tmp_path/"t.npz", "w", kind) as z: z.writestr("a.npy", shaped("(1,), }"))
+    whole = bytearray((tmp_path/"t.npz").read_bytes())
+    if kind == zipfile.ZIP_LZMA:
+        for k in range(44, 65): whole[k] ^= 0xa5
+    else:
+        for at in (6, whole.index(b"PK\1\2") + 8): whole[at] |= 1 # encrypted
+    (tmp_path/"t.npz").write_bytes(whole)
+    with pytest.raises(DataError, match="t.npz: is no readable"): read_npz(tmp_path/"t.npz")
+
+
+def test_a_pickled_sign_that_is_none():
+    whole = pickle.dumps(np.str_("a"), 2).replace(b"a\0\0\0", b"\0\0\x11\0")
+    assert b"\0\0\x11\0" in whole
+    with pytest.raises(DataError, match="SystemError"): unpickle(whole, "t.npy")
+
+
+def test_tensors_larger_than_any_memory(tmp_path):
+    head = json.dumps({"a": {"dtype": "F32", "shape": [2**63, 0], "data_offsets": [0, 0]}}).encode()
+    (tmp_path/"w.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(DataError, match="w.safetensors: not a readable"):
+        read_tensors(tmp_path/"w.safetensors", "mabe")
+
+
+@pytest.mark.parametrize("name", ["=1", "\n=1", "\uff1d1", "\uff0b1", "\ufeff=1", "\u200b=1", " =1",
+                                  "'=1", "\xa0@x"])
+def test_formulas_that_hide(name, tmp_path):
+    assert spreadsheet_cell(name) == "'" + name and plain_cell("'" + name) == name
+    write_csv(tmp_path/"t.csv", pd.DataFrame({name: [name, "sniff_face"], "a-b": [1, 2]}))
+    table = pd.read_csv(tmp_path/"t.csv")
+    assert [*table] == ["'" + name, "a-b"] and table.iloc[0, 0] == "'" + name
+    for plain in ("sniff_face", "a-b", "'a", "a=b", "", " x"):
+        assert plain_cell(plain) == spreadsheet_cell(plain) == plain
