@@ -39,6 +39,7 @@ from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
 from mabe_nb.train.config import TrainConfig, yaml_settings
+from mabe_nb.train.ensemble.blend import Recipe, load_recipe
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
 
@@ -542,3 +543,53 @@ def test_formulas_that_hide(name, tmp_path):
     assert [*table] == ["'" + name, "a-b"] and table.iloc[0, 0] == "'" + name
     for plain in ("sniff_face", "a-b", "'a", "a=b", "", " x"):
         assert plain_cell(plain) == spreadsheet_cell(plain) == plain
+
+
+COUNTS = {"1": {"attack": [3, 1, 2]}}
+LABS = "video_id,lab_id\n1,A\n"
+
+
+def recipe_of(folder, metrics, labs=LABS):
+    "A recipe whose folder says this of its training."
+    (folder/"oof").mkdir()
+    (folder/"metrics.json").write_text(json.dumps(metrics))
+    (folder/"oof"/"sequences.csv").write_bytes(labs if type(labs) is bytes else labs.encode())
+    return Recipe({}, None, (), (), (), {}, (), (), (), folder)
+
+
+@pytest.mark.parametrize("folds", [5, None, [5], [None], ["1"], [[["1"]]], {"1": 2}])
+def test_folds_of_another_kind(folds, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": folds, "counts": COUNTS})
+    with pytest.raises(DataError, match="metrics.json: does not hold folds"): _ = recipe.learned_from
+    with pytest.raises(DataError, match="metrics.json: does not hold folds"): recipe.evidence({})
+
+
+@pytest.mark.parametrize("counts", [5, None, [], {"1": 5}, {"1": {"a": 5}}, {"1": {"a": [1]}},
+                                    {"1": {"a": ["x", 1, "y"]}}, {"2": {}}])
+def test_counts_of_another_kind(counts, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": counts})
+    with pytest.raises(DataError, match="metrics.json: and sequences.csv do not hold"): recipe.evidence()
+
+
+@pytest.mark.parametrize("labs", ["", "a,b\n1,2\n", "video_id,lab_id\n1,2,3,4\n1\n1,2,3,4,5,6\n",
+                                  b"video_id,lab_id\n1,\xff\n", '"'])
+def test_labs_of_a_spoilt_table(labs, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": COUNTS}, labs)
+    with pytest.raises(DataError, match="sequences.csv do not hold"): recipe.evidence()
+
+
+def test_what_a_recipe_tells_of_its_training(tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": COUNTS})
+    assert recipe.evidence() == {"A": {"attack": 5}} and recipe.learned_from == {"1"}
+    shutil.rmtree(tmp_path/"oof")
+    (tmp_path/"metrics.json").unlink()
+    assert recipe.evidence() is None and recipe.learned_from == frozenset()
+
+
+@pytest.mark.parametrize("members", [[], [{"name": "net", "kind": "net", "files": []}]])
+def test_a_recipe_without_networks(members, tmp_path):
+    decision = {"thresholds": [0.5], "smooth_ms": 0, "shares": [1.0] * len(members), "labs": {}}
+    about = {"format": 4, "decision": decision, "members": members, "actions": ["a"],
+             "self_actions": [], "parts": [], "labs": {}, "directed": []}
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match="a member without files"): load_recipe(tmp_path)
