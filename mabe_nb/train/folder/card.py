@@ -20,7 +20,7 @@ def clean(
     text, # Anything
 ) -> str: # One line
     "Text that shows as it is, and cannot break out of a table."
-    text = re.sub(r"[\\\[\]()!`*$&|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>",
+    text = re.sub(r"[\\\[\]!`*$&|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>",
                   " ".join(str(text).split()))
     return text.replace("<", "&lt;")
 
