@@ -83,8 +83,8 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
     members = {str(m["name"]): [load_member(folder/"members"/Path(f).name, m["kind"],
                                             *how) for f in m["files"]]
                for m in about["members"]}
-    if not members or not all(members.values()): raise ValueError("a member without files")
     if len(decision.shares) != len(members): raise ValueError("shares do not fit")
+    if not members or not all(members.values()): raise ValueError("a member without files")
     each = (decision.thresholds, *decision.labs.values(),
             decision.least_ms or decision.thresholds)
     if any(len(values) != len(about["actions"]) for values in each):
