@@ -223,11 +223,16 @@ def read_json(
     return parse_json(read_text(path, "JSON"), path)
 
 # %% ../nbs/01_files.ipynb #ba28f733
+_FORMULA = re.compile( # After what is not seen; full-width signs count too
+    "['\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*"
+    "[=+@\t\r\uff1d\uff0b\uff0d\uff20-]")
+
+
 def spreadsheet_cell(
     value, # Text is changed if a spreadsheet would take it for a formula
 ):
     "A cell as `write_csv` writes it."
-    formula = isinstance(value, str) and re.match(r"'*[=+\-@\t\r]", value)
+    formula = isinstance(value, str) and _FORMULA.match(value)
     return "'" + value if formula else value
 
 
@@ -235,7 +240,7 @@ def plain_cell(
     value, # From a table that `write_csv` wrote
 ):
     "A cell as it was before `spreadsheet_cell`."
-    formula = isinstance(value, str) and re.match(r"'+[=+\-@\t\r]", value)
+    formula = isinstance(value, str) and value[:1] == "'" and _FORMULA.match(value)
     return value[1:] if formula else value
 
 
@@ -246,7 +251,9 @@ def write_csv(
     "A table as CSV that no spreadsheet runs and no reader breaks."
     texts = [c for c in table if table[c].dtype.kind not in "biuf"]
     table = table.assign(**{c: table[c].map(spreadsheet_cell) for c in texts})
-    odd = any(isinstance(v, str) and "\r" in v for c in texts for v in table[c].unique())
+    odd = any(isinstance(v, str) and "\r" in v
+              for values in (table.columns, *(table[c].unique() for c in texts)) for v in values)
+    table = table.rename(columns=spreadsheet_cell)
     with atomic(path) as tmp:
         table.to_csv(tmp, index=False, quoting=2 if odd else 0) # 2: quote all text
 
@@ -263,7 +270,8 @@ def read_tensors(
             about = parse_json((f.metadata() or {}).get(key, "null"), path, key)
             tensors = {k: f.get_tensor(k) for k in f.keys()}
     except DataError: raise
-    except (SafetensorError, OSError, ValueError, RecursionError) as e:
+    except (SafetensorError, OSError, ValueError, TypeError, OverflowError,
+            RecursionError) as e: # TypeError: sizes that PyTorch has no room for
         why = (str(e) or type(e).__name__).splitlines()[0][:200]
         raise DataError(f"not a readable safetensors file ({why})", path) from None
     if isinstance(about, dict): return tensors, about
@@ -286,4 +294,6 @@ def npy_header(
     "What a `.npy` file says of its array. NumPy's parser may raise anything for damage."
     from numpy.lib import format
     first = format.read_magic(file)[0] == 1
-    return (format.read_array_header_1_0 if first else format.read_array_header_2_0)(file)
+    out = (format.read_array_header_1_0 if first else format.read_array_header_2_0)(file)
+    if all(type(n) is int and abs(n) < 2**63 for n in out[0]): return out
+    raise ValueError("its shape is none")

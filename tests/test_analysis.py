@@ -442,6 +442,15 @@ def test_simba_gets_the_poses_and_the_frames_of_each_action(tmp_path, colony):
     with pytest.raises(ConfigError, match="give data"): export_simba(observe(colony), tmp_path)
 
 
+def test_no_heading_of_simba_s_table_is_a_formula(tmp_path):
+    rec = make_recording(0, 300).replace(video_id="v")
+    rec = rec.replace(labelled=tuple((a, t, "=1+1") for a, t, _ in rec.labelled),
+                      bouts=rec.bouts.assign(action="=1+1"))
+    (path,) = export_simba(observe([rec]), tmp_path, {"v": rec})
+    head = path.read_text().splitlines()[0].split(",")
+    assert head[0] == "" and head[-1] == "'=1+1"
+
+
 def test_an_ethogram_of_nwb_says_who_found_it_and_what_was_looked_for(tmp_path, colony):
     pytest.importorskip("ndx_ethogram", reason="an extra")
     from pynwb import NWBHDF5IO

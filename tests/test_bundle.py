@@ -17,7 +17,7 @@ from mabe_nb import cli
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.kaggle.bundle import make_bundle, open_bundle
+from mabe_nb.kaggle.bundle import FORMAT, make_bundle, open_bundle, read_manifest
 from mabe_nb.train.config import make_config
 from mabe_nb.kaggle.offline import (Clock, allowed_actions, at_least_one_row,
                                     predict_in_parts, requested_actions)
@@ -201,6 +201,15 @@ def test_a_tampered_bundle_is_refused(work, tmp_path, kind):
     (kit/"manifest.json").write_text(json.dumps(about))
     said = {"weights": "hash", "wheel": "hash", "manifest": "version"}.get(kind, "not there")
     with pytest.raises(DataError, match=said): open_bundle(kit)
+
+
+@pytest.mark.parametrize("ids", [5, {}, "1", None, [1], [["1"]]])
+def test_a_manifest_that_lists_no_videos_is_refused(tmp_path, ids):
+    about = {"format": FORMAT, "files": {}, "kind": "classifier", "evidence": None}
+    (tmp_path/"manifest.json").write_text(json.dumps(about))
+    assert read_manifest(tmp_path) == about
+    (tmp_path/"manifest.json").write_text(json.dumps(about | {"learned_from": ids}))
+    with pytest.raises(DataError, match="manifest.json: learned_from"): read_manifest(tmp_path)
 
 
 def test_parts_of_another_model_or_video_are_not_taken(work, tmp_path):

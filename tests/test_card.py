@@ -1,4 +1,5 @@
 """Cards say what the figures say, warn of what is rare, and cannot be broken by names."""
+import html
 import json
 
 import numpy as np
@@ -227,6 +228,16 @@ def test_names_stay_in_their_cell(name):
     assert len(lines) == 3 and "<" not in lines[2]
     assert lines[2].replace("\\|", "").count("|") == 4
     assert "\n" not in clean(name)
+
+
+@pytest.mark.parametrize("name", [
+    "![x](http://evil/p.png)", "[click](javascript:alert(1))", "`a`", "**a**", "$a$", "&lt;b", "_a_",
+    "a\\\\", "~~a~~", "sniff_face", "a_b_c-2.5", "<b>&amp;|", "\\[a]"])
+def test_names_show_as_they_are(name):
+    reader = pytest.importorskip("markdown_it", reason="comes with other packages").MarkdownIt
+    shown = reader().enable("strikethrough").renderInline(clean(name))
+    assert "<" not in shown and html.unescape(shown) == name
+    assert clean("sniff_face") == "sniff_face"
 
 
 @pytest.mark.parametrize("labs, said", [

@@ -407,6 +407,7 @@ def settings(**of): return lambda about: about["config"].update(of)
     settings(hidden_size=8192, num_layers=128), settings(conv_channels=[8192] * 5000),
     settings(model_type="transformer", hidden_size=8192, num_layers=128),
     settings(lstm_layers=64), settings(hidden_size=8192), settings(smooth_ms=float("nan")),
+    lambda about: about["inputs"].update(rate=1e-320), lambda about: about["inputs"].update(rate=1e9),
     settings(lstm_hidden=10**400), lambda about: about.pop("actions"),
     lambda about: about.update(actions=["a"] * 10**4, possible=[True] * (10**4 + 1))])
 def test_checkpoint_larger_than_its_weights(run, change, tmp_path):

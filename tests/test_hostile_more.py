@@ -1,5 +1,5 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, re, shutil, struct, subprocess, sys
+import json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
 from xml.dom import minidom
 from zipfile import ZipFile
 
@@ -32,15 +32,19 @@ from mabe_nb.data.formats.ethovision.exports import exports_in, numbers_of
 from mabe_nb.data.formats.hdf import check_hdf
 from mabe_nb.data.formats.hdf_poses import dlc_table
 from mabe_nb.data.formats.movement_files import sleap_csv_poses
+from mabe_nb.data.formats.npy import read_npy, read_npz
+from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings
 from mabe_nb.errors import ConfigError, DataError
-from mabe_nb.files import parse_json, read_json, read_tensors, refuse_bomb
+from mabe_nb.files import (parse_json, plain_cell, read_json, read_tensors, refuse_bomb,
+                           spreadsheet_cell, write_csv)
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
 from mabe_nb.train.config import TrainConfig, yaml_settings
+from mabe_nb.train.ensemble.blend import Recipe, load_recipe
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
 
@@ -601,3 +605,107 @@ def test_a_workbook_without_a_whole_head_and_one_with_far_cells(tmp_path):
     path = spoilt_book(tmp_path/"b.xlsx", lambda xml: far_cells(xml, range(200, 5200)))
     export, = exports_in(path)
     with bounded(): assert len(numbers_of(path, export, [0])) == 30
+
+
+def shaped(text):
+    "A `.npy` file whose header gives its shape in these words."
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {text}\n".encode()
+    return b"\x93NUMPY\x02\0" + struct.pack("<I", len(head)) + head + bytes(8)
+
+
+SHAPES = ["(1L,", "(0x" + "f" * 7000 + ",), }", "(True,), }", "-" * 4000 + "1, }"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_that_are_none(shape, tmp_path):
+    (tmp_path/"t.npy").write_bytes(shaped(shape))
+    with zipfile.ZipFile(tmp_path/"t.npz", "w") as z: z.writestr("a.npy", shaped(shape))
+    for read, name in ((read_npy, "t.npy"), (read_npz, "t.npz")):
+        with bounded(), pytest.raises(DataError, match=name) as e: read(tmp_path/name)
+        assert len(str(e.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_LZMA, zipfile.ZIP_STORED])
+def test_members_that_cannot_be_unpacked(kind, tmp_path):
+    with zipfile.ZipFile(tmp_path/"t.npz", "w", kind) as z: z.writestr("a.npy", shaped("(1,), }"))
+    whole = bytearray((tmp_path/"t.npz").read_bytes())
+    if kind == zipfile.ZIP_LZMA:
+        for k in range(44, 65): whole[k] ^= 0xa5
+    else:
+        for at in (6, whole.index(b"PK\1\2") + 8): whole[at] |= 1 # encrypted
+    (tmp_path/"t.npz").write_bytes(whole)
+    with pytest.raises(DataError, match="t.npz: is no readable"): read_npz(tmp_path/"t.npz")
+
+
+def test_a_pickled_sign_that_is_none():
+    whole = pickle.dumps(np.str_("a"), 2).replace(b"a\0\0\0", b"\0\0\x11\0")
+    assert b"\0\0\x11\0" in whole
+    with pytest.raises(DataError, match="SystemError"): unpickle(whole, "t.npy")
+
+
+def test_tensors_larger_than_any_memory(tmp_path):
+    head = json.dumps({"a": {"dtype": "F32", "shape": [2**63, 0], "data_offsets": [0, 0]}}).encode()
+    (tmp_path/"w.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(DataError, match="w.safetensors: not a readable"):
+        read_tensors(tmp_path/"w.safetensors", "mabe")
+
+
+@pytest.mark.parametrize("name", ["=1", "\n=1", "\uff1d1", "\uff0b1", "\ufeff=1", "\u200b=1", " =1",
+                                  "'=1", "\xa0@x"])
+def test_formulas_that_hide(name, tmp_path):
+    assert spreadsheet_cell(name) == "'" + name and plain_cell("'" + name) == name
+    write_csv(tmp_path/"t.csv", pd.DataFrame({name: [name, "sniff_face"], "a-b": [1, 2]}))
+    table = pd.read_csv(tmp_path/"t.csv")
+    assert [*table] == ["'" + name, "a-b"] and table.iloc[0, 0] == "'" + name
+    for plain in ("sniff_face", "a-b", "'a", "a=b", "", " x"):
+        assert plain_cell(plain) == spreadsheet_cell(plain) == plain
+
+
+COUNTS = {"1": {"attack": [3, 1, 2]}}
+LABS = "video_id,lab_id\n1,A\n"
+
+
+def recipe_of(folder, metrics, labs=LABS):
+    "A recipe whose folder says this of its training."
+    (folder/"oof").mkdir()
+    (folder/"metrics.json").write_text(json.dumps(metrics))
+    (folder/"oof"/"sequences.csv").write_bytes(labs if type(labs) is bytes else labs.encode())
+    return Recipe({}, None, (), (), (), {}, (), (), (), folder)
+
+
+@pytest.mark.parametrize("folds", [5, None, [5], [None], ["1"], [[["1"]]], {"1": 2}])
+def test_folds_of_another_kind(folds, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": folds, "counts": COUNTS})
+    with pytest.raises(DataError, match="metrics.json: does not hold folds"): _ = recipe.learned_from
+    with pytest.raises(DataError, match="metrics.json: does not hold folds"): recipe.evidence({})
+
+
+@pytest.mark.parametrize("counts", [5, None, [], {"1": 5}, {"1": {"a": 5}}, {"1": {"a": [1]}},
+                                    {"1": {"a": ["x", 1, "y"]}}, {"2": {}}])
+def test_counts_of_another_kind(counts, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": counts})
+    with pytest.raises(DataError, match="metrics.json: and sequences.csv do not hold"): recipe.evidence()
+
+
+@pytest.mark.parametrize("labs", ["", "a,b\n1,2\n", "video_id,lab_id\n1,2,3,4\n1\n1,2,3,4,5,6\n",
+                                  b"video_id,lab_id\n1,\xff\n", '"'])
+def test_labs_of_a_spoilt_table(labs, tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": COUNTS}, labs)
+    with pytest.raises(DataError, match="sequences.csv do not hold"): recipe.evidence()
+
+
+def test_what_a_recipe_tells_of_its_training(tmp_path):
+    recipe = recipe_of(tmp_path, {"folds": [["1"]], "counts": COUNTS})
+    assert recipe.evidence() == {"A": {"attack": 5}} and recipe.learned_from == {"1"}
+    shutil.rmtree(tmp_path/"oof")
+    (tmp_path/"metrics.json").unlink()
+    assert recipe.evidence() is None and recipe.learned_from == frozenset()
+
+
+@pytest.mark.parametrize("members", [[], [{"name": "net", "kind": "net", "files": []}]])
+def test_a_recipe_without_networks(members, tmp_path):
+    decision = {"thresholds": [0.5], "smooth_ms": 0, "shares": [1.0] * len(members), "labs": {}}
+    about = {"format": 4, "decision": decision, "members": members, "actions": ["a"],
+             "self_actions": [], "parts": [], "labs": {}, "directed": []}
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match="a member without files"): load_recipe(tmp_path)

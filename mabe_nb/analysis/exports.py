@@ -173,7 +173,7 @@ def export_simba(
         for b in found.get(video, seen.bouts[:0]).itertuples():
             columns[b.action][round(b.start * rec.fps):round(b.stop * rec.fps)] = 1
         paths.append(Path(out)/"simba"/f"{file_name(video)}.csv")
-        with atomic(paths[-1]) as tmp: pd.DataFrame(columns).to_csv(tmp)
+        write_csv(paths[-1], pd.DataFrame(columns).reset_index(names=""))
     return paths
 
 # %% ../../nbs/analysis/50_exports.ipynb #c03c4962

@@ -72,6 +72,8 @@ def read_manifest(
     kinds = {"files": dict, "kind": str, "evidence": (dict, type(None))}
     if not all(isinstance(about.get(k), t) for k, t in kinds.items()):
         raise DataError("lacks files, kind or evidence; make the bundle again", path)
+    if type(ids := about.get("learned_from", [])) is not list or {*map(type, ids)} - {str}:
+        raise DataError("learned_from is no list of video ids; make the bundle again", path)
     for name, known in about["files"].items():
         file = Path(folder)/name
         if ".." in Path(name).parts or Path(name).is_absolute() or not file.is_file():

@@ -279,8 +279,8 @@ def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
         raise DataError("scaling and channel names differ in number")
     fps = tuple(map(float, about["fps"]))
     rate = float(about.get("rate", fps[0]))
-    if not all(0 < f < float("inf") for f in (*fps, rate)):
-        raise DataError("its frame rates are no frames per second")
+    if not all(0.01 <= f <= 1e5 for f in (*fps, rate)):
+        raise DataError("its frame rates are not from 0.01 to 100,000 frames per second")
     return cls(str(about["features"]), tuple(map(str, about["parts"])),
                tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
                arrays["base"], scaler, fps, arrays["always"], pca, rate)

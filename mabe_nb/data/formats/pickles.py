@@ -283,6 +283,6 @@ def unpickle(
         raise DataError(f"refused: its pickle asks for {e}, only arrays, dicts, lists, "
                         "strings and numbers are read", path) from None
     except (ValueError, LookupError, TypeError, OverflowError, MemoryError,
-            RecursionError) as e:
+            RecursionError, SystemError) as e: # the last: NumPy's, for text that is none
         raise DataError(f"truncated or broken pickle ({type(e).__name__}); copy or "
                         "download the file again", path) from None

@@ -84,6 +84,7 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
                                             *how) for f in m["files"]]
                for m in about["members"]}
     if len(decision.shares) != len(members): raise ValueError("shares do not fit")
+    if not members or not all(members.values()): raise ValueError("a member without files")
     each = (decision.thresholds, *decision.labs.values(),
             decision.least_ms or decision.thresholds)
     if any(len(values) != len(about["actions"]) for values in each):
@@ -241,13 +242,21 @@ def _doubts(recipe, prepared, ids): # By the first network that there is
                  if isinstance(m, Net)), {})
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #781ccf6a
+def _fold_videos(folder):
+    "Ids of the videos of all folds. Raises `DataError` if the folder tells none."
+    about = read_json(path := folder/"metrics.json")
+    folds = about.get("folds") if isinstance(about, dict) else None
+    if type(folds) is list and {*map(type, folds)} <= {list}:
+        if {type(v) for f in folds for v in f} <= {str}: return sum(folds, [])
+    raise DataError("does not hold folds, lists of video ids, as train_recipe writes them", path)
+
+
 @patch
 @property
 def learned_from(self: Recipe) -> frozenset:
     "Ids of the videos that it learned from, as far as its folder tells."
-    try: folds = read_json(self.folder/"metrics.json")["folds"]
-    except (DataError, LookupError, TypeError): return frozenset() # as in a bundle
-    return frozenset(str(v) for fold in folds for v in fold)
+    told = self.folder and (self.folder/"metrics.json").exists() # not in a bundle
+    return frozenset(_fold_videos(self.folder) if told else ())
 
 
 @patch
@@ -259,20 +268,27 @@ def files(self: Recipe, **options) -> dict:
     return {name: self.folder/name for name in names}
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #9975298e
-@patch
-def evidence(self: Recipe, dataset=None) -> dict:
-    "Lab -> action -> frames with it in training; None if its folder does not tell."
-    if dataset is not None:
-        return evidence_in(dataset, sum(read_json(self.folder/"metrics.json")["folds"], []))
-    try:
-        metrics = read_json(self.folder/"metrics.json")
-        counts = metrics["counts"] | metrics.get("only_reviewed", {})
-        table = pd.read_csv(self.folder/"oof"/"sequences.csv", dtype=str,
-                            keep_default_na=False)
-    except (DataError, KeyError, TypeError, OSError): return None
-    out, lab = {}, dict(zip(table.video_id, table.lab_id))
+def _frames_of(counts, lab): # Video -> action -> right, false, missed; video -> lab
+    out = {}
     for video, actions in counts.items():
         seen = out.setdefault(lab[video], {})
         for action, (hit, _, missed) in actions.items():
+            if not type(hit) is type(missed) is int: raise TypeError(f"a count of {action!r}")
             seen[action] = seen.get(action, 0) + hit + missed
     return out
+
+
+@patch
+def evidence(self: Recipe, dataset=None) -> dict:
+    "Lab -> action -> frames with it in training; None if its folder does not tell."
+    if dataset is not None: return evidence_in(dataset, _fold_videos(self.folder))
+    path, listed = (Path(self.folder or "", f) for f in ("metrics.json", "oof/sequences.csv"))
+    if not (self.folder and path.exists() and listed.exists()): return None
+    metrics = read_json(path)
+    try:
+        table = pd.read_csv(listed, dtype=str, keep_default_na=False)
+        return _frames_of(metrics["counts"] | metrics.get("only_reviewed", {}),
+                          dict(zip(table.video_id, table.lab_id)))
+    except (AttributeError, LookupError, TypeError, ValueError, OSError) as e: # of pandas too
+        raise DataError(f"and {listed.name} do not hold the counts and labs that train_recipe "
+                        f"writes ({type(e).__name__})", path) from None

@@ -8,6 +8,8 @@ __all__ = ['FEW', 'POOR', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table
            'run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
+import re
+
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.few_videos import few_note
@@ -17,9 +19,10 @@ from ..scores.means import false_alarm_note, labs_apart, mean_of_labs
 def clean(
     text, # Anything
 ) -> str: # One line
-    "Text that cannot break out of a table."
-    text = " ".join(str(text).split()).replace("\\", "\\\\")
-    return text.replace("<", "&lt;").replace("|", "\\|")
+    "Text that shows as it is, and cannot break out of a table."
+    text = re.sub(r"[\\\[\]!`*$&|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>",
+                  " ".join(str(text).split()))
+    return text.replace("<", "&lt;")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #054e01f7
 def as_table(
