@@ -124,11 +124,10 @@ def bootstrap(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
 ) -> tuple: # Ends of an interval of the macro-F1, see `interval_of`
     "Interval of the mean F1 over draws of videos."
-    point = f1_of(counts.sum(0))
-    known = ~np.isnan(point)
+    known = ~np.isnan(point := f1_of(counts.sum(0)))
     if not known.any(): return 0.0, 0.0
-    draws = drawn_f1(counts)[:, known]
-    draws = np.where(np.isnan(draws), point[known], draws) # Of the same actions in each draw
+    draws = drawn_f1(counts)[:, known] # Of the same actions in each
+    draws = np.where(np.isnan(draws), point[known], draws)
     return tuple(round(v, 4) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
