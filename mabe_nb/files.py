@@ -243,7 +243,7 @@ def plain_cell(
     formula = isinstance(value, str) and value[:1] == "'" and _FORMULA.match(value)
     return value[1:] if formula else value
 
-
+# %% ../nbs/01_files.ipynb #ac92ff31
 def write_csv(
     path, # File to write, atomically
     table, # DataFrame

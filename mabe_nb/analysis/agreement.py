@@ -109,9 +109,8 @@ def second_rater(
 
 # %% ../../nbs/analysis/80_agreement.ipynb #111d8d37
 def _scored(data, rec, path, rows):
-    settings = data.settings_of(rec.video_id) if hasattr(data, "settings_of") else \
-        read_settings(path.parent/"dataset.yaml")
-    settings = settings.model_copy(update={"scorer": None}) # That of the other
+    settings = (data.settings_of(rec.video_id) if hasattr(data, "settings_of") else read_settings(
+        path.parent/"dataset.yaml")).model_copy(update={"scorer": None}) # It is the other's
     bouts = read_scored(path, rec, settings, rows)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(

@@ -55,16 +55,16 @@ def training_rates(
     if not (folder/"metrics.json").is_file(): return {}
     metrics = read_json(folder/"metrics.json")
     looked = metrics.get("looked_at") if isinstance(metrics, dict) else None
-    if not looked or not looked["frames"] or not isinstance(metrics.get("seen"), dict): return {}
     try:
-        ends = {a: (float(of["least"]), float(of["most"]))
-                for a, of in metrics.get("budgets", {}).items() if of["videos"]}
+        if not looked or not looked["frames"] or not isinstance(metrics.get("seen"), dict): return {}
+        known = {a: of for a, of in metrics.get("budgets", {}).items() if of["videos"]}
+        ends = {a: (float(of["least"]), float(of["most"])) for a, of in known.items()}
         return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"],
                     *ends.get(a, (1.0, 0.0))) for a, n in metrics["seen"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise DataError(f"does not tell how frequent actions were ({e})", folder/"metrics.json") from None
 
-
+# %% ../../nbs/analysis/90_batch.ipynb #f303116f
 def predicted_rates(
     facts: dict, # From `video_facts`
 ) -> dict: # Action -> (share of the frames of all pairs, bouts)

@@ -165,7 +165,7 @@ def half_widths(
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise DataError(f"does not tell what whole videos are off ({e})", run) from None
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #c7de8fec
 def drawn_measures(
     pieces: Pieces,
     expected: np.ndarray, # (draws, rows) seconds, from `draw_seconds`

@@ -240,8 +240,7 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
-                       + refused + blind_note(prepared.parts) * (prepared.features != "coords")
-                       + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
+                       + refused + blind_note(prepared.parts, prepared.features) + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

@@ -56,9 +56,10 @@ POINTS = {"front": "nose", "center": "body_center", "rear": "tail_base"} # As mo
 
 def blind_note(
     parts, # Names of body parts
+    features: str = None, # Preset or blocks; None: any
 ) -> list: # Of sentences
     "What features cannot tell of bodies without a front, center or rear."
-    lost = missing_points(parts)
+    lost = missing_points(parts) if features != "coords" else []
     it = "it" if len(lost) < 2 else "them"
     return [f"no body part is the {' or the '.join(lost)} of an animal: what features say of {it}, such as "
             "speeds and distances, is empty; if one is, call it "

@@ -67,9 +67,8 @@ class TrackerFolder:
         self.settings = read_settings(self.settings_file)
         self._here = here
         deepest = DEEPEST if self.root.is_dir() else 0
-        self._poses, scored, self._findings = sort_files(here, deepest)
-        self._scored = _by_scorer(scored, self.settings.scorer)
-        self._findings += _misnamed(here)
+        self._poses, scored, found = sort_files(here, deepest)
+        self._scored, self._findings = _by_scorer(scored, self.settings.scorer), found + _misnamed(here)
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
         self.ids = tuple(i for i in sorted(self._poses, key=by_number)

@@ -81,8 +81,7 @@ def read_bout_table(
         raise DataError(f"has rows of {' and '.join(sorted(by))} for one video; name one of them as "
                         "scorer in dataset.yaml, or keep the rows of one", path)
     for i, row in (r for cells, rows in rows_by(path, OF_VIDEO).items() if mine(cells) for r in rows):
-        where = f"row {i}"
-        who, to, action = _first(row, AGENT), _first(row, TARGET), _first(row, ACTION)
+        where, (who, to, action) = f"row {i}", [_first(row, of) for of in (AGENT, TARGET, ACTION)]
         if {who, to} & {*without} or by and scorer not in (None, _first(row, SCORER)): continue
         if not action: raise DataError("names no action", path, where)
         if not (who := name(who) or agent):

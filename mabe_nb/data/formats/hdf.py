@@ -33,7 +33,7 @@ def _bytes(item):
     return item.dtype.itemsize * math.prod(-(-max(n, 1) // c) * (c if n else 1)
                                            for n, c in zip(item.shape or (), chunks))
 
-
+# %% ../../../nbs/data/formats/45_hdf.ipynb #56913614
 def _children(group, path):
     "Names and objects in a group. Raises `DataError` for a link to another file."
     import h5py

@@ -34,7 +34,7 @@ def _words(group, items, k):
                         words.file.filename)
     return np.char.decode(words[:], "utf-8")[codes[:]]
 
-
+# %% ../../../nbs/data/formats/50_hdf_poses.ipynb #227c4fc7
 def _fixed_blocks(group):
     "Column names and values of pandas' `fixed` layout."
     names, values = [], []
@@ -173,19 +173,17 @@ def nwb_poses(
         frames, fps = _frame_numbers([s for *_, s in series])
         every = np.unique(np.concatenate(frames))
         parts = list(dict.fromkeys(part for _, part, _ in series))
-        dims = min(s["data"].shape[1] for *_, s in series)
-        shape = len(every), len(animals), len(parts), dims
+        shape = len(every), len(animals), len(parts), min(s["data"].shape[1] for *_, s in series)
         _check_dense(shape, [s["data"] for *_, s in series], path)
         xy = np.full(shape, np.nan, np.float32)
         sure = xy[..., 0].copy()
         for (i, part, s), frame in zip(series, frames):
             at = np.searchsorted(every, frame), i, parts.index(part)
-            xy[at] = s["data"][:, :dims]
+            xy[at] = s["data"][:, :shape[-1]]
             if "confidence" in s: sure[at] = s["confidence"][:]
         names = [re.sub("^(track=|PoseEstimation_?)", "", n) or n for n, _ in animals]
         if len(names) == 1:
-            subject = f.get("general/subject/subject_id")
-            names = [subject.asstr()[()] if subject else "id_0"]
+            names = [s.asstr()[()] if (s := f.get("general/subject/subject_id")) else "id_0"]
     return xy, sure, every, names, parts, fps
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #afa86009

@@ -113,7 +113,7 @@ def _check_parts(rows, parts, cells, path):
         raise DataError(f"names {parts:,} body parts, most of them in few of its rows; export "
                         "it again in SLEAP", path)
 
-
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #c6b0235c
 def _of_points(table, path):
     "A table of points with a row for each animal of a frame. Raises `DataError`."
     key = ["frame_idx", "track", "node"]
@@ -124,7 +124,7 @@ def _of_points(table, path):
     wide = wide[[c for c in ("x", "y", "score") if c in wide]].unstack()
     return wide.set_axis([f"{node}.{c}" for c, node in wide], axis=1).reset_index()
 
-
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #c186ae37
 def _by_animal(table, path):
     "A table of points or of frames with a row for each animal of a frame. Raises `DataError`."
     table = table if "track" in table else table.assign(track=None)

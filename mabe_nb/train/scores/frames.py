@@ -126,8 +126,7 @@ def bootstrap(
     "Interval of the mean F1 over draws of videos."
     known = ~np.isnan(point := f1_of(counts.sum(0)))
     if not known.any(): return 0.0, 0.0
-    draws = drawn_f1(counts)[:, known] # Of the same actions in each
-    draws = np.where(np.isnan(draws), point[known], draws)
+    draws = np.where(np.isnan(f1 := drawn_f1(counts)), point, f1)[:, known] # Of the same actions
     return tuple(round(v, 4) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2

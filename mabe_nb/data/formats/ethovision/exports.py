@@ -95,7 +95,7 @@ def _book(path):
         raise ValueError(" ".join(str(e).split())[:120]) from None
     raise ValueError("far larger than any export")
 
-
+# %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #284e491e
 def _rows(sheet, size, **which):
     "Rows of a sheet as they come. Raises `ValueError` for damage, and for far more than it holds."
     left, done = size + 2**20, 0 # A cell takes several bytes
