@@ -218,6 +218,21 @@ def test_two_actions_that_take_turns_tell_nothing():
     assert table.p["x", "y"] == table.p["y", "x"] == 1 and np.isnan(table.p["x", "x"])
 
 
+def test_bouts_of_one_action_that_touch_are_one_bout():
+    "Scored in pieces, at random: nothing follows itself, and nothing stands out."
+    rng = np.random.default_rng(0)
+    action, end = rng.choice(["groom", "walk", "rest"], 300), rng.random(300).cumsum()
+    bouts = pd.DataFrame({"video": "v", "agent": "a", "target": "a", "action": action,
+                          "start": np.r_[0, end[:-1]], "stop": end})
+    found = transitions(bouts, shuffles=500)
+    itself = found[found.before == found.after]
+    assert (itself["count"] == 0).all() and found.q.min() > 0.05
+    runs = 1 + (action[1:] != action[:-1]).sum()
+    assert found["count"].sum() == runs - 1
+    inside = pd.concat([bouts[:1].assign(stop=5.0), bouts[:1].assign(start=1.0, stop=2.0)])
+    assert transitions(inside)["count"].sum() == 0
+
+
 def test_alarms_are_rare_where_every_moment_has_an_action():
     rng, p = np.random.default_rng(0), []
     for k in range(150):

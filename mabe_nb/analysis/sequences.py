@@ -94,6 +94,17 @@ def _orders(rows, gap_s): # Codes of animals and bouts; which bouts follow each 
     one = group[1:] == group[:-1]
     return group, label, one & (pause <= gap_s), one & (pause < 1e-6)
 
+# %% ../../nbs/analysis/20_sequences.ipynb #a2172a08
+def _merged(bouts):
+    "Bouts of one action that touch or overlap as the one bout that they are."
+    key = ["video", "agent", "target", "action"]
+    rows = bouts.sort_values([*key, "start"])
+    of = rows.groupby(key, sort=False).ngroup()
+    new = (of != of.shift()) | (rows.start > rows.groupby(of).stop.cummax().shift() + 1e-6)
+    return rows.groupby(new.cumsum(), as_index=False).agg(
+        **{k: (k, "first") for k in [*key, "start"]}, stop=("stop", "max"))
+
+
 # %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
@@ -106,7 +117,7 @@ def transitions(
     n = len(actions)
     if shuffles is None: shuffles = max(1000, min(40 * n**2, 10_000, 2**26 // max(n, 1)**2))
     if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
-    rows = bouts.sort_values(["video", "agent", "start", "stop"])
+    rows = _merged(bouts).sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
     group, label, joined, touch = _orders(rows, gap_s)
     found, drawn = _drawn_counts(code, label, group, joined, touch, n, shuffles, seed)
