@@ -32,6 +32,8 @@ from mabe_nb.data.formats.ethovision.exports import exports_in, numbers_of
 from mabe_nb.data.formats.hdf import check_hdf
 from mabe_nb.data.formats.hdf_poses import dlc_table
 from mabe_nb.data.formats.movement_files import sleap_csv_poses
+from mabe_nb.data.formats.kaggle import tables
+from mabe_nb.data.formats.kaggle.tables import read_columns
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
 from mabe_nb.data.poses import read_poses
@@ -709,3 +711,11 @@ def test_a_recipe_without_networks(members, tmp_path):
              "self_actions": [], "parts": [], "labs": {}, "directed": []}
     (tmp_path/"recipe.json").write_text(json.dumps(about))
     with pytest.raises(DataError, match="a member without files"): load_recipe(tmp_path)
+
+
+def test_a_parquet_file_with_texts_far_larger_than_itself(tmp_path, monkeypatch):
+    path = tmp_path/"big.parquet"
+    pq.write_table(pa.table({"action": ["a" * 2_000_000] * 2}), path, compression="zstd", use_dictionary=False)
+    assert len(read_columns(path, ["action"])) == 2
+    monkeypatch.setattr(tables, "UNPACKED", 2**20)
+    with pytest.raises(DataError, match="bytes of values in"): read_columns(path, ["action"])
