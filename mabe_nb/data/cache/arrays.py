@@ -98,7 +98,7 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self): return len(self.parts[0])
 
     def __getitem__(self, at):
-        if isinstance(at, tuple) and len(at) == 2 and isinstance(at[1], list): return self._columns(*at)
+        if isinstance(at, tuple) and [*map(type, at)] == [slice, list]: return self._columns(*at)
         if isinstance(at, tuple) or np.ndim(at) > 1: return np.asarray(self)[at]
         some = [part[at] for part in self.parts]
         out = np.take(np.concatenate(some, -1) if some[1:] else some[0], self.at, axis=-1)

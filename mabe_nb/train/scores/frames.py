@@ -127,7 +127,7 @@ def bootstrap(
     known = ~np.isnan(point := f1_of(counts.sum(0)))
     if not known.any(): return 0.0, 0.0
     draws = np.where(np.isnan(f1 := drawn_f1(counts)), point, f1)[:, known] # Of the same actions
-    return tuple(round(v, 4) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
+    return tuple(round(v, 6) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
 def by_video(
