@@ -43,14 +43,11 @@ def read_columns(
                     raise DataError(f"{n or 'no'} columns named {name!r} among "
                                     f"{names[:12]}, expected one each of {columns}",
                                     path)
-            rows, size = file.metadata.num_rows, Path(path).stat().st_size
-            if rows > max(2**20, per_byte * size):
-                raise DataError(f"has {rows:,} rows in {size:,} bytes, far more than a "
-                                "recording can have", path)
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            if (room := sum(g.total_byte_size for g in groups)) > max(UNPACKED, 1000 * size):
-                raise DataError(f"has {room:,} bytes of values in {size:,} of the file, far more "
-                                "than a recording can have", path)
+            about, size = file.metadata, Path(path).stat().st_size
+            room = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            if about.num_rows > max(2**20, per_byte * size) or room > max(UNPACKED, 1000 * size):
+                raise DataError(f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of values, "
+                                "far more than a recording can have", path)
             return file.read(columns=columns, use_threads=threads).select(columns)
     except KeyError: return read_columns(path, columns) # names the one that is absent
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
