@@ -215,6 +215,9 @@ def _augment(cfg, inputs, units, device):
     rescale, cannot = make_rescale(cfg, inputs, units, device)
     return Augment(cfg, steps, rescale), refused + cannot
 
+
+def _of_features(prepared): return blind_note(prepared.parts, prepared.features) + mixed_units(prepared)
+
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
 def training_set(
     prepared, # `Prepared` with the config's features, see `features_of`
@@ -240,7 +243,7 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
-                       + refused + blind_note(prepared.parts, prepared.features) + mixed_units(prepared) + together(labels, actions, cfg.loss), cfg)
+                       + refused + _of_features(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

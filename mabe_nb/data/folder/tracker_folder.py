@@ -43,15 +43,16 @@ def _misnamed(here):
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #46b4959c
 def _by_scorer(scored, scorer): # Without those tables that others scored
+    if not scorer: return scored
     def who(path, rows):
         bouts = annotation_source(path) == "bouts"
         return scorers_in(path, rows and (lambda cell: cell in rows)) if bouts else set()
-    by = {v: [(who(*s), s) for s in some] for v, some in scored.items()} if scorer else {}
+    by = {v: [(who(*s), s) for s in some] for v, some in scored.items()}
     names = {w for some in by.values() for of, _ in some for w in of}
     if names and scorer not in names: raise DataError(
         f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
-    by = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
-    return {v: some for v, some in by.items() if some} if scorer else scored
+    kept = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
+    return {v: some for v, some in kept.items() if some}
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:

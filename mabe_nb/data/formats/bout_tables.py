@@ -52,15 +52,17 @@ def _frames(row, fps, path, where):
 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #0dd129f0
+def _rows_of(path, is_video): # Numbers and cells of the rows of a video
+    mine = lambda cells: not is_video or not cells or any(map(is_video, cells))
+    return [row for cells, some in rows_by(path, OF_VIDEO).items() if mine(cells) for row in some]
+
+
 def scorers_in(
     path, # A table of bouts
     is_video=None, # As for `read_bout_table`
 ) -> set: # Names; none where no column tells
     "Who scored a video, by the rows of a table."
-    mine = lambda cells: not is_video or not cells or any(map(is_video, cells))
-    rows = (r for cells, rows in rows_by(path, OF_VIDEO).items() if mine(cells) for _, r in rows)
-    return {_first(row, SCORER) for row in rows} - {""}
-
+    return {_first(row, SCORER) for _, row in _rows_of(path, is_video)} - {""}
 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #1b9eec84
@@ -75,12 +77,11 @@ def read_bout_table(
 ): # Table of bouts, see `bout_table`; a target that the table does not say is empty
     "Bouts of one video. Raises `DataError` naming the row."
     name = lambda x: (subjects or {}).get(x, x)
-    mine, out = lambda cells: not is_video or not cells or any(map(is_video, cells)), []
-    by = scorers_in(path, is_video)
+    out, by = [], scorers_in(path, is_video)
     if scorer is None and len(by) > 1:
         raise DataError(f"has rows of {' and '.join(sorted(by))} for one video; name one of them as "
                         "scorer in dataset.yaml, or keep the rows of one", path)
-    for i, row in (r for cells, rows in rows_by(path, OF_VIDEO).items() if mine(cells) for r in rows):
+    for i, row in _rows_of(path, is_video):
         where, (who, to, action) = f"row {i}", [_first(row, of) for of in (AGENT, TARGET, ACTION)]
         if {who, to} & {*without} or by and scorer not in (None, _first(row, SCORER)): continue
         if not action: raise DataError("names no action", path, where)
