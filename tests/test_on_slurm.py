@@ -76,6 +76,7 @@ def test_every_task_finds_its_team():
     until(lambda: (job.folder/"tasks"/"1"/"status.json").exists())
     found = job.result()
     assert found["x"] == [1, 2] and found["team"]["RANK"] == "0"
+    assert 20_000 <= int(found["team"]["MASTER_PORT"]) < 32_768, "none that others are lent"
     other = b"".join(job.backend.read(job.folder, job.spec, "log.1", 10**5)).decode()
     assert str(found["team"] | {"RANK": "1", "LOCAL_RANK": "1"}) in other
 

@@ -6,7 +6,7 @@
 __all__ = ['task_folder', 'Task']
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #df3b07de
-import functools, os, signal, subprocess, threading, time
+import functools, os, random, signal, subprocess, threading, time
 from pathlib import Path
 
 from ...files import read_json, write_json
@@ -95,6 +95,11 @@ def _join(env):
     "Set what torch expects of a process that is one of several."
     if env.num_tasks == 1: return
     from submitit.helpers import TorchDistributedEnvironment
-    os.environ.pop("MASTER_PORT", None) # one of an attempt before, or of another job
+    os.environ["MASTER_PORT"] = str(_port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))
     TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
     if env.cluster == "local": os.environ["MASTER_ADDR"] = "127.0.0.1"
+
+
+def _port(*names):
+    "All tasks of one attempt agree on it; below those that systems lend to outgoing connections."
+    return random.Random(" ".join(names)).randint(20_000, 32_767)
