@@ -15,7 +15,7 @@ from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.frames import borders, calibration, f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
-from mabe_nb.train.predict import decide
+from mabe_nb.train.predict import decide, lasting
 from mabe_nb.train.runs import Validation, assess, predict_labelled, train
 from mabe_nb.train.scores.frames import seen_counts, validation_scores
 from mabe_nb.train.scores.means import only_false_alarms
@@ -77,7 +77,15 @@ def test_figures_are_those_of_each_sequence(run):
         assert np.array_equal(y, prepared.labels(i, clf.actions))
         assert fps == prepared.sequences.fps[i] and len(y) == prepared.sequences.frames[i]
         whole = np.hstack([1 - p.sum(1, keepdims=True), p])
-        assert (codes == decide(whole, (y >= 0).any(0))).mean() > 0.999
+        every = decide(whole, (y >= 0).any(0))
+        assert (codes == lasting(every, clf.least_ms, fps)).mean() > 0.999
+    assert metrics["least_ms"] == dict(zip(clf.actions, clf.least_ms))
+    assert min(clf.least_ms) > 100 and "Bouts are not said that are shorter than: " in \
+        (out/"run"/"card.md").read_text(encoding="utf-8")
+    for k, action in enumerate(clf.actions):
+        bouts = sum(np.diff(np.r_[0, (c == k) & (y[:, k] >= 0)].astype(int)).clip(0).sum()
+                    for y, _, c, _ in parts)
+        assert metrics["said"][action]["bouts"] == bouts
     f1 = f1_of(video_counts(*zip(*((y, c) for y, _, c, _ in parts))).sum(0))
     said = [metrics["valid"]["f1"][a] for a in clf.actions]
     assert np.allclose(f1, np.array(said, float), equal_nan=True)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from mabe_nb.train.classifier import load_classifier
 from mabe_nb import cli
 from mabe_nb.commands.parser import LISTED, PRESETS, config_from, setting_words
 from mabe_nb.data.blocks.registry import PRESETS as FEATURES
@@ -127,7 +128,7 @@ def test_what_is_there_is_replaced_on_request_only(mabe, trained, work):
 
 
 def test_short_bouts_are_left_out(mabe, trained, work):
-    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite", "--least-ms", "0")
     code, out, err = mabe("predict", "run", "colony", "--out", "long.csv", "--least-ms", "400")
     assert code == 0, err
     every, some = pd.read_csv(work/"sub.csv"), pd.read_csv(work/"long.csv")
@@ -135,6 +136,12 @@ def test_short_bouts_are_left_out(mabe, trained, work):
     long = every[every.stop_frame - every.start_frame >= 0.4 * every.video_id.map(fps)]
     same = lambda t: t.drop(columns="row_id").reset_index(drop=True)
     assert 0 < len(some) < len(every) and same(some).equals(same(long))
+    assert mabe("predict", "run", "colony", "--out", "learned.csv")[0] == 0
+    clf = load_classifier(trained/"best.safetensors")
+    least = dict(zip(clf.actions, clf.least_ms))
+    least = every.action.map(least) * every.video_id.map(fps) / 1000
+    long = every[every.stop_frame - every.start_frame >= least.round(6)]
+    assert 0 < len(long) < len(every) and same(pd.read_csv(work/"learned.csv")).equals(same(long))
 
 
 def test_actions_overlap_on_request_only(mabe, trained, work):

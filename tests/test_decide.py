@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from mabe_nb.data.recording import run_lengths
 from mabe_nb.train.ensemble import decide
 from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, choose, codes_of,
-                                           macro_f1, nested, oof_scores, shortest_bouts)
+                                           macro_f1, nested, oof_scores)
 from mabe_nb.train.ensemble.thresholds import best_threshold, best_thresholds
 from mabe_nb.train.scores.frames import f1_of, video_counts
-from mabe_nb.train.predict import lasting
+from mabe_nb.train.predict import lasting, shortest_bouts
 
 PLAIN = Decision((None, None))
 
@@ -94,12 +94,12 @@ def test_no_bout_is_shorter_than_its_action(stretches, least, fps):
     assert np.array_equal(lasting(long, least, fps), long)
 
 
-def flickering(seed, slips=0.3):
-    "Bouts of one action that last a second, and slips of one frame between them."
+def flickering(seed, slips=0.3, within=False):
+    "Bouts of one action that last a second, and slips of one frame between or within them."
     rng, out = np.random.default_rng(seed), []
     for i in range(10):
         seen = np.repeat(rng.random(60) < 0.3, 30)
-        wrong = (rng.random(1800) < slips) & ~seen
+        wrong = (rng.random(1800) < slips) & (seen == within)
         wrong &= ~np.r_[False, wrong[:-1]]
         p = np.where(seen ^ wrong, 0.9, 0.1)
         out.append(OutOfFold(np.stack([1 - p, p], 1)[None], seen[:, None].astype(np.int8), 30.0,
@@ -107,14 +107,18 @@ def flickering(seed, slips=0.3):
     return out
 
 
-def test_slips_are_not_said_if_that_pays(monkeypatch):
+def test_slips_are_not_said_unless_that_costs(monkeypatch):
     monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # which would do the same
     learn, rest = flickering(0), flickering(1)
     kept = choose(learn)
     assert len(kept.least_ms) == 1 and 500 <= kept.least_ms[0] <= 1000
     assert f1(rest, kept)[0] > f1(rest, kept._replace(least_ms=()))[0] + 0.05
-    assert choose(flickering(0, 0.0)).least_ms == ()
-    assert shortest_bouts([s._replace(labels=0 * s.labels) for s in learn]) == (0.0,)
+    few = choose(learn := flickering(0, 0.001)) # They cost no F1, and count as bouts
+    counts = [sum(len(run_lengths(np.r_[-1, codes_of(by, s)])) // 2 for s in learn)
+              for by in (few, few._replace(least_ms=()))]
+    assert counts[0] < counts[1]
+    assert choose(flickering(0, within=True)).least_ms == (), "whole bouts would be lost"
+    assert shortest_bouts((0 * s.labels, s.fps) for s in learn) == (0.0,)
 
 
 def two_kinds(seed, rare=0.0, n=10):
@@ -184,7 +188,8 @@ def test_one_action_alone():
 
 def test_what_is_right_already_is_left():
     told = videos(2, strength=2.0)
-    assert choose(told) == Decision((None, None), 0.0, (1.0,))
+    kept = choose(told)
+    assert kept == Decision((None, None), 0.0, (1.0,), least_ms=kept.least_ms)
 
 
 def test_noise_is_not_followed():

@@ -43,6 +43,7 @@ class Classifier:
     possible: np.ndarray # (1 + actions,) bool, seen in training
     cfg: TrainConfig
     file: Path = None # That it was read from
+    least_ms: tuple = () # (actions,) of the shortest bouts, see `lasting`; empty: any
 
     def __repr__(self):
         rates = " to ".join(f"{fps:g}" for fps in sorted({*self.inputs.fps}))
@@ -63,7 +64,8 @@ def save_classifier(
     "Write weights, scaling and names to one safetensors file."
     about = {"format": 1, "actions": list(clf.actions),
              "self_actions": list(clf.self_actions), "config": clf.cfg.model_dump(),
-             "possible": clf.possible.tolist(), "inputs": clf.inputs.about()}
+             "possible": clf.possible.tolist(), "inputs": clf.inputs.about(),
+             "least_ms": list(clf.least_ms)}
     tensors = {f"model.{k}": v.detach().cpu().contiguous()
                for k, v in clf.model.state_dict().items()}
     tensors |= {f"inputs.{k}": torch.from_numpy(np.ascontiguousarray(v))
@@ -120,9 +122,10 @@ def _rebuild(about, tensors, path):
     for key, value in tensors.items():
         if key.startswith("model.") and not torch.isfinite(value).all():
             raise DataError(f"{key} holds weights that are no numbers")
-    possible = np.array(about["possible"], bool)
-    if possible.shape != (1 + len(about["actions"]),):
-        raise DataError("'possible' and 'actions' differ in number")
+    possible, n = np.array(about["possible"], bool), len(about["actions"])
+    least = tuple(ConfigError.bounded("least_ms", ms, 0) for ms in about.get("least_ms", ()))
+    if possible.shape != (1 + n,) or len(least) not in (0, n):
+        raise DataError("'possible', 'least_ms' and 'actions' differ in number")
     part = lambda p: {k[len(p):]: v for k, v in tensors.items() if k.startswith(p)}
     cfg = make_config(about["config"])
     inputs = Inputs.rebuild(about["inputs"],
@@ -131,7 +134,7 @@ def _rebuild(about, tensors, path):
     model = make_model(cfg, inputs.dim, 1 + len(about["actions"]))
     model.load_state_dict(part("model."))
     return Classifier(model.eval(), inputs, tuple(map(str, about["actions"])),
-                      tuple(map(str, about["self_actions"])), possible, cfg, path)
+                      tuple(map(str, about["self_actions"])), possible, cfg, path, least)
 
 # %% ../../nbs/train/60_classifier.ipynb #5abfd21e
 def wanted_actions(
@@ -186,15 +189,13 @@ def predict_sequences(
     apart: bool = False, # Each action by itself, see `probabilities_of`
 ):
     "Yield row number and (frames, classes) probabilities of each sequence."
+    from tqdm.auto import tqdm
     cfg, device = clf.cfg, pick_device(clf.cfg.device)
     if smooth_ms is not None: ConfigError.bounded("smooth_ms", smooth_ms, 0)
     model, table = clf.model.to(device).eval(), prepared.sequences
     rows = np.arange(len(table)) if ids is None else \
         np.flatnonzero(table.video_id.isin(list(ids)))
-    if progress:
-        from tqdm.auto import tqdm
-        rows = tqdm(rows, unit="sequence", leave=False)
-    for i in rows:
+    for i in tqdm(rows, unit="sequence", leave=False, disable=not progress):
         fps = table.fps.iloc[i]
         may = trained_classes(cfg.loss, clf.possible, wanted_actions(clf, prepared, i))
         p = probabilities(model, prepared.values(i), cfg.sequence_length,
@@ -235,7 +236,7 @@ def predict(
     say=lambda text: None, # Called with each line meant for a person
     threads: int = None, # Of recipes; a single network takes those of torch
     smooth_ms: float = None, # See `predict_sequences`
-    least_ms: float = 0.0, # Of the shortest bouts, see `lasting`
+    least_ms: float = None, # Of the shortest bouts; None: of each action, as learned
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
@@ -244,19 +245,19 @@ def predict(
     say = speaker(say)
     if overlap: say("note: the competition refuses bouts of a pair that overlap")
     if overlap and "binary" not in self.cfg.loss:
-        say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss "
-            "binary")
+        say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
-    least = (least_ms and ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
+    least = self.least_ms if least_ms is None else \
+        (ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
     choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *choices[i])
-        every = decide_apart(*how) if overlap else [decide(*how)]
-        if least_ms: every = [lasting(codes, least, row.fps) for codes in every]
+        every = [lasting(codes, least, row.fps)
+                 for codes in (decide_apart(*how) if overlap else [decide(*how)])]
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
         if each: each(pair_decision(row, self.actions, choices[i][0], p, every))

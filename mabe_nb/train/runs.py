@@ -26,10 +26,10 @@ from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .models import count_parameters
-from .predict import decide
+from .predict import decide, lasting
 from .scores.frames import (best_row, counts_by_video, frame_scores,
                                          seen_counts, validation_scores)
-from .scores.means import lab_scores, only_false_alarms, time_looked_at
+from .scores.means import lab_scores, only_false_alarms, said_counts, time_looked_at
 from .training_set import TrainingSet, load_training_set, new_classifier
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
@@ -104,7 +104,7 @@ def predict_labelled(
                       rows.video_id.to_numpy())
     for one, (i, p) in zip(made.sequences(), predict_sequences(clf, prepared, ids)):
         one.labels[:], one.p[:] = prepared.labels(i, clf.actions), p[:, 1:]
-        one.codes[:] = decide(p, (one.labels >= 0).any(0))
+        one.codes[:] = lasting(decide(p, (one.labels >= 0).any(0)), clf.least_ms, one.fps)
     return made
 
 # %% ../../nbs/train/70_runs.ipynb #55b01ff3
@@ -158,6 +158,8 @@ def report(
     metrics = {"train_videos": ids[0], "valid_videos": ids[1], "labs": labs,
                "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
+               "least_ms": dict(zip(clf.actions, clf.least_ms)),
+               "said": said_counts(valid.sequences(), clf.actions),
                "parameters": parameters, "epochs": len(history), "best": best_row(history),
                **validation_scores(valid, clf.actions),
                **_means(valid, prepared, clf.actions),

@@ -69,11 +69,13 @@ def action_table(
     "F1 by action, beside what it rests on."
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
     columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
+    said = metrics.get("said", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
     for words, some in (("to learn from", seen), ("to judge by", judged)):
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
+    if said: columns["bouts predicted"] = {a: v["bouts"] for a, v in said.items()}
     alarms = metrics.get("only_false_alarms", {})
     if seen: columns["mind"] = {
         a: caution(v, judged and judged[a], f1[a], alarms.get(a)) for a, v in seen.items()}
@@ -279,5 +281,4 @@ def run_card(
         "## Limits", "One split into videos to learn from and to judge by; another "
         "would give another figure. Other species, cameras, frame rates or trackers "
         "were not tried. Decisions are the most probable class. Classes exclude each "
-        "other. "
-        f"Probabilities are averaged over {cfg.smooth_ms:g} ms.", ""])
+        f"other. Probabilities are averaged over {cfg.smooth_ms:g} ms. {least_line(metrics)}", ""])

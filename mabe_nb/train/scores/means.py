@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['mean_f1', 'f1_by_action', 'only_false_alarms', 'false_alarm_note', 'lab_scores', 'mean_of_labs', 'labs_apart',
-           'time_looked_at']
+           'time_looked_at', 'said_counts']
 
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
 
-from .frames import f1_of
+from .frames import f1_of, seen_counts
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
 def mean_f1(
@@ -90,3 +90,12 @@ def time_looked_at(
     known = [((labels >= 0).any(1).sum(), fps) for labels, fps in sequences]
     return {"frames": int(sum(n for n, _ in known)),
             "seconds": round(float(sum(n / fps for n, fps in known)), 3)}
+
+# %% ../../../nbs/train/scores/20_means.ipynb #0af3e286
+def said_counts(
+    sequences, # Of `LabelledSequence`; may be a generator
+    actions, # Names
+) -> dict: # Action -> {"frames": n, "bouts": n}
+    "How much of each action was predicted where people looked for it."
+    every = np.arange(len(actions))
+    return seen_counts(((s.codes[:, None] == every) & (s.labels >= 0) for s in sequences), actions)

@@ -50,10 +50,11 @@ def predict_pairs(
 ): # Yields `PairPrediction`
     "What a classifier predicts of each pair."
     from mabe_nb.train.classifier import bars, predict_sequences, wanted_actions
-    from mabe_nb.train.predict import decide
+    from mabe_nb.train.predict import decide, lasting
     for i, q in predict_sequences(clf, prepared, ids, progress=progress):
         row, wanted = prepared.sequences.iloc[i], wanted_actions(clf, prepared, i)
-        codes = decide(q, wanted, bars(thresholds, row.lab_id, clf.actions))
+        codes = lasting(decide(q, wanted, bars(thresholds, row.lab_id, clf.actions)),
+                        clf.least_ms, row.fps)
         yield PairPrediction(row.video_id, row.agent, row.target, row.fps,
                              tuple(clf.actions), np.where(wanted, q[:, 1:], 0), codes,
                              prepared.labels(i, clf.actions))
