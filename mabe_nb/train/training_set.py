@@ -28,7 +28,6 @@ from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs, with_gap
 from .models import NETWORKS, make_model
-from .predict import shortest_bouts
 from .unlike import check_body
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
@@ -208,7 +207,6 @@ class TrainingSet(NamedTuple):
     augment: Augment # What is done to each batch
     notes: list # Expectations of the config that the data does not meet
     cfg: TrainConfig # With the `frame_gap` of these videos, see `with_gap`
-    least_ms: tuple = () # (actions,) of `learn`, see `mabe_nb.train.predict.shortest_bouts`
 
 # %% ../../nbs/train/62_training_set.ipynb #57ed1cd1
 def _augment(cfg, inputs, units, device):
@@ -245,9 +243,7 @@ def training_set(
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
                        class_weights(cfg, counts), augment,
                        unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
-                       + refused + _of_features(prepared) + together(labels, actions, cfg.loss), cfg,
-                       shortest_bouts((prepared.labels(i, actions), prepared.sequences.fps.iloc[i])
-                                      for i in rows))
+                       + refused + _of_features(prepared) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(
@@ -282,4 +278,4 @@ def new_classifier(
     model = model.to(data.learn.labels.device)
     if team.size > 1: model = synchronised(model)
     return Classifier(model, data.inputs, data.actions, data.self_actions,
-                      data.counts > 0, data.cfg, least_ms=data.least_ms)
+                      data.counts > 0, data.cfg)
