@@ -61,7 +61,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
                 f"--checkpoint last|--checkpoint 9|--split test|{ID}|--out OUT.csv|"
                 "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|"
                 "--on local --at-once 1|--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|"
-                "--timeout 60|--retries 1|--option x=1|--engine bfloat16|--engine onnx|--engine moon"),
+                "--timeout 60|--retries 1|--option x=1|--engine bfloat16|--engine onnx|"
+                "--engine moon"),
     "score": ("score DATA SUB", f"--fix OUT.csv|--split test|{ID}"),
     "demo": ("demo --out OUT --videos 6 --minutes 0.05 --epochs 1",
              "--out OUT|--videos 6|--minutes 0.05|--epochs 1|--seed 5"),
