@@ -26,7 +26,8 @@ from nbdev.doclinks import _nbpath2html, nbglob
 from nbdev.processors import FilterDefaults, exec_show_docs
 
 TOP = Path(__file__).resolve().parents[1]
-PANDOC = [pypandoc.get_pandoc_path(), "-f", "markdown", "-t", "html", "--mathjax"]
+PANDOC = [pypandoc.get_pandoc_path(), "-f", "markdown", "-t", "html", "--mathjax",
+          "--syntax-highlighting=none"] # Colours take most of its time, and are not looked at
 CUT = re.compile(r"^>.*\n[^\S\n]*[^\s#]", re.M) # nbdev takes the first line for the whole
 OUTSIDE = re.compile(r"[a-z][a-z+.-]*:|//")
 

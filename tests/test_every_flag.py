@@ -53,15 +53,16 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "open": ("open LAB", "--set fps=30|--set fsp=30"),
     "audit": ("audit DATA", f"--split test|{ID}"),
     "prepare": ("prepare DATA --features coords --out OUT",
-                f"--split test|{ID}|--features social|--workers 2|--out OUT|--on local|"
-                "--on moon|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|"
-                "--option x=1|--option nothing|--shard 1/2"),
+                f"--split test|{ID}|--features social|--workers 2|--out OUT|"
+                "--on local --at-once 1|--on moon|--at-once 2|--tasks 2|--gpu L4|"
+                "--timeout 60|--retries 1|--option x=1|--option nothing|--shard 1/2"),
     "cache": ("cache", "NAME|--limit 5"),
     "predict": ("predict RUN DATA --out OUT.csv",
                 f"--checkpoint last|--checkpoint 9|--split test|{ID}|--out OUT.csv|"
-                "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|--on local|"
-                 "--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|--timeout 60|--retries 1|"
-                 "--option x=1|--engine bfloat16|--engine onnx|--engine moon"),
+                "--thresholds BARS|--smooth-ms 50|--least-ms 100|--workers 2|"
+                "--on local --at-once 1|--watch 0|--every 1|--at-once 2|--tasks 2|--gpu L4|"
+                "--timeout 60|--retries 1|--option x=1|--engine bfloat16|--engine onnx|"
+                "--engine moon"),
     "score": ("score DATA SUB", f"--fix OUT.csv|--split test|{ID}"),
     "demo": ("demo --out OUT --videos 6 --minutes 0.05 --epochs 1",
              "--out OUT|--videos 6|--minutes 0.05|--epochs 1|--seed 5"),
@@ -101,8 +102,8 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "recipe": ("train DATA --out OUT --recipe small --folds 2 --num-workers 1",
                "--out OUT|--config YAML|--preset fastest|--folds labs|--num-workers 1|"
                "--train-videos 1,2,3|--valid-videos 3|--dropout 0.1|--recipe nothing|"
-               "--init RUN|--corrections SAID|--on local|--at-once 2|--tasks 2|--gpu L4|"
-               "--timeout 60|--retries 1|--option x=1"),
+               "--init RUN|--corrections SAID|--on local --at-once 1|--at-once 2|--tasks 2|"
+               "--gpu L4|--timeout 60|--retries 1|--option x=1"),
     "sweep": (f"sweep --sizes 2 --seconds 0.01 {TINY}",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
               "--on moon|--gpu L4|--memory-gb 4"),

@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['SIDES', 'other_side', 'mirrored', 'turned', 'exchanged', 'hidden', 'scene', 'Law', 'same', 'law', 'checked', 'drift',
-           'turns_freely', 'absence']
+           'turns_freely', 'absence', 'absence_in']
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #a5ce2242
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from .registry import BLOCKS, blocks_of
 from ..body_parts import part_index
 from ..recording import Recording
 from ...errors import ConfigError
@@ -182,3 +184,25 @@ def absence(
         if still.any():
             out[rec.mice[m], rec.parts[p]] = np.where(still, after[0], np.inf)
     return out
+
+# %% ../../../nbs/data/blocks/70_symmetry.ipynb #8d20f6a3
+@lru_cache(8)
+def _absence(compute, features, parts, placed, blocks): # Of all channels, then of their masks
+    def look(rec):
+        x = compute(rec, features, rec.mice[:2], parts).values
+        return np.hstack([x, np.isnan(x)])
+    return absence(look, scene(placed))
+
+
+def absence_in(
+    compute, # As that of `mabe_nb.data.features`
+    features: str, # Name for it
+    parts, # Body parts, for it
+    placed, # Those of the scene
+    columns, # Indices of channels; from their number on, of masks
+) -> dict: # As `absence`, of the first two animals of a scene
+    "What becomes of some channels and masks when a keypoint is lost, measured once."
+    blocks = *blocks_of(features), *(b.make for b in BLOCKS.values())
+    found = _absence(compute, features, tuple(parts), tuple(placed), blocks)
+    some = {keypoint: to[columns] for keypoint, to in found.items()}
+    return {keypoint: to for keypoint, to in some.items() if (to != np.inf).any()}

@@ -16,7 +16,7 @@ import torch
 from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
-from ...data.blocks.symmetry import (Law, absence, checked, drift, exchanged, law,
+from ...data.blocks.symmetry import (Law, absence_in, checked, drift, exchanged, law,
                                           mirrored, scene, turned, turns_freely)
 from ...errors import ConfigError
 from ..inputs import Inputs
@@ -191,10 +191,12 @@ def make_step(
     if key == "flip" and odd:
         raise ConfigError(f"{odd[0]!r} has no place of its own in 'kaggle288'; "
                           "'coords+speed+acceleration' has one for every part")
-    rec, look = scene(SLOTS if odd else inputs.parts), lambda r: seen(inputs, r)
+    placed, look = SLOTS if odd else inputs.parts, lambda r: seen(inputs, r)
+    rec = scene(placed)
     scale, before = scale_of(inputs, rec), look(rec)
     if key == "keypoint_dropout":
-        lost = absence(look, rec)
+        of = np.r_[inputs.direct, len(inputs.names) + inputs.masks]
+        lost = absence_in(compute, inputs.features, inputs.parts, placed, of)
         if not lost: raise ConfigError(f"{inputs.features!r} does not show it")
         return Drop(lost, scale, amount, device)
     change = {"flip": mirrored, "rotation": lambda r: turned(r, 90),
