@@ -19,7 +19,7 @@ def write_events(path, observation, *bouts, film=None):
 def lab(tmp_path):
     "Two videos of two animals."
     for k, video in enumerate(("v1", "v2")): write_dlc(tmp_path, video, recording(k))
-    (tmp_path/"dataset.yaml").write_text("alone: [rear]\n")
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
     return tmp_path
 
 
