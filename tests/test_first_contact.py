@@ -1,9 +1,17 @@
 "Folders as laboratories have them, where names, observers and events contradict one another."
+import json
+
+import pandas as pd
 import pytest
 from test_open_folder import recording, write_dlc
 
+from mabe_nb.analysis.boris import export_boris
+from mabe_nb.analysis.measures import observe
+from mabe_nb.data.annotations import read_boris, with_bouts
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.recording import bout_table
+from mabe_nb.train.folder.card import action_table
 
 HEAD = ("Observation id,FPS (frame/s),Subject,Behavior,Behavior type,Time,Media file name")
 
@@ -40,3 +48,24 @@ def test_a_table_called_as_another_video_than_it_is_of_is_told(lab):
 def test_a_table_whose_observation_has_a_name_of_its_own_is_read(lab, name):
     write_events(lab/"v1.csv", name, ("black", "rear", 1, 2), film="v1")
     assert [len(rec.bouts) for rec in open_dataset(lab)] == [1, 0]
+
+
+def test_point_events_come_back_as_point_events(tmp_path):
+    rec, (one, two) = recording(5), ("mouse1", "mouse2")
+    rows = [(one, one, "jump", 9, 10), (one, one, "jump", 10, 11), (two, two, "jump", 60, 61),
+            (one, two, "sniff", 3, 4), (one, two, "sniff", 30, 60)]
+    rec = with_bouts(rec, bout_table(rows))
+    table, project = export_boris(observe([rec]), tmp_path)
+    status = pd.read_csv(table).groupby("Behavior").Status.agg(list)
+    assert status.jump == 3 * ["POINT"] and status.sniff == 2 * ["START", "STOP"]
+    told = json.loads(project.read_text())["behaviors_conf"].values()
+    assert {b["code"]: b["type"] for b in told} == {"jump": "Point event", "sniff": "State event"}
+    for path in (table, project):
+        assert read_boris(path, rec.fps, target_from="Modifiers").equals(rec.bouts), path
+
+
+def test_a_card_says_that_touching_bouts_are_one_in_it():
+    counts = {"sniff": {"frames": 90, "bouts": 1}}
+    card = action_table({"seen": counts, "judged": counts}, {"sniff": 0.5})
+    assert "touch or overlap count as one here; mabe analyse counts each" in card
+    assert "touch" not in action_table({}, {"sniff": 0.5}) # where no bouts are counted
