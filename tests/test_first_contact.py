@@ -5,13 +5,18 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_dlc
 
+from mabe_nb.analysis.agreement import agreement
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.measures import observe
+from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris, with_bouts
-from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.recording import bout_table
+from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.folder.card import action_table
+from mabe_nb.train.training_set import load_training_set
 
 HEAD = ("Observation id,FPS (frame/s),Subject,Behavior,Behavior type,Time,Media file name")
 
@@ -69,3 +74,48 @@ def test_a_card_says_that_touching_bouts_are_one_in_it():
     card = action_table({"seen": counts, "judged": counts}, {"sniff": 0.5})
     assert "touch or overlap count as one here; mabe analyse counts each" in card
     assert "touch" not in action_table({}, {"sniff": 0.5}) # where no bouts are counted
+
+
+def test_videos_of_several_frame_rates_are_told_at_which_they_are_learned(tmp_path):
+    slow, fast, also = (recording(k, 20 * fps, fps=float(fps), video_id=name)
+                        for k, (name, fps) in enumerate((("a", 25), ("b", 50), ("c", 50))))
+    cfg = TrainConfig(features="social", sequence_length=20)
+    one, both = (load_training_set(RecordingList([fast, other]), (["b"], [other.video_id]), cfg,
+                                   cache=tmp_path/other.video_id) for other in (also, slow))
+    assert any("have 25, 50 frames per second: all are brought to 50, of which one in 7 is taken"
+               in note for note in both.notes)
+    assert not any("brought to" in note for note in one.notes)
+
+
+@pytest.fixture
+def rated(lab):
+    "Two observers of the first video in one folder, and one that nobody is said to have scored."
+    for who, at in (("ada", 1), ("jin", 3)):
+        write_events(lab/f"v1_{who}.csv", f"v1_{who}", ("black", "rear", at, at + 2), film="v1")
+    write_events(lab/"v2.csv", "v2", ("white", "rear", 1, 2))
+    return lab
+
+
+def test_the_scorer_chooses_of_two_observers_of_one_video(rated, capsys):
+    with pytest.raises(DataError, match="keep one of them, or name its scorer in dataset.yaml"):
+        open_dataset(rated)["v1"]
+    for who, start in (("ada", 30), ("Jin", 90)):
+        assert main(["open", str(rated), "--overwrite", "--set", f"scorer={who}"]) == 0
+        assert "such files" not in capsys.readouterr().out
+        assert [rec.bouts.start.tolist() for rec in open_dataset(rated)] == [[start], [30]]
+    write_events(rated/"v2.csv", "v2_ada", ("white", "rear", 1, 2), film="v2")
+    assert open_dataset(rated).labelled("v2") is None # it is the other's
+
+
+def test_the_second_rater_of_a_file_is_the_one_who_is_not_the_first(lab):
+    text = []
+    for who, at in (("ada", 1), ("jin", 2)):
+        write_events(lab/"all.csv", f"v1_{who}", ("black", "rear", at, at + 2), film="v1")
+        text += (lab/"all.csv").read_text().splitlines()[1:]
+    (lab/"all.csv").write_text("\n".join([HEAD, *text]) + "\n")
+    with (lab/"dataset.yaml").open("a") as f: f.write("scorer: ada\n")
+    table = agreement(lab, lab/"all.csv").table.set_index("action")
+    assert table.loc["rear", ["both", "only_a", "only_b"]].tolist() == [1, 1, 1] # in seconds
+    (lab/"all.csv").write_text("\n".join([HEAD, *text[:2], *(
+        row.replace("v1", "v2") for row in text[:2])]) + "\n")
+    with pytest.raises(DataError, match="nothing of a second"): agreement(lab, lab/"all.csv")
