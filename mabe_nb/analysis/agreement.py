@@ -124,14 +124,6 @@ def _begun_by(name, ids):
     return max((v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", name)), key=len, default=None)
 
 
-def _of_first(data, video, path, rows):
-    "Is it the observation that the first rater's dataset reads?"
-    if not isinstance(rows, str) or not hasattr(data, "files"): return False
-    try: scored, read = data.files(video)[1:]
-    except DataError: return False
-    return bool(scored) and scored.resolve() == path.resolve() and rows == read
-
-
 def _parts_of(path):
     "What a file holds, one row a video: which rows (see `named_bouts`), names of the video."
     source = annotation_source(path)
@@ -141,6 +133,14 @@ def _parts_of(path):
     if len(seen) > 1 or path.suffix == ".boris":
         return [(one.name, (one.name, *one.media)) for one in seen]
     return [(None, (path, *(n for one in seen for n in (one.name, *one.media))))]
+
+# %% ../../nbs/analysis/80_agreement.ipynb #b0e1a012
+def _of_first(data, video, path, rows):
+    "Is it the observation that the first rater's dataset reads?"
+    if not isinstance(rows, str) or not hasattr(data, "files"): return False
+    try: scored, read = data.files(video)[1:]
+    except DataError: return False
+    return bool(scored) and scored.resolve() == path.resolve() and rows == read
 
 # %% ../../nbs/analysis/80_agreement.ipynb #b67b9adc
 def _annotation_files(other, data):

@@ -53,7 +53,7 @@ def file_name(
         raise DataError(f"video {video[:40]!r} cannot name a file")
     return video
 
-
+# %% ../../nbs/analysis/45_boris.ipynb #b0e1a010
 def _events(bouts, digits, points=()):
     "Starts and stops of bouts in the order of time; where both fall together, the stop first."
     bouts = apart(bouts)

@@ -242,10 +242,10 @@ def _of_one(path, root, found, alone, scored, findings):
     else: findings.append(_odd(path, root, f"can mean {', '.join(found)}; put it beside its poses",
                                "annotation_without_poses", alone))
 
-# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
+# %% ../../../nbs/data/folder/25_files.ipynb #b0e1a011
 OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 def _observed(path, source, poses, ends, root, scored, findings):
     "Put each observation of a file to its video."
     alone, folders = video_of(path, root), naming_folders(path, root)

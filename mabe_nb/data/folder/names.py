@@ -180,6 +180,6 @@ def of_scorer(
         mine[video] = [one for one in some if own <= _name_words(one)]
         if len(some) == 1 or not mine[video]: continue
         called = set().union(*map(_name_words, mine[video]))
-        for one in some: others |= _name_words(one) - called
+        for one in some: others |= {w for w in _name_words(one) - called if isinstance(w, str)}
     alone = lambda some: some if len(some) > 1 or not others & _name_words(some[0]) else []
     return {v: kept for v, some in scored.items() if (kept := mine[v] or alone(some))}

@@ -65,12 +65,11 @@ class TrackerFolder:
         here = self.root if self.root.is_dir() else self.root.parent
         self.name = self.root.resolve().stem
         self.settings_file = here/"dataset.yaml"
-        self.settings = read_settings(self.settings_file)
         self._here = here
         deepest = DEEPEST if self.root.is_dir() else 0
         self._poses, self._every, found = sort_files(here, deepest)
         self._findings = found + _misnamed(here)
-        self.answer(self.settings)
+        self.answer(read_settings(self.settings_file))
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
         self.ids = tuple(i for i in sorted(self._poses, key=by_number)
@@ -78,16 +77,18 @@ class TrackerFolder:
         self._labels, self._last = {}, None # Small; and the video that was read last
         self._names = {} # Video -> the tracker's names of animals and parts
 
-    def answer(self, settings: FolderSettings):
-        "Go on as if `dataset.yaml` said this."
-        self.settings, self._scored = settings, _by_scorer(self._every, settings.scorer)
-
     def __len__(self): return len(self.ids)
     def __iter__(self): return (self[i] for i in self.ids)
     def __contains__(self, video_id): return str(video_id) in self.ids
     def __getstate__(self): return vars(self) | {"_last": None}
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #ac1146a2
+@patch
+def answer(self: TrackerFolder, settings: FolderSettings):
+    "Go on as if `dataset.yaml` said this."
+    self.settings, self._scored = settings, _by_scorer(self._every, settings.scorer)
+
+
 @patch
 def __repr__(self: TrackerFolder):
     scored = sum(i in self._scored for i in self.ids)
