@@ -101,7 +101,7 @@ def second_rater(
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
     try: theirs = as_dataset(other)
     except DataError as e:
-        files = _annotation_files(Path(other), data.ids) if Path(other).exists() else {}
+        files = _annotation_files(Path(other), data) if Path(other).exists() else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, *files[rec.video_id])
@@ -134,18 +134,29 @@ def _parts_of(path):
         return [(one.name, (one.name, *one.media)) for one in seen]
     return [(None, (path, *(n for one in seen for n in (one.name, *one.media))))]
 
+# %% ../../nbs/analysis/80_agreement.ipynb #b0e1a012
+def _of_first(data, video, path, rows):
+    "Is it the observation that the first rater's dataset reads?"
+    if not isinstance(rows, str) or not hasattr(data, "files"): return False
+    try: scored, read = data.files(video)[1:]
+    except DataError: return False
+    return bool(scored) and scored.resolve() == path.resolve() and rows == read
+
 # %% ../../nbs/analysis/80_agreement.ipynb #b67b9adc
-def _annotation_files(other, ids):
-    "By video: the file that scored it, and which of its rows."
+def _annotation_files(other, data):
+    "By video: the file that scored it, and which of its rows; none that the first rater scored."
     paths = sorted(other.iterdir()) if other.is_dir() else [other]
-    found, of_none = {}, []
+    found, of_none, ids, own = {}, [], data.ids, False
     for path in (p for p in paths if p.is_file() and annotation_source(p)):
         for rows, names in _parts_of(path):
             video = next((v for name in names if name and (v := _begun_by(name, ids))), None)
             if video is None: of_none.append((path, names))
+            elif _of_first(data, video, path, rows): own = True
             elif (known := found.setdefault(video, (path, rows))) == (path, rows): continue
             elif known[0] == path and isinstance(rows, set): known[1].update(rows)
             else: raise DataError(f"and {known[0].name} are of the same video {video}", path)
+    if own and not found: raise DataError("holds what the first rater scored, and nothing of a second; "
+                                          "scorer in dataset.yaml says who is the first", other)
     if of_none and not found:
         path, (name, *_) = of_none[0]
         raise DataError(f"is of {video_name(name) if name == path else name!r}, expected one of the "

@@ -63,7 +63,7 @@ def _answer(data, answers, keep):
         try: settings[key.strip()] = read_yaml(text)
         except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
                 AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
-    data.settings = make_settings(settings)
+    data.answer(make_settings(settings))
 
 # %% ../../nbs/commands/20_data.ipynb #3f5cda9b
 def audit(args, say) -> dict:

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balanced_weights', 'class_weights', 'unmet', 'unread',
-           'mixed_units', 'together', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
+           'mixed_units', 'mixed_rates', 'together', 'TrainingSet', 'training_set', 'load_training_set',
+           'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 import os
@@ -177,6 +178,17 @@ def mixed_units(
             f"{short}): {'+'.join(odd)} is in px there and in cm elsewhere; write down "
             "their scale, or take features such as 'social', which do without"]
 
+# %% ../../nbs/train/62_training_set.ipynb #b0e1a004
+def mixed_rates(
+    fps, # Frame rates of the data
+    rate: float, # That they are brought to
+    gap: int, # Every how many frames one is taken
+) -> list: # Of sentences: one, or none
+    "Videos of several frame rates, and what a setting in frames means for all of them."
+    if all(abs(one - rate) <= 0.02 * rate for one in fps): return []
+    return [f"videos have {', '.join(f'{one:g}' for one in fps)} frames per second: all are brought to "
+            f"{rate:g}, of which one in {gap} is taken (frame_gap), every {1000 * gap / rate:.0f} ms"]
+
 # %% ../../nbs/train/62_training_set.ipynb #6817b5e5
 def together(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
@@ -216,7 +228,10 @@ def _augment(cfg, inputs, units, device):
     return Augment(cfg, steps, rescale), refused + cannot
 
 
-def _of_features(prepared): return blind_note(prepared.parts, prepared.features) + mixed_units(prepared)
+def _of_features(prepared, inputs, cfg):
+    rates = sorted(prepared.sequences.fps.unique())
+    return (mixed_rates(rates, inputs.rate, cfg.gap) + mixed_units(prepared)
+            + blind_note(prepared.parts, prepared.features))
 
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
 def training_set(
@@ -241,9 +256,9 @@ def training_set(
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared.units, device)
     return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
-                       class_weights(cfg, counts), augment,
-                       unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks)) + unread(cfg)
-                       + refused + _of_features(prepared) + together(labels, actions, cfg.loss), cfg)
+                       class_weights(cfg, counts), augment, unread(cfg) + refused
+                       + unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
+                       + _of_features(prepared, inputs, cfg) + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(

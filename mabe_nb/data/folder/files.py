@@ -242,10 +242,10 @@ def _of_one(path, root, found, alone, scored, findings):
     else: findings.append(_odd(path, root, f"can mean {', '.join(found)}; put it beside its poses",
                                "annotation_without_poses", alone))
 
-# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
+# %% ../../../nbs/data/folder/25_files.ipynb #b0e1a011
 OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 def _observed(path, source, poses, ends, root, scored, findings):
     "Put each observation of a file to its video."
     alone, folders = video_of(path, root), naming_folders(path, root)
@@ -258,7 +258,10 @@ def _observed(path, source, poses, ends, root, scored, findings):
     if len(seen) < 2 and path.suffix != ".boris":
         found = _candidates(path.name, folders, poses, ends) or [
             v for _, v, _ in meant if v]
-        if found or not seen or meant[0][2] == NO_VIDEO:
+        if found and seen and (other := meant[0][1]) and other not in found:
+            meant = [(seen[0], None, f"is of {other}, while the file is called as {found[0]}; "
+                      "rename the one that is wrong")]
+        elif found or not seen or meant[0][2] == NO_VIDEO:
             _of_one(path, root, found, alone, scored, findings)
             return
     for one, video, why in meant:

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OF_MARS', 'nearest_name', 'did_you_mean', 'same_name', 'one_animal', 'renamed', 'unknown_names',
-           'is_plain', 'naming_folders']
+           'is_plain', 'naming_folders', 'of_scorer']
 
 # %% ../../../nbs/data/folder/15_names.ipynb #67cf2180
 import difflib, re
 from collections.abc import Collection
 
+from ..annotations import annotation_source
 from .settings import FolderSettings
+from ..formats.boris import boris_observations
 from ..recording import Recording
 from ...errors import DataError
 from ...safe_names import plain_id
@@ -157,3 +159,27 @@ def naming_folders(
     above = path.relative_to(root).parts[:-1]
     return [f for up, f in zip(("", *above), above)
             if not is_plain(f) and not OF_MARS.fullmatch(up)]
+
+# %% ../../../nbs/data/folder/15_names.ipynb #b0e1a007
+def _name_words(one): # A file, and which of its observations
+    path, rows = one
+    if isinstance(rows, str): return {*_words(rows)}
+    try: seen = boris_observations(path) if rows is None and annotation_source(path) == "BORIS" else ()
+    except DataError: seen = () # reading it says why
+    return {*_words(" ".join([path.stem, *(s.name for s in seen)]))}
+
+
+def of_scorer(
+    scored: dict, # Video -> [(path, rows)], see `LabFiles`
+    scorer: str, # A word of the names of observations or files; None: all are read
+) -> dict: # Likewise, without what others scored
+    "Of several observations or files of one video those that are called as a scorer."
+    own, others, mine = {*_words(scorer or "")}, set(), {}
+    if not own: return scored
+    for video, some in scored.items():
+        mine[video] = [one for one in some if own <= _name_words(one)]
+        if len(some) == 1 or not mine[video]: continue
+        called = set().union(*map(_name_words, mine[video]))
+        for one in some: others |= {w for w in _name_words(one) - called if isinstance(w, str)}
+    alone = lambda some: some if len(some) > 1 or not others & _name_words(some[0]) else []
+    return {v: kept for v, some in scored.items() if (kept := mine[v] or alone(some))}

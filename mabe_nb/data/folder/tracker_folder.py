@@ -15,7 +15,7 @@ import pandas as pd
 from ..annotations import annotated_rate, annotation_source
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
-from .names import one_animal, renamed, unknown_names
+from .names import of_scorer, one_animal, renamed, unknown_names
 from .settings import FolderSettings, group_rows, of_video, read_settings
 from .films import beside_seconds, films_beside, scored_seconds
 from ..formats.bout_tables import scorers_in
@@ -52,7 +52,7 @@ def _by_scorer(scored, scorer): # Without those tables that others scored
     if names and scorer not in names: raise DataError(
         f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
     kept = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
-    return {v: some for v, some in kept.items() if some}
+    return of_scorer({v: some for v, some in kept.items() if some}, scorer)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:
@@ -65,11 +65,11 @@ class TrackerFolder:
         here = self.root if self.root.is_dir() else self.root.parent
         self.name = self.root.resolve().stem
         self.settings_file = here/"dataset.yaml"
-        self.settings = read_settings(self.settings_file)
         self._here = here
         deepest = DEEPEST if self.root.is_dir() else 0
-        self._poses, scored, found = sort_files(here, deepest)
-        self._scored, self._findings = _by_scorer(scored, self.settings.scorer), found + _misnamed(here)
+        self._poses, self._every, found = sort_files(here, deepest)
+        self._findings = found + _misnamed(here)
+        self.answer(read_settings(self.settings_file))
         if self.root.is_file():
             self._poses = {video_name(self.root): [self.root]}
         self.ids = tuple(i for i in sorted(self._poses, key=by_number)
@@ -83,6 +83,12 @@ class TrackerFolder:
     def __getstate__(self): return vars(self) | {"_last": None}
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #ac1146a2
+@patch
+def answer(self: TrackerFolder, settings: FolderSettings):
+    "Go on as if `dataset.yaml` said this."
+    self.settings, self._scored = settings, _by_scorer(self._every, settings.scorer)
+
+
 @patch
 def __repr__(self: TrackerFolder):
     scored = sum(i in self._scored for i in self.ids)
@@ -120,8 +126,9 @@ def files(self: TrackerFolder, video_id) -> tuple: # Pose file; annotation or No
                      + (f": {f[1]}" if isinstance(f[1], str) else "") for f in found]
             odd = found is poses and any(other_sign(found[0], f) for f in found[1:])
             why = "differ in a sign that no name of a video can hold: rename " * odd
+            by = ", or name its scorer in dataset.yaml" * (found is scored)
             raise DataError(f"video {video_id!r} has {len(found)} such files ({', '.join(names)}"
-                            f"); {why or 'keep '}one of them", self._here)
+                            f"); {why or 'keep '}one of them{by}", self._here)
     if not scored: return poses[0], None, None
     if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
         raise DataError(f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "
