@@ -120,7 +120,7 @@ def add_predict_command(command):
     _watch_flags(p)
     p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
-    p.add_argument("--least-ms", type=number(float, low=0), help="of bouts; default: as learned")
+    p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
     p.add_argument("--overlap", action="store_true", help="actions of one pair may "
                    "overlap, which the competition refuses")
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
