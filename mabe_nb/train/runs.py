@@ -162,7 +162,7 @@ def shortest_said(
 def _learned(prepared, actions, rows):
     "How much there is to learn from in some rows of `sequences`."
     table = prepared.sequences.iloc[rows]
-    return {"train_frames": int(table.frames.sum()),
+    return {"train_frames": int(table.frames.sum()), "labs": sorted({*table.lab_id} - {""}),
             "looked_at": time_looked_at(_known(prepared, actions, rows)),
             "seen": seen_counts((y for y, _ in _known(prepared, actions, rows)), actions)}
 
@@ -180,8 +180,7 @@ def report(
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
     clf, valid = shortest_said(out, clf, predict_labelled(clf, prepared, ids[1]),
                                shortest_bouts(_known(prepared, actions, learned)))
-    labs = sorted(set(prepared.sequences.lab_id.iloc[learned]) - {""})
-    metrics = {"train_videos": ids[0], "valid_videos": ids[1], "labs": labs,
+    metrics = {"train_videos": ids[0], "valid_videos": ids[1],
                "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
                "least_ms": dict(zip(actions, clf.least_ms)),

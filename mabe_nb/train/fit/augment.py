@@ -185,8 +185,7 @@ def make_step(
     device,
 ): # Batch -> batch
     "The step for one setting. Raises `ConfigError` if these inputs do not allow it."
-    if inputs.pca:
-        raise ConfigError("principal components (include_pca) mix the channels")
+    if inputs.pca: raise ConfigError("principal components (include_pca) mix the channels")
     odd, names = strangers(inputs), seen_names(inputs)
     if key == "flip" and odd:
         raise ConfigError(f"{odd[0]!r} has no place of its own in 'kaggle288'; "
@@ -199,8 +198,7 @@ def make_step(
         lost = absence_in(compute, inputs.features, inputs.parts, placed, of)
         if not lost: raise ConfigError(f"{inputs.features!r} does not show it")
         return Drop(lost, scale, amount, device)
-    change = {"flip": mirrored, "rotation": lambda r: turned(r, 90),
-              "swap_others": exchanged}[key]
+    change = {"flip": mirrored, "rotation": lambda r: turned(r, 90), "swap_others": exchanged}[key]
     rule = law(before, look(change(rec)), names, -1 if key == "rotation" else 1)
     rule = checked(rule, scale.blank, names, inputs.features)
     if key != "rotation": return Exchange(rule, scale, amount, device)
