@@ -136,9 +136,8 @@ def has_ended(
 ) -> bool: # False where that cannot be known
     "Is a process of this machine gone?"
     match process:
-        case [str(machine), int(pid)] if machine == _numbered_by() and pid > 1:
-            try: os.kill(pid, 0)
-            except ProcessLookupError: return True
-            except (PermissionError, OverflowError): pass
+        case [str(machine), int(pid)] if machine == _numbered_by() and 1 < pid < 2**31:
+            import psutil
+            return not psutil.pid_exists(pid)
     return False
 

@@ -38,9 +38,12 @@ def resident(
     "Memory that this process holds."
     try: return _account("/proc/self/status", "VmHWM:" if peak else "VmRSS:")
     except (OSError, StopIteration):
+        import psutil
+        held = psutil.Process().memory_info()
+        if not peak: return held.rss
+        if hasattr(held, "peak_wset"): return held.peak_wset # Windows
         import resource
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most * (1 if platform.system() == "Darwin" else 1024)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss # macOS
 
 # %% ../../nbs/measure/10_probe.ipynb #395af4b5
 CONTEXT = 1.5e9 # Bytes that a driver takes at most

@@ -7,8 +7,10 @@ __all__ = ['TASK', 'ledger_path', 'ledger_locked', 'record', 'receipts', 'month'
            'cost_of_start', 'cost_so_far', 'write_receipt', 'by_group', 'costs_text']
 
 # %% ../../nbs/remote/38_costs.ipynb #7ccb41b0
-import fcntl, json, math, os, re, statistics, time
+import json, math, os, re, statistics, time
 from contextlib import contextmanager
+
+from filelock import FileLock
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, regular_file, write_json
@@ -22,9 +24,7 @@ def ledger_locked():
     "Be the only one who reads the ledger and acts on it."
     path = ledger_path().with_name(".costs.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    with FileLock(path): yield
 
 
 def record(

@@ -186,9 +186,13 @@ def usd_per_hour(self: Base, spec) -> float:
     return usd_per_hour(spec["gpu"], self.provider) if self.provider else 0.0
 
 # %% ../../../nbs/remote/places/10_base.ipynb #9b80737e
+_PLAIN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ( # Windows has the last alone
+    "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+
+
 def _open_plain(path):
     "An open file, only if it is a plain one: no link, no pipe that would never answer."
-    try: f = open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    try: f = open(os.open(path, _PLAIN), "rb")
     except OSError: raise DataError("file not found", path) from None
     if stat.S_ISREG(os.fstat(f.fileno()).st_mode): return f
     f.close()

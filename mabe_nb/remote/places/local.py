@@ -6,7 +6,7 @@
 __all__ = ['Backend', 'last_words']
 
 # %% ../../../nbs/remote/places/20_local.ipynb #44754007
-import fcntl, os, shutil, signal, subprocess, sys, threading, time
+import os, shutil, signal, subprocess, sys, threading, time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,9 @@ from ...patch import patch
 from .base import DiskPlace, died, place, rents
 from .job_state import unended
 from ..events import clean
+
+try: import fcntl
+except ImportError: fcntl = None # Windows
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
 def _locked(file, seconds=1.0):
@@ -57,6 +60,7 @@ class Backend(DiskPlace):
         finally: os.close(alive)
 
     def alive(self, folder, spec):
+        if fcntl is None: return False
         try: file = os.open(folder/"alive", os.O_RDONLY)
         except OSError: return False
         try: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -73,6 +77,9 @@ class Backend(DiskPlace):
 @patch
 def check_options(self: Backend, spec):
     DiskPlace.check_options(self, spec)
+    if fcntl is None: raise ConfigError(
+        "jobs of this machine need Linux, macOS or the Windows Subsystem for Linux; without "
+        "on= (--on) the same runs here at once, and other places take jobs from Windows")
     if not spec["gpu"] or rents(self.name): return # A place of one's own may be made of this
     raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
                       "that it has or none; name a place that rents it with on= (--on), or "
