@@ -8,7 +8,7 @@ __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_error
            'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, os, re, shutil, stat, unicodedata, uuid
+import errno, hashlib, json, os, re, shutil, stat, time, unicodedata, uuid
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
@@ -61,6 +61,13 @@ def temporary(
     return path.with_name(f".mabe-{uuid.uuid4().hex[:8]}-{path.name}.tmp")
 
 # %% ../nbs/01_files.ipynb #92040285
+def _replace(tmp, path):
+    for _ in range(50 * (os.name == "nt")): # as long as another process reads it
+        try: return os.replace(tmp, path)
+        except PermissionError: time.sleep(0.02)
+    os.replace(tmp, path)
+
+
 @contextmanager
 def atomic(
     path, # File or folder to appear, whole or not at all
@@ -77,7 +84,7 @@ def atomic(
         with _named(path, tmp): yield tmp
         with _written(path):
             if path.is_dir() and tmp.is_dir(): shutil.rmtree(path)
-            os.replace(tmp, path)
+            _replace(tmp, path)
     finally:
         if tmp.is_dir(): shutil.rmtree(tmp, ignore_errors=True)
         else: tmp.unlink(missing_ok=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from ...errors import DataError, MabeError
 from ...files import atomic, read_json
-from .channel import (LAST, LATE, SPARE, commit, emit, open_socket,
-                                            progress, socket_number)
+from . import win32
+from .channel import (KILL, LAST, LATE, POSIX, SPARE, commit, emit,
+                                            open_socket, passed_on, passed_to_us, progress)
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #4fd30fbb
 def _parsed(source, name):
@@ -72,20 +73,19 @@ def run_command(
     "Run a command to its end. Raises `CommandError`."
     words = [re.sub(r"\{JOB\}|^\$MABE_JOB(?=/|$)", lambda m: str(folder), word)
              for word in words]
-    pass_fds = [] if socket_number() is None else [socket_number()]
     here = os.path.dirname(sys.executable) # where this Python has its commands
     env = {**os.environ, "PYTHONUNBUFFERED": "1",
            "PATH": os.pathsep.join([here, os.environ.get("PATH", os.defpath)])}
     try:
         process = subprocess.Popen([shutil.which(words[0], path=env["PATH"]) or words[0],
                                     *words[1:]], env=env, stdin=subprocess.DEVNULL,
-                                   pass_fds=pass_fds)
+                                   **passed_on(passed_to_us()))
     except OSError as e:
         raise CommandError(f"{words[0]!r} cannot be run: {e.strerror}") from None
     for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda *a: None)
     code = process.wait()
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        if -code != KILL: signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     if code: raise CommandError(f"{Path(words[0]).name!r} ended with exit code {code}")
 
@@ -157,6 +157,7 @@ def bring_modules(
 # %% ../../../nbs/remote/inside/20_cell.ipynb #a6c56cd0
 def _end_with_runner(channel):
     "Kill this process group once the other end of the socket is closed."
+    if not POSIX: return win32.end_with(channel)
     poll = select.poll()
     poll.register(channel, 0)
     poll.poll()
@@ -210,7 +211,9 @@ def main():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "SLURM_JOB_ID" in os.environ: # it is for the runner, but reaches every process
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    if POSIX: os.register_at_fork(
+        after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    else: win32.interrupt_when_asked(folder)
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
     try: _run_job(folder, read_json(folder/"job.json"), kept)
     except KeyboardInterrupt: code, error = 130, {"type": "KeyboardInterrupt", "message":

@@ -16,7 +16,7 @@ from ...errors import DataError, MabeError
 from ...files import read_json, regular_file, write_json
 from .. import values
 from .cell import MODULES_NAME, bring_modules, error_of, run_source
-from .channel import progress
+from .channel import KILL, progress
 from .log import Mask, secret_values
 from .machine import CARDS, card_of_each
 from ...workers import follow_parent
@@ -194,7 +194,7 @@ class _Process:
         if code in (-signal.SIGTERM, -signal.SIGINT) and not kill: raise Stopped
         if code >= 0: return f"its process ended with exit code {code}"
         return f"its process was killed by {signal.Signals(-code).name}" + (
-            "; the machine may have run out of memory" * (code == -signal.SIGKILL))
+            "; the machine may have run out of memory" * (code == -KILL))
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #c5d3b442
 def _take_turns(process, todo):

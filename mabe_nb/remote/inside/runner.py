@@ -12,7 +12,9 @@ from pathlib import Path
 
 import mabe_nb
 from ...files import atomic, read_json
-from .channel import LATE, ROOM, SPARE
+from . import win32
+from .channel import (KILL, LATE, POSIX, ROOM, SPARE, mark_of,
+                                            passed_on)
 from .log import Tee, secret_values
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
@@ -20,7 +22,8 @@ EVENTS = "start", "progress", "figure", "result"
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
     "__init__", "errors", "files", "remote/__init__", "remote/values", "remote/compound",
     "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
-    "remote/inside/cell", "remote/inside/log", "remote/inside/runner")) # All a job needs
+    "remote/inside/cell", "remote/inside/log", "remote/inside/runner",
+    "remote/inside/win32")) # All a job needs
 
 
 class Cancelled(BaseException):
@@ -39,16 +42,16 @@ def _spawn(folder):
     "The process with the user's code, a pipe with its prints, a socket with its events."
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
-    known = f"{theirs.fileno()}:{os.fstat(theirs.fileno()).st_ino}"
+    known = f"{theirs.fileno()}:{mark_of(theirs)}"
     env = {**os.environ, "MABE_JOB": str(folder), "MABE_EVENTS": known,
            "MPLBACKEND": "module://mabe_nb.remote.inside.figures"}
     home = str(Path(mabe_nb.__file__).resolve().parents[1])
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START, str(folder), home], env=env, stdout=write,
-        stderr=write, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-        process_group=0)
-    os.close(write); theirs.close()
-    os.set_blocking(read, False); ours.setblocking(False)
+        stderr=write, stdin=subprocess.DEVNULL, **passed_on(theirs.fileno()),
+        process_group=0 if POSIX else -1)
+    os.close(write); theirs.close(); ours.setblocking(False)
+    if POSIX: os.set_blocking(read, False)
     return process, read, ours
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #5313d503
@@ -56,18 +59,28 @@ class _Child:
     "The process of one attempt, and what is heard of it."
     def __init__(self, folder, tee, commit):
         self.tee, self.commit, self.last_event, self.buffer = tee, commit, {}, b""
+        self.folder, self.since, self.ending = folder, time.time(), False
         self.process, self.pipe, self.socket = _spawn(folder)
-        self.open = selectors.DefaultSelector()
-        self.open.register(self.pipe, selectors.EVENT_READ, self.prints)
+        self.open, self.speaks = selectors.DefaultSelector(), True
+        if POSIX: self.open.register(self.pipe, selectors.EVENT_READ, self.prints)
         self.open.register(self.socket, selectors.EVENT_READ, self.events)
+
+    def hear(self, seconds):
+        "Pass on what comes in some time."
+        if POSIX or self.open.get_map():
+            for key, _ in self.open.select(seconds): key.data()
+        else: time.sleep(seconds)
+        if not POSIX: self.prints()
 
     def prints(self):
         "Pass on what is in the pipe; at most what a pipe holds, so that it ends."
-        for _ in range(16 if self.pipe in self.open.get_map() else 0):
-            try: data = os.read(self.pipe, 2**16)
+        for _ in range(16 * self.speaks):
+            try: data = os.read(self.pipe, 2**16) if POSIX else win32.printed(self.pipe)
             except BlockingIOError: return
-            if not data: return self.open.unregister(self.pipe)
-            self.tee.prints(data)
+            if data: self.tee.prints(data)
+            else: self.speaks = False
+        if POSIX and not self.speaks and self.pipe in self.open.get_map():
+            self.open.unregister(self.pipe)
 
     def events(self):
         "Hear what the child says, after what it printed before, and answer each line."
@@ -96,13 +109,15 @@ def _watch(child, seconds) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended = child.process.poll() is not None
-        for key, _ in child.open.select(0 if ended else 0.1): key.data()
+        child.hear(0 if ended else 0.1)
         if ended: return child.prints() is None
+        if not (POSIX or child.ending) and (child.folder/"cancel").exists(): raise Cancelled
     return False
 
 
 def _signal(child, number) -> bool:
     "Signal the child and all that it started; is there any of it left?"
+    if not POSIX: return win32.tell(child.process.pid, child.since, child.folder, number)
     try: os.killpg(child.process.pid, number)
     except (ProcessLookupError, PermissionError): return False
     return True
@@ -110,7 +125,7 @@ def _signal(child, number) -> bool:
 # %% ../../../nbs/remote/inside/10_runner.ipynb #497a52dd
 def _end_child(child, number, grace):
     "Signal all of it, and give it `grace` seconds to end by itself."
-    end = time.monotonic() + grace
+    end, child.ending = time.monotonic() + grace, True
     _signal(child, number)
     _watch(child, grace)
     while _signal(child, 0) and time.monotonic() < end:
@@ -120,7 +135,8 @@ def _end_child(child, number, grace):
 
 def _close(child):
     "Leave no process of the job behind, and none of its words unheard."
-    _signal(child, signal.SIGKILL)
+    child.ending = True
+    _signal(child, KILL)
     child.process.wait()
     _watch(child, 1)
     child.open.close(); child.socket.close(); os.close(child.pipe)
@@ -143,13 +159,13 @@ def _outcome(child, in_time, timeout):
     if child.last_event: return "done", None
     why = f"ended with exit code {code} without a word"
     if code < 0: why = f"was killed by {signal.Signals(-code).name}"
-    if code == -signal.SIGKILL: why += "; the machine may have run out of memory"
+    if code == -KILL: why += "; the machine may have run out of memory"
     return "died", error("Died", "the job's process " + why)
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #82029aeb
 def _prepare(folder):
     "A folder in which an attempt can start; its number."
-    for name in ("status.json", LATE): (folder/name).unlink(missing_ok=True)
+    for name in ("status.json", LATE, win32.STOP): (folder/name).unlink(missing_ok=True)
     shutil.rmtree(folder/"out", ignore_errors=True)
     for name in ("out", "fig", "ckpt"): (folder/name).mkdir(exist_ok=True)
     with suppress(OSError): (folder/SPARE).write_bytes(os.urandom(ROOM))

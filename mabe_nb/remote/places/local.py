@@ -16,6 +16,8 @@ from ...patch import patch
 from .base import DiskPlace, died, place, rents
 from .job_state import unended
 from ..events import clean
+from ..inside import win32
+from ..inside.channel import KILL
 
 try: import fcntl
 except ImportError: fcntl = None # Windows
@@ -36,15 +38,15 @@ _START = ("import sys; sys.path.append(sys.argv.pop()); "
 
 
 def _launch(folder, alive):
-    "Start the runner, which keeps `alive` open for as long as it lives; its process id."
+    "Start the runner, which keeps `alive` open for as long as it lives; its handle."
     place = str(Path(mabe_nb.__file__).resolve().parents[1])
     with open(folder/"log", "ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, str(folder), "quiet", place],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
-            start_new_session=True, pass_fds=[alive])
+            **({"start_new_session": True, "pass_fds": [alive]} if fcntl else win32.APART))
     threading.Thread(target=process.wait, daemon=True).start()
-    return process.pid
+    return {"pid": process.pid} if fcntl else win32.known(process.pid)
 
 # %% ../../../nbs/remote/places/20_local.ipynb #9c84ee0e
 @place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell"})
@@ -54,13 +56,14 @@ class Backend(DiskPlace):
         (folder/"cancel").unlink(missing_ok=True)
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if _locked(alive): return {"pid": _launch(folder, alive)}
+            if _locked(alive) if fcntl else not self.alive(folder, spec):
+                return _launch(folder, alive)
             raise ConfigError(f"job {spec['id']} is still running; 'mabe jobs cancel "
                               f"{spec['id']}' stops it")
         finally: os.close(alive)
 
     def alive(self, folder, spec):
-        if fcntl is None: return False
+        if fcntl is None: return win32.lives(spec["handle"])
         try: file = os.open(folder/"alive", os.O_RDONLY)
         except OSError: return False
         try: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -77,9 +80,6 @@ class Backend(DiskPlace):
 @patch
 def check_options(self: Backend, spec):
     DiskPlace.check_options(self, spec)
-    if fcntl is None: raise ConfigError(
-        "jobs of this machine need Linux, macOS or the Windows Subsystem for Linux; without "
-        "on= (--on) the same runs here at once, and other places take jobs from Windows")
     if not spec["gpu"] or rents(self.name): return # A place of one's own may be made of this
     raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
                       "that it has or none; name a place that rents it with on= (--on), or "
@@ -91,9 +91,9 @@ def cancel(self: Backend, folder, spec, grace=15.0):
     end = time.monotonic() + grace
     if not self.alive(folder, spec): return
     with suppress(OSError): (folder/"cancel").touch()
-    _signal(spec["handle"], signal.SIGTERM)
+    if fcntl: _signal(spec["handle"], signal.SIGTERM) # on Windows the runner sees the file
     while self.alive(folder, spec):
-        if time.monotonic() > end: _signal(spec["handle"], signal.SIGKILL)
+        if time.monotonic() > end: _signal(spec["handle"], KILL)
         time.sleep(0.02)
     self.write_cancelled(folder, max(0.0, time.time() - spec["created"]))
 
@@ -102,6 +102,7 @@ def _signal(handle, number):
     "Signal the runner. It stops its child; the child stops itself if the runner is gone."
     pid = handle.get("pid") if isinstance(handle, dict) else None
     if type(pid) is not int or pid < 2: return
+    if fcntl is None: return win32.tell(pid, 0.0, None, number)
     try: os.kill(pid, number)
     except (ProcessLookupError, PermissionError): return
 
