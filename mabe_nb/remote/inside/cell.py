@@ -16,7 +16,7 @@ from ...errors import DataError, MabeError
 from ...files import atomic, read_json
 from . import win32
 from .channel import (KILL, LAST, LATE, POSIX, SPARE, commit, emit,
-                                            open_socket, passed_on, passed_to_us, progress)
+                                            open_socket, progress, socket_number)
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #4fd30fbb
 def _parsed(source, name):
@@ -73,13 +73,14 @@ def run_command(
     "Run a command to its end. Raises `CommandError`."
     words = [re.sub(r"\{JOB\}|^\$MABE_JOB(?=/|$)", lambda m: str(folder), word)
              for word in words]
+    pass_fds = [] if socket_number() is None else [socket_number()]
     here = os.path.dirname(sys.executable) # where this Python has its commands
     env = {**os.environ, "PYTHONUNBUFFERED": "1",
            "PATH": os.pathsep.join([here, os.environ.get("PATH", os.defpath)])}
     try:
         process = subprocess.Popen([shutil.which(words[0], path=env["PATH"]) or words[0],
                                     *words[1:]], env=env, stdin=subprocess.DEVNULL,
-                                   **passed_on(passed_to_us()))
+                                   pass_fds=pass_fds)
     except OSError as e:
         raise CommandError(f"{words[0]!r} cannot be run: {e.strerror}") from None
     for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda *a: None)

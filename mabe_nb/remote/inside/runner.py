@@ -13,8 +13,7 @@ from pathlib import Path
 import mabe_nb
 from ...files import atomic, read_json
 from . import win32
-from .channel import (KILL, LATE, POSIX, ROOM, SPARE, mark_of,
-                                            passed_on)
+from .channel import (KILL, LATE, POSIX, ROOM, SPARE)
 from .log import Tee, secret_values
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
@@ -40,36 +39,46 @@ _START = ("import sys; sys.path.append(sys.argv.pop()); "
 
 def _spawn(folder):
     "The process with the user's code, a pipe with its prints, a socket with its events."
-    ours, theirs = socket.socketpair()
+    if POSIX:
+        ours, theirs = socket.socketpair()
+        known = f"{theirs.fileno()}:{os.fstat(theirs.fileno()).st_ino}"
+        passed = {"pass_fds": [theirs.fileno()], "process_group": 0}
+    else: ours, known, theirs, passed = *win32.listening(), None, {}
     read, write = os.pipe()
-    known = f"{theirs.fileno()}:{mark_of(theirs)}"
     env = {**os.environ, "MABE_JOB": str(folder), "MABE_EVENTS": known,
            "MPLBACKEND": "module://mabe_nb.remote.inside.figures"}
     home = str(Path(mabe_nb.__file__).resolve().parents[1])
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START, str(folder), home], env=env, stdout=write,
-        stderr=write, stdin=subprocess.DEVNULL, **passed_on(theirs.fileno()),
-        process_group=0 if POSIX else -1)
-    os.close(write); theirs.close(); ours.setblocking(False)
-    if POSIX: os.set_blocking(read, False)
-    return process, read, ours
+        stderr=write, stdin=subprocess.DEVNULL, **passed)
+    os.close(write); ours.setblocking(False)
+    if POSIX: theirs.close(); os.set_blocking(read, False)
+    return process, read, ours, known
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #5313d503
 class _Child:
     "The process of one attempt, and what is heard of it."
     def __init__(self, folder, tee, commit):
-        self.tee, self.commit, self.last_event, self.buffer = tee, commit, {}, b""
+        self.tee, self.commit, self.last_event, self.buffers = tee, commit, {}, {}
         self.folder, self.since, self.ending = folder, time.time(), False
-        self.process, self.pipe, self.socket = _spawn(folder)
+        self.process, self.pipe, self.socket, self.known = _spawn(folder)
         self.open, self.speaks = selectors.DefaultSelector(), True
-        if POSIX: self.open.register(self.pipe, selectors.EVENT_READ, self.prints)
-        self.open.register(self.socket, selectors.EVENT_READ, self.events)
+        if POSIX:
+            self.open.register(self.pipe, selectors.EVENT_READ, self.prints)
+            self.listen(self.socket)
+        else: self.open.register(self.socket, selectors.EVENT_READ, self.welcome)
+
+    def listen(self, channel):
+        "Hear events that come by a socket."
+        self.open.register(channel, selectors.EVENT_READ, lambda: self.events(channel))
+
+    def welcome(self):
+        "Another socket, of a process of this job; on Windows."
+        if channel := win32.welcomed(self.socket, self.known): self.listen(channel)
 
     def hear(self, seconds):
         "Pass on what comes in some time."
-        if POSIX or self.open.get_map():
-            for key, _ in self.open.select(seconds): key.data()
-        else: time.sleep(seconds)
+        for key, _ in self.open.select(seconds): key.data()
         if not POSIX: self.prints()
 
     def prints(self):
@@ -82,17 +91,17 @@ class _Child:
         if POSIX and not self.speaks and self.pipe in self.open.get_map():
             self.open.unregister(self.pipe)
 
-    def events(self):
+    def events(self, channel):
         "Hear what the child says, after what it printed before, and answer each line."
-        try: data = self.socket.recv(2**16)
+        try: data = channel.recv(2**16)
         except OSError: data = b""
-        if not data: return self.open.unregister(self.socket)
-        *lines, rest = (self.buffer + data).split(b"\n")
-        self.buffer = rest[:2**20]
+        *lines, rest = (self.buffers.pop(channel, b"") + data).split(b"\n")
+        if data: self.buffers[channel] = rest[:2**20]
+        else: return self.open.unregister(channel) and channel.close()
         self.prints()
         for line in lines:
             self.handle(line)
-            try: self.socket.send(b".")
+            try: channel.send(b".")
             except OSError: return
 
     def handle(self, line):
@@ -139,6 +148,8 @@ def _close(child):
     _signal(child, KILL)
     child.process.wait()
     _watch(child, 1)
+    for key in [*child.open.get_map().values()]:
+        if key.fileobj is not child.pipe: key.fileobj.close()
     child.open.close(); child.socket.close(); os.close(child.pipe)
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #f2437408
