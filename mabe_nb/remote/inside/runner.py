@@ -47,6 +47,7 @@ def _spawn(folder):
     read, write = os.pipe()
     env = {**os.environ, "MABE_JOB": str(folder), "MABE_EVENTS": known,
            "MPLBACKEND": "module://mabe_nb.remote.inside.figures"}
+    if not POSIX: env["PYTHONUTF8"] = "1" # what is printed into a pipe, too
     home = str(Path(mabe_nb.__file__).resolve().parents[1])
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _START, str(folder), home], env=env, stdout=write,
