@@ -8,7 +8,7 @@ __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_error
            'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, os, re, shutil, stat, time, unicodedata, uuid
+import errno, hashlib, json, os, re, shutil, stat, unicodedata, uuid
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from .errors import DataError
+from .system import POSIX, replace
 
 # %% ../nbs/01_files.ipynb #2cb85941
 def home() -> Path:
@@ -61,13 +62,6 @@ def temporary(
     return path.with_name(f".mabe-{uuid.uuid4().hex[:8]}-{path.name}.tmp")
 
 # %% ../nbs/01_files.ipynb #92040285
-def _replace(tmp, path):
-    for _ in range(50 * (os.name == "nt")): # as long as another process reads it
-        try: return os.replace(tmp, path)
-        except PermissionError: time.sleep(0.02)
-    os.replace(tmp, path)
-
-
 @contextmanager
 def atomic(
     path, # File or folder to appear, whole or not at all
@@ -76,15 +70,14 @@ def atomic(
 
     Raises `DataError` if there can be no such file or folder.
     """
-    path = Path(path)
-    if not path.name: raise DataError("is no name for a file", repr(str(path)))
+    if not (path := Path(path)).name: raise DataError("is no name for a file", repr(str(path)))
     with _written(path): path.parent.mkdir(parents=True, exist_ok=True)
     tmp = temporary(path)
     try:
         with _named(path, tmp): yield tmp
         with _written(path):
             if path.is_dir() and tmp.is_dir(): shutil.rmtree(path)
-            _replace(tmp, path)
+            replace(tmp, path)
     finally:
         if tmp.is_dir(): shutil.rmtree(tmp, ignore_errors=True)
         else: tmp.unlink(missing_ok=True)
@@ -260,9 +253,8 @@ def write_csv(
     table = table.assign(**{c: table[c].map(spreadsheet_cell) for c in texts})
     odd = any(isinstance(v, str) and "\r" in v
               for values in (table.columns, *(table[c].unique() for c in texts)) for v in values)
-    table = table.rename(columns=spreadsheet_cell)
-    with atomic(path) as tmp:
-        table.to_csv(tmp, index=False, quoting=2 if odd else 0) # 2: quote all text
+    with atomic(path) as tmp: table.rename(columns=spreadsheet_cell).to_csv(
+        tmp, index=False, quoting=2 if odd else 0, lineterminator="\n") # 2: quote all text
 
 # %% ../nbs/01_files.ipynb #1eba9b64
 def read_tensors(
@@ -275,7 +267,8 @@ def read_tensors(
     try:
         with safe_open(path, "pt") as f:
             about = parse_json((f.metadata() or {}).get(key, "null"), path, key)
-            tensors = {k: f.get_tensor(k) for k in f.keys()}
+            tensors = {k: t if POSIX else t.clone() # else Windows lets nobody replace the file
+                       for k in f.keys() for t in [f.get_tensor(k)]}
     except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, OverflowError,
             RecursionError) as e: # TypeError: sizes that PyTorch has no room for

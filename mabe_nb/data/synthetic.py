@@ -167,7 +167,7 @@ def _free(root, overwrite):
         raise DataError("is a file, expected a folder to write a colony to", root)
     held = {p.name for p in root.iterdir()} if root.exists() else set()
     ours = held <= _OURS and "README.txt" in held and (
-        (root/"README.txt").read_bytes().startswith(README.encode()))
+        (root/"README.txt").read_bytes().startswith(README.strip().encode()))
     if held and not ours:
         raise DataError("is not empty and no colony; choose another folder", root)
     if held and not overwrite:

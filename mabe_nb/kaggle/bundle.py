@@ -23,6 +23,7 @@ from ..extend import load_file
 from ..files import atomic, file_hash, read_json, write_json
 from ..safe_names import safe_id
 from ..locks import locked_beside
+from ..system import resident
 from ..train.classifier import Classifier, read_thresholds
 from ..train.inputs import users_code
 from ..train.model import Model, evidence_in, kind_of, load_model
@@ -116,7 +117,7 @@ def trial(
     lengths: tuple = (1500, 6000), # Frames
 ) -> dict: # frames_per_second, peak_mb, mb_per_1000_frames, used
     "Predict a short and a longer video in this process, on one core."
-    import resource, torch
+    import torch
     torch.set_num_threads(1)
     for file in sorted(Path(folder, "model").glob("*.py")): load_file(file)
     kit, rng, seen = open_bundle(folder), np.random.default_rng(0), []
@@ -124,9 +125,7 @@ def trial(
         mice, begun = wandering_mice(kit, n, rng), time.perf_counter()
         with tempfile.TemporaryDirectory() as cache:
             kit.predict(mice, mice.ids, cache=cache, threads=1)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        seen.append((n, time.perf_counter() - begun,
-                     peak / (2**20 if sys.platform == "darwin" else 2**10)))
+        seen.append((n, time.perf_counter() - begun, resident(peak=True) / 2**20))
     (short, _, before), (long, seconds, after) = seen
     used = {d for m, ds in metadata.packages_distributions().items() if m in sys.modules
             for d in ds}

@@ -39,7 +39,7 @@ def pack_package(
 
 # %% ../../nbs/kaggle/30_wheel.ipynb #ae23847a
 KAGGLE = {"filelock", "h5py", "matplotlib", "numpy", "packaging", "pandas",
-          "platformdirs", "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
+          "platformdirs", "psutil", "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
           "torch", "tqdm"} # What its image has, of what this package needs
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from ...errors import DataError, MabeError
 from ...files import atomic, read_json
 from . import win32
-from .channel import (KILL, LAST, LATE, POSIX, SPARE, commit, emit,
-                                            open_socket, progress, socket_number)
+from .channel import (LAST, LATE, SPARE, commit, emit, open_socket,
+                                            progress, socket_number)
+from ...system import KILL, POSIX
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #4fd30fbb
 def _parsed(source, name):

@@ -16,9 +16,10 @@ from ...errors import DataError, MabeError
 from ...files import read_json, regular_file, write_json
 from .. import values
 from .cell import MODULES_NAME, bring_modules, error_of, run_source
-from .channel import KILL, progress
+from .channel import progress
 from .log import Mask, secret_values
 from .machine import CARDS, card_of_each
+from ...system import KILL
 from ...workers import follow_parent
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #c75d7109

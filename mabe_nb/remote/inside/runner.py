@@ -13,13 +13,14 @@ from pathlib import Path
 import mabe_nb
 from ...files import atomic, read_json
 from . import win32
-from .channel import (KILL, LATE, POSIX, ROOM, SPARE)
+from .channel import LATE, ROOM, SPARE
 from .log import Tee, secret_values
+from ...system import KILL, POSIX
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
 EVENTS = "start", "progress", "figure", "result"
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
-    "__init__", "errors", "files", "remote/__init__", "remote/values", "remote/compound",
+    "__init__", "errors", "files", "system", "remote/__init__", "remote/values", "remote/compound",
     "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
     "remote/inside/cell", "remote/inside/log", "remote/inside/runner",
     "remote/inside/win32")) # All a job needs
@@ -70,11 +71,9 @@ class _Child:
         else: self.open.register(self.socket, selectors.EVENT_READ, self.welcome)
 
     def listen(self, channel):
-        "Hear events that come by a socket."
         self.open.register(channel, selectors.EVENT_READ, lambda: self.events(channel))
 
-    def welcome(self):
-        "Another socket, of a process of this job; on Windows."
+    def welcome(self): # on Windows
         if channel := win32.welcomed(self.socket, self.known): self.listen(channel)
 
     def hear(self, seconds):

@@ -10,6 +10,8 @@ __all__ = ['STOP', 'APART', 'family', 'tell', 'known', 'lives', 'printed', 'list
 import hmac, os, secrets, select, signal, socket, threading, time
 from contextlib import suppress
 
+from ...system import KILL
+
 # %% ../../../nbs/remote/inside/50_win32.ipynb #6534201b
 def family(
     pid: int, # Process; may have ended
@@ -36,7 +38,7 @@ def tell(
     "What a signal to a group of processes is elsewhere."
     import psutil
     left = family(pid, since)
-    if number == 9:
+    if number == KILL:
         for p in left:
             with suppress(psutil.Error): p.kill()
     elif number: (folder/STOP).touch()

@@ -19,6 +19,8 @@ from ...files import write_json
 from ...patch import patch
 from ..events import clean
 from .job_state import ENDED, checked_state, died, unended
+from ...system import PLAIN
+
 
 # %% ../../../nbs/remote/places/10_base.ipynb #f6048e17
 JOB_ID = re.compile(r"\d{6}-\d{6}-[0-9a-f]{6}(-\d{1,4}-\d{4})?", re.ASCII) # See `submit`
@@ -73,8 +75,8 @@ def good_file(
     "Is it a relative name with '/' that stays in its folder?"
     if not isinstance(name, str) or not 0 < len(name) < 1000 or clean(name) != name:
         return False
-    bad = set('\\:\n\t\r')
-    return not bad & set(name) and all(p not in ("", ".", "..") for p in name.split("/"))
+    return not {*'\\:\n\t\r'} & {*name} and all(
+        p not in ("", ".", "..") for p in name.split("/"))
 
 # %% ../../../nbs/remote/places/10_base.ipynb #593a85e4
 def data_files(
@@ -86,9 +88,8 @@ def data_files(
     names = [path.relative_to(folder).as_posix()
              for path in sorted(Path(folder).rglob("*")) if path.is_file()]
     if not names: raise DataError("holds no files; data= wants a dataset", folder)
-    for name in names:
-        if not good_file(name):
-            raise DataError(f"holds a file named {name!r}; rename it", folder)
+    if bad := [name for name in names if not good_file(name)]:
+        raise DataError(f"holds a file named {bad[0]!r}; rename it", folder)
     return names
 
 # %% ../../../nbs/remote/places/10_base.ipynb #65cf0487
@@ -186,17 +187,12 @@ def usd_per_hour(self: Base, spec) -> float:
     return usd_per_hour(spec["gpu"], self.provider) if self.provider else 0.0
 
 # %% ../../../nbs/remote/places/10_base.ipynb #9b80737e
-_PLAIN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ( # Windows has the last alone
-    "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-
-
 def _open_plain(path):
     "An open file, only if it is a plain one: no link, no pipe that would never answer."
-    try: f = open(os.open(path, _PLAIN), "rb")
+    try: f = open(os.open(path, PLAIN), "rb")
     except OSError: raise DataError("file not found", path) from None
     if stat.S_ISREG(os.fstat(f.fileno()).st_mode): return f
-    f.close()
-    raise DataError("is no plain file", path)
+    with f: raise DataError("is no plain file", path)
 
 
 def read_plain(

@@ -17,7 +17,7 @@ from .base import DiskPlace, died, place, rents
 from .job_state import unended
 from ..events import clean
 from ..inside import win32
-from ..inside.channel import KILL
+from ...system import KILL
 
 try: import fcntl
 except ImportError: fcntl = None # Windows
