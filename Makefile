@@ -4,7 +4,7 @@ BIN := .venv/bin
 TORCH := $(shell grep '^torch==' constraints.txt)
 OLDEST := $(shell sed -n 's/^requirements = torch>=[^ ]* //p' settings.ini | sed 's/>=/==/g; s/,<[^ ]*//g')
 
-.PHONY: install demo test oldest mutants fuzz boris lab docs clean
+.PHONY: install demo test oldest mutants fuzz boris windows lab docs clean
 
 install: .venv/.installed
 
@@ -36,6 +36,9 @@ fuzz: install # Damaged files for some minutes, other ones each time: make fuzz 
 
 boris: install # BORIS itself opens what we export: make boris VERSION===8.27.4
 	CHECKS=$(BIN)/python PYTHON=$(PYTHON) sh tests/boris/make.sh $(VERSION)
+
+windows: install # Tests with Python for Windows, under Wine: make windows ONLY="tests/test_cli.py -x"
+	$(BIN)/python tests/windows/run.py .windows $(ONLY)
 
 lab: install
 	$(BIN)/jupyter lab nbs

@@ -172,7 +172,8 @@ def _run(args, ends):
         answer = args.function(args, Talk(args.json))
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
-            print(text if shown(text) == text else json.dumps(answer))
+            plain_text = shown(text) == text and "utf" in (sys.stdout.encoding or "").lower()
+            print(text if plain_text else json.dumps(answer))
         sys.stdout.flush()
 
 
@@ -193,7 +194,10 @@ def main(
     argv=None, # Words of the command line; None: those of this process
 ) -> int: # Exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads on
     "Run one command."
-    if argv is None: atexit.register(gc.freeze) # No search for garbage in a process that ends
+    if argv is None:
+        atexit.register(gc.freeze) # No search for garbage in a process that ends
+        if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
+            sys.stdout.reconfigure(errors="backslashreplace")
     parser = make_parser()
     complete(parser)
     args, extra = parser.parse_known_args(argv)

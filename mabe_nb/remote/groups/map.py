@@ -47,7 +47,8 @@ def _put_folders(pack, folders, on_disk):
         for file in [""] if alone else data_files(path):
             link = pack/found[name]/file
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(path/file)
+            try: link.symlink_to(path/file)
+            except OSError: shutil.copy2(path/file, link) # Windows lets few make links
     return found
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #57233d27
