@@ -14,7 +14,7 @@ KILL = getattr(signal, "SIGKILL", 9)
 PLAIN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ( # to open no link, pipe or device
     "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")) # Windows has the last alone
 
-# %% ../nbs/10_system.ipynb #178b8fd5
+
 def replace(
     made, # File or folder
     path, # Where it is to be

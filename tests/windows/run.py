@@ -8,7 +8,6 @@ Python comes from PyPI, as do the libraries, as they are made for Windows. Wine 
 functions of Microsoft's C library, which NumPy and SciPy ask for: a library with these, made here,
 takes its place for what was installed, and passes everything else on.
 """
-import json
 import os
 import re
 import shutil

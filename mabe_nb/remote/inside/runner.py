@@ -6,14 +6,14 @@
 __all__ = ['EVENTS', 'CARRY', 'Cancelled', 'Preempted', 'run', 'main']
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #9bb03950
-import json, math, os, selectors, shutil, signal, socket, subprocess, sys, threading, time
+import json, math, os, selectors, shutil, signal, subprocess, sys, threading, time
 from contextlib import suppress
 from pathlib import Path
 
 import mabe_nb
 from ...files import atomic, read_json
 from . import win32
-from .channel import LATE, ROOM, SPARE
+from .channel import LATE, ROOM, SPARE, listening
 from .log import Tee, secret_values
 from ...system import KILL, POSIX
 
@@ -40,11 +40,7 @@ _START = ("import sys; sys.path.append(sys.argv.pop()); "
 
 def _spawn(folder):
     "The process with the user's code, a pipe with its prints, a socket with its events."
-    if POSIX:
-        ours, theirs = socket.socketpair()
-        known = f"{theirs.fileno()}:{os.fstat(theirs.fileno()).st_ino}"
-        passed = {"pass_fds": [theirs.fileno()], "process_group": 0}
-    else: ours, known, theirs, passed = *win32.listening(), None, {}
+    ours, theirs, known, passed = listening()
     read, write = os.pipe()
     env = {**os.environ, "MABE_JOB": str(folder), "MABE_EVENTS": known,
            "MPLBACKEND": "module://mabe_nb.remote.inside.figures"}
@@ -71,7 +67,7 @@ class _Child:
         else: self.open.register(self.socket, selectors.EVENT_READ, self.welcome)
 
     def listen(self, channel):
-        self.open.register(channel, selectors.EVENT_READ, lambda: self.events(channel))
+        self.open.register(channel, selectors.EVENT_READ, lambda: _events(self, channel))
 
     def welcome(self): # on Windows
         if channel := win32.welcomed(self.socket, self.known): self.listen(channel)
@@ -86,31 +82,34 @@ class _Child:
         for _ in range(16 * self.speaks):
             try: data = os.read(self.pipe, 2**16) if POSIX else win32.printed(self.pipe)
             except BlockingIOError: return
-            if data: self.tee.prints(data)
-            else: self.speaks = False
-        if POSIX and not self.speaks and self.pipe in self.open.get_map():
-            self.open.unregister(self.pipe)
+            if not data: break
+            self.tee.prints(data)
+        else: return
+        self.speaks = False
+        if POSIX: self.open.unregister(self.pipe)
 
-    def events(self, channel):
-        "Hear what the child says, after what it printed before, and answer each line."
-        try: data = channel.recv(2**16)
-        except OSError: data = b""
-        *lines, rest = (self.buffers.pop(channel, b"") + data).split(b"\n")
-        if data: self.buffers[channel] = rest[:2**20]
-        else: return self.open.unregister(channel) and channel.close()
-        self.prints()
-        for line in lines:
-            self.handle(line)
-            try: channel.send(b".")
-            except OSError: return
+# %% ../../../nbs/remote/inside/10_runner.ipynb #f0234f2f
+def _events(child, channel):
+    "Hear what the child says, after what it printed before, and answer each line."
+    try: data = channel.recv(2**16)
+    except OSError: data = b""
+    *lines, rest = (child.buffers.pop(channel, b"") + data).split(b"\n")
+    if data: child.buffers[channel] = rest[:2**20]
+    else: return child.open.unregister(channel) and channel.close()
+    child.prints()
+    for line in lines:
+        _handle(child, line)
+        try: channel.send(b".")
+        except OSError: return
 
-    def handle(self, line):
-        try: event = json.loads(line)
-        except (ValueError, RecursionError): return
-        kind = event.get("k") if isinstance(event, dict) else None
-        if kind == "ended": self.last_event = event
-        elif kind in EVENTS: self.tee.event(line)
-        if kind in ("commit", "figure"): self.commit()
+
+def _handle(child, line):
+    try: event = json.loads(line)
+    except (ValueError, RecursionError): return
+    kind = event.get("k") if isinstance(event, dict) else None
+    if kind == "ended": child.last_event = event
+    elif kind in EVENTS: child.tee.event(line)
+    if kind in ("commit", "figure"): child.commit()
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #8f2b4528
 def _watch(child, seconds) -> bool:
