@@ -185,6 +185,12 @@ def _check_words(words): # Libraries that read files take names in UTF-8 alone
             "LC_ALL=C.UTF-8 if the name looks right elsewhere") from None
 
 
+def _alone(): # Of a process that does nothing else
+    atexit.register(gc.freeze) # No search for garbage at its end
+    if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def _refused(args, error):
     print(f"mabe {args.parser.prog.split()[-1]}: {shown(error)}", file=sys.stderr)
     return 2
@@ -194,10 +200,7 @@ def main(
     argv=None, # Words of the command line; None: those of this process
 ) -> int: # Exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads on
     "Run one command."
-    if argv is None:
-        atexit.register(gc.freeze) # No search for garbage in a process that ends
-        if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
-            sys.stdout.reconfigure(errors="backslashreplace")
+    if argv is None: _alone()
     parser = make_parser()
     complete(parser)
     args, extra = parser.parse_known_args(argv)

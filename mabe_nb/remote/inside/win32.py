@@ -81,7 +81,7 @@ def listening() -> tuple: # Socket that waits for processes of a job, and what t
     server = socket.create_server(("127.0.0.1", 0))
     return server, f"{server.getsockname()[1]}:{secrets.token_hex(16)}"
 
-
+# %% ../../../nbs/remote/inside/50_win32.ipynb #aee719fc
 def welcomed(
     server, # From `listening`
     known: str, # The same
