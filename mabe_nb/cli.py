@@ -161,6 +161,13 @@ def reader_left() -> bool:
     os.close(nowhere)
     return True
 
+
+def _alone(): # Of a process that does nothing else
+    atexit.register(gc.freeze) # No search for garbage at its end
+    if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 # %% ../nbs/cli.ipynb #be4f5cf1
 def _run(args, ends):
     "Call the function of a command, and print what it answers for a program."
@@ -183,12 +190,6 @@ def _check_words(words): # Libraries that read files take names in UTF-8 alone
         except UnicodeEncodeError: raise ConfigError(
             f"{word} is no name in UTF-8; rename the file or folder, or set a locale such as "
             "LC_ALL=C.UTF-8 if the name looks right elsewhere") from None
-
-
-def _alone(): # Of a process that does nothing else
-    atexit.register(gc.freeze) # No search for garbage at its end
-    if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _refused(args, error):

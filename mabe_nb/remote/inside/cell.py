@@ -7,7 +7,7 @@ __all__ = ['MODULES_NAME', 'run_source', 'error_of', 'CommandError', 'run_comman
            'main']
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #2fcbdc59
-import ast, json, linecache, os, re, select, shutil, signal, subprocess, sys, threading
+import ast, json, linecache, os, re, select, shutil, signal, subprocess, sys, sysconfig, threading
 import traceback, types
 from contextlib import suppress
 from pathlib import Path
@@ -75,9 +75,9 @@ def run_command(
     words = [re.sub(r"\{JOB\}|^\$MABE_JOB(?=/|$)", lambda m: str(folder), word)
              for word in words]
     pass_fds = [] if socket_number() is None else [socket_number()]
-    here = os.path.dirname(sys.executable) # where this Python has its commands
+    here = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")] # its commands
     env = {**os.environ, "PYTHONUNBUFFERED": "1",
-           "PATH": os.pathsep.join([here, os.environ.get("PATH", os.defpath)])}
+           "PATH": os.pathsep.join([*here, os.environ.get("PATH", os.defpath)])}
     try:
         process = subprocess.Popen([shutil.which(words[0], path=env["PATH"]) or words[0],
                                     *words[1:]], env=env, stdin=subprocess.DEVNULL,
