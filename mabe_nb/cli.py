@@ -7,7 +7,7 @@ __all__ = ['KEPT', 'SECONDS', 'make_parser', 'complete', 'what_is_kept', 'raised
 
 # %% ../nbs/cli.ipynb #751fc9ab
 import atexit, gc, json, os, select, signal, socket, sys, threading, warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .commands.data import add_data_commands
@@ -164,8 +164,11 @@ def reader_left() -> bool:
 
 def _alone(): # Of a process that does nothing else
     atexit.register(gc.freeze) # No search for garbage at its end
-    if hasattr(sys.stdout, "reconfigure"): # signs that its encoding lacks, by their codes
-        sys.stdout.reconfigure(errors="backslashreplace")
+    with suppress(AttributeError, OSError): # signs that its encoding lacks, by their codes
+        if not _in_utf8(): sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _in_utf8(): return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
 
 # %% ../nbs/cli.ipynb #be4f5cf1
@@ -179,8 +182,7 @@ def _run(args, ends):
         answer = args.function(args, Talk(args.json))
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
-            plain_text = shown(text) == text and "utf" in (sys.stdout.encoding or "").lower()
-            print(text if plain_text else json.dumps(answer))
+            print(text if shown(text) == text and _in_utf8() else json.dumps(answer))
         sys.stdout.flush()
 
 

@@ -296,8 +296,8 @@ def test_a_strangers_notebook_goes_and_comes_back(place):
     assert "lab_units.py (module" in text(cell) and "called result" in text(cell)
     assert place.book.says("print(v)").split() == ["30.0"]
     place.book.says("import pandas as pd\ntable = pd.DataFrame({'mouse': ['a', 'b'], 'cm': [3., 4.]})")
-    unlike = "" if not place.cloud else " --option pip=psutil" # which the image lacks
-    cell = place.send("import psutil\nfar = table.assign(cm=twice(table.cm)); n = psutil.cpu_count()",
+    unlike = "" if not place.cloud else " --option pip=nbformat" # which the image lacks
+    cell = place.send("import nbformat\nfar = table.assign(cm=twice(table.cm)); n = nbformat.current_nbformat",
                       "--in table --out far,n" + unlike)
     assert not errors(cell), errors(cell)
     assert "table (parquet" in text(cell) and "of_scale" not in text(cell)
@@ -306,8 +306,8 @@ def test_a_strangers_notebook_goes_and_comes_back(place):
     place.book.says("half = lambda x: x / 2")
     before = len(jobs())
     if place.cloud:
-        error, = errors(place.send("import psutil"))
-        assert "'psutil'" in error.evalue and "lacks; add it with" in error.evalue
+        error, = errors(place.send("import nbformat"))
+        assert "'nbformat'" in error.evalue and "lacks; add it with" in error.evalue
     error, = errors(place.send("half(3)"))
     assert "'half', which cannot go along: a lambda" in error.evalue and len(jobs()) == before
 
