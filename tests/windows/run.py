@@ -25,9 +25,10 @@ BY_PIP = ["--platform", "win_amd64", "--python-version", "3.13", "--only-binary=
 # pip asks this system what Windows needs besides
 BESIDES = ["win32-setctime", "colorama", "tzdata", "sympy", "networkx", "jinja2", "fsspec",
            "setuptools", "typing-extensions", "nbformat", "openpyxl", "onnx", "onnxruntime"]
+# Others test links, signals or shells that Windows lacks, beside much that it has
 FILES = """advise audit augment catalog checkpoints cuts decide directed doctor ethovision features
-    film first_contact guides lab_formats mars metrics models monitor per_lab presets prepare probe
-    recipe splits sweep synthetic train trainer values videos windows""".split()
+    film fine_tuning first_contact guides lab_formats mars metrics model models per_lab splits
+    synthetic train windows""".split()
 
 
 def pip(*words):
