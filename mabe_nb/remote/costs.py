@@ -10,8 +10,6 @@ __all__ = ['TASK', 'ledger_path', 'ledger_locked', 'record', 'receipts', 'month'
 import json, math, os, re, statistics, time
 from contextlib import contextmanager
 
-from filelock import FileLock
-
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, regular_file, write_json
 
@@ -22,6 +20,7 @@ def ledger_path(): return home().absolute()/"costs.jsonl"
 @contextmanager
 def ledger_locked():
     "Be the only one who reads the ledger and acts on it."
+    from filelock import FileLock
     path = ledger_path().with_name(".costs.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path): yield

@@ -39,8 +39,8 @@ def tell(
     import psutil
     left = family(pid, since)
     if number == KILL:
-        for p in left:
-            with suppress(psutil.Error): p.kill()
+        for p in left: # but for this one, which could not end the others any more
+            with suppress(psutil.Error): p.pid == os.getpid() or p.kill()
     elif number: (folder/STOP).touch()
     return bool(left)
 
@@ -102,9 +102,10 @@ def connected(
 ): # Socket, or None
     "The end of a process of a job."
     port, _, word = known.partition(":")
-    try: channel = socket.create_connection(("127.0.0.1", int(port)))
+    try:
+        channel = socket.create_connection(("127.0.0.1", int(port)))
+        channel.sendall(word.encode())
     except (OSError, ValueError, OverflowError): return None
-    channel.sendall(word.encode())
     return channel
 
 
@@ -129,5 +130,5 @@ def end_with(
             except OSError: here = b""
             if not here: break
             time.sleep(0.1) # an answer that somebody is about to read
-    tell(os.getpid(), 0.0, None, 9)
+    tell(os.getpid(), 0.0, None, KILL)
     os._exit(1)
