@@ -107,12 +107,15 @@ def raised_again(
     "In the block, a `KeyboardInterrupt` that Python had to ignore is raised once more."
     before, timers = sys.unraisablehook, []
     def again(): signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    def later(seconds=0.05):
+        lost.append(1)
+        timers.append(threading.Timer(seconds, again))
+        try: timers[-1].start()
+        except KeyboardInterrupt: later(2 * seconds) # so soon that it is ignored as well
     def hook(unraisable):
         lost_one = unraisable.exc_type is KeyboardInterrupt
         if not lost_one or not hasattr(signal, "pthread_kill"): return before(unraisable)
-        lost.append(1)
-        timers.append(threading.Timer(0.05, again))
-        timers[-1].start()
+        later()
     sys.unraisablehook = hook
     try: yield
     finally:
