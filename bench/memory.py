@@ -21,9 +21,8 @@ from pathlib import Path
 LENGTHS, BATCHES, MEANS = (50, 200, 600), (4, 16, 32), (0.0, 0.99)
 LIMITS = "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS"
 HERE = ("import json, sys, torch\n"
-        "from mabe_nb.measure.probe import memory_taken\n"
+        "from mabe_nb.measure.probe import Steps, blocks_apart, make_trainer, memory_taken\n"
         "from mabe_nb.system import resident\n"
-        "from mabe_nb.measure.probe import Steps, blocks_apart, make_trainer\n"
         "spec, cpu = json.load(sys.stdin), torch.device('cpu')\n"
         "before = resident()\n"
         "step = Steps(make_trainer(spec, cpu))\n"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, regular_file, write_json
+from ..locks import locked
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
 def ledger_path(): return home().absolute()/"costs.jsonl"
@@ -20,10 +21,9 @@ def ledger_path(): return home().absolute()/"costs.jsonl"
 @contextmanager
 def ledger_locked():
     "Be the only one who reads the ledger and acts on it."
-    from filelock import FileLock
-    path = ledger_path().with_name(".costs.lock")
+    path = ledger_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path): yield
+    with locked(path.with_name(".costs.lock"), path, lambda owner: None): yield
 
 
 def record(
