@@ -221,6 +221,11 @@ def unsteady(names, path):
     return passed
 
 
+def hear_ctrl_c():
+    "A script's background ignores it, and so would the tools, some of whose tests send it."
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def side_by_side(one, *others):
     "What functions return; if one is interrupted, the tools of all are stopped."
     with ThreadPoolExecutor(len(others)) as pool:
@@ -232,6 +237,7 @@ def side_by_side(one, *others):
 
 
 def main():
+    hear_ctrl_c()
     with tempfile.TemporaryDirectory() as spare:
         os.environ.update(
             MABE_HOME=spare, PYTHONWARNINGS="ignore", COLUMNS="100",

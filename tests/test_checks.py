@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_a_tool_is_a_group_in_our_session(tree):
     code, out = checks.tool(sys.executable, "-c",
                             "import os; print(os.getsid(0), os.getpgid(0) == os.getpid())")
     assert (code, out.split()) == (0, [str(os.getsid(0)), "True"])
+
+
+def test_ctrl_c_is_heard_in_the_background_of_a_script():
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import checks; checks.hear_ctrl_c()\n"
+            "words = 'import signal; signal.raise_signal(signal.SIGINT)'\n"
+            "print(checks.tool(sys.executable, '-c', words)[1])")
+    ignored = f"trap '' INT; exec {sys.executable} -c \"$0\" {TOP/'.ci'}"
+    said = subprocess.run(["sh", "-c", ignored, code], capture_output=True, text=True).stdout
+    assert "KeyboardInterrupt" in said
 
 
 @pytest.mark.parametrize("load, stopped", [(0.0, True), (10.0, False)])
