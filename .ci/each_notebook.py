@@ -7,6 +7,7 @@ out.
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,11 +28,10 @@ def wanted(top, names=()):
 
 def run(path, name, notes, top, flags):
     "Run one in this process; errors are printed and noted."
-    from mabe_nb.data.blocks.registry import BLOCKS, PRESETS, load_missing
+    from mabe_nb.data.blocks.registry import BLOCKS, PRESETS
     from mabe_nb.train.models import NETWORKS
     from nbdev.test import test_nb
     journal.note(notes, name=name, state="started")
-    load_missing(["own"]) # and with it all of ours
     ours = [(known, dict(known)) for known in (BLOCKS, PRESETS, NETWORKS)]
     good, seconds = test_nb(path, skip_flags=flags, basepath=top)
     for known, before in ours: # A page registers its own blocks anew, as those of __main__
@@ -43,12 +43,20 @@ def run(path, name, notes, top, flags):
     return good, seconds
 
 
+def load_what_pages_need():
+    "Once, before the processes are forked that run them."
+    for name in ("nbdev.test", "mabe_nb.train.models"): import_module(name)
+    from mabe_nb.data.blocks.registry import load_missing
+    load_missing(["own"]) # and with it all of ours
+
+
 def main(notes, *names):
     "Run in a few processes; False if one failed or there was none to run."
     from nbdev.config import get_config
     flags, top = get_config().tst_flags.split(), os.getcwd()
     paths = {p: os.path.relpath(p) for p in wanted(top, names)}
     journal.note(notes, planned=list(paths.values()))
+    load_what_pages_need()
     with ProcessPoolExecutor(min(WORKERS, max(len(paths), 1))) as pool:
         runs = [pool.submit(run, p, name, notes, top, flags)
                 for p, name in paths.items()]

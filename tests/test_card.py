@@ -1,6 +1,7 @@
 """Cards say what the figures say, warn of what is rare, and cannot be broken by names."""
 import html
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,17 @@ from hypothesis import strategies as st
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
+from mabe_nb.errors import DataError
+from mabe_nb.train import runs
 from mabe_nb.train.folder.card import FEW, as_table, card_text, caution, clean, run_card
-from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
+                                      wanted_actions)
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.frames import borders, calibration, f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
-from mabe_nb.train.predict import decide, lasting
-from mabe_nb.train.runs import Validation, assess, predict_labelled, shortest_said, train
+from mabe_nb.train.predict import decide, lasting, usual_rates, with_rates
+from mabe_nb.train.runs import (Validation, assess, often_said, predict_labelled,
+                                shortest_said, train)
 from mabe_nb.train.scores.frames import seen_counts, validation_scores
 from mabe_nb.train.scores.means import only_false_alarms
 
@@ -73,10 +78,38 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
     slips, pieces = np.where(seen, 0, -1), np.where(seen, 0, -1)
     slips[[5, 130, 131]], pieces[np.arange(300) % 4 == 0] = 0, -1
     for codes, kept in ((slips, 2), (pieces, 30)):
-        got, valid = shortest_said(tmp_path, clf, said(codes), (1000.0, 0.0, 0.0))
+        got, valid = shortest_said(clf, said(codes), (1000.0, 0.0, 0.0))
         assert (np.diff(np.r_[-1, valid.codes]) > 0).sum() == kept
         assert got.least_ms == ((1000.0, 0.0, 0.0) if kept == 2 else clf.least_ms)
+        if kept == 2: save_classifier(tmp_path/"best.safetensors", got)
     assert load_classifier(tmp_path/"best.safetensors").least_ms == (1000.0, 0.0, 0.0)
+
+
+def test_what_is_frequent_is_said_sooner_unless_that_costs(tmp_path, run, monkeypatch):
+    out, metrics, clf, prepared = run
+    ids, plain = (["1", "4", "7"], ["10", "13"]), replace(clf, usual=())
+    rows = [(i, p, wanted_actions(clf, prepared, i))
+            for i, p in predict_sequences(plain, prepared, ids[0])]
+    for k, rate in enumerate(usual_rates((p, may) for _, p, may in rows)):
+        mean = [p[:, 1 + k] for _, p, may in rows if may[k]]
+        assert rate == pytest.approx(np.concatenate(mean).mean() if mean else 0, abs=1e-6)
+    before = predict_labelled(plain, prepared, ids[1])
+    monkeypatch.setattr(runs, "RATES_COST", 1.0)
+    rated, after = often_said(plain, prepared, ids, before)
+    assert rated.usual == pytest.approx(usual_rates((p, may) for _, p, may in rows))
+    for a, b in zip(before.sequences(), after.sequences()):
+        p = np.hstack([1 - a.p.sum(1, keepdims=True), a.p])
+        assert np.allclose(with_rates(p, rated.usual, (a.labels >= 0).any(0), a.fps)[:, 1:],
+                           b.p, atol=1e-5) and not np.allclose(a.p, b.p, atol=1e-5)
+    monkeypatch.setattr(runs, "RATES_COST", -1.0)
+    assert often_said(plain, prepared, ids, before)[0].usual == ()
+    save_classifier(tmp_path/"best.safetensors", rated)
+    assert load_classifier(tmp_path/"best.safetensors").usual == rated.usual
+    for wrong in ((0.5,), (-1.0, 0.1, 0.1), (np.nan, 0.1, 0.1)):
+        save_classifier(tmp_path/"bad.safetensors", replace(clf, usual=wrong))
+        with pytest.raises(DataError, match="usual"): load_classifier(tmp_path/"bad.safetensors")
+    assert metrics["usual"] == dict(zip(clf.actions, clf.usual))
+    assert ("more often than usual" in (out/"run"/"card.md").read_text()) == bool(clf.usual)
 
 
 def test_figures_are_those_of_each_sequence(run):

@@ -121,6 +121,34 @@ def test_slips_are_not_said_unless_that_costs(monkeypatch):
     assert shortest_bouts((0 * s.labels, s.fps) for s in learn) == (0.0,)
 
 
+def of_their_own(seed, rates, bias=0.0):
+    "Videos in which an action has these rates; what is said of a frame knows the mean rate, or errs."
+    rng, out = np.random.default_rng(seed), []
+    usual = np.log(np.mean(rates) / (1 - np.mean(rates)))
+    for i, rate in enumerate(rates):
+        seen = np.repeat(rng.random(300) < rate, 10)
+        off = usual + bias * (-1) ** i
+        p = 1 / (1 + np.exp(-off - 1.2 * (2 * seen - 1 + rng.normal(0, 1.3, 3000))))
+        out.append(OutOfFold(np.stack([1 - p, p], 1)[None].astype(np.float32),
+                             seen[:, None].astype(np.int8), 10.0, i % 5, video=str(i)))
+    return out
+
+
+def test_what_is_frequent_in_a_video_is_said_sooner_there(monkeypatch):
+    monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # these actions last a second
+    unlike, alike = (0.02, 0.6) * 5, (0.31,) * 10
+    kept = choose(of_their_own(0, unlike))
+    assert np.allclose(kept.usual, (0.31,), atol=0.1)
+    rest = of_their_own(1, unlike)
+    assert f1(rest, kept)[0] > f1(rest, kept._replace(usual=()))[0] + 0.02
+    assert choose(of_their_own(0, alike)).usual # costs nothing
+    assert choose(of_their_own(0, alike, bias=1.5)).usual == (), "an error would be made larger"
+    codes, chosen = nested(rest)
+    for s, p in zip(rest, decide.labelled_sequences(rest, codes, chosen)):
+        plain = s.p[0, :, 1]
+        assert (p.p[:, 0] > plain).mean() == (1.0 if int(s.video) % 2 else 0.0)
+
+
 def two_kinds(seed, rare=0.0, n=10):
     "A fight is one of two kinds, as like as not; `rare` of the frames are a third action's."
     rng, out = np.random.default_rng(seed), []
@@ -189,7 +217,7 @@ def test_one_action_alone():
 def test_what_is_right_already_is_left():
     told = videos(2, strength=2.0)
     kept = choose(told)
-    assert kept == Decision((None, None), 0.0, (1.0,), least_ms=kept.least_ms)
+    assert kept == Decision((None, None), 0.0, (1.0,), least_ms=kept.least_ms, usual=kept.usual)
 
 
 def test_noise_is_not_followed():

@@ -33,6 +33,7 @@ from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
 from mabe_nb.train.folder.card import least_line
+from mabe_nb.train.review.moments import predict_for_review
 
 SMALL = {"net": {"features": "symmetric", "epochs": 1, "conv_channels": [8],
                  "lstm_hidden": 8}, "boost": {"sample": 4, "rounds": 4}}
@@ -407,6 +408,36 @@ def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
     assert load_recipe(tmp_path).decision.any_threshold == 0
     assert "together are below 41%" in least_line({"any_threshold": 0.414})
     assert least_line({"any_threshold": 0.0}) == "Bouts may be of any length."
+
+
+def test_usual_rates_are_kept_told_and_obeyed(run, colony, tmp_path):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text())
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    n, said = len(about["actions"]), {}
+    for name, usual in (("none", []), ("seldom", [0.0] * n), ("often", [1.0] * n)):
+        about["decision"]["usual"] = usual
+        (tmp_path/"recipe.json").write_text(json.dumps(about))
+        recipe, pairs = load_recipe(tmp_path), []
+        recipe.predict(colony, colony.ids[:2], cache=run[0]/"features", each=pairs.append)
+        said[name] = np.mean([pair.on.any(1).mean() for pair in pairs])
+        for_review = list(predict_for_review(recipe, colony, colony.ids[:2], run[0]/"features"))
+        for pair, again in zip(pairs, for_review, strict=True):
+            assert np.allclose(pair.p, again.p) and np.array_equal(pair.on.any(1), again.codes >= 0)
+            if name == "none": spread = again.spread
+        assert np.array_equal(spread, again.spread) # of the members, whatever is made of them
+    assert said["often"] < said["none"] < said["seldom"]
+    del about["decision"]["usual"] # as written by an earlier version
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    assert load_recipe(tmp_path).decision.usual == ()
+
+
+@pytest.mark.parametrize("usual", [[0.5], [float("nan")] * 8, [-1.0] + [0.1] * 7])
+def test_rates_that_are_none(run, tmp_path, usual):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text())
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    about["decision"]["usual"] = usual
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    with pytest.raises(DataError, match="usual rates"): load_recipe(tmp_path)
 
 
 @pytest.mark.parametrize("name, change, said", [

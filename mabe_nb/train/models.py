@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NETWORKS', 'Network', 'network', 'Conv1DBiLSTM', 'BiLSTM', 'positions', 'Transformer', 'DilatedLayer', 'TCN',
            'receptive_field', 'CalMS21Conv1D', 'keras_norm', 'count_parameters', 'make_model', 'layers_of',
-           'recurrent_layers']
+           'recurrent_layers', 'check_size']
 
 # %% ../../nbs/train/20_models.ipynb #60bd2124
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..errors import ConfigError
+from ..errors import ConfigError, DataError
 from .dropout import ByteDropout, byte_dropout
 
 # %% ../../nbs/train/20_models.ipynb #c28752b4
@@ -258,3 +258,21 @@ def recurrent_layers(
 ) -> int: # 0 if it reads all frames at once
     "Layers that read one frame after the other, which no card does faster by width."
     return layers_of(cfg) if NETWORKS[cfg.model_type].recurrent else 0
+
+# %% ../../nbs/train/20_models.ipynb #570c570d
+def check_size(
+    cfg, # `TrainConfig`
+    channels: int, # That the network reads
+    classes: int, # That it tells apart
+    weights: dict, # Name -> tensor, as the file holds them
+):
+    "Raises `DataError` if a config asks for another network than a file's weights."
+    depths = {"depth": layers_of(cfg), "conv_channels": len(cfg.conv_channels)}
+    layers = max((depths.get(k, 0) for k in NETWORKS[cfg.model_type].reads), default=0)
+    if layers > len(weights):
+        raise DataError(f"{layers} layers in the header, and {len(weights)} weights")
+    with torch.device("meta"): wanted = make_model(cfg, channels, classes).state_dict()
+    for key in {**wanted, **weights}:
+        shapes = [tuple(of[key].shape) if key in of else None for of in (wanted, weights)]
+        if shapes[0] != shapes[1]:
+            raise DataError(f"{key} has shape {shapes[1]}, the header asks for {shapes[0]}")

@@ -18,13 +18,13 @@ from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
-from .decide import Decision, decide_blend
+from .decide import Decision, decide_blend, said_by_all
 from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
 from ..metrics import submission_table
 from ..model import evidence_in, no_options, pair_decision
-from ..predict import blended, completed, to_bouts
+from ..predict import completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful
 from ...workers import speaker
 
@@ -79,7 +79,7 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
                         tuple(map(float, d["shares"])),
                         {str(lab): bars(of) for lab, of in d["labs"].items()},
                         tuple(map(float, d.get("least_ms", ()))),
-                        float(d.get("any_threshold", 0.0)))
+                        float(d.get("any_threshold", 0.0)), tuple(map(float, d.get("usual", ()))))
     members = {str(m["name"]): [load_member(folder/"members"/Path(f).name, m["kind"],
                                             *how) for f in m["files"]]
                for m in about["members"]}
@@ -89,6 +89,9 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
             decision.least_ms or decision.thresholds)
     if any(len(values) != len(about["actions"]) for values in each):
         raise ValueError("thresholds do not fit the actions")
+    if len(decision.usual) not in (0, len(about["actions"])) or not all(
+            0 <= rate <= 1 for rate in decision.usual):
+        raise ValueError("usual rates do not fit the actions")
     names = (tuple(map(str, about[k])) for k in ("actions", "self_actions", "parts"))
     return Recipe(members, decision, *names,
                   {str(k): list(map(str, v)) for k, v in about["labs"].items()},
@@ -217,8 +220,8 @@ def predict(
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
         row = table.iloc[i]
-        p = blended(q, self.decision.shares, row.fps, self.decision.smooth_ms)
         may = wanted_actions(self, first, i)
+        p = said_by_all(self.decision, q, row.fps, may)
         codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
         if each: each(pair_decision(row, self.actions, may, p, [codes]))
         bouts[i] = to_bouts(codes, self.actions, row.agent, row.target)

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'Decision', 'OutOfFold',
-           'decide_blend', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice', 'choice_of', 'lab_thresholds',
-           'any_threshold', 'best_shares', 'choose', 'nested', 'labelled_sequences', 'oof_scores', 'learned_only']
+           'decide_blend', 'said_by_all', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
+           'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'with_usual', 'choose', 'nested',
+           'labelled_sequences', 'oof_scores', 'learned_only']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runs import LabelledSequence
-from ..predict import LEAST_COST, blended, decide, lasting, shortest_bouts
+from ..predict import (LEAST_COST, RATES_COST, blended, decide, lasting,
+                                   shortest_bouts, usual_rates, with_rates)
 from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
@@ -33,6 +35,7 @@ class Decision(NamedTuple):
     labs: dict = {} # Lab -> thresholds of its own, never changed; others: `thresholds`
     least_ms: tuple = () # (actions,) of the shortest bouts; empty: any
     any_threshold: float = 0.0 # 0..1; none is said where all together are less probable
+    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: no matter
 
 
 class OutOfFold(NamedTuple):
@@ -59,13 +62,31 @@ def decide_blend(
     return lasting(codes, decision.least_ms, fps)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #30d85d98
+def said_by_all(
+    decision: Decision,
+    p: np.ndarray, # (members, frames, classes)
+    fps: float, # Frames per second
+    wanted: np.ndarray, # (actions,) bool, may be predicted in this sequence
+) -> np.ndarray: # (frames, classes)
+    "What all members say together, and is decided about."
+    return with_rates(blended(p, decision.shares, fps, decision.smooth_ms), decision.usual,
+                      wanted, fps)
+
+
+def looked_for(
+    sequence: OutOfFold,
+) -> np.ndarray: # (actions,) bool
+    "Of which actions a sequence has labels."
+    return (sequence.labels >= 0).any(0)
+
+
 def codes_of(
     decision: Decision,
     sequence: OutOfFold,
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
     "The decisions about a sequence of known labels."
-    s, wanted = sequence, (sequence.labels >= 0).any(0)
-    p = blended(s.p, decision.shares, s.fps, decision.smooth_ms)
+    s, wanted = sequence, looked_for(sequence)
+    p = said_by_all(decision, s.p, s.fps, wanted)
     return decide_blend(decision, p, s.fps, wanted, s.lab)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #67360486
@@ -88,14 +109,15 @@ ANY_GAIN = 0.005 # The same, in F1 of "some action", at as much of mean F1
 def gained_thresholds(
     sequences: list, # Of `OutOfFold`, of one member
     usual: tuple, # Thresholds that there are already
+    least: float = MIN_GAIN, # In F1, without which those are kept
 ) -> tuple: # Thresholds, and the mean F1 by them
     "Thresholds for some sequences, if they gain enough over the usual ones."
-    looked = np.any([(s.labels >= 0).any(0) for s in sequences], 0)
+    looked = np.any([looked_for(s) for s in sequences], 0)
     own = tuple(np.where(looked, best_thresholds(sequences), usual).tolist())
     score = lambda bars: macro_f1(sequences,
                                   [codes_of(Decision(bars), s) for s in sequences])
     before, after = score(usual), score(own)
-    return (own, after) if after >= before + MIN_GAIN else (usual, before)
+    return (own, after) if after >= before + least else (usual, before)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #d5539651
 class Choice(NamedTuple):
@@ -103,20 +125,24 @@ class Choice(NamedTuple):
     shares: tuple # (members,) of the blend
     smooth_ms: float # Width of the moving average
     thresholds: tuple # (actions,) see `Decision`
-    f1: float # Mean F1 with all three
+    f1: float # Mean F1 with all of it
     sequences: list # Of `OutOfFold`, of one member: the blend, every tenth frame
+    usual: tuple = () # (actions,) see `Decision`
 
 
 def choice_of(
     sequences: list, # Of `OutOfFold`
     shares: tuple,
     ms: float, # Width of the moving average
+    usual: tuple = (), # (actions,) see `Decision`
+    least: float = MIN_GAIN, # In F1, for thresholds
 ) -> Choice:
     "Blend, smooth, and find thresholds."
-    thin = [s._replace(p=blended(s.p, shares, s.fps, ms)[None, ::FRAME_STEP],
+    how = Decision((), ms, shares, usual=usual)
+    thin = [s._replace(p=said_by_all(how, s.p, s.fps, looked_for(s))[None, ::FRAME_STEP],
                        labels=s.labels[::FRAME_STEP]) for s in sequences]
-    usual = (None,) * thin[0].labels.shape[1]
-    return Choice(shares, ms, *gained_thresholds(thin, usual), thin)
+    plain = (None,) * thin[0].labels.shape[1]
+    return Choice(shares, ms, *gained_thresholds(thin, plain, least), thin, usual)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #65c85338
 def lab_thresholds(
@@ -138,7 +164,7 @@ def any_threshold(
 ) -> float: # 0..1, see `Decision`; 0: always
     "How probable some action must be for any to be said."
     d, some = Decision(decision.thresholds, labs=decision.labs), choice.sequences
-    likely = np.concatenate([s.p[0, :, 1:][:, (s.labels >= 0).any(0)].sum(1) for s in some])
+    likely = np.concatenate([s.p[0, :, 1:][:, looked_for(s)].sum(1) for s in some])
     seen = [s.labels.max(1, keepdims=True) for s in some] # -1: nobody looked
     every = np.concatenate(seen)[:, 0]
     bar = best_threshold(likely[every >= 0], every[every >= 0] == 1)
@@ -160,6 +186,18 @@ def best_shares(
     f1 = [choice_of(sequences, shares, 0.0).f1 for shares in options]
     return options[np.argmax(f1)] if max(f1) >= f1[0] + SHARES_GAIN else options[0]
 
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #e24782a5
+def with_usual(
+    sequences: list, # Of `OutOfFold`
+    choice: Choice, # The best so far
+) -> Choice: # It, or the same with `usual` rates
+    "Look at what is frequent just now, unless that costs F1."
+    barred = {*choice.thresholds} != {None}
+    usual = usual_rates((blended(s.p, choice.shares, s.fps, choice.smooth_ms), looked_for(s))
+                        for s in sequences)
+    rated = choice_of(sequences, choice.shares, choice.smooth_ms, usual, -1.0 if barred else 2.0)
+    return rated if rated.f1 >= choice.f1 - RATES_COST else choice
+
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #be4f97ce
 def choose(
     sequences: list, # Of `OutOfFold`
@@ -170,7 +208,9 @@ def choose(
     if isinstance(shares, list): shares = best_shares(sequences, shares)
     best = reduce(lambda kept, new: new if new.f1 >= kept.f1 + MIN_GAIN else kept,
                   (choice_of(sequences, shares, ms) for ms in SMOOTH_MS)) # simplest first
-    decision = Decision(best.thresholds, best.smooth_ms, best.shares, lab_thresholds(best))
+    best = with_usual(sequences, best)
+    decision = Decision(best.thresholds, best.smooth_ms, best.shares, lab_thresholds(best),
+                        usual=best.usual)
     decision = decision._replace(any_threshold=any_threshold(best, decision))
     codes = [codes_of(decision, s) for s in sequences]
     least = shortest_bouts((s.labels, s.fps) for s in sequences)
@@ -195,8 +235,7 @@ def labelled_sequences(
     chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
 ) -> list: # Of `LabelledSequence`
     "Out-of-fold predictions as every score takes them."
-    blends = (blended(s.p, chosen[s.fold].shares, s.fps, chosen[s.fold].smooth_ms)
-              for s in sequences)
+    blends = (said_by_all(chosen[s.fold], s.p, s.fps, looked_for(s)) for s in sequences)
     return [LabelledSequence(s.labels, p[:, 1:], c, s.fps, s.video)
             for s, p, c in zip(sequences, blends, codes)]
 

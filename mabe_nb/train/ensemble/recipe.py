@@ -276,7 +276,8 @@ def finish_recipe(
                "ordered": [spec.name for spec in specs if spec.ordered],
                "directed": directed, "self_actions": list(prepared.self_actions),
                "least_ms": dict(zip(actions, decision.least_ms)),
-               "any_threshold": decision.any_threshold, **fold_facts(table, splits), **scores}
+               "any_threshold": decision.any_threshold,
+               "usual": dict(zip(actions, decision.usual)), **fold_facts(table, splits), **scores}
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp: tmp.write_text(
         card_text(metrics, actions, decision.smooth_ms) + "\n" + reviewed_section(metrics)

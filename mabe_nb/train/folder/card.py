@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'TOUCHING', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section',
-           'borders_section', 'trust_sections', 'lab_table', 'least_line', 'card_text', 'videos_line', 'settings_table',
-           'result_line', 'run_card']
+           'borders_section', 'trust_sections', 'lab_table', 'rates_line', 'least_line', 'card_text', 'videos_line',
+           'settings_table', 'result_line', 'run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
 import re
@@ -156,6 +156,15 @@ def lab_table(
                         *["\n".join(lines)] * bool(lines)])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #037d2822
+def rates_line(
+    metrics: dict, # May hold "usual": action -> how often it is said
+) -> str: # Ends in a blank, or empty
+    "Whether it matters what is frequent around a frame."
+    if not metrics.get("usual"): return ""
+    return ("What is said more often than usual in the two minutes before and after a frame "
+            "counts for a little more there, what is said less often for less. ")
+
+
 def least_line(
     metrics: dict, # May hold "least_ms": action -> shortest bout, and "any_threshold"
 ) -> str:
@@ -184,7 +193,7 @@ def _limits(metrics, smooth_ms):
             "The members of the other folds, from which decisions about a fold are "
             "learned, have seen that fold's videos; its labels do not enter in any other "
             "way. Classes exclude each other. Probabilities are averaged over "
-            f"{smooth_ms:g} ms. {least_line(metrics)}")
+            f"{smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #e97b3e95
 def card_text(
@@ -286,4 +295,5 @@ def run_card(
         "## Limits", "One split into videos to learn from and to judge by; another "
         "would give another figure. Other species, cameras, frame rates or trackers "
         "were not tried. Decisions are the most probable class. Classes exclude each "
-        f"other. Probabilities are averaged over {cfg.smooth_ms:g} ms. {least_line(metrics)}", ""])
+        f"other. Probabilities are averaged over {cfg.smooth_ms:g} ms. "
+        f"{rates_line(metrics)}{least_line(metrics)}", ""])

@@ -16,7 +16,7 @@ from ...data.recording import run_lengths
 from ...errors import ConfigError
 from ..classifier import Classifier, predict_sequences, wanted_actions
 from ..model import PairPrediction
-from ..predict import blended, decide
+from ..predict import blended, decide, with_rates
 
 # %% ../../../nbs/train/review/10_moments.ipynb #89f243a7
 FAR, EVERY = 10.0, 5 # Most deviations that count of a channel; frames from one look to the next
@@ -60,9 +60,10 @@ def _of_recipe(model, data, ids, cache, workers, progress):
     rows = np.flatnonzero(first.sequences.video_id.isin(ids))
     for i, q in model.of_pairs(prepared, rows):
         row, wanted = first.sequences.iloc[i], wanted_actions(model, first, i)
-        p = blended(q, d.shares, row.fps, d.smooth_ms)
+        mean = blended(q, d.shares, row.fps, d.smooth_ms)
+        off = np.tensordot(np.asarray(d.shares, q.dtype), (q - mean) ** 2, 1).mean(1) ** 0.5
+        p = with_rates(mean, d.usual, wanted, row.fps)
         codes = decide_blend(d, p, row.fps, wanted, row.lab_id)
-        off = np.tensordot(np.asarray(d.shares, q.dtype), (q - p) ** 2, 1).mean(1) ** 0.5
         far = distance(net[1], prepared[net[0]].values(i)) if net else np.zeros(len(p))
         yield _pair(first, i, model.actions, wanted, p, codes, off, far)
 
