@@ -4,7 +4,7 @@
 
 Each video is decided about as the other folds would have it: first whatever the rates, then
 with each width and power of `with_rates` always, how often each class is usually said being
-taken from the other folds, and last as the recipe does it, where it costs the other folds nothing.
+taken from the other folds, and last as the recipe does it, by the log loss of the other folds.
 Differences are with the rates less without, their deviation is over draws of videos. The log
 loss is that of the probabilities of all labelled frames.
 """
@@ -48,12 +48,13 @@ def main():
     p.add_argument("--folder", type=Path, default=HERE.parent/"shared"/"data")
     p.add_argument("--json", type=Path)
     args = p.parse_args()
+    as_chosen = decide.with_usual
     sequences = out_of_fold(open_dataset(args.folder/args.data), args.run)
     actions, shares = read_json(args.run/"recipe.json")["actions"], options_of(args.run)
-    usual = predict.RATES_MS / 1000, predict.RATES_POWER, decide.RATES_COST
+    usual, never = (predict.RATES_MS / 1000, predict.RATES_POWER), lambda some, choice: choice
 
-    def judged(seconds, power, cost):
-        predict.RATES_MS, predict.RATES_POWER, decide.RATES_COST = seconds * 1000, power, cost
+    def judged(taken, seconds, power):
+        predict.RATES_MS, predict.RATES_POWER, decide.with_usual = seconds * 1000, power, taken
         codes, chosen = decide.nested(sequences, shares)
         return log_losses(sequences, chosen), sum(bool(d.usual) for d in chosen.values()), counts(
             {"actions": actions, "video": [s.video for s in sequences],
@@ -61,17 +62,18 @@ def main():
              "labels": np.concatenate([s.labels for s in sequences])},
             JUDGED.get(args.data, actions))
 
-    loss, _, first = judged(*usual[:2], -2.0)
+    loss, _, first = judged(never, *usual)
     rng, n, rows = np.random.default_rng(0), len(first[0]), []
     draws = [rng.integers(0, n, n) for _ in range(DRAWS)]
     f1 = lambda of, *some: scores(*of, *some)[0]
     print("without", round(float(f1(first)), 4), round(mean_loss(loss), 4), flush=True)
-    for how in (*((*tried, 2.0) for tried in TRIED), usual):
-        now_loss, folds, now = judged(*how)
+    for taken, *how in (*((decide.rated_choice, *tried) for tried in TRIED),
+                        (as_chosen, *usual)):
+        now_loss, folds, now = judged(taken, *how)
         gains = [(f1(now, d) - f1(first, d), mean_loss(now_loss, d) - mean_loss(loss, d))
                  for d in draws]
-        rows.append({"seconds": how[0], "power": how[1], "taken": "always" if how[2] > 1 else
-                     f"in {folds} folds, where it costs nothing", "mean_f1": round(float(f1(now)), 4),
+        rows.append({"seconds": how[0], "power": how[1], "taken": f"in {folds} folds, by "
+                     "log loss" if taken is as_chosen else "always", "mean_f1": round(float(f1(now)), 4),
                      "gain": round(float(f1(now) - f1(first)), 4),
                      "deviation": round(float(np.std(gains, 0)[0]), 4),
                      "log_loss": round(mean_loss(now_loss), 4),

@@ -85,7 +85,7 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
     assert load_classifier(tmp_path/"best.safetensors").least_ms == (1000.0, 0.0, 0.0)
 
 
-def test_what_is_frequent_is_said_sooner_unless_that_costs(tmp_path, run, monkeypatch):
+def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkeypatch):
     out, metrics, clf, prepared = run
     ids, plain = (["1", "4", "7"], ["10", "13"]), replace(clf, usual=())
     rows = [(i, p, wanted_actions(clf, prepared, i))
@@ -94,14 +94,14 @@ def test_what_is_frequent_is_said_sooner_unless_that_costs(tmp_path, run, monkey
         mean = [p[:, 1 + k] for _, p, may in rows if may[k]]
         assert rate == pytest.approx(np.concatenate(mean).mean() if mean else 0, abs=1e-6)
     before = predict_labelled(plain, prepared, ids[1])
-    monkeypatch.setattr(runs, "RATES_COST", 1.0)
+    monkeypatch.setattr(runs, "log_loss", lambda pairs, said=iter((0.1, 0.2)): next(said))
     rated, after = often_said(plain, prepared, ids, before)
     assert rated.usual == pytest.approx(usual_rates((p, may) for _, p, may in rows))
     for a, b in zip(before.sequences(), after.sequences()):
         p = np.hstack([1 - a.p.sum(1, keepdims=True), a.p])
         assert np.allclose(with_rates(p, rated.usual, (a.labels >= 0).any(0), a.fps)[:, 1:],
                            b.p, atol=1e-5) and not np.allclose(a.p, b.p, atol=1e-5)
-    monkeypatch.setattr(runs, "RATES_COST", -1.0)
+    monkeypatch.setattr(runs, "log_loss", lambda pairs: 0.1)
     assert often_said(plain, prepared, ids, before)[0].usual == ()
     save_classifier(tmp_path/"best.safetensors", rated)
     assert load_classifier(tmp_path/"best.safetensors").usual == rated.usual

@@ -141,7 +141,6 @@ def test_what_is_frequent_in_a_video_is_said_sooner_there(monkeypatch):
     assert np.allclose(kept.usual, (0.31,), atol=0.1)
     rest = of_their_own(1, unlike)
     assert f1(rest, kept)[0] > f1(rest, kept._replace(usual=()))[0] + 0.02
-    assert choose(of_their_own(0, alike)).usual # costs nothing
     assert choose(of_their_own(0, alike, bias=1.5)).usual == (), "an error would be made larger"
     codes, chosen = nested(rest)
     for s, p in zip(rest, decide.labelled_sequences(rest, codes, chosen)):

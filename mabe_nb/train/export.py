@@ -139,7 +139,8 @@ def as_file(
     about = {"format": 1, "actions": clf.actions, "self_actions": clf.self_actions,
              "features": inputs.features, "channels": inputs.names,
              "parts": inputs.parts, "frames": cfg.sequence_length,
-             "gap": cfg.gap, "fps": inputs.rate, "any_length": free}
+             "gap": cfg.gap, "fps": inputs.rate, "any_length": free,
+             "usual": clf.usual, "least_ms": clf.least_ms}
     onnx.helper.set_model_props(model, {"mabe": json.dumps(about)})
     onnx.checker.check_model(model)
     return model.SerializeToString(), found

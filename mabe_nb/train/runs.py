@@ -28,11 +28,11 @@ from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .models import count_parameters
-from .predict import (LEAST_COST, RATES_COST, decide, lasting, shortest_bouts,
+from .predict import (LEAST_COST, decide, lasting, shortest_bouts,
                                      usual_rates)
 from .scores.frames import (best_row, counts_by_video, frame_scores,
                                          seen_counts, validation_scores)
-from .scores.means import (lab_scores, only_false_alarms, said_counts,
+from .scores.means import (lab_scores, log_loss, only_false_alarms, said_counts,
                                         time_looked_at)
 from .training_set import TrainingSet, load_training_set, new_classifier
 
@@ -151,13 +151,13 @@ def often_said(
     prepared, # `Prepared` with its features
     ids, # Train and valid ids
     valid: Validation, # Its predictions
-) -> tuple: # Classifier and predictions, with `usual` rates unless that costs
+) -> tuple: # Classifier and predictions, with `usual` rates if the log loss is lower by them
     "Look at what is more frequent around a frame than in what was learned from."
     rated = replace(clf, usual=usual_rates((p, wanted_actions(clf, prepared, i)) for i, p
                                            in predict_sequences(clf, prepared, ids[0])))
     again = predict_labelled(rated, prepared, ids[1])
-    worse = _f1(again, clf.actions) < _f1(valid, clf.actions) - RATES_COST
-    return (clf, valid) if worse else (rated, again)
+    loss = lambda of: log_loss((s.labels, s.p) for s in of.sequences())
+    return (rated, again) if loss(again) < loss(valid) else (clf, valid)
 
 
 def shortest_said(

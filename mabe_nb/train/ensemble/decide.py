@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'Decision', 'OutOfFold',
            'decide_blend', 'said_by_all', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
-           'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'with_usual', 'choose', 'nested',
-           'labelled_sequences', 'oof_scores', 'learned_only']
+           'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'rated_choice', 'with_usual', 'choose',
+           'nested', 'labelled_sequences', 'oof_scores', 'learned_only']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runs import LabelledSequence
-from ..predict import (LEAST_COST, RATES_COST, blended, decide, lasting,
-                                   shortest_bouts, usual_rates, with_rates)
+from ..predict import (LEAST_COST, blended, decide, lasting, shortest_bouts,
+                                   usual_rates, with_rates)
 from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
-from ..scores.means import (f1_by_action, lab_scores, mean_f1,
+from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
                                         only_false_alarms, said_counts, time_looked_at)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
@@ -187,16 +187,25 @@ def best_shares(
     return options[np.argmax(f1)] if max(f1) >= f1[0] + SHARES_GAIN else options[0]
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #e24782a5
+def rated_choice(
+    sequences: list, # Of `OutOfFold`
+    choice: Choice, # Without `usual` rates
+) -> Choice:
+    "The same with them; with thresholds if there are some without."
+    usual = usual_rates((blended(s.p, choice.shares, s.fps, choice.smooth_ms), looked_for(s))
+                        for s in sequences)
+    least = 2.0 if {*choice.thresholds} == {None} else -1.0
+    return choice_of(sequences, choice.shares, choice.smooth_ms, usual, least)
+
+
 def with_usual(
     sequences: list, # Of `OutOfFold`
     choice: Choice, # The best so far
-) -> Choice: # It, or the same with `usual` rates
-    "Look at what is frequent just now, unless that costs F1."
-    barred = {*choice.thresholds} != {None}
-    usual = usual_rates((blended(s.p, choice.shares, s.fps, choice.smooth_ms), looked_for(s))
-                        for s in sequences)
-    rated = choice_of(sequences, choice.shares, choice.smooth_ms, usual, -1.0 if barred else 2.0)
-    return rated if rated.f1 >= choice.f1 - RATES_COST else choice
+) -> Choice: # It, or `rated_choice`
+    "Look at what is frequent just now, if the log loss is lower by it."
+    rated = rated_choice(sequences, choice)
+    loss = lambda of: log_loss((s.labels, s.p[0, :, 1:]) for s in of.sequences)
+    return rated if loss(rated) < loss(choice) else choice
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #be4f97ce
 def choose(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['mean_f1', 'f1_by_action', 'only_false_alarms', 'false_alarm_note', 'lab_scores', 'mean_of_labs', 'labs_apart',
-           'time_looked_at', 'said_counts']
+           'log_loss', 'time_looked_at', 'said_counts']
 
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
@@ -81,6 +81,19 @@ def labs_apart(
     "Were labs left out as a whole?"
     parts = sum(metrics.get("fold_labs", []), [])
     return len(set(parts)) == len(parts) > 1
+
+# %% ../../../nbs/train/scores/20_means.ipynb #b1df0df0
+def log_loss(
+    sequences, # Of labels (frames, actions), -1 unknown, and probabilities of the actions
+) -> float: # 0 or more; 0 if nothing is known
+    "Mean log loss over frames and actions, each action for itself."
+    total = number = 0
+    for labels, p in sequences:
+        known = labels >= 0
+        chance = np.where(labels == 1, p, 1 - p)[known]
+        total -= np.log(np.maximum(chance, 1e-6)).sum(dtype=float)
+        number += len(chance)
+    return float(total / max(number, 1))
 
 # %% ../../../nbs/train/scores/20_means.ipynb #c98a9123
 def time_looked_at(
