@@ -156,7 +156,7 @@ def usual_rates(
         said, frames = said + wanted * p[:, 1:].sum(0, dtype=float), frames + wanted * len(p)
     return tuple((said / np.maximum(frames, 1)).clip(0, 1).tolist())
 
-
+# %% ../../nbs/train/40_predict.ipynb #86f0d083
 def with_rates(
     p: np.ndarray, # (frames, 1 + actions), `other` first, rows sum to 1
     usual, # (actions,) see `usual_rates`, of training videos; empty: `p` as it is
@@ -172,7 +172,7 @@ def with_rates(
     out = p * np.concatenate([rest, times], 1) ** RATES_POWER
     return out / np.maximum(out.sum(1, keepdims=True), 1e-9)
 
-
+# %% ../../nbs/train/40_predict.ipynb #ec3fa1a4
 def blended(
     p: np.ndarray, # (members, frames, classes)
     shares, # (members,) of the blend, sum to 1

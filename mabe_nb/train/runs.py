@@ -145,7 +145,7 @@ def _known(prepared, actions, rows): # Labels and frame rate of some rows of `se
 def _f1(valid, actions): # 0 where there is nothing to judge
     return frame_scores(valid.labels, valid.p, valid.codes, actions)["macro_f1"] or 0.0
 
-
+# %% ../../nbs/train/70_runs.ipynb #b8cc9cf4
 def often_said(
     clf: Classifier,
     prepared, # `Prepared` with its features
@@ -159,7 +159,7 @@ def often_said(
     loss = lambda of: log_loss((s.labels, s.p) for s in of.sequences())
     return (rated, again) if loss(again) < loss(valid) else (clf, valid)
 
-
+# %% ../../nbs/train/70_runs.ipynb #a2316adc
 def shortest_said(
     clf: Classifier,
     valid: Validation, # Its predictions, of bouts of any length
@@ -170,6 +170,12 @@ def shortest_said(
     without = valid._replace(codes=np.concatenate([valid.codes[:0], *steady]))
     worse = _f1(without, clf.actions) < _f1(valid, clf.actions) - LEAST_COST
     return (clf, valid) if worse else (replace(clf, least_ms=least), without)
+
+
+def _settled(clf, prepared, ids, least):
+    "What is learned beside the weights, and predictions of the videos that judge."
+    valid = predict_labelled(clf, prepared, ids[1])
+    return shortest_said(*often_said(clf, prepared, ids, valid), least)
 
 # %% ../../nbs/train/70_runs.ipynb #503b3138
 def _learned(prepared, actions, rows):
@@ -191,16 +197,14 @@ def report(
     _take_best(out, clf)
     prepared, actions = data.prepared, clf.actions
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
-    clf, valid = often_said(clf, prepared, ids, predict_labelled(clf, prepared, ids[1]))
-    clf, valid = shortest_said(clf, valid, shortest_bouts(_known(prepared, actions, learned)))
+    clf, valid = _settled(clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
     save_classifier(out/"best.safetensors", clf)
     metrics = {"train_videos": ids[0], "valid_videos": ids[1],
                "warnings": data.notes,
                "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
                "least_ms": dict(zip(actions, clf.least_ms)),
-               "usual": dict(zip(actions, clf.usual)),
+               "usual": dict(zip(actions, clf.usual)), "best": best_row(history),
                "parameters": count_parameters(clf.model), "epochs": len(history),
-               "best": best_row(history),
                **validation_scores(valid, actions), **_means(valid, prepared, actions),
                **_learned(prepared, actions, learned)}
     write_json(out/"metrics.json", metrics)

@@ -79,7 +79,7 @@ def looked_for(
     "Of which actions a sequence has labels."
     return (sequence.labels >= 0).any(0)
 
-
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #a81f31db
 def codes_of(
     decision: Decision,
     sequence: OutOfFold,
@@ -129,7 +129,7 @@ class Choice(NamedTuple):
     sequences: list # Of `OutOfFold`, of one member: the blend, every tenth frame
     usual: tuple = () # (actions,) see `Decision`
 
-
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #55967cdd
 def choice_of(
     sequences: list, # Of `OutOfFold`
     shares: tuple,
@@ -197,7 +197,7 @@ def rated_choice(
     least = 2.0 if {*choice.thresholds} == {None} else -1.0
     return choice_of(sequences, choice.shares, choice.smooth_ms, usual, least)
 
-
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #d5b5b5c4
 def with_usual(
     sequences: list, # Of `OutOfFold`
     choice: Choice, # The best so far

@@ -247,6 +247,14 @@ def _member(spec, tasks):
     return {"name": spec.name, "kind": spec.kind, "which": spec.which,
             "ordered": spec.ordered, "files": [task.path.name for task in tasks]}
 
+
+def _decided(decision, names, actions):
+    "What `metrics.json` has of a decision, but for thresholds."
+    return {"shares": dict(zip(names, decision.shares)),
+            "least_ms": dict(zip(actions, decision.least_ms)),
+            "usual": dict(zip(actions, decision.usual)),
+            "any_threshold": decision.any_threshold}
+
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #85a272c6
 def finish_recipe(
     out: Path, # Run folder
@@ -271,13 +279,10 @@ def finish_recipe(
     metrics = {"recipe": recipe, "videos": int(prepared.sequences.video_id.nunique()),
                "frames": int(prepared.sequences.frames.sum()),
                "folds": [list(s.valid) for s in splits],
-               "shares": dict(zip(tasks, decision.shares)),
                "which": [spec.name for spec in specs if spec.which],
                "ordered": [spec.name for spec in specs if spec.ordered],
                "directed": directed, "self_actions": list(prepared.self_actions),
-               "least_ms": dict(zip(actions, decision.least_ms)),
-               "any_threshold": decision.any_threshold,
-               "usual": dict(zip(actions, decision.usual)), **fold_facts(table, splits), **scores}
+               **_decided(decision, tasks, actions), **fold_facts(table, splits), **scores}
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp: tmp.write_text(
         card_text(metrics, actions, decision.smooth_ms) + "\n" + reviewed_section(metrics)

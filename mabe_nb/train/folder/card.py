@@ -164,7 +164,7 @@ def rates_line(
     return ("What is said more often than usual in the two minutes before and after a frame "
             "counts for a little more there, what is said less often for less. ")
 
-
+# %% ../../../nbs/train/folder/30_card.ipynb #a419f77c
 def least_line(
     metrics: dict, # May hold "least_ms": action -> shortest bout, and "any_threshold"
 ) -> str:
