@@ -17,8 +17,7 @@ from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
 from ..locks import clear_temporaries, fills_its_folder
-from .classifier import (Classifier, predict_sequences, save_classifier,
-                                        wanted_actions)
+from .classifier import Classifier, predict_sequences, save_classifier, wanted_actions
 from .config import TrainConfig
 from .fit.loop import Trainer
 from .machine import enough_memory, join_team, pick_device
@@ -28,8 +27,7 @@ from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .models import count_parameters
-from .predict import (LEAST_COST, decide, lasting, shortest_bouts,
-                                     usual_rates)
+from .predict import LEAST_COST, decide, lasting, shortest_bouts, usual_rates
 from .scores.frames import (best_row, counts_by_video, frame_scores,
                                          seen_counts, validation_scores)
 from .scores.means import (lab_scores, log_loss, only_false_alarms, said_counts,
