@@ -8,7 +8,6 @@ __all__ = ['load_file', 'load_announced', 'own_files', 'file_texts', 'load_texts
 # %% ../nbs/08_extend.ipynb #c22a133e
 import sys, traceback
 from functools import cache
-from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,7 @@ def load_file(
 @cache
 def load_announced():
     "Import the modules that installed packages announce. Raises `ConfigError`."
+    from importlib.metadata import entry_points
     for announced in entry_points(group="mabe_nb"):
         try: announced.load()
         except Exception as e: # whatever a foreign module raises

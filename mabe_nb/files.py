@@ -8,7 +8,7 @@ __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_error
            'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
-import errno, hashlib, json, os, re, shutil, stat, unicodedata, uuid
+import errno, hashlib, json, os, re, shutil, stat, unicodedata
 from collections import Counter
 from contextlib import contextmanager
 from functools import partial
@@ -59,7 +59,7 @@ def temporary(
 ) -> Path:
     "A name beside `path` that nobody else gives to anything."
     path = Path(path)
-    return path.with_name(f".mabe-{uuid.uuid4().hex[:8]}-{path.name}.tmp")
+    return path.with_name(f".mabe-{os.urandom(4).hex()}-{path.name}.tmp")
 
 # %% ../nbs/01_files.ipynb #92040285
 @contextmanager

@@ -248,8 +248,8 @@ def test_a_place_that_cannot_be_written(mabe, trained, work, words):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device", "x/y"),
                                    MemoryError(), OSError("odd\nand long")])
 def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
-    def refuse(*_): raise error
-    monkeypatch.setattr("mabe_nb.commands.data.synth", refuse)
+    def refuse(*_, **how): raise error
+    monkeypatch.setattr("mabe_nb.data.synthetic.write_colony", refuse)
     code, out, err = mabe("synth", "z")
     assert code == 2 and not out and len(err.splitlines()) == 1 and "Traceback" not in err
 
@@ -337,6 +337,15 @@ def test_importing_the_package_is_cheap():
             "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.strip() == "[]", out.stderr
+
+
+@pytest.mark.parametrize("word", ["--help", "gpus", "no-such-command"])
+def test_only_the_flags_of_the_command_that_was_called_are_made(word):
+    code = f"import sys; from mabe_nb.cli import main; main([{word!r}, '--help'])"
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", code], text=True,
+                          capture_output=True)
+    assert done.returncode == (2 if word == "no-such-command" else 0)
+    assert "mabe_nb.commands.train" in done.stderr and "pydantic" not in done.stderr
 
 
 def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):

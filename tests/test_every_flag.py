@@ -235,7 +235,7 @@ def run(words, parser, monkeypatch, capsys):
         seen.append(Watched(**vars(args), looked=set()))
         return seen[0], extra
     monkeypatch.setattr(parser, "parse_known_args", parse)
-    monkeypatch.setattr(cli, "make_parser", lambda: parser)
+    monkeypatch.setattr(cli, "make_parser", lambda word: parser)
     try: code = cli.main(words)
     except SystemExit as e: code = e.code
     said = capsys.readouterr()

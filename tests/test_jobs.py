@@ -475,14 +475,13 @@ def test_quote_and_cost():
 def call(*words):
     return subprocess.run([sys.executable, "-c", """
 import argparse, json, sys
-from mabe_nb.commands.remote import add_commands
-p = argparse.ArgumentParser(); subs = p.add_subparsers()
-def command(name, function):
-    q = subs.add_parser(name); q.add_argument("--json", action="store_true")
-    q.set_defaults(function=function); return q
-add_commands(command)
-args = p.parse_args()
-answer = args.function(args, lambda t: print(t, file=sys.stderr if args.json else sys.stdout))
+from mabe_nb.commands.remote import COMMANDS
+function, add_flags = COMMANDS[sys.argv[1]]
+p = argparse.ArgumentParser()
+p.add_argument("--json", action="store_true")
+add_flags(p)
+args = p.parse_args(sys.argv[2:])
+answer = function(args, lambda t: print(t, file=sys.stderr if args.json else sys.stdout))
 if args.json: print(json.dumps(answer))
 """, *words], capture_output=True, text=True, timeout=30)
 

@@ -11,8 +11,6 @@ import sys
 
 from .parser import COUNT, NATURAL, number, offer
 from ..errors import ConfigError, MabeError
-from ..remote.groups.group import Group
-from ..remote.groups.map import PLACES
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
 def group_row(group) -> dict:
@@ -43,7 +41,7 @@ def group_line(
 SHOWN = 20 # Most items without a result that are said
 
 def follow_group(
-    group: Group,
+    group, # `Group`
     say, # Called with each line
     as_json: bool = False, # Raise nothing for items without a result
 ) -> dict: # As `group_row`
@@ -83,7 +81,7 @@ def _join_recipe(group, say):
 
 # %% ../../nbs/commands/62_groups.ipynb #3996ff67
 def act_on_group(
-    group: Group,
+    group, # `Group`
     action: str, # Of `mabe jobs`
     args, # Parsed arguments
     say, # Called with each line
@@ -114,6 +112,7 @@ def add_group_flags(
     what: str = "each video by itself", # What is an item
 ):
     "Adds where a map runs, and how."
+    from mabe_nb.remote.groups.map import PLACES
     offer(p.add_argument("--on", metavar="PLACE", help=f"{what}, there: "
                          + ", ".join(PLACES)), *PLACES)
     p.add_argument("--at-once", type=COUNT, metavar="N",
@@ -150,6 +149,7 @@ def see_group(
     say, # Called with each line
 ) -> dict: # As `follow_group`
     "Follow a group, or leave it to itself."
+    from mabe_nb.remote.groups.group import Group
     if not isinstance(group, Group):
         from mabe_nb.remote.groups.plan import plan_text
         for line in plan_text(group): say(line)

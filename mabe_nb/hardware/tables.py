@@ -10,7 +10,6 @@ __all__ = ['NUMBERS', 'WHOLE', 'FLAGS', 'DATES', 'STALE_DAYS', 'parse_cell', 're
 import csv, json, math
 from datetime import date
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
@@ -124,6 +123,7 @@ def shipped(
     name: str, # "gpus", "prices", "guide_prices", "guide_rules"
 ) -> Path:
     "A data file inside the package."
+    from importlib.resources import files
     return Path(str(files("mabe_nb.hardware")/f"{name}.csv"))
 
 
