@@ -69,6 +69,24 @@ MANY = [("cage2", "", 0, ROWS), ("monday", r"player #1:C:\films\day1\cage1.mp4",
         ("cage2 again", "/films/day1/cage9.mp4", 0, ROWS)]
 
 
+def test_a_table_of_a_head_alone_is_of_a_video_in_which_nothing_happened(lab):
+    (lab/"day1"/"cage1.csv").write_text(export([("cage1", "cage1.mp4", 0, ROWS)]))
+    (lab/"day2"/"poses"/"cage2.csv").write_text("agent,target,action,start,stop\n")
+    assert any("rear in day2_cage2; sniff in day2_cage2: unknown there" in s
+               for s in match_files(open_dataset(lab)).sentences)
+    with pytest.warns(LabNote, match="cage2.csv marks nothing: what was looked for is unknown"):
+        assert open_dataset(lab)["day2_cage2"].labelled == frozenset()
+    (lab/"dataset.yaml").write_text(YAML + "actions: [rear, sniff]\n")
+    data = open_dataset(lab)
+    with pytest.warns(LabNote, match="marks nothing: taken to be absent: rear, sniff"):
+        rec = data["day2_cage2"]
+    assert rec.labelled == data["day1_cage1"].labelled and not len(rec.bouts)
+    assert not frame_labels(rec, "black", "white", ["sniff"]).any()
+    found = audit(data).table
+    assert found[found.kind == "nothing_marked"].video_id.tolist() == ["day2_cage2"]
+    assert not any("nobody marked" in s for s in match_files(data).sentences)
+
+
 @pytest.mark.parametrize("name, text", [
     ("all.csv", export(MANY)), ("tables/all.tsv", None), ("boris/all.tsv", export(MANY, "\t")),
     ("study.boris", project(MANY))])
@@ -616,7 +634,7 @@ def test_an_annotation_that_can_mean_two_videos(lab):
     (lambda t: t[:-20], "row 5: has 2 cells, too few: the file is cut off here"),
     (lambda t: t.replace("\n1.0,", "\n00:99:01.000,"), "Time is '00:99:01.000', expected a number"),
     (lambda t: t.replace("mouse_1", ""), "names no subject.*agent in its dataset.yaml"),
-    (lambda t: t.splitlines()[0], "no rows; export it again, or take it away")])
+    (lambda t: t.splitlines()[0], "no rows; export it again, take it away if .* a file of the line agent,target,action")])
 def test_an_export_of_boris_that_is_not_whole(two, change, words):
     (two/"v1.boris.csv").write_text(change((two/"v1.boris.csv").read_text()))
     with pytest.raises(DataError, match=words): open_dataset(two)["v1"]

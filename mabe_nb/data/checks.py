@@ -26,7 +26,7 @@ KINDS = {
     "unlisted_bouts": "warning", "fps_mismatch": "warning",
     "duplicated_tracks": "warning", "body_size": "warning", "size_drift": "warning",
     "never_seen": "warning", "lost_animals": "warning", "track_pieces": "warning",
-    "missing_points": "info",
+    "nothing_marked": "warning", "missing_points": "info",
     "short_bouts": "info", "scale_missing": "info", "unlabelled": "info", "unlisted_parts": "info",
     "absent_parts": "info", "double_tokens": "info", "unknown_file": "info",
 }

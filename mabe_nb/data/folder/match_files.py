@@ -59,7 +59,7 @@ class Look(NamedTuple):
     strangers: tuple = () # Names in the annotation that no animal has
     nobody: str = None # Its annotation, if that names no animal and nobody has said who acts
     no_target: tuple = () # Actions that are done to nobody knows whom
-    actions: tuple = () # Those that its annotation has marked
+    actions: tuple = None # Those that its annotation has marked; None: it was not read
     odd: tuple = () # Sentences
     left_out: tuple = () # Points in the pose file that belong to no animal
     facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
@@ -206,7 +206,7 @@ def match_files(
             *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
     mice, parts = ({n for k in looks for n in names(k)} for names in (
         lambda k: k.mice, lambda k: k.parts))
-    actions = {a for k in looks for a in k.actions}
+    actions = {a for k in looks for a in k.actions or ()}
     sentences += unknown_names(data.settings, mice, parts, actions, data.ids)
     return Matches(table, sentences, _proposal(data, looks, table, rates))
 
@@ -241,9 +241,9 @@ def _about_scores(looks, table):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
 def _about_actions(looks, settings):
     "A sentence if some videos have no bout of what others have, and nobody has said why."
-    every = sorted({a for k in looks for a in k.actions})
-    lack = {a: some_of((k.row["video"] for k in looks if k.actions and a not in k.actions), 3)
-            for a in every}
+    read = {k.row["video"]: {*k.actions} for k in looks if k.actions is not None}
+    every = sorted(set().union(*read.values())) or ["anything"]
+    lack = {a: some_of((v for v in read if a not in read[v]), 3) for a in every}
     if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
         yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
                "under actions what scorers looked for, and it is known to be absent")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TO_WHOM', 'NAMING', 'NOBODY', 'video_name', 'other_sign', 'scored_agents', 'scored_columns', 'named_bouts',
-           'read_scored', 'looked_for', 'looked_for_by_bouts', 'scored_frames', 'with_scores']
+           'read_scored', 'looked_for', 'looked_for_by_bouts', 'scored_frames', 'with_scores', 'nothing_marked']
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #afc2426e
 import re, unicodedata
@@ -24,7 +24,7 @@ from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
                                                  read_solomon, read_step_table, step_table)
 from ..formats.live_mouse_tracker import mouse_tracker_bouts
 from ..formats.simba import read_simba, simba_actions, simba_head
-from ..recording import Recording, bout_table
+from ..recording import Finding, Recording, bout_table, some_of
 from ...safe_names import plain_id
 from ...errors import DataError
 from ...safe_names import name_sign, safe_id
@@ -284,3 +284,15 @@ def with_scores(
     if len(stretches) < 2: return rec
     return rec.replace(reviewed=tuple((*who, *at) for who in sorted(rec.labelled)
                                       for at in stretches))
+
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #d198721c
+def nothing_marked(
+    rec: Recording, # With its annotation, which has no bout
+    path, # The annotation
+) -> Recording:
+    "A recording that says what this is taken for."
+    actions = some_of(sorted({a for *_, a in rec.labelled}))
+    return rec.replace(findings=(*rec.findings, Finding(
+        rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing: " + (
+            f"taken to be absent: {actions}" if actions else "what was looked for is unknown; list "
+            "it under actions of dataset.yaml, and it is taken to be absent"))))

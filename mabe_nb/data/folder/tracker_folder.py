@@ -16,17 +16,17 @@ from ..annotations import annotated_rate, annotation_source
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .names import of_scorer, one_animal, renamed, unknown_names
-from .settings import FolderSettings, group_rows, of_video, read_settings
 from .films import beside_seconds, films_beside, scored_seconds
+from .settings import FolderSettings, group_rows, of_video, read_settings
 from ..formats.bout_tables import scorers_in
 from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, tracked_points
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
-from .scored_tables import (looked_for, looked_for_by_bouts, other_sign,
-                                               read_scored, scored_agents, scored_columns,
-                                               scored_frames, video_name, with_scores)
+from .scored_tables import (
+    looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored, scored_agents,
+    scored_columns, scored_frames, video_name, with_scores)
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...files import file_hash
@@ -36,10 +36,9 @@ from ...patch import patch
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
 def _misnamed(here):
     "Settings that are not read, because their file is called almost as it should be."
-    almost = [p.name for p in here.iterdir() if p.name != "dataset.yaml"
-              and p.name.lower() in ("dataset.yml", "dataset.yaml")]
-    return [Finding("", "unreadable_file", 1, f"{name} is not read; name it dataset.yaml")
-            for name in almost]
+    return [Finding("", "unreadable_file", 1, f"{p.name} is not read; name it dataset.yaml")
+            for p in here.iterdir() if p.name != "dataset.yaml"
+            and p.name.lower() in ("dataset.yml", "dataset.yaml")]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #46b4959c
 def _by_scorer(scored, scorer): # Without those tables that others scored
@@ -207,8 +206,8 @@ def _odd(rec):
     xy = seen(rec)
     found = [*rec.findings, *unseen(rec, xy), *pieces(rec, xy), *table(rec, rec.xy)]
     return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
-        "late_annotation", "untracked_animals", "animals_without_track",
-        "fps_mismatch", "track_pieces")]
+        "late_annotation", "untracked_animals", "animals_without_track", "fps_mismatch",
+        "track_pieces", "nothing_marked")]
 
 
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
@@ -223,7 +222,8 @@ def _with_scored(rec, path, settings, rows):
                  else looked_for_by_bouts(bouts, rec, settings))
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
-    return with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
+    rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
+    return rec if len(bouts) else nothing_marked(rec, path)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
 @patch

@@ -101,8 +101,9 @@ def _table_rows(path, target_from):
     above = {"offset": above[0]} if above else {}
     out = [(i + j, _on_video(above | _cells(r, place, sets, comma)))
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
-    if not out: raise DataError("has a header but no rows; export it again, or take it "
-                                 "away if nobody scored the video", path, f"row {i + 1}")
+    if not out: raise DataError("has a header but no rows; export it again, take it away if nobody "
+                                "scored the video, or if nothing happened in it, write in its place "
+                                "a file of the line agent,target,action,start,stop", path, f"row {i + 1}")
     return out
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #089df29b
