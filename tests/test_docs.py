@@ -1,8 +1,10 @@
 "The check of the site's pages passes a good little project, and names what is wrong."
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 
 import nbformat
 import pytest
@@ -160,3 +162,14 @@ def test_names_are_no_links_in_code_and_in_links(tmp_path):
     link = "[`Cage`](https://me.github.io/little/cage.html#cage)"
     assert f"[`Cage`](index.ipynb) and {link}" in said
     assert "on): # See `Cage`\n" in said and f"Of {link}." in said
+
+
+def test_the_readme_says_what_was_measured_last():
+    text, results = " ".join((TOP/"README.md").read_text().split()), TOP/"bench"/"results"
+    recipe = json.loads((results/"recipe_rats.json").read_text())
+    rats, = (d["rows"] for d in json.loads((results/"defaults.json").read_text())
+             if d["data"] == "rats")
+    newest = [r["macro_f1"] for r in rats if r["settings"] == rats[-1]["settings"]]
+    assert len(newest) == 5 and f"default settings, macro F1 {mean(newest):.3f} " in text
+    assert f"`--recipe best` {recipe['mean_f1']:.3f} " in text
+    assert f"it took {recipe['minutes']:.0f} minutes for 46 videos of rats" in text
