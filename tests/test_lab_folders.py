@@ -74,8 +74,8 @@ def test_a_table_of_a_head_alone_is_of_a_video_in_which_nothing_happened(lab):
     (lab/"day2"/"poses"/"cage2.csv").write_text("agent,target,action,start,stop\n")
     assert any("rear in day2_cage2; sniff in day2_cage2: unknown there" in s
                for s in match_files(open_dataset(lab)).sentences)
-    with pytest.warns(LabNote, match="cage2.csv marks nothing: what was looked for is unknown"):
-        assert open_dataset(lab)["day2_cage2"].labelled == frozenset()
+    with pytest.warns(LabNote, match="cage2.csv marks nothing: taken for not scored; list"):
+        assert open_dataset(lab)["day2_cage2"].labelled is None
     (lab/"dataset.yaml").write_text(YAML + "actions: [rear, sniff]\n")
     data = open_dataset(lab)
     with pytest.warns(LabNote, match="marks nothing: taken to be absent: rear, sniff"):

@@ -296,6 +296,44 @@ def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path)
     assert panel.choice.value == 0 and panel.bout() == ("chase", 300, 360)
 
 
+def of_video(video, agent, at):
+    "What is said of an animal that does something alone, from a frame on."
+    p = np.full((900, 2), 0.1)
+    p[at:at + 60, 0] = 0.5
+    return PairPrediction(video, agent, agent, 30.0, ACTIONS, p, np.where(p[:, 0] > 0.4, 0, -1),
+                          np.full(p.shape, -1, np.int8), np.zeros(900), np.zeros(900))
+
+
+def test_an_animal_that_did_nothing_so_far_is_asked_about_and_shown(tmp_path):
+    "Of an unlabelled video; the list had moved on, and the answer was of whom it did not show."
+    told = [of_video("1", "mouse1", 300), of_video("1", "mouse2", 600)]
+    told[1] = told[1]._replace(codes=np.full(900, -1))
+    moments = pd.concat(map(moments_of, told)).assign(why="")
+    moments = moments[(moments.agent == "mouse2") | (moments.action != "")]
+    data = RecordingList([make_recording(seed=1, frames=900, video_id="1").replace(
+        labelled=None, bouts=bout_table())], tmp_path)
+    panel = ReviewPanel(moments, data, told, tmp_path/"c.jsonl", "Ann")
+    assert {m.agent for m in panel.moments} == {"mouse1", "mouse2"}
+    for m in panel.moments:
+        assert panel.moment is m and panel.player.pair == (m.agent, m.target)
+        panel.press("c")
+        assert panel.status == "done", panel.error
+    assert [r.agent for r in panel.rows] == [m.agent for m in panel.moments]
+
+
+def test_a_moment_that_cannot_be_shown_takes_no_answer(tmp_path):
+    told = [of_video("1", "mouse1", 300), of_video("2", "mouse1", 300)]
+    moments = pd.concat(map(moments_of, told)).query("action != ''").assign(why="")
+    recs = [make_recording(seed=i, frames=900, video_id=str(i)) for i in (1, 2)]
+    panel = ReviewPanel(moments, data := {r.video_id: r for r in recs}, told, tmp_path/"c.jsonl",
+                        "Ann")
+    del data["2"] # as a disk that is gone
+    panel.press("y")
+    assert panel.status == "error" and len(panel.rows) == 1
+    panel.press("y")
+    assert len(panel.rows) == 1 and "could not be shown" in str(panel.error)
+
+
 def test_corrections_of_other_animals_are_refused():
     with pytest.raises(DataError, match="mouse7"):
         corrected(video(3), [correction(3)._replace(agent="mouse7")])

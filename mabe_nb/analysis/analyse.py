@@ -151,7 +151,7 @@ def _export(seen, out, to, data, method):
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
 def _of_nobody(seen):
-    "A sentence if an animal is lost in the better part of predicted bouts."
+    "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
@@ -169,7 +169,6 @@ def _of_some(seen):
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
 
-def _about_animals(seen): return _of_nobody(seen) + _of_some(seen)
 
 
 def _of_reviewed(data):
@@ -210,6 +209,6 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += _of_reviewed(data) if bouts is None else _about_animals(seen)
+    notes += _of_nobody(seen) + (_of_reviewed(data) if bouts is None else _of_some(seen))
     for line in notes: say(f"note: {line}")
     return tables

@@ -10,6 +10,12 @@ from .parser import (add_data, check_out, number, OVERWRITE, pick,
                                      refuse_without, SKIP_BROKEN)
 from .score import figure
 
+# %% ../../nbs/commands/74_review.ipynb #58bc3160
+def _new_ones(data, ids, say): # Without annotations, of these or of all; all if there are none
+    new = [i for i in ids or data.ids if data.labelled(i) is None]
+    if not new: say("note: no video is without annotations: these are moments of all")
+    return new or ids
+
 # %% ../../nbs/commands/74_review.ipynb #bd2c0c22
 def review(args, say) -> dict:
     "Which moments of unlabelled videos to look at, those that teach most first."
@@ -23,7 +29,7 @@ def review(args, say) -> dict:
     model, data = load_model(args.run), open_dataset(args.data, args.split)
     rows = read_corrections(args.corrections or corrections_file(data))
     ids = pick(data, args.videos, args.skip_broken and say)
-    if args.videos is None and ids: ids = [i for i in ids if data.labelled(i) is None] or ids
+    if args.videos is None: ids = _new_ones(data, ids, say)
     predictions = predict_for_review(model, data, ids, progress=say.progress)
     table = rank_moments(predictions, args.minutes, rows)
     for m in table.head(10).itertuples():

@@ -129,7 +129,7 @@ def _tell_unlisted(videos): # That are annotated, and nobody knows for what
     short = ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
     if videos: warnings.warn(
         f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
-        f"looked for ({short}); write it into behaviors_labeled")
+        f"looked for ({short}); write it into behaviors_labeled of train.csv")
 
 # %% ../../nbs/data/60_splits.ipynb #ceac3e91
 def labelled_groups(

@@ -178,7 +178,7 @@ def objective(
     weights: torch.Tensor, # (classes,)
     labels: torch.Tensor, # (frames, actions) int8 of all training frames
 ) -> tuple: # Loss, and what it compares scores with: (frames,) classes, or the labels
-    "The loss of a run and the answers to cut windows from; no weight is quite 0."
+    "The loss of a run and the answers to cut windows from."
     if cfg.loss == "cross_entropy" and not cfg.label_smoothing:
         classes = plain_targets(labels)
         if classes is not None: return PlainLoss(weights.clamp_min(1e-12)), classes

@@ -292,7 +292,7 @@ def nothing_marked(
 ) -> Recording:
     "A recording that says what this is taken for."
     actions = some_of(sorted({a for *_, a in rec.labelled}))
-    return rec.replace(findings=(*rec.findings, Finding(
+    return rec.replace(labelled=rec.labelled or None, findings=(*rec.findings, Finding(
         rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing: " + (
-            f"taken to be absent: {actions}" if actions else "what was looked for is unknown; list "
-            "it under actions of dataset.yaml, and it is taken to be absent"))))
+            f"taken to be absent: {actions}" if actions else "taken for not scored; list under "
+            "actions of dataset.yaml what was looked for, and it is taken to be absent"))))

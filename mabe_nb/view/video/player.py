@@ -87,8 +87,8 @@ def _controls(self: Player, pair):
         raise ConfigError.unknown("pair", ", ".join(pair), map(", ".join, known),
                                   f"video {self.rec.video_id}")
     small = partial(control, layout=FULL, label="initial")
-    self.pair_box = small(W.Dropdown, "Pair", "Agent and target", value=pair, options=[
-        (f"{a} → {t}" if a != t else f"{a} alone", (a, t)) for a, t in known])
+    self.pair_box = small(W.Dropdown, "Pair", "Agent and target", value=pair,
+                          options=_choices(known))
     self.page_box = small(W.Dropdown, "Time shown", "What the strips show at once",
                           options=list(PAGES.items()),
                           value=0 if len(self.rec) <= 150 * fps else 60)
@@ -99,6 +99,20 @@ def _controls(self: Player, pair):
     self.body.add_class("mabe-Player")
     self.box = self.lay_out(*parts)
     self.box.add_class("mabe-wide")
+
+# %% ../../../nbs/view/video/40_player.ipynb #eb0b1fe3
+def _choices(pairs): return [(f"{a} → {t}" if a != t else f"{a} alone", (a, t)) for a, t in pairs]
+
+
+@patch
+def choose_pair(
+    self: Player,
+    pair, # (agent, target), perhaps one that has done nothing so far
+):
+    "Show a pair."
+    known = [value for _, value in self.pair_box.options]
+    if pair not in known: self.pair_box.options = _choices(sorted([*known, pair]))
+    self.pair_box.value = pair
 
 # %% ../../../nbs/view/video/40_player.ipynb #96de931d
 @patch

@@ -190,7 +190,7 @@ def show(self: ErrorPanel) -> Player:
         self.player = prediction_player(self.dataset[e.video_id], self.predictions)
         self.player_box.children = [self.player.body]
     self.player.pause()
-    self.player.pair_box.value = (e.agent, e.target)
+    self.player.choose_pair((e.agent, e.target))
     self.player.go_to(frame)
     return self.player
 

@@ -62,7 +62,7 @@ class ReviewPanel(Panel):
         self.of: dict = {} # Id of a correction that was made here -> its moment
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
-        self.player_box, self.question, self.focus = W.VBox(), W.HTML(), False
+        self.player_box, self.question, self.focus, self.shown = W.VBox(), W.HTML(), False, None
         self.quiet = False # While the list is changed from here
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
@@ -70,8 +70,7 @@ class ReviewPanel(Panel):
             self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} "
                             f"corrections in {self.file}")
 
-    moment = property(lambda self: self.moments[self.choice.value],
-                      doc="The row that is shown.")
+    moment = property(lambda self: self.moments[self.choice.value], doc="The row that is asked about.")
 
     def code(self) -> str:
         "The call that shows the same."
@@ -83,8 +82,7 @@ def _controls(self: ReviewPanel):
     self.choice = control(W.Dropdown, "Moment", "In the order of what they teach",
                           layout=FULL, label="initial", options=self._options())
     self.choice.observe(lambda _: self.quiet or self.run(self.show), "value")
-    self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL,
-                         label="initial")
+    self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL, label="initial")
     keyed = lambda name, key: button(name, lambda: self.press(key), KEYS[key])
     self.box = self.lay_out(
         self.choice, self.question,
@@ -147,9 +145,10 @@ def show(self: ReviewPanel) -> Player:
     if self.player is None or self.player.rec is not rec: self._new_player(pair)
     with self.player.hold(): # the picture first, the strips once
         self.player.go_to(max(self.bout()[1] - round(CONTEXT * rec.fps), 0))
-        self.player.pair_box.value = pair
+        self.player.choose_pair(pair)
     self.label.options = self.names()
     self.draw()
+    self.shown = self.moment
     return self.player
 
 @patch
@@ -183,7 +182,8 @@ def draw(self: ReviewPanel):
 def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
          was=None) -> str: # What was saved, in words
     "Write an answer; it is on the disk when this returns."
-    m = self.moment
+    if (m := self.moment) is not self.shown:
+        raise ConfigError("this moment could not be shown, so it takes no answer; choose it again")
     row = Correction(m[1], m[2], m[3], verdict, action, start, stop, self.names(), was)
     self.rows.append(add_correction(self.file, row, self.author))
     self.of[self.rows[-1].id] = m[1:]
