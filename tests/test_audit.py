@@ -54,6 +54,7 @@ def spoil(name, rec):
     if name == "infinite_points": xy[7, 1, 0, 0] = np.inf
     if name == "frame_gaps": xy[50:57] = np.nan
     if name == "frozen_points": xy[50:90, 1, 2] = xy[50, 1, 2]
+    if name == "unseen_bouts": xy[100:145, 0] = np.nan # of 50 frames
     if name == "jumps": xy[70, 0, 3] += 200
     if name == "identity_swaps": xy[120] = xy[120, ::-1]
     if name == "bouts_outside":
@@ -79,7 +80,7 @@ COUNTS = {"missing_points": 5, "zero_points": 2, "infinite_points": 1, "frame_ga
           "frozen_points": 40, "jumps": 2, "identity_swaps": 2, "bouts_outside": 1,
           "empty_bouts": 1, "short_bouts": 1, "overlapping_bouts": 1,
           "untracked_bouts": 1, "unlisted_bouts": 1, "fps_mismatch": 50,
-          "scale_missing": 1, "unlabelled": 1,
+          "scale_missing": 1, "unlabelled": 1, "unseen_bouts": 1,
           "empty_video": 1}
 
 
@@ -90,7 +91,7 @@ def test_a_clean_recording_has_no_defect():
 @pytest.mark.parametrize("name", COUNTS)
 def test_defect_is_found_and_counted(name):
     found = kinds(spoil(name, walk()))
-    found.pop("missing_points" if name == "frame_gaps" else None, None)
+    found.pop("missing_points" if name in ("frame_gaps", "unseen_bouts") else None, None)
     assert found == {name: COUNTS[name]}
     assert name in KINDS
 
@@ -117,10 +118,10 @@ def test_points_outside_the_picture():
 def test_shares_are_shares():
     rec = walk()
     rec.xy[:150, 0] = np.nan
-    assert [d.share for d in check(rec)] == [0.25]
+    assert [(d.kind, d.share) for d in check(rec)] == [("missing_points", 0.25), ("unseen_bouts", 1)]
     rec.xy[:] = np.nan
     assert [(d.kind, d.share) for d in check(rec)] == [
-        ("missing_points", 1), ("frame_gaps", 1), ("untracked_animals", 1)]
+        ("missing_points", 1), ("frame_gaps", 1), ("untracked_animals", 1), ("unseen_bouts", 1)]
 
 
 @pytest.mark.parametrize("first, stop, found", [(100, 400, 300), (100, 399, 0), (0, 450, 0)])

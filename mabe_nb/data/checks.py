@@ -16,20 +16,15 @@ import numpy as np
 from .recording import Recording, plural, some_of
 
 # %% ../../nbs/data/40_checks.ipynb #7016a5f7
-KINDS = {
-    "unreadable": "error", "empty_video": "error", "infinite_points": "error",
-    "bouts_outside": "error", "untracked_bouts": "error", "duplicated_id": "error",
-    "late_annotation": "error",
-    "zero_points": "warning", "frozen_points": "warning", "jumps": "warning",
-    "identity_swaps": "warning", "frame_gaps": "warning", "points_outside": "warning",
-    "untracked_animals": "warning", "empty_bouts": "warning", "overlapping_bouts": "warning",
-    "unlisted_bouts": "warning", "fps_mismatch": "warning",
-    "duplicated_tracks": "warning", "body_size": "warning", "size_drift": "warning",
-    "never_seen": "warning", "lost_animals": "warning", "track_pieces": "warning",
-    "nothing_marked": "warning", "missing_points": "info",
-    "short_bouts": "info", "scale_missing": "info", "unlabelled": "info", "unlisted_parts": "info",
-    "absent_parts": "info", "double_tokens": "info", "unknown_file": "info",
-}
+KINDS = {kind: severity for severity, kinds in {
+    "error": "unreadable empty_video infinite_points bouts_outside untracked_bouts duplicated_id "
+             "late_annotation",
+    "warning": "zero_points frozen_points jumps identity_swaps frame_gaps points_outside "
+               "untracked_animals empty_bouts overlapping_bouts unlisted_bouts unseen_bouts "
+               "nothing_marked fps_mismatch duplicated_tracks body_size size_drift never_seen "
+               "lost_animals track_pieces",
+    "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts absent_parts "
+            "double_tokens unknown_file"}.items() for kind in kinds.split()}
 
 # %% ../../nbs/data/40_checks.ipynb #52de4c30
 class Defect(NamedTuple):
@@ -246,12 +241,14 @@ def outside(rec, xy):
 
 # %% ../../nbs/data/40_checks.ipynb #5cf44fe1
 def bouts(rec, xy):
-    "Bouts that are empty, very short, outside the video, of nobody, or overlapping."
+    "Bouts that are empty, very short, outside the video, of nobody, unseen, or overlapping."
     b, n = rec.bouts, len(rec.bouts)
     if not n: return []
     length, pair = b.stop - b.start, [b.agent, b.target]
     before = b.stop.groupby(pair).cummax().groupby(pair).shift()
-    mice = b.agent.isin(rec.mice) & b.target.isin(rec.mice)
+    mice, there = b.agent.isin(rec.mice) & b.target.isin(rec.mice), ~np.isnan(xy).all((2, 3))
+    both = [there[:, [rec.mice.index(a), rec.mice.index(t)]].all(1)[max(s, 0):e] if known else there[:0]
+            for a, t, s, e, known in zip(b.agent, b.target, b.start, b.stop, mice)]
     return [
         *_some("bouts_outside", (b.start < 0) | (b.stop > len(xy)), n,
                f"bouts reach outside the video of {len(xy)} frames"),
@@ -260,6 +257,8 @@ def bouts(rec, xy):
                "bouts last a tenth of a second or less"),
         *_some("overlapping_bouts", b.start < before, n,
                "bouts begin before an earlier one of the same pair has ended"),
+        *_some("unseen_bouts", [len(seen) and seen.mean() < 0.5 for seen in both], n, "bouts have no "
+               "point of agent or target in most of their frames; is a name or a time wrong?"),
         *_some("untracked_bouts", ~mice, n, "bouts name an animal that has no poses: "
                + ", ".join(sorted({*b.agent, *b.target} - {*rec.mice})))]
 
