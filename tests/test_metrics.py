@@ -480,7 +480,7 @@ def test_predictions_of_other_videos_are_no_bad_predictions(tmp_path, capsys):
         with pytest.raises(ScoreError, match=f"predicted are {other[0]}.*bouts are in 1, 2"):
             mb.score(data, of(*other))
     assert mb.score(data, of("1", "3", "7"), say=said.append)["score"] > 0
-    assert "want of annotated bouts: video 3, 7 (2 of 3 predicted)" in said.pop()
+    assert "want of annotated bouts: video 3, 7 (2 of 3 with predicted bouts); what is" in said.pop()
     mb.score(data, of("1", "2"), ["1"], say=said.append) # one that was chosen away
     assert not said
     write_kaggle(data, tmp_path/"k")

@@ -246,4 +246,5 @@ def unscored(
     passed_over = set() if ids is None else {*map(str, dataset.ids)} - {*map(str, ids)}
     left = [v for v in predicted if v not in known and v not in passed_over]
     return [f"note: not scored, for want of annotated bouts: video {short(left)} "
-            f"({len(left)} of {len(predicted)} predicted)"] if left else []
+            f"({len(left)} of {len(predicted)} with predicted bouts); what is predicted there costs "
+            "nothing"] if left else []

@@ -56,19 +56,19 @@ class ReviewPanel(Panel):
         films: dict = {}, # Video id -> film of the same frames, to lie under the poses
     ):
         super().__init__()
-        self.moments, self.dataset = list(moments.itertuples()), dataset
-        self.predictions, self.file, self.author = list(predictions), file, author
-        self.films, self.rows = films, read_corrections(file)
+        self.moments, self.predictions = list(moments.itertuples()), list(predictions)
+        self.dataset, self.films, self.author = dataset, films, author
+        self.file, self.rows = file, read_corrections(file)
         self.of: dict = {} # Id of a correction that was made here -> its moment
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
-        self.player_box, self.question, self.focus, self.shown = W.VBox(), W.HTML(), False, None
+        self.shown: Any = None # The moment that the player shows
+        self.player_box, self.question, self.focus = W.VBox(), W.HTML(), False
         self.quiet = False # While the list is changed from here
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
         if self.status != "error":
-            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} "
-                            f"corrections in {self.file}")
+            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} corrections in {file}")
 
     moment = property(lambda self: self.moments[self.choice.value], doc="The row that is asked about.")
 
@@ -159,8 +159,8 @@ def _new_player(self: ReviewPanel, pair):
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
                          video=self.films.get(rec.video_id))
     self.player.sources = shown # the same that the strips read
-    digits = {str(i): f"relabel: the action of number {i}" for i in range(1, 10)}
-    self.player.stage.add_keys(KEYS | digits, self.press, self.focus)
+    self.player.stage.add_keys(KEYS | {str(i): f"relabel: the action of number {i}" for i in range(1, 10)},
+                               self.press, self.focus)
     self.player_box.children = [self.player.body]
 
 # %% ../../../nbs/view/video/70_review.ipynb #d4cb8c40
