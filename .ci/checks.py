@@ -247,15 +247,14 @@ def main():
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None) # Hundreds of processes would compile
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
-        tests, browsed, played, pages = side_by_side(
+        tests, browsed, pages = side_by_side(
             lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3", "--dist=loadfile",
                                "--no-loadscope-reorder", without=BROWSER),
             lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
                     if browser() else (0, 0, 0), # Which waits more than it works
-            lambda: run_notebooks(spare/"notebooks"),
-            lambda: [*structure(), rooms(), *lint(), site()])
+            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(spare/"notebooks")])
         rows += [second_try(spare/"pytest", tests), second_try(spare/"browser", browsed),
-                 played, *pages]
+                 *pages]
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)
