@@ -85,6 +85,18 @@ def test_a_table_of_a_head_alone_is_of_a_video_in_which_nothing_happened(lab):
     found = audit(data).table
     assert found[found.kind == "nothing_marked"].video_id.tolist() == ["day2_cage2"]
     assert not any("nobody marked" in s for s in match_files(data).sentences)
+    (lab/"dataset.yaml").write_text(YAML + "scored: [[1, 5]]\n") # which says not what
+    with pytest.warns(LabNote, match="taken for not scored"):
+        assert open_dataset(lab)["day2_cage2"].labelled is None
+
+
+def test_a_table_of_zeros_says_itself_that_nothing_happened(lab):
+    (lab/"dataset.yaml").write_text(YAML + "agent: black\n")
+    (lab/"day2"/"poses"/"cage2.csv").write_text("frame,rear\n" + "".join(f"{i},0\n" for i in range(300)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabNote)
+        rec = open_dataset(lab)["day2_cage2"]
+    assert {a for *_, a in rec.labelled} == {"rear"} and not rec.findings
 
 
 @pytest.mark.parametrize("name, text", [

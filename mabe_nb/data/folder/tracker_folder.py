@@ -223,7 +223,7 @@ def _with_scored(rec, path, settings, rows):
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
     rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
-    return rec if len(bouts) else nothing_marked(rec, path)
+    return rec if len(bouts) or columns else nothing_marked(rec, path)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
 @patch
