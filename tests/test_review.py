@@ -373,3 +373,11 @@ def test_moments_in_which_nobody_is_seen_are_not_shown():
                            np.zeros((200, 2), np.int8), np.zeros(200), np.zeros(200),
                            np.full(200, bool(v))) for v in range(2)]
     assert {*rank_moments(rows, 5).video_id} == {"1"}
+
+
+def test_a_review_of_videos_that_are_all_annotated_says_so(lab):
+    from mabe_nb.commands.review import _new_ones
+    said = []
+    assert _new_ones(lab, None, said.append) == ["3"] and not said
+    assert _new_ones(lab, ["1", "2"], said.append) == ["1", "2"]
+    assert "no video is without annotations" in said[0]
