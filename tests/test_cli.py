@@ -348,6 +348,15 @@ def test_only_the_flags_of_the_command_that_was_called_are_made(word):
     assert "mabe_nb.commands.train" in done.stderr and "pydantic" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["gpus"], ["gpus", "--guide", "--provider", "hf", "--json"]])
+def test_prices_are_shown_without_pandas(words):
+    code = ("import sys; from mabe_nb.cli import main; main(sys.argv[1:]); "
+            "print(sorted({'pandas', 'numpy'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    *answer, loaded = done.stdout.splitlines()
+    assert "t4-small" in "".join(answer) and loaded == "[]", done.stderr
+
+
 def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):
     seen = []
     monkeypatch.setattr("mabe_nb.train.ensemble.recipe.train_recipe",

@@ -6,9 +6,11 @@
 __all__ = ['GOES', 'EVERY', 'COMMANDS', 'gpus', 'advise', 'until', 'cluster']
 
 # %% ../../nbs/commands/40_hardware.ipynb #c9c99afc
+import math
+
 from .parser import PRESETS, add_settings, offer, refuse_without
 from ..errors import ConfigError
-from ..hardware.tables import to_records
+from ..hardware.tables import text_table, to_records, without_nan
 
 # %% ../../nbs/commands/40_hardware.ipynb #57d48dd5
 def _shown(table): return table.to_string(index=False, na_rep="?")
@@ -17,29 +19,31 @@ def _shown(table): return table.to_string(index=False, na_rep="?")
 def gpus(args, say) -> dict:
     "Cards and what they cost, with the age of the prices."
     from mabe_nb.hardware import catalog
-    from mabe_nb.hardware.refresh import ASK
-    answer = {"refreshed": [_refreshed(p, say) for p in
-                            ([args.provider] if args.provider else ASK)]
-              } if args.refresh else {}
-    table = catalog.guide_prices() if args.guide else catalog.prices()
-    if args.provider:
-        table = table[table.provider == catalog.prices(args.provider).provider[0]]
-    table = table.merge(catalog.gpus()[["name", "memory_gb"]], how="left",
-                        left_on="gpu",
-                        right_on="name").drop(columns="name")
-    table["suits"] = [catalog.suits(g, c) for g, c in zip(table.gpu, table["count"])]
-    shown = table[["provider", "flavor", "gpu", "count", "memory_gb", "usd_per_hour",
-                   "available", "as_of", "age_days", "suits"]].rename(columns={
-                       "memory_gb": "GB a card", "usd_per_hour": "USD/h",
-                       "age_days": "days old"}).fillna({"as_of": "undated"})
-    say(_shown(shown))
+    from mabe_nb.hardware.speed_guide import suits
+    answer = _refreshed_all(args.provider, say) if args.refresh else {}
+    memory = {row["name"]: row["memory_gb"] for row in catalog.card_rows()}
+    rows = [row | {"memory_gb": memory.get(row["gpu"]),
+                   "suits": suits(row["gpu"], row["count"])}
+            for row in catalog.price_rows(args.provider, guide=args.guide)]
+    names = {"provider": "provider", "flavor": "flavor", "gpu": "gpu", "count": "count",
+             "memory_gb": "GB a card", "usd_per_hour": "USD/h", "available": "available",
+             "as_of": "as_of", "age_days": "days old", "suits": "suits"}
+    say(text_table([{head: row[name] for name, head in names.items()}
+                    | {"as_of": row["as_of"] or "undated"} for row in rows]))
+    ages = [row["age_days"] for row in rows if not math.isnan(row["age_days"])]
+    old = f" (the oldest {max(ages):.0f})" if ages else ""
     if args.guide: say("the guides are undated: prices to compare with, not to pay")
-    elif table.stale.any(): say(
-        f"{int(table.stale.sum())} prices are undated or over 60 days old (the oldest "
-        f"{table.age_days.max():.0f}); 'mabe gpus --refresh' asks the providers")
-    return answer | {"prices": to_records(table)}
+    elif stale := sum(row["stale"] for row in rows): say(
+        f"{stale} prices are undated or over 60 days old{old}; 'mabe gpus --refresh' asks "
+        "the providers")
+    return answer | {"prices": without_nan(rows)}
 
 # %% ../../nbs/commands/40_hardware.ipynb #c194f0f5
+def _refreshed_all(provider, say):
+    from mabe_nb.hardware.refresh import ASK
+    return {"refreshed": [_refreshed(p, say) for p in ([provider] if provider else ASK)]}
+
+
 def _refreshed(provider, say):
     from mabe_nb.hardware.refresh import refresh
     done = refresh(provider)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NUMBERS', 'WHOLE', 'FLAGS', 'DATES', 'STALE_DAYS', 'parse_cell', 'read_rows', 'shipped', 'columns', 'changed',
-           'layered', 'age_days', 'to_records']
+           'layered', 'age_days', 'to_records', 'without_nan', 'text_table']
 
 # %% ../../nbs/hardware/05_tables.ipynb #c05e4978
 import csv, json, math
@@ -185,3 +185,28 @@ def to_records(
 ) -> list: # A dictionary each, of what JSON can hold
     "The rows of a table; an unknown figure is None."
     return json.loads(table.to_json(orient="records"))
+
+# %% ../../nbs/hardware/05_tables.ipynb #08e376d8
+def without_nan(
+    rows: list, # Of dictionaries
+) -> list: # The same; None where a number is NaN
+    "Rows as JSON can hold them."
+    return [{k: None if v != v else v for k, v in row.items()} for row in rows]
+
+
+def _column(values): # As text, of one width; numbers with as many decimals as one needs
+    numbers = [v for v in values if isinstance(v, float) and v == v]
+    digits = max((len(f"{v:g}".partition(".")[2]) for v in numbers), default=0)
+    cells = [v if isinstance(v, str) else "?" if v is None or v != v else
+             f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in values]
+    words = any(isinstance(v, (str, bool)) for v in values[1:])
+    wide = max(map(len, cells))
+    return [cell.ljust(wide) if words else cell.rjust(wide) for cell in cells]
+
+
+def text_table(
+    rows: list, # Of dictionaries with the same keys, which head the columns
+) -> str:
+    "Rows as lines of text, each column as wide as it must be."
+    columns = [_column([name, *(row[name] for row in rows)]) for name in (rows or [{}])[0]]
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns))
