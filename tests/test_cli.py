@@ -422,6 +422,14 @@ def test_demo_trains_as_long_as_its_help_says(mabe, monkeypatch):
     assert asked == [int(re.search(r"default: (\d+)", mabe("demo", "--help")[1])[1]), 3]
 
 
+def test_a_demo_replaces_no_run_of_somebody_else(mabe, tmp_path):
+    (tmp_path/"run").mkdir()
+    (tmp_path/"run"/"config.yaml").write_text("epochs: 8\n")
+    code, _, err = mabe("demo", "--out", str(tmp_path))
+    assert code == 2 and "no demo's; choose another folder (--out)" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
 def test_the_examples_of_the_help_run_one_after_the_other(mabe, work, tmp_path,
                                                           monkeypatch):
     shutil.copytree(work/"colony", tmp_path/"colony")

@@ -91,7 +91,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "cluster": ("cluster", "--effective 64|--effective 0|--per-gpu 2|--slurm 2|"
                 "--slurm flexible|--run true|--kind a100|--partition p|--limit 2"),
     "jobs": ("jobs", "attach JOB|logs JOB|cancel JOB|resume JOB|fetch JOB|fetch JOB log|list JOB|"
-             "logs nobody|--to OUT|--tail 2|--days 9|rm nobody|costs|prune"),
+             "logs nobody|--to OUT|--overwrite|--tail 2|--days 9|rm nobody|costs|prune"),
     "submit": ("submit --timeout 60 WORDS", "--on local|--on moon|--gpu L4|--timeout 60|"
                "--retries 1|--out a|--data DATA|--config YAML|--option cpu=1|"
                "--secrets NOT_THERE|--start-within 9"),

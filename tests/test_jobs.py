@@ -22,8 +22,10 @@ from mabe_nb.commands import remote as commands
 from mabe_nb.locks import has_ended, this_process
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
-from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
+from mabe_nb.remote.groups.plan import task_seconds
+from mabe_nb.remote.job import attach, job_code, jobs, parse_options, quote, submit
 from mabe_nb.remote.prune import prune
+from mabe_nb.view.panels.source import split_options
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
 
@@ -600,6 +602,60 @@ def test_settings_of_a_training_name_the_card(tmp_path, monkeypatch):
     assert machine(on="hf") == (None, 3600) and not spoken
     (tmp_path/"c.yaml").write_text("modal_gup: L4\n")
     with pytest.raises(ConfigError, match="did you mean 'modal_gpu'"): machine()
+
+
+@pytest.mark.parametrize("text, options", [
+    ("cpu=4, memory=8", {"cpu": 4, "memory": 8}), (" a=1\nb=2,", {"a": 1, "b": 2}), ("", {}),
+    ("pip=einops,timm==1.0.9 cpu=2", {"pip": "einops,timm==1.0.9", "cpu": 2}),
+    ('extra={"reservation": "mice"}, env=A,B', {"extra": {"reservation": "mice"}, "env": "A,B"})])
+def test_options_of_a_panel_hold_lists(text, options):
+    assert parse_options(split_options(text)) == options
+
+
+def test_resumed_from_elsewhere_it_runs_where_it_was_sent_from(tmp_path, monkeypatch):
+    "Relative paths mean the same files, whoever resumes it; not others of the same name."
+    for name in "ab":
+        (tmp_path/name).mkdir()
+        (tmp_path/name/"data.txt").write_text(name)
+    monkeypatch.chdir(tmp_path/"a")
+    job = submit("import os\nfound = open('data.txt').read()\nassert 'go' in os.listdir(CKPT)",
+                 outputs=["found"])
+    assert job.wait() == "error"
+    (job.folder/"ckpt"/"go").touch()
+    monkeypatch.chdir(tmp_path/"b")
+    job.resume()
+    assert job.result() == {"found": "a"}
+    job = submit("1 / 0")
+    job.wait()
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(tmp_path/"b")
+    with pytest.raises(ConfigError, match="sent from .*b, which is no more"): job.resume()
+    assert job.status() == "error"
+
+
+def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):
+    job = submit("(CKPT/'run').mkdir()\n(CKPT/'run'/'new').touch()")
+    job.wait()
+    (tmp_path/"run").mkdir()
+    (tmp_path/"run"/"mine").touch()
+    with pytest.raises(ConfigError, match="is there already.*--overwrite"):
+        job.fetch("ckpt/run", tmp_path)
+    assert [p.name for p in (tmp_path/"run").iterdir()] == ["mine"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["jobs", "fetch", job.id, "ckpt/run", "--overwrite"]) == 0
+    assert [p.name for p in (tmp_path/"run").iterdir()] == ["new"]
+    with pytest.raises(ConfigError, match="there already"): job.fetch("ckpt/run/new", "run/new")
+
+
+def test_a_signal_without_a_name_is_told():
+    job = submit("import os\nos.kill(os.getpid(), 40)")
+    assert job.wait() == "died" and "signal 40" in job.state()["error"]["message"]
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_map_wants_a_time_limit_that_is_one(timeout):
+    with pytest.raises(ConfigError, match="timeout"): task_seconds(timeout, "local")
+    assert task_seconds(None, "local") == 30 * 86400 and task_seconds(None, "modal") == 3600
 
 
 def test_options_in_words_are_the_same_everywhere():

@@ -17,7 +17,9 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from waiting import until
 
+from mabe_nb.errors import ConfigError
 from mabe_nb.remote.job import attach, jobs
+from mabe_nb.remote.notebook.decorator import gpu, inputs_of
 
 SETUP = "%load_ext mabe_nb.remote.notebook.magic\nimport numpy as np\nx = np.arange(6.0)\ncfg = {'n': 3}"
 
@@ -199,6 +201,16 @@ def test_helpers_and_decorator(place):
         f"@gpu(on={place.name!r}, {card}out=['a'])\ndef f(n, by=2): return {{'a': n * by}}\n"
         "print('got', z, f(4)['a'], f.submit(1, by=5).result())"
         ).split("got")[1].startswith(" 42 8 {'a': 5}")
+
+
+def test_a_call_travels_with_the_names_of_its_values():
+    def scaled(x, *more, **settings): return [x, settings]
+    assert inputs_of(scaled, (2,), {"scale": 10}) == {"x": 2, "scale": 10}
+    assert inputs_of(scaled, (2,), {}) == {"x": 2}
+    with pytest.raises(ConfigError, match="[*]more.*one list"): inputs_of(scaled, (2, 3), {})
+    with pytest.raises(ConfigError, match="scaled"): inputs_of(scaled, (), {})
+    job = gpu(on="local")(scaled).submit(2, scale=10)
+    assert job.result()["value"] == [2, {"scale": 10}]
 
 
 def readme_cell():

@@ -1,6 +1,7 @@
 """Jobs at Hugging Face: the real client against a stand-in on loopback (localhf)."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,8 @@ from localhf import LocalHub
 from waiting import until
 
 from mabe_nb.errors import DataError, MabeError
-from mabe_nb.remote.places.hf_inside import LogWriter, read_log_line
+from mabe_nb.remote.places import hf_inside
+from mabe_nb.remote.places.hf_inside import LogWriter, Mirror, read_log_line
 from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.places.hf import Backend
@@ -340,3 +342,21 @@ def test_forgotten_by_hugging_face(hub):
 
 def test_the_price_is_known_before(hub):
     assert quote("hf", "A10G", 3600)["usd_per_hour"] == 1.0
+
+
+def test_what_is_taken_away_while_it_is_copied_is_passed_over(tmp_path, monkeypatch):
+    here, there = tmp_path/"here", tmp_path/"there"
+    here.mkdir()
+    mirror, copy = Mirror(here, there), shutil.copyfile
+    (here/".mabe-1.tmp").mkdir()
+    for name in (".mabe-1.tmp/half", "a", "b"): (here/name).write_text(name)
+    def late(path, to):
+        if path.name == "a": path.unlink()
+        return copy(path, to)
+    monkeypatch.setattr(hf_inside.shutil, "copyfile", late)
+    mirror()
+    assert [p.name for p in there.rglob("*")] == ["b"]
+    shutil.rmtree(there)
+    there.write_text("no folder") # a fault of the bucket is no file taken away
+    (here/"b").write_text("changed")
+    with pytest.raises(OSError): mirror()

@@ -105,6 +105,46 @@ def test_killed_it_died_and_can_be_resumed():
     assert attach(job.id).result() == {"found": ["kept"]}
 
 
+def nap(i):
+    import time
+    print("on")
+    time.sleep(60)
+
+
+def test_each_task_of_a_group_has_a_process_of_its_own(mabe_home):
+    group = map_items(nap, range(4), on="slurm", cluster="local", at_once=2,
+                      say=lambda words: None)
+    first, second = group.tasks()
+    until(lambda: "on" in first.log() and "on" in second.log())
+    assert [first.status(), second.status()] == ["running"] * 2
+    process = psutil.Process(int(second.spec["handle"]["job"]))
+    second.cancel()
+    assert first.status() == "running" and second.status() == "cancelled"
+    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+    group.cancel()
+    assert first.status() == "cancelled"
+
+
+def stubborn(item):
+    import os
+    import time
+    while item["n"] and not os.path.exists(item["go"]): time.sleep(0.05)
+    raise ValueError("always")
+
+
+def test_an_item_that_is_tried_first_when_others_are_tried_again_fails_as_they_do(tmp_path):
+    "Three attempts of the first are no reason to wait for a third of the second."
+    group = map_items(stubborn, [{"n": n, "go": str(tmp_path/"go")} for n in (0, 1)], on="slurm",
+                      cluster="local", at_once=2, say=lambda words: None)
+    until(lambda: group.counts()["failed"] == 1)
+    group.cancel()
+    (tmp_path/"go").touch()
+    group.resume(failed=True)
+    assert group.wait(120, progress=False) == "error"
+    assert group.counts() == {"items": 2, "done": 0, "failed": 2, "left": 0}
+    assert group.rest().attempts.tolist() == [3, 2]
+
+
 class Evil:
     def __reduce__(self): return open, (os.environ["MABE_HOME"] + "/ran", "w")
 

@@ -15,6 +15,7 @@ from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.measure.sweep import SweepPanel
+from mabe_nb.view.panels.train import TrainPanel
 
 QUICK = """import time
 from pathlib import Path
@@ -48,6 +49,7 @@ def ran(home, batch): return len((home/f"ran-{batch}").read_text())
 KERNEL = """from mabe_nb.measure import results
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels.measure.sweep import SweepPanel
+from mabe_nb.view.panels.train import TrainPanel
 results.CODE = {code!r}
 panel = SweepPanel(TrainConfig(**{tiny!r}), sizes="8")
 panel.sizes.value, panel.seconds.value = "16,64,256", 0.5
@@ -152,3 +154,13 @@ def test_the_file_of_a_panel_goes_with_its_job(home):
     job.folder.rmdir()
     JobPanel("z = 1", namespace={})
     assert not kept.exists() and not old.exists() and torn.exists()
+
+
+def test_after_a_restart_what_was_changed_on_top_of_a_preset_stays(home):
+    panel = TrainPanel("data")
+    panel.preset.value = "fastest"
+    panel.fields["epochs"].value = 77
+    another_kernel(home)
+    again = TrainPanel("data")
+    assert (again.preset.value, again.fields["epochs"].value) == ("fastest", 77)
+    assert again.cfg == panel.cfg

@@ -14,8 +14,10 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle, open_bundle
 from mabe_nb.kaggle.offline import allowed_actions, predict_in_parts
-from mabe_nb.train.ensemble.per_lab import better_together, load_per_lab, train_per_lab
+from mabe_nb.train.ensemble.per_lab import (better_together, labs_with_enough, load_per_lab,
+                                            train_per_lab)
 from mabe_nb.train.ensemble.blend import load_recipe
+from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.model import load_model
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
@@ -106,6 +108,26 @@ def test_each_lab_has_the_doubt_of_its_recipe(data, run, tmp_path):
     pd.testing.assert_frame_equal(before[~one], after[~one])
     of.unlink()
     assert "drawn" not in look() and any("no interval holds its doubt" in x for x in lines)
+
+
+def test_ids_of_all_labs_are_of_one_kind(data, run, tmp_path):
+    "Numbers in one lab and names in another: names in the table of both."
+    mixed = RecordingList([r.replace(video_id=f"b{r.video_id}") if r.lab_id == "Two" else r
+                           for r in data])
+    model = load_per_lab(run[0]/"run")
+    table = model.predict(mixed, cache=tmp_path/"f")
+    assert {*table.video_id.map(type)} == {str}
+    assert kaggle_score(solution_table(mixed), table) == pytest.approx(kaggle_score(
+        solution_table(data), model.predict(data, cache=tmp_path/"g")))
+    with pytest.raises(DataError): model.predict(data, [], cache=tmp_path/"f")
+
+
+def test_labs_without_a_name_or_with_a_long_one(data):
+    table = pd.DataFrame({"lab_id": [""] * 3 + ["One"] * 3, "group": range(6),
+                          "video_id": [*"abcdef"]})
+    assert labs_with_enough(table, 3) == {"One": [*"def"]}
+    with pytest.raises(DataError, match="cannot name a file"):
+        labs_with_enough(table.assign(lab_id="L" * 126), 3)
 
 
 def test_a_folder_elsewhere_is_refused(data, run, tmp_path):

@@ -86,6 +86,16 @@ def test_undo_takes_back_what_the_same_person_said(tmp_path):
     assert len(lines) == 3 and all(x["time"] and x["author"] for x in lines)
 
 
+def test_two_who_take_back_the_same_at_once_leave_a_file_that_can_be_read(tmp_path):
+    "Two notebooks of one person: both read the file before either of them wrote."
+    file = tmp_path/"c.jsonl"
+    for start in (1, 2): add_correction(file, correction(3, start=start), "Ann")
+    undo_correction(file, "Ann")
+    with open(file, "a") as f: f.write(file.read_text().splitlines()[-1] + "\n")
+    assert [r.start for r in read_corrections(file)] == [1]
+    assert undo_correction(file, "Ann").start == 1 and read_corrections(file) == []
+
+
 @pytest.mark.parametrize("line", ['{"undo": "none"}', "[1]", '{"video": "3"}', "{", "\x00",
                                   '{"undo": ["a"]}', "9" * 400])
 def test_a_damaged_line_is_named(line, tmp_path):
@@ -294,6 +304,15 @@ def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path)
     assert panel.choice.value == 1
     panel.press("u")
     assert panel.choice.value == 0 and panel.bout() == ("chase", 300, 360)
+
+
+def test_without_moments_no_button_can_be_pressed(tmp_path):
+    data = RecordingList([make_recording(seed=1, frames=90, video_id="1")], tmp_path)
+    panel = ReviewPanel(rank_moments([]), data, [], tmp_path/"c.jsonl", "Ann")
+    buttons = [b for row in panel.box.children for b in getattr(row, "children", ())
+               if hasattr(b, "click")]
+    assert len(buttons) > 8 and all(b.disabled for b in buttons)
+    assert panel.status == "idle" and "0 moments" in panel.status_line.value
 
 
 def of_video(video, agent, at):

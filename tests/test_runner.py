@@ -205,6 +205,25 @@ def test_job_ends_with_a_killed_runner(tmp_path):
         assert not (tmp_path/name/"status.json").exists()
 
 
+@given(st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=4, unique=True),
+       st.lists(st.text("abc", max_size=5), max_size=12))
+@settings(deadline=None)
+def test_no_part_of_a_secret_passes_between_two_reads(secrets, pieces):
+    "Also where one begins or ends with another."
+    mask = log.Mask(sorted((s.encode() for s in secrets), key=len, reverse=True))
+    passed = b"".join(mask(p.encode()) for p in pieces) + mask.rest()
+    assert passed == mask.whole("".join(pieces).encode())
+
+
+def test_a_commit_that_fails_is_tried_again(tmp_path):
+    calls = []
+    def commit():
+        calls.append(1)
+        if len(calls) == 1: raise OSError("the network is away")
+    run = runner.run(job(tmp_path/"j", "import time\ntime.sleep(1)"), commit=commit, every=0.1)
+    assert run == "done" and len(calls) > 4
+
+
 def test_commit_is_called_for_and_waited_for(tmp_path):
     seen = []
     def commit(): seen.append((tmp_path/"j"/"ckpt"/"x").exists())

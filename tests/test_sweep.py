@@ -14,6 +14,8 @@ from mabe_nb.measure import results
 from mabe_nb.measure.probe import Steps, make_trainer
 from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.results import run_probes
+from mabe_nb.remote.handle import Job
+from mabe_nb.remote.places.job_state import Unreachable
 from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.sweep import (fit_line, gains, held_up_by, knee_size, other_cards,
                                    summarize, sweep)
@@ -133,6 +135,24 @@ def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
     monkeypatch.setattr(results, "CODE", "result = " + repr(made(8, 0.1, 1e9)))
     row, = run_probes([(spec, "local", "cpu")])
     assert row["status"] == "ok" and not row["reused"]
+
+
+def test_a_place_that_does_not_answer_ends_nothing(monkeypatch):
+    "One question of a job is not answered, or none is: the others go on."
+    monkeypatch.setattr(results, "CODE", "result = " + repr(made(8, 0.1, 1e9)))
+    status, asked = Job.status, []
+    def shy(job):
+        asked.append(job.id)
+        if len(asked) == 1 or job.id == asked[0] and forever: raise Unreachable("no answer")
+        return status(job)
+    monkeypatch.setattr(Job, "status", shy)
+    monkeypatch.setattr(results, "PATIENCE", 0.5)
+    asks = [(make_spec(TINY, seconds=s), "local", "cpu") for s in (0.1, 0.2)]
+    for forever, first in ((False, "ok"), (True, "error")):
+        asked.clear()
+        rows = [*run_probes(asks, fresh=True)]
+        assert [row["status"] for row in rows] == [first, "ok"]
+    assert "no answer" in rows[0]["say"]
 
 
 def test_leaving_early_stops_what_runs(monkeypatch):

@@ -8,7 +8,7 @@ __all__ = ['COMMANDS', 'follow', 'submit', 'jobs']
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
 import sys
 
-from .parser import offer, refuse_without
+from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
 from ..remote.row import as_line, next_steps, row
@@ -142,7 +142,7 @@ def _fetch(job, args, say):
         found = job.files()
         for name, size in sorted(found.items()): say(f"{size:>14,}  {name}")
         return found
-    place = job.fetch(args.name, args.to or ".")
+    place = job.fetch(args.name, args.to or ".", overwrite=args.overwrite)
     say(str(place))
     return {"path": str(place)}
 
@@ -181,7 +181,7 @@ def jobs(args, say):
                "fetch": _fetch, "resume": _cancel_or_resume, "rm": _rm}
     alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action != "fetch" or not args.name:
-        refuse_without(args, "fetch ID NAME", "--to")
+        refuse_without(args, "fetch ID NAME", "--to", "--overwrite")
     if args.action != "logs": refuse_without(args, "logs ID", "--tail")
     if args.action != "list": refuse_without(args, "list", "--all-users")
     if args.action != "prune": refuse_without(args, "prune", "--days")
@@ -208,6 +208,7 @@ def _jobs_flags(p):
     p.add_argument("id", nargs="?", metavar="ID")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")
+    p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
     p.add_argument("--all-users", action="store_true", help="list: also jobs of others on "
                    "this cluster and on the Volume at Modal, which can only be seen")

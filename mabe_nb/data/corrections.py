@@ -56,8 +56,7 @@ def check_correction(
     elif row.verdict not in VERDICTS:
         wrong = f"has the verdict {row.verdict[:40]!r}, expected {', '.join(VERDICTS)}"
     elif not (_frames(row.start, row.stop) and was):
-        wrong = (f"has the frames {row.start!r} to {row.stop!r}, expected a first and "
-                 "a later one")
+        wrong = f"has the frames {row.start!r} to {row.stop!r}, expected a first and a later one"
     elif (row.verdict == "nothing") == bool(row.action) or not row.actions or (
             "" in row.actions or row.action and row.action not in row.actions):
         wrong = f"has the action {row.action[:40]!r}, expected one of its actions"
@@ -69,8 +68,7 @@ def _is_text(value):
     return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
-def _frames(start, stop):
-    return type(start) is type(stop) is int and 0 <= start < stop
+def _frames(start, stop): return type(start) is type(stop) is int and 0 <= start < stop
 
 # %% ../../nbs/data/26_corrections.ipynb #da2235ab
 def corrections_file(
@@ -151,21 +149,23 @@ def read_corrections(
         if not line.strip(): continue
         entry = parse_json(line, path, where)
         if isinstance(entry, dict) and "undo" in entry:
-            if standing.pop(str(entry["undo"]), None): continue
-            raise DataError("takes back what does not stand", path, where)
+            if (id := str(entry["undo"])) not in standing:
+                raise DataError("takes back what is not there", path, where)
+            standing[id] = None # perhaps again, as two may do so at once
+            continue
         row = _correction(entry, path, where)
         if standing.setdefault(row.id, row) is not row:
             raise DataError("has the id of an earlier line", path, where)
-    actions = {a for row in standing.values() for a in row.actions}
-    if len(actions) <= MOST_ACTIONS: return list(standing.values())
+    rows = [row for row in standing.values() if row]
+    actions = {a for row in rows for a in row.actions}
+    if len(actions) <= MOST_ACTIONS: return rows
     raise DataError(f"names {len(actions):,} actions, expected at most {MOST_ACTIONS:,}", path)
 
 # %% ../../nbs/data/26_corrections.ipynb #8b96a27c
 def _correction(entry, path, where):
     if not isinstance(entry, dict) or set(entry) != set(Correction._fields) or not (
             isinstance(entry["actions"], list) and isinstance(entry["was"], list | None)):
-        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}",
-                        path, where)
+        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}", path, where)
     entry |= {"actions": tuple(entry["actions"]), "was": entry["was"] and tuple(entry["was"])}
     return check_correction(Correction(**entry), path, where)
 

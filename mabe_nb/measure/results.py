@@ -14,6 +14,7 @@ from .. import __version__
 from ..errors import ConfigError, DataError, MabeError
 from ..files import home, read_json, write_json
 from ..remote.places.base import ENDED, get
+from ..remote.places.job_state import PATIENCE, Unreachable
 from ..remote.events import clean
 from ..remote.handle import JobError
 from ..remote.job import submit
@@ -97,25 +98,28 @@ def _start(spec, on, gpu, timeout, options):
 def _waited(job, beat):
     "Wait for a job, in a queue no longer than it may run; its status."
     end, nap = max(1, job.spec["created"] + job.spec["timeout"] - time.time()), 0.02
-    end += time.monotonic()
-    while (status := job.status()) not in ENDED:
-        if status == "queued" and time.monotonic() > end: break
+    end, answered = end + time.monotonic(), time.monotonic()
+    while True:
+        try: status, answered = job.status(), time.monotonic()
+        except Unreachable:
+            if time.monotonic() > answered + PATIENCE: raise
+            status = "unreachable"
+        if status in ENDED or status == "queued" and time.monotonic() > end: return status
         beat()
         time.sleep(nap := min(nap * 1.3, 1.0))
-    return status
 
 # %% ../../nbs/measure/15_results.ipynb #64065920
 def _finish(job, beat):
     "The row of a job, which is waited for."
     if isinstance(job, dict): return job
-    if _waited(job, beat) == "queued":
-        job.cancel()
-        row = {"status": "no capacity",
-               "say": f"no card came free in {job.spec['timeout']:g} s"}
-    else:
-        try: row = checked_result(job.result()["result"])
-        except JobError as e: row = {"status": e.status, "say": str(e)}
-        except MabeError as e: row = {"status": "error", "say": str(e)}
+    try:
+        if _waited(job, beat) == "queued":
+            job.cancel()
+            row = {"status": "no capacity",
+                   "say": f"no card came free in {job.spec['timeout']:g} s"}
+        else: row = checked_result(job.result()["result"])
+    except JobError as e: row = {"status": e.status, "say": str(e)}
+    except MabeError as e: row = {"status": "error", "say": str(e)}
     try: return {**row, "usd": job.cost(), "reused": False} # a failure is paid for too
     except MabeError: return row
 

@@ -89,7 +89,7 @@ def _place_says(self: Job):
 # %% ../../nbs/remote/39_handle.ipynb #527599f1
 @patch
 def log(self: Job, tail=None) -> str:
-    "What it printed so far; the last `tail` lines of it."
+    "What it printed so far; of it the last `tail` lines that have an end, and the one begun."
     if tail is not None: return self._last_lines(tail)
     return _printed(self.backend.log(self.folder, self.spec, 0, False))
 
@@ -229,13 +229,15 @@ def cost(self: Job, state=None) -> float:
 # %% ../../nbs/remote/39_handle.ipynb #775be715
 @patch
 def resume(self: Job):
-    "Start another attempt in the same folder, which finds the files in CKPT."
+    "Start another attempt in the folders of the first, which finds the files in CKPT."
     if not self.backend.resumes:
         raise ConfigError(f"a job on {self.on} cannot be started again; submit a new one")
     status = (state := self.state())["status"]
     if status not in ENDED or status == "done":
         raise ConfigError(f"job {self.id} is {status}; only one that failed or was "
                           "stopped can be started again")
+    if self.backend.on_disk and not Path(cwd := self.spec.get("cwd", "")).is_dir():
+        raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
     names = ("job.json", "receipt.json", "status.json")
     before, had = dict(self.spec), {p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
     self.foretell(self.cost(state))
@@ -261,8 +263,8 @@ def remove(self: Job):
 
 # %% ../../nbs/remote/39_handle.ipynb #fa0f814e
 @patch
-def fetch(self: Job, name, to=".", limit=None) -> Path:
-    "Copy a file or a folder of the job to `to`; where it is then."
+def fetch(self: Job, name, to=".", limit=None, overwrite=False) -> Path:
+    "Copy a file or a folder of the job to `to`, whole or not at all; where it is then."
     name, to, limit = name.rstrip("/"), Path(to), limit or self.spec["limit"]
     found = {n: s for n, s in self.files().items()
              if n == name or n.startswith(name + "/")}
@@ -273,6 +275,10 @@ def fetch(self: Job, name, to=".", limit=None) -> Path:
         raise DataError(f"{name} of job {self.id} has {size:,} bytes, more than the "
                         f"{limit:,} allowed; raise 'limit'")
     if to.is_dir(): to = to/Path(name).name
-    def copy(n): self._copy(n, to if n == name else to/n[len(name) + 1:], limit)
-    with ThreadPoolExecutor(8) as pool: list(pool.map(copy, found))
+    if to.exists() and not overwrite:
+        raise ConfigError(f"{to} is there already; give another place (--to), or have it "
+                          "replaced (--overwrite)")
+    with atomic(to) as tmp, ThreadPoolExecutor(8) as pool:
+        def copy(n): self._copy(n, tmp if n == name else tmp/n[len(name) + 1:], limit)
+        list(pool.map(copy, found))
     return to

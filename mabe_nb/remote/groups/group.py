@@ -63,9 +63,9 @@ def done(self: Group) -> dict:
 @patch
 def failed(self: Group) -> dict:
     "Items that failed for good -> attempts."
-    done, most = self.done(), self.spec["attempts"]
+    done, most, again = self.done(), self.spec["attempts"], self.spec.get("again", {})
     return {n: k for n, k in failed_items(self.folder).items()
-            if n not in done and k >= most and n < self.items}
+            if n not in done and k >= again.get(str(n), most) and n < self.items}
 
 
 @patch
@@ -200,8 +200,8 @@ def resume(self: Group,
         self.collect()
         ended = {*self.done(), *(() if failed else self.failed())}
         todo = [n for n in range(self.items) if n not in ended]
-        if failed and (again := self.failed()):
-            self.spec["attempts"] = max(again.values()) + 1
+        if failed: self.spec["again"] = self.spec.get("again", {}) | {
+            str(n): k + 1 for n, k in self.failed().items()} # Item -> attempts it may have
         if todo: self.start(todo)
     return self
 

@@ -14,6 +14,7 @@ from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
+from .plan import task_seconds
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import data_files, get
 from ..travel import cell_code, files_here
@@ -73,7 +74,7 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
     return {"id": new_id(), "on": on, "items": len(items), "function": function,
             "at_once": at_once, "attempts": ATTEMPTS, "round": 0, "gpu": gpu,
             "tasks": ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True),
-            "timeout": timeout or (30 * 86400 if on == "local" else 3600),
+            "timeout": task_seconds(timeout, on),
             "retries": retries, "secrets": _names("a secret", secrets, _variable),
             "options": options, "created": time.time(), "tag": tag}
 

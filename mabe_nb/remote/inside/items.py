@@ -19,7 +19,7 @@ from .cell import MODULES_NAME, bring_modules, error_of, run_source
 from .channel import progress
 from .log import Mask, secret_values
 from .machine import CARDS, card_of_each
-from ...system import KILL
+from ...system import KILL, signal_name
 from ...workers import follow_parent
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #c75d7109
@@ -194,7 +194,7 @@ class _Process:
         code = process.exitcode
         if code in (-signal.SIGTERM, -signal.SIGINT) and not kill: raise Stopped
         if code >= 0: return f"its process ended with exit code {code}"
-        return f"its process was killed by {signal.Signals(-code).name}" + (
+        return f"its process was killed by {signal_name(-code)}" + (
             "; the machine may have run out of memory" * (code == -KILL))
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #c5d3b442

@@ -36,10 +36,12 @@ class Mask:
     def __call__(self, data: bytes) -> bytes:
         "A piece without secrets; what may be half of one comes with the next."
         if not self.pattern: return data
-        data = self.whole(self.kept + data)
-        keep = max((n for v in self.values for n in [_overlap(data, v)]), default=0)
-        self.kept = data[len(data) - keep:]
-        return data[:len(data) - keep]
+        data = self.kept + data
+        cut = len(data) - max(_overlap(data, v) for v in self.values)
+        for found in self.pattern.finditer(data): # none is cut in two
+            if found.start() < cut < found.end(): cut = found.start()
+        self.kept = data[cut:]
+        return self.whole(data[:cut])
 
     def whole(self, data: bytes) -> bytes:
         "A line or message that is complete."
@@ -48,7 +50,7 @@ class Mask:
     def rest(self) -> bytes:
         "What was kept back, as nothing more comes."
         kept, self.kept = self.kept, b""
-        return kept
+        return self.whole(kept)
 
 
 def _overlap(data, value):

@@ -15,7 +15,7 @@ from ...files import atomic, read_json
 from . import win32
 from .channel import LATE, ROOM, SPARE, listening
 from .log import Tee, secret_values
-from ...system import KILL, POSIX
+from ...system import KILL, POSIX, signal_name
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
 EVENTS = "start", "progress", "figure", "result"
@@ -168,7 +168,7 @@ def _outcome(child, in_time, timeout):
         return "error", _with_last_words(reported, child.tee.last[-4000:])
     if child.last_event: return "done", None
     why = f"ended with exit code {code} without a word"
-    if code < 0: why = f"was killed by {signal.Signals(-code).name}"
+    if code < 0: why = f"was killed by {signal_name(-code)}"
     if code == -KILL: why += "; the machine may have run out of memory"
     return "died", error("Died", "the job's process " + why)
 
@@ -264,8 +264,9 @@ def _locked(commit):
 
 
 def _commit_regularly(over, every, commit):
-    "Call `commit` now and then until the job is over."
-    while not over.wait(every): commit()
+    "Call `commit` now and then until the job is over; one that fails is tried again."
+    while not over.wait(every):
+        with suppress(Exception): commit()
 
 
 def _write_status(folder, status, error, seconds):

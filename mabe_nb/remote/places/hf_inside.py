@@ -21,8 +21,10 @@ class Mirror:
 
     def files(self):
         "Plain files that are not being written, the last word last."
-        found = [Path(top)/name for top, _, names in os.walk(self.here)
-                 for name in names if not name.startswith(".")]
+        found = []
+        for top, folders, names in os.walk(self.here):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            found += [Path(top)/name for name in names if not name.startswith(".")]
         return sorted((p for p in found if p.is_file() and not p.is_symlink()),
                       key=lambda path: path == self.here/"status.json")
 
@@ -32,13 +34,14 @@ class Mirror:
 
     def __call__(self):
         for path in self.files():
-            try: stamp = self.stamp(path)
-            except FileNotFoundError: continue
-            if self.kept.get(path) == stamp: continue
             to = self.there/path.relative_to(self.here)
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, to)
-            self.kept[path] = stamp
+            try:
+                if self.kept.get(path) == (stamp := self.stamp(path)): continue
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, to)
+            except FileNotFoundError:
+                if path.exists(): raise
+            else: self.kept[path] = stamp # else it is gone: the job took it away
 
 # %% ../../../nbs/remote/places/50_hf_inside.ipynb #a44a2f44
 PIECE = 2000 # Bytes of the log in a line; at most 12 kB as JSON, below what is split

@@ -37,13 +37,13 @@ _START = ("import sys; sys.path.append(sys.argv.pop()); "
           "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
 
 
-def _launch(folder, alive):
+def _launch(folder, alive, cwd): # `cwd`: what relative paths are of
     "Start the runner, which keeps `alive` open for as long as it lives; its handle."
     place = str(Path(mabe_nb.__file__).resolve().parents[1])
     with open(folder/"log", "ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, str(folder), "quiet", place],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, cwd=cwd,
             **({"start_new_session": True, "pass_fds": [alive]} if fcntl else win32.APART))
     threading.Thread(target=process.wait, daemon=True).start()
     return {"pid": process.pid} if fcntl else win32.known(process.pid)
@@ -57,7 +57,7 @@ class Backend(DiskPlace):
         alive = os.open(folder/"alive", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if _locked(alive) if fcntl else not self.alive(folder, spec):
-                return _launch(folder, alive)
+                return _launch(folder, alive, spec.get("cwd") or None)
             raise ConfigError(f"job {spec['id']} is still running; 'mabe jobs cancel "
                               f"{spec['id']}' stops it")
         finally: os.close(alive)

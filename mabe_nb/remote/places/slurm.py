@@ -174,10 +174,10 @@ def alive(self: Backend, folder, spec):
     return found[0] not in GONE
 
 
-def _has_process(folder, spec):
+def _has_process(folder, spec): # Its words name the folder in which submitit keeps an array
     words = ["ps", "-ww", "-o", "args=", "-p", str(int(spec["handle"]["job"]))]
     out = subprocess.run(words, capture_output=True, text=True)
-    return str(folder) in out.stdout
+    return str(folder.with_name(spec["handle"].get("first", folder.name))) in out.stdout
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #1891b138
 @patch
@@ -212,7 +212,7 @@ def start_many(self: Backend, jobs, at_once):
     (folder, spec), *_ = jobs
     cluster = spec["options"].get("cluster", "slurm")
     for id in _submit([f for f, _ in jobs], spec, cluster, at_once):
-        yield {"job": id, "cluster": cluster}
+        yield {"job": id, "cluster": cluster, "first": folder.name}
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e30535a0
 @patch

@@ -7,6 +7,7 @@ __all__ = ['task_folder', 'Task']
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #df3b07de
 import functools, os, random, signal, subprocess, threading, time
+from contextlib import suppress
 from pathlib import Path
 
 from ...files import read_json, write_json
@@ -47,6 +48,7 @@ class Task:
         env, number = JobEnvironment(), getattr(signal, "SIG" + JobEnvironment.USR_SIG)
         at_slurm, commit = env.cluster == "slurm", functools.partial(beat, self.folder)
         if (self.folder/"cancel").exists(): return
+        with suppress(OSError): os.chdir(read_json(self.folder/"job.json").get("cwd", "."))
         requeue = signal.signal(number, self._interrupt)
         if at_slurm: signal.signal(signal.SIGTERM, self._interrupt)
         threading.Thread(target=self._heed, args=[number], daemon=True).start()

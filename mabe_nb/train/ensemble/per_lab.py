@@ -21,6 +21,7 @@ from ...patch import patch
 from .blend import load_recipe
 from .folds import read_folds
 from .recipe import train_recipe
+from ..metrics import video_ids
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #2c32e65d
 LABS = "labs.json" # In the folder: lab -> folder of its recipe, "" -> that of all others
@@ -31,8 +32,10 @@ def labs_with_enough(
     folds: int,
 ) -> dict: # Lab -> its video ids
     "Labs that can have a recipe of their own. Raises `DataError` for odd names."
-    return {safe_id(lab, "lab"): some.video_id.tolist()
-            for lab, some in table.groupby("lab_id") if some.group.nunique() >= folds}
+    found = {lab: some.video_id.tolist() for lab, some in table.groupby("lab_id")
+             if lab and some.group.nunique() >= folds}
+    for lab in found: safe_id(f"lab-{safe_id(lab, 'lab')}", "folder")
+    return found
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #5d1a0006
 def better_together(
@@ -68,7 +71,8 @@ def train_per_lab(
     table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
     rest = sorted({*table.lab_id} - {*labs})
-    if rest: say(f"too few videos for a recipe of their own: {', '.join(rest)}")
+    if named := [*filter(None, rest)]:
+        say(f"too few videos for a recipe of their own: {', '.join(named)}")
     if rest or common: labs[""] = table.video_id.tolist()
     done = {}
     for lab, ids in labs.items():
@@ -143,8 +147,11 @@ def predict(
                             where=f"video {video}")
         by_lab.setdefault(lab if lab in self.recipes else "", []).append(video)
     tables = [self.recipes[lab].predict(dataset, some, **how)
-              for lab, some in by_lab.items()]
-    out = pd.concat(tables, ignore_index=True).assign(row_id=lambda t: range(len(t)))
+              for lab, some in (by_lab or {next(iter(self.recipes)): []}).items()]
+    as_written = video_ids(sum(by_lab.values(), [])) # of all labs: numbers, or text
+    out = pd.concat(tables, ignore_index=True).assign(
+        row_id=lambda t: range(len(t)),
+        video_id=lambda t: [as_written[str(v)] for v in t.video_id])
     out.attrs["doubts"] = {v: x for t in tables for v, x in t.attrs["doubts"].items()}
     return out
 

@@ -23,7 +23,7 @@ from .panel import (FULL, Panel, button, control, one_at_a_time,
                                        row)
 from .plan import Spending, plan_words
 from .question import Question
-from .source import (SOURCE_KINDS, source_of, split_names,
+from .source import (SOURCE_KINDS, source_of, split_names, split_options,
                                         submit_call, variables_named)
 
 # %% ../../../nbs/view/panels/30_job.ipynb #107b345f
@@ -226,7 +226,7 @@ def arguments(self: JobPanel) -> dict: # Of `submit`
 @patch
 def option_values(self: JobPanel) -> dict:
     "Options of the place. Raises `ConfigError`."
-    return parse_options(split_names(self.options.value))
+    return parse_options(split_options(self.options.value))
 
 @patch
 def priced(self: JobPanel) -> dict: # Of `price_ceiling`

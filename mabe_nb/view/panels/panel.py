@@ -116,9 +116,10 @@ def button(
     description: str, # Its name
     pressed, # Called without arguments
     tooltip: str = "",
+    disabled: bool = False,
 ) -> W.Button:
     "A button that is as wide as its name."
-    widget = W.Button(description=description, layout=FULL,
+    widget = W.Button(description=description, layout=FULL, disabled=disabled,
                       tooltip=tooltip or description)
     widget.on_click(lambda _: pressed())
     return widget

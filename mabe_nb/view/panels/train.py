@@ -145,8 +145,8 @@ class TrainPanel(JobFollower):
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         self._controls(str(data), train_videos, valid_videos, hours)
         self.fill(cfg.model_dump())
-        self.add_settings(*self.fields.values(), self.data, self.train_videos,
-                          self.valid_videos, self.hours, self.preset)
+        self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
+                          self.valid_videos, self.hours) # what a preset fills in comes later
         self.preset.observe(lambda _: self._fill_preset(), "value")
         self.changed()
         self.recall_job()

@@ -83,13 +83,13 @@ def _controls(self: ReviewPanel):
                           layout=FULL, label="initial", options=self._options())
     self.choice.observe(lambda _: self.quiet or self.run(self.show), "value")
     self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL, label="initial")
-    keyed = lambda name, key: button(name, lambda: self.press(key), KEYS[key])
+    keyed = lambda name, key: button(name, lambda: self.press(key), KEYS[key], not self.moments)
     self.box = self.lay_out(
         self.choice, self.question,
         row(keyed("Accept", "y"), keyed("Reject", "x"), keyed("Nothing here", "c"),
             keyed("Starts here", "i"), keyed("Stops here", "o"), self.label,
             button("Relabel", lambda: self.act(lambda: self.relabel(self.label.value)),
-                   "It is the chosen action; digits do the same"),
+                   "It is the chosen action; digits do the same", not self.moments),
             keyed("Undo", "u"), keyed("Back", "h"), keyed("Next", "g")),
         row(self.status_line), self.player_box)
     self.box.add_class("mabe-wide")
@@ -258,13 +258,12 @@ def undo(self: ReviewPanel) -> str:
 def press(self: ReviewPanel, key: str, frame: int = None):
     "What a key does, at a frame; None: that which is shown."
     self.focus, n = frame is not None, self.choice.value
-    frame = self.player.frame if frame is None else frame
+    frame = getattr(self.player, "frame", 0) if frame is None else frame
     do = {"y": self.accept, "x": self.reject, "c": self.nothing, "u": self.undo,
           "i": lambda: self.move(frame, "start"), "o": lambda: self.move(frame, "stop"),
           "g": lambda: self.open(n + 1), "h": lambda: self.open(n - 1)}
-    if key.isdigit():
-        if int(key) > len(self.names()): return
-        do[key] = lambda: self.relabel(self.names()[int(key) - 1])
+    if key.isdigit() and int(key) > len(self.names()): return
+    if key.isdigit(): do[key] = lambda: self.relabel(self.names()[int(key) - 1])
     self.act(do[key], key in "yxc" or key.isdigit())
 
 @patch
