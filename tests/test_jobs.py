@@ -633,6 +633,29 @@ def test_resumed_from_elsewhere_it_runs_where_it_was_sent_from(tmp_path, monkeyp
     assert job.status() == "error"
 
 
+def test_of_two_who_resume_it_at_once_one_does():
+    "The other is told that it runs; what is known of it stays known, so it can be stopped."
+    job = submit("import time\nprint('BEGUN')\nif not list(CKPT.iterdir()): 1 / 0\ntime.sleep(60)")
+    assert job.wait() == "error"
+    (job.folder/"ckpt"/"go").touch()
+    (job.folder/"collected").touch()
+    code = ("import sys; from mabe_nb.remote.job import attach\njob = attach(sys.argv[1])\n"
+            "print(1, flush=True); input()\ntry: job.resume()\nexcept Exception as e: print(e)")
+    both = [subprocess.Popen([sys.executable, "-c", code, job.id], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for one in both: one.stdout.readline()
+    for one in both: one.stdin.write("\n"); one.stdin.flush()
+    said = sorted(one.communicate()[0] for one in both)
+    assert said[0] == "" and "is running; only" in said[1]
+    until(lambda: job.log().count("BEGUN") == 2)
+    again = attach(job.id)
+    assert again.status() == "running" and not (job.folder/"collected").exists()
+    with pytest.raises(ConfigError, match="is running"): again.remove()
+    job.cancel() # by one who has not heard of the second attempt
+    assert again.status() == "cancelled"
+    until(lambda: not again.backend.alive(again.folder, again.spec))
+
+
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):
     job = submit("(CKPT/'run').mkdir()\n(CKPT/'run'/'new').touch()")
     job.wait()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, read_json, temporary, write_json
-from ..locks import has_ended, this_process
+from ..locks import has_ended, locked, this_process
 from ..patch import patch
 from . import costs, values
 from .packages import with_package, with_variable
@@ -218,6 +218,7 @@ def figures(self: Job) -> list:
 def cancel(self: Job):
     "End it for good; nothing happens if it had ended."
     self.refuse_unsent()
+    self.spec = read_json(self.folder/"job.json") # another may have resumed it
     self.backend.cancel(self.folder, self.spec)
 
 
@@ -232,12 +233,19 @@ def resume(self: Job):
     "Start another attempt in the folders of the first, which finds the files in CKPT."
     if not self.backend.resumes:
         raise ConfigError(f"a job on {self.on} cannot be started again; submit a new one")
-    status = (state := self.state())["status"]
-    if status not in ENDED or status == "done":
-        raise ConfigError(f"job {self.id} is {status}; only one that failed or was "
-                          "stopped can be started again")
-    if self.backend.on_disk and not Path(cwd := self.spec.get("cwd", "")).is_dir():
-        raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
+    with locked(self.folder/".resume", self.folder, lambda owner: None): # two may at once
+        self.spec = read_json(self.folder/"job.json")
+        status = (state := self.state())["status"]
+        if status not in ENDED or status == "done":
+            raise ConfigError(f"job {self.id} is {status}; only one that failed or was "
+                              "stopped can be started again")
+        if self.backend.on_disk and not Path(cwd := self.spec.get("cwd", "")).is_dir():
+            raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
+        self._start_again(state)
+
+
+@patch
+def _start_again(self: Job, state):
     names = ("job.json", "receipt.json", "status.json")
     before, had = dict(self.spec), {p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
     self.foretell(self.cost(state))
@@ -249,6 +257,7 @@ def resume(self: Job):
         self.spec = before
         raise
     write_json(self.folder/"job.json", self.spec)
+    for read in ("collected", "brought"): (self.folder/read).unlink(missing_ok=True)
 
 # %% ../../nbs/remote/39_handle.ipynb #d744c36e
 @patch
