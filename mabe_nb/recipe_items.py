@@ -45,11 +45,11 @@ def _items(tasks, digests, folders):
 
 
 @cache
-def _opened(folder): return open_prepared(folder, contents=False)
+def _opened(folder, ids): return open_prepared(folder, contents=False, ids=ids)
 
 
-def _task(item, folders, path):
-    prepared = _opened(folders[item["prepared"]])
+def _task(item, videos, folders, path):
+    prepared = _opened(folders[item["prepared"]], tuple(videos[item["prepared"]]))
     if item["action_frames"]: prepared = ActionFrames(prepared)
     return MemberTask(item["kind"], prepared, tuple(item["ids"]), item["settings"],
                       item["seed"], Path(path))
@@ -57,6 +57,7 @@ def _task(item, folders, path):
 # %% ../nbs/07_recipe_items.ipynb #9c2ed968
 def train_item(
     item: dict, # A task as JSON
+    videos: dict, # Argument -> videos in that folder, which others may fill by now
     side_by_side: int, # Processes that share this machine
     cards: int = 1, # Over which they are spread
     check: bool = True, # Raise `DataError` if the features are others than those meant
@@ -64,7 +65,7 @@ def train_item(
 ) -> np.ndarray: # (bytes,) uint8: the file of the member
     "Train a member."
     with tempfile.TemporaryDirectory(prefix="mabe-") as tmp:
-        task = _task(item, folders, Path(tmp)/item["name"])
+        task = _task(item, videos, folders, Path(tmp)/item["name"])
         sources = learned_from([task.prepared], {"train": item["ids"]}, {})
         if check and member_digests([task], sources)[item["name"]] != item["digest"]:
             raise DataError("holds other features than when the training was sent; send it "
@@ -84,7 +85,7 @@ def _train(item, **given):
 def _kind(name): return name.rsplit("-", 2)[0] # of NAME-FOLD-SEED.safetensors
 
 
-def _plan(tasks, items, folders, how):
+def _plan(tasks, items, videos, folders, how):
     "The `MapPlan` of trainings that are not started."
     _opened.cache_clear()
     first, counts, epochs = {}, Counter(_kind(i["name"]) for i in items), {}
@@ -96,7 +97,7 @@ def _plan(tasks, items, folders, how):
         first[kind] = item | {"settings": item["settings"] | {"epochs": 1, "least_steps": 0}}
     here = {name: str(path) for name, path in folders.items()}
     some = list(first.values())
-    work = partial(train_item, side_by_side=1, check=False, **here)
+    work = partial(train_item, videos=videos, side_by_side=1, check=False, **here)
     seconds = dict(zip(first, time_items(work, [some[0], *some])[0][1:]))
     drawn = [seconds[kind] * epochs[kind] for kind, n in counts.items()
              for _ in range(n // min(counts.values()))]
@@ -139,15 +140,17 @@ def map_train(
     roots = dict.fromkeys(task.prepared.root for task in tasks)
     folders = {f"features_{n}": root for n, root in enumerate(roots)}
     items = _items(tasks, digests, folders)
-    if plan: return _plan(tasks, items, folders, how)
+    of = {task.prepared.root: [*task.prepared.videos] for task in tasks}
+    videos = {name: of[root] for name, root in folders.items()}
+    if plan: return _plan(tasks, items, videos, folders, how)
     tag = {"verb": "train", "digest": tag_digest("train", str(out), digests),
            "out": str(out), "data": os.path.abspath(data), "recipe": recipe,
            "videos": train_ids and list(train_ids), "folds": folds,
            "corrections": corrections and os.path.abspath(corrections),
            "cache": cache and os.path.abspath(cache), "workers": workers}
-    given = {"side_by_side": 1}
+    given = {"videos": videos, "side_by_side": 1}
     if how.get("on", "local") == "local":
-        given = {"side_by_side": how.get("at_once", 4), "cards": max(len(visible_cards()), 1)}
+        given |= {"side_by_side": how.get("at_once", 4), "cards": max(len(visible_cards()), 1)}
     return start_tagged(_train, items, tag, say, given=given, folders=folders, **how)
 
 # %% ../nbs/07_recipe_items.ipynb #ae346b1c

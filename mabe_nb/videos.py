@@ -61,10 +61,16 @@ def _prepare(video, **given):
     return prepare_item(video, **given)
 
 # %% ../nbs/06_videos.ipynb #d89bba6e
+def _hashes(model): return tuple(sorted(map(file_hash, model.files().values())))
+
+
 @cache
-def _model(run, checkpoint):
+def _model(run, checkpoint, hashes):
+    "A model, if its files are those that were meant; `hashes`: see `_hashes`. Raises `DataError`."
     from mabe_nb.train.model import load_model
-    return load_model(run, checkpoint)
+    model = load_model(run, checkpoint)
+    if _hashes(model) == hashes: return model
+    raise DataError("holds another model than when the prediction was sent; send it again", run)
 
 # %% ../nbs/06_videos.ipynb #90226d2e
 def predict_item(
@@ -74,12 +80,13 @@ def predict_item(
     split: str,
     checkpoint: str,
     options: dict, # Of the model's `predict`
+    hashes: list, # Of the model's files
     code: dict = {}, # See `prepare_item`; of a network too
 ) -> dict: # rows: its bouts without row and video, doubts: list, messages: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
     load_texts(code, os.environ["MABE_JOB"])
-    model, messages = _model(run, checkpoint), []
+    model, messages = _model(run, checkpoint, tuple(hashes)), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
         table = model.predict(_open(data, split), [video], cache=features, say=messages.append,
                               **options)
@@ -196,13 +203,12 @@ def join_prepared(
 
 # %% ../nbs/06_videos.ipynb #b568de16
 def _to_send(run, checkpoint):
-    "A model, hashes of its weights, what of it a task reads, and the user's own code."
+    "A model, what of it a task reads with hashes of its files, and the user's own code."
     from mabe_nb.train.model import load_model
     model = load_model(run, checkpoint)
-    files = model.files()
-    weights = {name: file_hash(path) for name, path in files.items()}
-    file = getattr(model, "file", None)
-    return model, weights, file or run, "best" if file else checkpoint, file_texts(files)
+    if file := getattr(model, "file", None): run, checkpoint = file, "best"
+    sent = load_model(run, checkpoint) if file else model
+    return model, run, checkpoint, _hashes(sent), file_texts(model.files())
 
 
 def _with_thresholds(options):
@@ -226,13 +232,14 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
-    model, weights, run, checkpoint, code = _to_send(run, checkpoint)
+    model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
     options = _with_thresholds(options)
-    given = {"split": split, "checkpoint": checkpoint, "options": options, "code": code}
+    given = {"split": split, "checkpoint": checkpoint, "options": options, "code": code,
+             "hashes": hashes}
     prints = {v: _print(dataset, v) for v in ids}
-    tag = {"verb": "predict", "digest": tag_digest("predict", given, weights, prints),
+    tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
            "learned_from": sorted(model.learned_from & set(ids))}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)

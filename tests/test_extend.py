@@ -111,13 +111,15 @@ def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     assert (kit/"model"/"own_things.py").read_text() == OWN
     assert "model/own_things.py" in read_manifest(kit)["files"]
     assert not [*kit.rglob("*.pyc")]
-    given = {"data": str(colony), "split": "train", "code": _to_send(run, "best")[-1]}
+    *_, hashes, code = _to_send(run, "best")
+    given = {"data": str(colony), "split": "train", "code": code}
     forget() # as in the task of a group, elsewhere
     monkeypatch.setenv("MABE_JOB", str(tmp_path/"job"))
     (tmp_path/"job").mkdir()
     assert prepare_item("1", features="mynew", parts=["nose", "tail_base"], **given)
     forget()
-    assert predict_item("1", run=str(run), checkpoint="best", options={}, **given)["doubts"] == []
+    assert predict_item("1", run=str(run), checkpoint="best", options={},
+                        hashes=hashes, **given)["doubts"] == []
 
 
 def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch, capsys):

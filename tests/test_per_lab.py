@@ -18,7 +18,9 @@ from mabe_nb.train.ensemble.per_lab import (better_together, labs_with_enough, l
                                             train_per_lab)
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.metrics import kaggle_score, solution_table
+from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.model import load_model
+from mabe_nb.train.runs import train
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
 LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
@@ -128,6 +130,16 @@ def test_labs_without_a_name_or_with_a_long_one(data):
     assert labs_with_enough(table, 3) == {"One": [*"def"]}
     with pytest.raises(DataError, match="cannot name a file"):
         labs_with_enough(table.assign(lab_id="L" * 126), 3)
+
+
+@pytest.mark.parametrize("mark", ["config.yaml", "best.safetensors", "recipe.json", "plan.json",
+                                  "labs.json", "manifest.json"])
+def test_no_training_fills_a_folder_with_a_model_of_another_kind(mark, data, tmp_path):
+    (tmp_path/mark).write_text("{}")
+    fits = {"config.yaml": train, "best.safetensors": train, "plan.json": train_recipe}
+    for fit in {train, train_recipe, train_per_lab} - {fits.get(mark)}:
+        with pytest.raises(ConfigError, match="already holds a run"): fit(data, tmp_path)
+        assert [p.name for p in tmp_path.iterdir()] == [mark]
 
 
 def test_a_folder_elsewhere_is_refused(data, run, tmp_path):

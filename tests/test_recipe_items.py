@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,10 @@ def test_features_that_are_others_now_are_refused(lab, tmp_path, capsys):
     assert [pack.item(n)["name"] for n in range(4)] == [f"{m}.safetensors" for m in MEMBERS]
     item, given = pack.item(2), pack.values["given"]
     folders = json.loads((group.folder/"pack"/"pack.json").read_text())["folders"]
+    assert main("predict", lab/"one", lab/"data", "--videos", "1", "--out", tmp_path/"a.csv") == 0
+    (filled,) = {*folders.values()}
+    manifest = json.loads((Path(filled)/"manifest.json").read_text())
+    assert [v["video_id"] for v in manifest["videos"]] == ["1"] # by another command, meanwhile
     good = train_item(item, **given, **folders)
     assert good.tobytes() == (lab/"one"/"members"/"trees-1-1.safetensors").read_bytes()
     with pytest.raises(DataError, match="other features than when"):

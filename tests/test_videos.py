@@ -1,6 +1,7 @@
 "Videos as items: prepared and predicted in a group, equal to one process byte for byte."
 import json
 import os
+import shutil
 import signal
 
 import pandas as pd
@@ -12,7 +13,8 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError
 from mabe_nb.files import write_json
 from mabe_nb.remote.groups.group import groups
-from mabe_nb.videos import map_predict, map_prepare, predicted_table
+from mabe_nb.videos import (_model, _to_send, map_predict, map_prepare, predict_item,
+                            predicted_table)
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",
         "--device", "cpu", "--features", "coords"]
@@ -149,6 +151,22 @@ def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
     others = [map_predict(lab/"run", lab/"data", videos="2", **quiet),
               map_predict(lab/"run", lab/"data", videos="1", options={"smooth_ms": 70.0}, **quiet)]
     assert len({first.id, *(g.id for g in others)}) == 3
+
+
+def test_weights_that_are_others_now_are_refused(lab, tmp_path, monkeypatch):
+    "Of a group that goes on a week later; half of a table would be of another model."
+    shutil.copytree(lab/"run", tmp_path/"run")
+    model, run, checkpoint, hashes, code = _to_send(tmp_path/"run", "best")
+    monkeypatch.setenv("MABE_JOB", str(tmp_path))
+    item = lambda: predict_item("1", str(run), str(lab/"data"), "train", checkpoint, {}, [*hashes])
+    assert "rows" in item()
+    _model.cache_clear() # as in another task
+    with open(tmp_path/"run"/"best.safetensors", "r+b") as f:
+        f.seek(-1, 2)
+        last = f.read(1)
+        f.seek(-1, 2)
+        f.write(bytes([last[0] ^ 1]))
+    with pytest.raises(DataError, match="another model than when"): item()
 
 
 def test_only_what_is_not_prepared_becomes_an_item(lab, tmp_path):

@@ -26,6 +26,7 @@ from .folder.fine_tuning import INIT, keep_start, start_of
 from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
+from .model import refuse_models
 from .models import count_parameters
 from .predict import LEAST_COST, decide, lasting, shortest_bouts, usual_rates
 from .scores.frames import (best_row, counts_by_video, frame_scores,
@@ -40,6 +41,7 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     if held and not resume:
         raise ConfigError(f"{out} already holds a run; go on with it (resume=True, --resume), "
                           "choose another folder (--out) or delete it")
+    refuse_models(out, "classifier")
     team, device = join_team(pick_device(cfg.device))
     for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
         clear_temporaries(folder) # of processes that were killed

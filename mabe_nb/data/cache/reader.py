@@ -187,9 +187,18 @@ def self_actions(self: Prepared) -> tuple: # Sorted names
     return tuple(sorted(a for a in looked[True] if a not in looked[False] or more[a] > 0))
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
+def _entry(path, id): # Of a video in manifest.json, as that of another `prepare` may lack it
+    found = [*path.glob(f"[!.]*/{id}/video.json")]
+    if len(found) != 1: raise DataError(f"holds no features of video {id}; {CURE}", path)
+    info = read_json(found[0])
+    return {"video_id": id, "folder": found[0].parent.relative_to(path).as_posix(),
+            "key": info.get("key") if isinstance(info, dict) else None}
+
+
 def open_prepared(
     path, # Folder that `prepare` filled
     contents: bool = True, # Compare the checksums, see `read_video`
+    ids=None, # Video ids; None: those that it was filled with last
 ) -> Prepared:
     "A prepared dataset. Raises `DataError` if a file is missing, short or broken."
     path = Path(path)
@@ -202,10 +211,15 @@ def open_prepared(
     if not (isinstance(manifest, dict) and manifest.get("format") == FORMAT):
         raise DataError(f"is not a manifest of this version ({FORMAT}); {CURE}",
                         manifest_path)
+    if ids is not None: manifest |= {"videos": [_entry(path, id) for id in ids]}
+    return Prepared(path, manifest, _videos(path, manifest, contents))
+
+
+def _videos(path, manifest, contents):
     videos = {}
     for v in manifest["videos"]:
         videos[v["video_id"]] = found = read_video(path/v["folder"], contents)
         if found["key"] != v["key"]:
             raise DataError("has changed since manifest.json was written; run mabe "
                             "prepare again, it was interrupted", path/v["folder"])
-    return Prepared(path, manifest, videos)
+    return videos

@@ -22,6 +22,7 @@ from .blend import load_recipe
 from .folds import read_folds
 from .recipe import train_recipe
 from ..metrics import video_ids
+from ..model import refuse_models
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #2c32e65d
 LABS = "labs.json" # In the folder: lab -> folder of its recipe, "" -> that of all others
@@ -66,8 +67,7 @@ def train_per_lab(
         raise ConfigError("folds of labs leave one lab out, which a recipe for one lab "
                           "cannot: give a number of folds")
     out = Path(out)
-    if (out/LABS).exists():
-        raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
+    refuse_models(out)
     table = labelled_groups(dataset, train_ids)
     labs = labs_with_enough(table, folds)
     rest = sorted({*table.lab_id} - {*labs})

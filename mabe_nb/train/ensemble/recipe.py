@@ -34,6 +34,7 @@ from .presets import RECIPES
 from ..inputs import common_rate
 from .queue import (MemberTask, progress_reporter, thread_pool,
                                           train_members)
+from ..model import refuse_models
 from ..predict import completed
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
@@ -118,7 +119,8 @@ def begin_recipe(
     fresh: bool = False, # May it be another plan than the folder began with?
 ):
     "Make the folder, or go on with it. Raises `ConfigError` if it is another's."
-    if (out/"config.yaml").exists() or (out/"recipe.json").exists() and not fresh:
+    refuse_models(out, "recipe")
+    if (out/"recipe.json").exists() and not fresh:
         raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
     plan = json.loads(json.dumps(plan))
     before = read_json(out/"plan.json") if (out/"plan.json").exists() else plan
