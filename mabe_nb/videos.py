@@ -262,13 +262,16 @@ def predicted_table(
 ): # Submission's table; attrs: doubts, and messages, lines meant for a person
     "The bouts of all videos that have a result now. Raises `DataError` for a damaged one."
     from mabe_nb.train.metrics import submission_table
-    from mabe_nb.train.unlike import doubt_lines
+    from mabe_nb.train.unlike import ONLY_LISTED, doubt_lines
     found, pack = group.results(), Pack(group.folder/"pack")
     by_video = {pack.item(n): _checked(r, group.done()[n]) for n, r in found.items()}
     doubts = {v: r["doubts"] for v, r in by_video.items() if r["doubts"]}
     table = submission_table({v: r["rows"] for v, r in by_video.items()}, doubts)
-    messages = dict.fromkeys(line for r in by_video.values() for line in r["messages"])
-    table.attrs["messages"] = [*map(str, messages), *doubt_lines(doubts)]
+    messages = [*dict.fromkeys(str(line) for r in by_video.values() for line in r["messages"])]
+    short = [line for line in messages if ONLY_LISTED in line] # one of each such video
+    table.attrs["messages"] = [
+        *(line for line in messages if line not in short), *doubt_lines(doubts),
+        *[f"note: in {len(short)} of {len(found)} videos {ONLY_LISTED}"][:len(short)]]
     return table
 
 # %% ../nbs/06_videos.ipynb #1a719e18

@@ -67,6 +67,23 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert model.files() and all(path.is_file() for path in model.files().values())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, tmp_path, kind):
+    "As where annotations spell an action in another way: nothing of it is predicted."
+    model = load_model(folder/kind)
+    def say(ids):
+        lines = []
+        model.predict(other, ids, cache=tmp_path/"f", workers=1, threads=1, say=lines.append)
+        return [line for line in lines if "only what is looked for there" in line]
+    spelled = {(a, b, x.title() if x == "sniff" else x) for a, b, x in LISTED}
+    other = RecordingList([data["4"].replace(labelled=frozenset(spelled)), data["5"],
+                           data["3"].replace(labelled=None, bouts=data["3"].bouts[:0])])
+    assert say(["5"]) == say(["3"]) == []
+    line, = say(None)
+    assert "in 1 of 3 videos (video 4)" in line or kind == "labs"
+    assert line.endswith("is predicted, not sniff; looked for and never learned: Sniff")
+
+
 @pytest.mark.parametrize("kind", ["classifier", "recipe"])
 def test_a_video_too_large_to_keep_is_predicted_the_same(data, folder, tmp_path, kind,
                                                          monkeypatch):

@@ -45,7 +45,8 @@ def predict(args, say) -> dict:
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     table, ids, known = _predict_here(args, options, say)
     if not len(table):
-        say("note: nothing reached a decision; train longer, or lower --thresholds")
+        say("note: nothing that may be predicted reached a decision; train longer, or lower "
+            "--thresholds")
     if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that the "
                   "run learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")

@@ -27,7 +27,7 @@ from .inputs import Inputs, users_code
 from .metrics import submission_table
 from .model import evidence_in, pair_decision, read_split
 from .models import check_size, make_model
-from .unlike import check_body, doubt_lines, doubtful, unused_thresholds
+from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts, trained_classes, with_rates)
 from ..workers import speaker
@@ -234,7 +234,8 @@ def predict(
         say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss binary")
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
-    for line in doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions): say(line)
+    for line in [*doubt_lines(found), *unused_thresholds(thresholds, labs, self.actions),
+                 *unlisted_lines(prepared, ids, self.actions)]: say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else \
         (ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)

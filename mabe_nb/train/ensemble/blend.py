@@ -25,7 +25,7 @@ from .queue import thread_pool
 from ..metrics import submission_table
 from ..model import evidence_in, no_options, pair_decision
 from ..predict import completed, to_bouts
-from ..unlike import check_body, doubt_lines, doubtful
+from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
 from ...workers import speaker
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
@@ -215,7 +215,8 @@ def predict(
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
-    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found)]: speaker(say)(line)
+    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
+                 *unlisted_lines(first, wanted, self.actions)]: speaker(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
