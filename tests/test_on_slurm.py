@@ -105,6 +105,16 @@ def test_killed_it_died_and_can_be_resumed():
     assert attach(job.id).result() == {"found": ["kept"]}
 
 
+def test_a_job_is_done_if_all_of_its_tasks_are():
+    source = ("import os, time\nrank = int(os.environ['RANK'])\n"
+              "if rank:\n    time.sleep(1)\n    if not list(CKPT.iterdir()): raise ValueError('odd')")
+    job = local(source, tasks_per_node=2)
+    assert job.wait(60) == "error" and job.state()["error"]["message"] == "task 1: odd"
+    (job.folder/"ckpt"/"go").touch()
+    job.resume()
+    assert job.wait(60) == "done"
+
+
 def nap(i):
     import time
     print("on")

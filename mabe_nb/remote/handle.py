@@ -8,6 +8,7 @@ __all__ = ['SENDING', 'JobError', 'Job', 'reserved']
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
 import re, shutil, time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
@@ -218,7 +219,7 @@ def figures(self: Job) -> list:
 def cancel(self: Job):
     "End it for good; nothing happens if it had ended."
     self.refuse_unsent()
-    self.spec = read_json(self.folder/"job.json") # another may have resumed it
+    with suppress(DataError): self.spec = read_json(self.folder/"job.json") # resumed elsewhere?
     self.backend.cancel(self.folder, self.spec)
 
 

@@ -19,8 +19,7 @@ from ...files import write_json
 from ...patch import patch
 from ..events import clean
 from .job_state import ENDED, checked_state, died, unended
-from ...system import PLAIN
-
+from ...system import PLAIN, POSIX
 
 # %% ../../../nbs/remote/places/10_base.ipynb #f6048e17
 JOB_ID = re.compile(r"\d{6}-\d{6}-[0-9a-f]{6}(-\d{1,4}-\d{4})?", re.ASCII) # See `submit`
@@ -75,8 +74,8 @@ def good_file(
     "Is it a relative name with '/' that stays in its folder?"
     if not isinstance(name, str) or not 0 < len(name) < 1000 or clean(name) != name:
         return False
-    return not {*'\\:\n\t\r'} & {*name} and all(
-        p not in ("", ".", "..") for p in name.split("/"))
+    odd = {*'\\\n\t\r'} | {*":" * (not POSIX)} # On Windows ':' names a drive, or a stream
+    return not odd & {*name} and all(p not in ("", ".", "..") for p in name.split("/"))
 
 # %% ../../../nbs/remote/places/10_base.ipynb #593a85e4
 def data_files(

@@ -10,10 +10,11 @@ __all__ = ['OPTIONS', 'MOST', 'FEATURES', 'FLAG', 'FLAG_VALUE', 'OURS', 'CARRIED
 import io, math, os, re, shutil, signal, subprocess, time
 from contextlib import redirect_stderr
 
-from ...errors import ConfigError, MabeError
+from ...errors import ConfigError, DataError, MabeError
 from ...patch import patch
-from .base import DiskPlace, died, place
+from .base import DiskPlace, died, place, read_plain
 from ..events import one_line
+from .job_state import checked_state, unended
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
                                                 own_queue, waits)
@@ -178,6 +179,21 @@ def _has_process(folder, spec): # Its words name the folder in which submitit ke
     words = ["ps", "-ww", "-o", "args=", "-p", str(int(spec["handle"]["job"]))]
     out = subprocess.run(words, capture_output=True, text=True)
     return str(folder.with_name(spec["handle"].get("first", folder.name))) in out.stdout
+
+# %% ../../../nbs/remote/places/60_slurm.ipynb #17647e24
+@patch
+def state(self: Backend, folder, spec):
+    found = DiskPlace.state(self, folder, spec)
+    others = sorted((folder/"tasks").glob("[0-9]*")) if found["status"] == "done" else ()
+    for task in others: # a job is done if all of its tasks are
+        try: own = checked_state(b"".join(read_plain(task/"status.json", 2**20)))
+        except DataError:
+            if self.alive(folder, spec): return unended("running")
+            continue
+        if own["status"] != "done":
+            error = own["error"] or {"type": "Task", "message": own["status"], "traceback": ""}
+            return own | {"error": error | {"message": f"task {task.name}: {error['message']}"}}
+    return found
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #1891b138
 @patch

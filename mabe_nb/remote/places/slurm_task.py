@@ -31,6 +31,7 @@ def task_folder(
         if name != "log" and not (folder/to).exists(): continue
         if not (own/name).is_symlink(): (own/name).symlink_to(Path("../..")/to)
     write_json(own/"job.json", read_json(folder/"job.json") | {"outputs": []})
+    (own/"status.json").unlink(missing_ok=True) # of an attempt before
     return own
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #fc4a6ae9
