@@ -3,6 +3,7 @@ import json
 import shutil
 from pkgutil import resolve_name
 
+import numpy as np
 import pandas as pd
 import pytest
 from short_recipe import short  # noqa: F401
@@ -10,6 +11,7 @@ from short_recipe import short  # noqa: F401
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.recording import pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle
@@ -65,6 +67,18 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert list(table)[0] == "row_id" and table.row_id.tolist() == list(range(len(table)))
     assert set(map(str, table.video_id)) <= set(data.ids[5:])
     assert model.files() and all(path.is_file() for path in model.files().values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_said_of_an_animal_that_no_frame_shows(data, folder, tmp_path, kind):
+    "A tracker's list of animals has one more than the cage: bouts are those without it."
+    bare = data["6"].replace(labelled=None, bouts=data["6"].bouts[:0])
+    ghost = bare.replace(mice=(*bare.mice, "ghost"), xy=np.concatenate(
+        [bare.xy, np.full_like(bare.xy[:, :1], np.nan)], 1))
+    assert {"ghost"} & {m for pair in pairs(ghost) for m in pair} == set()
+    said = [load_model(folder/kind).predict(RecordingList([rec]), cache=tmp_path/name, threads=1)
+            for name, rec in (("a", bare), ("b", ghost))]
+    pd.testing.assert_frame_equal(*said)
 
 
 @pytest.mark.parametrize("kind", KINDS)

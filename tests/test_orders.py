@@ -54,12 +54,14 @@ def test_what_is_kept_is_what_each_ordered_pair_has(name, mice, tmp_path, monkey
     monkeypatch.setattr(features, "STRETCH", 128)
     for seed in (0, 1):
         rec = walk(mice, seed=seed)
-        done = kept(rec, name, tmp_path/str(seed))
+        done, shown = kept(rec, name, tmp_path/str(seed)), {m for p in pairs(rec, True) for m in p}
+        assert len(shown) == max(mice - seed, 1)
         files = len([*(tmp_path/str(seed)).rglob("*.npy")])
         orders = 1 + (not kept_once(blocks_of(name)))
-        apart = mice if mice > 1 and kept_per_animal(blocks_of(name)) else 0
-        assert len(done) == mice**2
-        assert files == mice + apart + orders * mice * (mice - 1) // 2
+        n = len(shown)
+        apart = n if n > 1 and kept_per_animal(blocks_of(name)) else 0
+        assert len(done) == n**2
+        assert files == n + apart + orders * n * (n - 1) // 2
         for i, row in done.sequences.iterrows():
             want = compute(rec, name, (row.agent, row.target), done.parts).values
             assert np.array_equal(bits(done.values(i)), bits(want)), (row.agent, row.target)

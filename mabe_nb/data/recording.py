@@ -165,10 +165,11 @@ def pairs(
     rec: Recording,
     selves: bool = False, # If unlabelled, each mouse by itself too
 ) -> list: # Sorted (agent, target), target == agent for self behaviour
-    "The pairs with at least one labelled action; all ordered pairs if unlabelled."
+    "The pairs with a labelled action; if unlabelled all of animals that some frame shows."
     if rec.labelled is None:
-        return [(a, b) for a in rec.mice for b in rec.mice
-                if a != b or selves or len(rec.mice) == 1]
+        mice = [m for m, xy in zip(rec.mice, np.moveaxis(rec.xy, 1, 0))
+                if (np.isfinite(xy) & (xy != 0)).any()] or rec.mice
+        return [(a, b) for a in mice for b in mice if a != b or selves or len(mice) == 1]
     return sorted({(a, t) for a, t, _ in rec.labelled if {a, t} <= {*rec.mice}})
 
 # %% ../../nbs/data/00_recording.ipynb #7a3a7bc5
