@@ -72,8 +72,7 @@ def train_item(
                             "again", folders[item["prepared"]])
         share_cores(side_by_side)
         if (device := pick_device("auto")).type == "cpu": cards = 1
-        room = memory_budget(device) / -(-side_by_side // cards)
-        run_task(task._replace(memory=room))
+        run_task(task._replace(memory=memory_budget(device) / -(-side_by_side // cards)))
         return np.fromfile(task.path, np.uint8)
 
 
@@ -137,11 +136,9 @@ def map_train(
     tasks = [t for t in sum(begun[1].values(), []) if t.path.name in stale
              or not (out/"members"/t.path.name).exists()]
     if not tasks: return None
-    roots = dict.fromkeys(task.prepared.root for task in tasks)
-    folders = {f"features_{n}": root for n, root in enumerate(roots)}
-    items = _items(tasks, digests, folders)
     of = {task.prepared.root: [*task.prepared.videos] for task in tasks}
-    videos = {name: of[root] for name, root in folders.items()}
+    folders = {f"features_{n}": root for n, root in enumerate(of)}
+    items, videos = _items(tasks, digests, folders), {n: of[r] for n, r in folders.items()}
     if plan: return _plan(tasks, items, videos, folders, how)
     tag = {"verb": "train", "digest": tag_digest("train", str(out), digests),
            "out": str(out), "data": os.path.abspath(data), "recipe": recipe,

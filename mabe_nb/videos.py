@@ -90,8 +90,8 @@ def predict_item(
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
         table = model.predict(_open(data, split), [video], cache=features, say=messages.append,
                               **options)
-    found = table.attrs["doubts"]
-    messages = [line for line in messages if line not in doubt_lines(found)] # said of all, later
+    found = table.attrs["doubts"] # which are said of all, later
+    messages = [line for line in messages if line not in doubt_lines(found)]
     rows = table.drop(columns=["row_id", "video_id"]).values.tolist()
     return {"rows": rows, "doubts": list(found.get(video, ())), "messages": messages}
 
@@ -236,8 +236,7 @@ def map_predict(
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
     options = _with_thresholds(options)
-    given = {"split": split, "checkpoint": checkpoint, "options": options, "code": code,
-             "hashes": hashes}
+    given = dict(split=split, checkpoint=checkpoint, options=options, code=code, hashes=hashes)
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,

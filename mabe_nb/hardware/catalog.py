@@ -92,7 +92,7 @@ def price_rows(
         rows = [row for row in rows if row["provider"] == provider]
     return _dated(rows, today)
 
-
+# %% ../../nbs/hardware/10_catalog.ipynb #a784498f
 def prices(provider: str = None, path=None, today=None): # DataFrame; as for `price_rows`
     "What is rented where, in USD per hour, with date and source. Raises `DataError`."
     import pandas as pd

@@ -112,7 +112,7 @@ def _parsed(path, text, key, known):
 def read_rows(
     path, # CSV file
     key: tuple, # Columns that name a row; they must be filled in
-    known: list, # Columns that there may be
+    known, # Columns that there may be
 ) -> dict: # Key -> {column: value}, with the place of the row as "where"
     "The rows of a table. Raises `DataError` or `ConfigError` with file and line."
     rows = _parsed(path, _text(path), tuple(key), tuple(known))

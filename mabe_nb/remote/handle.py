@@ -244,7 +244,7 @@ def resume(self: Job):
             raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
         self._start_again(state)
 
-
+# %% ../../nbs/remote/39_handle.ipynb #98b1aa61
 @patch
 def _start_again(self: Job, state):
     names = ("job.json", "receipt.json", "status.json")

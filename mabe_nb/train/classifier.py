@@ -208,6 +208,12 @@ def prepared(
     self.inputs.check(found)
     return found
 
+# %% ../../nbs/train/60_classifier.ipynb #bb957647
+def _overlap_lines(loss):
+    yield "note: the competition refuses bouts of a pair that overlap"
+    if "binary" not in loss:
+        yield f"note: by {loss} actions exclude each other; train with --loss binary"
+
 # %% ../../nbs/train/60_classifier.ipynb #4de0a99d
 @patch
 def predict(
@@ -229,22 +235,20 @@ def predict(
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
     say = speaker(say)
-    if overlap: say("note: the competition refuses bouts of a pair that overlap")
-    if overlap and "binary" not in self.cfg.loss:
-        say(f"note: by {self.cfg.loss} actions exclude each other; train with --loss binary")
+    for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
-    for line in [*doubt_lines(found), *unused_thresholds(thresholds, labs, self.actions),
-                 *unlisted_lines(prepared, ids, self.actions)]: say(line)
+    for line in (doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions)
+                 + unlisted_lines(prepared, ids, self.actions)): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
-    least = self.least_ms if least_ms is None else \
-        (ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
+    least = self.least_ms if least_ms is None else (
+        ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
     choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
     for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *choices[i])
-        every = [lasting(codes, least, row.fps)
-                 for codes in (decide_apart(*how) if overlap else [decide(*how)])]
+        codes = decide_apart(*how) if overlap else [decide(*how)]
+        every = [lasting(c, least, row.fps) for c in codes]
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
         if each: each(pair_decision(row, self.actions, choices[i][0], p, every))

@@ -194,7 +194,7 @@ def _entry(path, id): # Of a video in manifest.json, as that of another `prepare
     return {"video_id": id, "folder": found[0].parent.relative_to(path).as_posix(),
             "key": info.get("key") if isinstance(info, dict) else None}
 
-
+# %% ../../../nbs/data/cache/30_reader.ipynb #d7b94809
 def open_prepared(
     path, # Folder that `prepare` filled
     contents: bool = True, # Compare the checksums, see `read_video`
@@ -214,7 +214,7 @@ def open_prepared(
     if ids is not None: manifest |= {"videos": [_entry(path, id) for id in ids]}
     return Prepared(path, manifest, _videos(path, manifest, contents))
 
-
+# %% ../../../nbs/data/cache/30_reader.ipynb #94f85f45
 def _videos(path, manifest, contents):
     videos = {}
     for v in manifest["videos"]:

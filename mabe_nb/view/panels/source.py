@@ -35,7 +35,7 @@ def split_names(
     "Names in a text."
     return [name for name in re.split(r"[,\s]+", text) if name]
 
-
+# %% ../../../nbs/view/panels/25_source.ipynb #61916fc1
 def split_options(
     text: str, # Such as "cpu=4, pip=einops,timm"
 ) -> list: # One NAME=VALUE each; a value may hold commas and blanks
