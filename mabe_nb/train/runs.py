@@ -31,8 +31,7 @@ from .models import count_parameters
 from .predict import LEAST_COST, decide, lasting, shortest_bouts, usual_rates
 from .scores.frames import (best_row, counts_by_video, frame_scores,
                                          seen_counts, validation_scores)
-from .scores.means import (lab_scores, log_loss, only_false_alarms, said_counts,
-                                        time_looked_at)
+from .scores.means import lab_scores, log_loss, only_false_alarms, said_counts, time_looked_at
 from .training_set import TrainingSet, load_training_set, new_classifier
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445

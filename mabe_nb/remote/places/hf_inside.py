@@ -21,10 +21,8 @@ class Mirror:
 
     def files(self):
         "Plain files that are not being written, the last word last."
-        found = []
-        for top, folders, names in os.walk(self.here):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            found += [Path(top)/name for name in names if not name.startswith(".")]
+        found = [Path(top)/name for top, _, names in os.walk(self.here) for name in names
+                 if not name.startswith(".") and f"{os.sep}." not in top[len(str(self.here)):]]
         return sorted((p for p in found if p.is_file() and not p.is_symlink()),
                       key=lambda path: path == self.here/"status.json")
 

@@ -49,12 +49,11 @@ class Task:
         env, number = JobEnvironment(), getattr(signal, "SIG" + JobEnvironment.USR_SIG)
         at_slurm, commit = env.cluster == "slurm", functools.partial(beat, self.folder)
         if (self.folder/"cancel").exists(): return
-        with suppress(OSError): os.chdir(read_json(self.folder/"job.json").get("cwd", "."))
         requeue = signal.signal(number, self._interrupt)
         if at_slurm: signal.signal(signal.SIGTERM, self._interrupt)
         threading.Thread(target=self._heed, args=[number], daemon=True).start()
         try:
-            _join(env)
+            _join(env, self.folder)
             commit()
             run(task_folder(self.folder, env.global_rank), commit, BEAT,
                 settle=2.0 if at_slurm else 0.0)
@@ -94,8 +93,9 @@ def _send_again(requeue, number):
     except subprocess.SubprocessError: return
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #1fe3ed01
-def _join(env):
-    "Set what torch expects of a process that is one of several."
+def _join(env, folder):
+    "Go where the job was sent from; set what torch expects of a process that is one of several."
+    with suppress(OSError): os.chdir(read_json(folder/"job.json").get("cwd", "."))
     if env.num_tasks == 1: return
     from submitit.helpers import TorchDistributedEnvironment
     os.environ["MASTER_PORT"] = str(_port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))
