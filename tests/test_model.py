@@ -69,6 +69,19 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert model.files() and all(path.is_file() for path in model.files().values())
 
 
+def test_animals_that_are_learned_from_and_judge_are_named(data, tmp_path):
+    known, lines = RecordingList([*data]), []
+    known.groups = lambda: pd.DataFrame({"video": data.ids, "subject": ["M1", "M2", "", "M1", "",
+                                                                        "M2", "M5"]})
+    how = {"cache": tmp_path/"f", "say": lines.append}
+    train(known, tmp_path/"a", TINY, data.ids[:3], data.ids[3:5], **how)
+    assert sum("videos of 1 subject (M1) are learned from and judge" in x for x in lines) == 1
+    train(known, tmp_path/"b", TINY, data.ids[:3], data.ids[6:], **how)
+    assert sum("and judge" in x for x in lines) == 1
+    train_recipe(known, tmp_path/"c", "quick", data.ids[:6], 3, **how)
+    assert sum("videos of 1 subject (M2) are" in x for x in lines) == 1 # M1: both in one fold
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_said_of_an_animal_that_no_frame_shows(data, folder, tmp_path, kind):
     "A tracker's list of animals has one more than the cage: bouts are those without it."

@@ -29,10 +29,10 @@ from .inputs import users_code
 from .model import refuse_models
 from .models import count_parameters
 from .predict import LEAST_COST, decide, lasting, shortest_bouts, usual_rates
-from .scores.frames import (best_row, counts_by_video, frame_scores,
-                                         seen_counts, validation_scores)
+from .scores.frames import best_row, counts_by_video, frame_scores, seen_counts, validation_scores
 from .scores.means import lab_scores, log_loss, only_false_alarms, said_counts, time_looked_at
 from .training_set import TrainingSet, load_training_set, new_classifier
+from .unlike import shared_subjects
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
 def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
@@ -48,8 +48,9 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
-def _announce(data, ids, clf, say):
+def _announce(dataset, data, ids, clf, say):
     for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
+    for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
         f"{count_parameters(clf.model):,} parameters")
@@ -246,7 +247,7 @@ def train(
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress,
                                    each, cfg)
-            _announce(data, ids, clf, say)
+            _announce(dataset, data, ids, clf, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FPS_RATIO', 'FAR', 'MANY', 'ONLY_LISTED', 'check_body', 'doubts', 'renamed_parts', 'doubt_lines', 'doubtful',
-           'with_doubts', 'unlisted_lines', 'unused_thresholds']
+           'with_doubts', 'shared_subjects', 'unlisted_lines', 'unused_thresholds']
 
 # %% ../../nbs/train/56_unlike.ipynb #128aaaf1
 import warnings
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.folder.names import did_you_mean
+from ..data.recording import plural
 from ..data.body_parts import part_index
 from ..errors import DataError
 
@@ -119,6 +120,20 @@ def with_doubts(
     "A table that says in each row whether its video is unlike the training."
     text = {v: "; ".join(some) for v, some in found.items()}
     return table.assign(doubt=table[video].astype(str).map(text).fillna("").astype(str))
+
+# %% ../../nbs/train/56_unlike.ipynb #54bc9228
+def shared_subjects(
+    dataset, # See `open_dataset`
+    *parts, # Video ids of each side of a split, or of each fold
+) -> list: # One sentence, or none
+    "Which animals are in more than one part, as far as a dataset tells."
+    table = dataset.groups() if hasattr(dataset, "groups") else {}
+    if "subject" not in table: return []
+    of = [{*table["subject"][table["video"].isin([*map(str, ids)])]} - {""} for ids in parts]
+    both = sorted(s for s in set().union(*of) if sum(s in part for part in of) > 1)
+    if not both: return []
+    return [f"note: videos of {plural(len(both), 'subject')} ({', '.join(both[:5])}"
+            f"{', ...' * (len(both) > 5)}) are learned from and judge: of animals that are new the score may say too much"]
 
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
 ONLY_LISTED = "only what is looked for there is predicted"

@@ -36,6 +36,7 @@ from .queue import (MemberTask, progress_reporter, thread_pool,
                                           train_members)
 from ..model import refuse_models
 from ..predict import completed
+from ..unlike import shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
 def prepare_members(
@@ -211,7 +212,8 @@ def begin_training(
                        "parts": parts, "seed": seed}, fresh)
     for line in blind_note(parts): say(f"note: {line}")
     for line in missing_action_notes(actions_by_lab(table)): say(line)
-    for line in fold_notes(fold_facts(table, splits)): say(line)
+    for line in [*fold_notes(fold_facts(table, splits)), *shared_subjects(
+            dataset, *(s.valid for s in splits))]: say(line)
     specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
                                       workers, progress)
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
