@@ -738,3 +738,29 @@ def test_training_says_what_does_not_fit(two, monkeypatch):
     assert len(notes) == 2, notes
     assert "v1: the annotation ends at 4.00 s (frame 120), the poses at 2.50 s" in notes[0]
     assert "dataset.yaml, target: no file that was read has the animal 'mouse_3'" in notes[1]
+
+
+# Frames per second that the poses' own files tell
+
+@pytest.mark.filterwarnings("ignore:video day1")
+@pytest.mark.parametrize("line, fps, source", [
+    ("", 50, "day1.csv"), ("fps: 30", 50, "day1.csv"), ("fps: 25", 50, "day1.csv"),
+    ("videos: {day1: {fps: 25}}", 25, None), ("videos: {day1: {fps: 30}}", 30, "dataset.yaml")])
+def test_the_rate_of_the_poses_goes_before_that_of_an_annotation(line, fps, source, tmp_path):
+    (tmp_path/"logs").mkdir()
+    (tmp_path/"logs"/"video_info.csv").write_text("Video,fps,pixels/mm\nday1,50,1.6\n")
+    (tmp_path/"csv"/"input_csv").mkdir(parents=True)
+    points = [f"Nose_{k}_{c}" for k in (1, 2) for c in "xyp"]
+    pd.DataFrame(np.random.default_rng(0).uniform(.9, 1, (500, 6)), columns=points).to_csv(
+        tmp_path/"csv"/"input_csv"/"day1.csv")
+    (tmp_path/"day1.boris.csv").write_text("Time,FPS,Subject,Behavior,Behavior type\n"
+                                           "2,25,mouse1,rear,START\n3,25,mouse1,rear,STOP\n")
+    (tmp_path/"dataset.yaml").write_text(f"alone: [rear]\n{line}\n")
+    (video,) = open_dataset(tmp_path).ids
+    rec = open_dataset(tmp_path)[video]
+    assert rec.fps == fps and rec.bouts.values.tolist()[0][3:] == [2 * fps, 3 * fps]
+    said = [f"25 frames a second, {source} says {fps}"] * bool(source)
+    for told in (warned(tmp_path, video), [m for k, m in errors_and_warnings(tmp_path)
+                                           if k == "fps_mismatch"]):
+        assert len(told) == len(said) and all(s in t for s, t in zip(said, told))
+    assert any("was made at 25 frames" in s for s in sentences(tmp_path)) == bool(source)

@@ -139,7 +139,7 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
     if not settings.streams and len(streams := streams_of(scored)) > 1:
         yield (f"{scored.name} has the streams {some_of(streams)}: all are read as of "
                f"{agent!r}; name some as streams in dataset.yaml")
-    if settings.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
+    if look.rate and abs(fps - look.rate) > 0.01 * look.rate:
         yield (f"{scored.name} was made at {look.rate:g} frames per second, "
                f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
                f"{fps:g}, which is used")
