@@ -294,6 +294,6 @@ def _proposal(data, looks, table, rates):
         "animals": animals | s.animals, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
                                       for v, k in zip(data.ids, looks)}}
-    seen = sorted({a for k in looks for a in k.row["actions"].split(", ") if a})
+    seen = sorted({a for k in looks for a in k.actions or ()})
     return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
                          sorted({a for k in looks for a in k.no_target}))
