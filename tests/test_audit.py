@@ -304,6 +304,13 @@ def test_a_video_of_another_scale_and_a_series_of_them():
     assert audit(cured).table.empty
 
 
+def test_a_video_of_another_scale_whatever_the_animals_are_called():
+    recs = [walk(seed=i, video_id=str(i), scale=1.5 if i == 3 else 1) for i in range(6)]
+    recs = [r.replace(mice=(f"a{i}", f"b{i}"), bouts=bout_table(), labelled=None)
+            for i, r in enumerate(recs)]
+    assert audit(recs).table.query("kind == 'body_size'").video_id.tolist() == ["3"]
+
+
 def test_body_sizes_of_nothing_are_no_error():
     nothing = np.full(3, np.nan)
     assert body_sizes([]) == [] and body_sizes([("1", "L", (), nothing)] * 5) == []

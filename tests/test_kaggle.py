@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from kaggle_files import (PARTS, bout_rows, long_table, row, write_csv, write_parquet,
                           write_small)
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.kaggle import read_kaggle
+from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import DataError, MabeError
 
@@ -111,6 +111,23 @@ def test_mice_are_those_that_are_tracked(tmp_path):
     first = table[table.mouse_id == 1].x.to_numpy().reshape(-1, len(PARTS))
     assert rec.mice == ("mouse2", "mouse4")
     np.testing.assert_array_equal(rec.xy[:, 0, :, 0], first)
+
+
+@pytest.mark.parametrize("mice, numbers", [
+    (("mouse1", "mouse3"), [1, 3]), (("mouse2", "mouse4"), [2, 4]), (("mouse1", "rat"), [1, 2]),
+    (("mouse3", "mouse5"), [1, 2])])
+def test_mice_keep_the_numbers_of_their_names(mice, numbers, tmp_path):
+    a, b = mice
+    xy = np.random.default_rng(0).uniform(1, 9, (20, 2, 2, 2)).astype(np.float32)
+    bouts = bout_table([(a, b, "sniff", 2, 5), (b, b, "rear", 3, 9)])
+    rec = Recording(xy, mice, ("nose", "tail_base"), 30.0, 10.0, bouts, frozenset(
+        zip(bouts.agent, bouts.target, bouts.action)), "7", "L", {"mouse3_strain": "C"})
+    write_kaggle([rec], tmp_path/"out")
+    back = read_kaggle(tmp_path/"out")["7"]
+    new = dict(zip(mice, (f"mouse{n}" for n in numbers)))
+    assert back.mice == (*new.values(),) and np.array_equal(back.xy, rec.xy)
+    assert back.bouts.equals(rec.bouts.replace(new)) and back.meta["mouse3_strain"] == "C"
+    assert back.labelled == {(new[x], new[y], action) for x, y, action in rec.labelled}
 
 
 def test_half_a_point_is_no_point(tmp_path):

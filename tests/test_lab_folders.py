@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from test_open_folder import recording, write_boris, write_dlc
 
 import mabe_nb as mb
@@ -738,3 +739,60 @@ def test_training_says_what_does_not_fit(two, monkeypatch):
     assert len(notes) == 2, notes
     assert "v1: the annotation ends at 4.00 s (frame 120), the poses at 2.50 s" in notes[0]
     assert "dataset.yaml, target: no file that was read has the animal 'mouse_3'" in notes[1]
+
+
+# Frames per second that the poses' own files tell
+
+@pytest.mark.filterwarnings("ignore:video day1")
+@pytest.mark.parametrize("line, fps, source", [
+    ("", 50, "day1.csv"), ("fps: 30", 50, "day1.csv"), ("fps: 25", 50, "day1.csv"),
+    ("videos: {day1: {fps: 25}}", 25, None), ("videos: {day1: {fps: 30}}", 30, "dataset.yaml")])
+def test_the_rate_of_the_poses_goes_before_that_of_an_annotation(line, fps, source, tmp_path):
+    (tmp_path/"logs").mkdir()
+    (tmp_path/"logs"/"video_info.csv").write_text("Video,fps,pixels/mm\nday1,50,1.6\n")
+    (tmp_path/"csv"/"input_csv").mkdir(parents=True)
+    points = [f"Nose_{k}_{c}" for k in (1, 2) for c in "xyp"]
+    pd.DataFrame(np.random.default_rng(0).uniform(.9, 1, (500, 6)), columns=points).to_csv(
+        tmp_path/"csv"/"input_csv"/"day1.csv")
+    (tmp_path/"day1.boris.csv").write_text("Time,FPS,Subject,Behavior,Behavior type\n"
+                                           "2,25,mouse1,rear,START\n3,25,mouse1,rear,STOP\n")
+    (tmp_path/"dataset.yaml").write_text(f"alone: [rear]\n{line}\n")
+    (video,) = open_dataset(tmp_path).ids
+    rec = open_dataset(tmp_path)[video]
+    assert rec.fps == fps and rec.bouts.values.tolist()[0][3:] == [2 * fps, 3 * fps]
+    said = [f"25 frames a second, {source} says {fps}"] * bool(source)
+    for told in (warned(tmp_path, video), [m for k, m in errors_and_warnings(tmp_path)
+                                           if k == "fps_mismatch"]):
+        assert len(told) == len(said) and all(s in t for s, t in zip(said, told))
+    assert any("was made at 25 frames" in s for s in sentences(tmp_path)) == bool(source)
+
+
+# Names that YAML reads as something else, and folders that are too deep
+
+def test_marked_actions_are_listed_as_yaml_reads_them(two):
+    write_boris(two, "v1", [("mouse_1", '"Rearing, wall"', 30, 60), ("mouse_2", "no #1", 90, 120)])
+    (two/"dataset.yaml").write_text("fps: 30\nalone: []\n")
+    text = match_files(open_dataset(two)).settings
+    seen = text.split("Marked so far:\n#   ")[1].split("\n")[0]
+    assert yaml.safe_load(seen) == ["Rearing, wall", "no #1", "rear", "sniff"]
+    (two/"dataset.yaml").write_text(text.replace("\nactions:", f"\nactions: {seen}"))
+    assert {a for *_, a in open_dataset(two).labelled("v1")} == {*yaml.safe_load(seen)}
+
+
+@pytest.mark.parametrize("value, read", [("Modifier #2", "Modifier #2"), ("'Modifier #2'", "Modifier #2"),
+                                         ("Modifiers", "Modifiers")])
+def test_a_sharp_in_an_answer_begins_no_comment(value, read, two):
+    assert main(["open", str(two), "--overwrite", "--set", f"target_from={value}"]) == 0
+    assert open_dataset(two).settings.target_from == read
+
+
+def test_folders_that_are_too_deep_are_told(two):
+    at = two/"1"/"2"/"3"/"4"/"5"
+    for name in ("pictures", "seven", "six", ".hidden"): (at/name/"7").mkdir(parents=True)
+    (at/"pictures"/"7"/"a.png").write_bytes(b"")
+    assert sentences(two) == [] and errors_and_warnings(two) == []
+    for name in ("six", "seven", ".hidden"): write_dlc(at/name/"7", "v9", recording(9))
+    assert open_dataset(two).ids == ("v1", "v2")
+    said, = sentences(two)
+    assert said == "1/2/3/4/5/seven lies in more than 5 folders, not read, nor 1 more; move it up"
+    assert said in [*audit(open_dataset(two)).table.message]

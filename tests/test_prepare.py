@@ -533,3 +533,20 @@ def test_a_list_of_animals_without_poses_is_named_as_such(tmp_path):
     with pytest.raises(DataError, match="animals without poses in"):
         prepare(RecordingList([alone], tmp_path, "one"), "coords", tmp_path/"out", unlabelled=True,
                 progress=False)
+
+
+def test_bouts_beyond_the_video_are_cut_and_empty_ones_left_out(tmp_path):
+    pair = ("mouse1", "mouse2")
+    old = [(*pair, "sniff", -5, 9), (*pair, "sniff", 40, 40), (*pair, "sniff", 80, 120),
+           (*pair, "sniff", 200, 300)]
+    rec = make_recording(0, 100, video_id="v").replace(bouts=bout_table(old))
+    data, out = RecordingList([rec], tmp_path), tmp_path/"cache"
+    ready = prepare(data, "coords", out, progress=False)
+    assert ready.bouts("v").equals(bout_table([(*pair, "sniff", 0, 9), (*pair, "sniff", 80, 100)]))
+    for i, row in ready.sequences.iterrows():
+        want = frame_labels(rec, row.agent, row.target, ["sniff"])
+        assert (ready.labels(i, ["sniff"]) == want).all()
+    assert open_prepared(out).bouts("v").equals(ready.bouts("v"))
+    written = (out/ready.videos["v"]["folder"]/"video.json").stat().st_mtime_ns
+    prepare(data, "coords", out, progress=False)
+    assert (out/ready.videos["v"]["folder"]/"video.json").stat().st_mtime_ns == written

@@ -400,3 +400,16 @@ def test_a_review_of_videos_that_are_all_annotated_says_so(lab):
     assert _new_ones(lab, None, said.append) == ["3"] and not said
     assert _new_ones(lab, ["1", "2"], said.append) == ["1", "2"]
     assert "no video is without annotations" in said[0]
+
+
+def test_bouts_that_nobody_corrected_stay_as_they_are():
+    there, back = PAIR, PAIR[::-1]
+    old = [(*there, "sniff", 10, 20), (*there, "sniff", 20, 30), (*back, "sniff", 50, 60),
+           (*back, "sniff", 60, 70), (*back, "sniff", 55, 65), (*there, "chase", 80, 99)]
+    rec = video(7).replace(bouts=bout_table(old), labelled=frozenset(b[:3] for b in old))
+    new = corrected(rec, [correction(7)])
+    assert new.bouts.equals(bout_table([*old, (*there, "chase", 100, 200)]))
+    new = corrected(rec, [correction(7, action="sniff", start=28, stop=40)])
+    assert new.bouts.equals(bout_table([*old[2:], (*there, "sniff", 10, 40)]))
+    new = corrected(rec, [correction(7, "reject", "sniff", 20, 25)])
+    assert new.bouts.equals(bout_table([old[0], (*there, "sniff", 25, 30), *old[2:]]))

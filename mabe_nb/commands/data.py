@@ -59,7 +59,8 @@ def _answer(data, answers, keep):
     settings = data.settings.model_dump()
     for key, equals, text in (a.partition("=") for a in answers):
         if not equals: raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
-        try: settings[key.strip()] = read_yaml(text)
+        plain = " #" in text and text.lstrip()[:1] not in [*"'\"[{"] # no comment here
+        try: settings[key.strip()] = text.strip() if plain else read_yaml(text)
         except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
                 AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
     data.answer(make_settings(settings))

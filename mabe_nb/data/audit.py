@@ -186,7 +186,7 @@ class Notes:
         self.frames += len(rec)
         self.tracks.append((rec.video_id, rec.lab_id, marks(rec)))
         apart = part_distances(rec, seen(rec)) / (rec.px_per_cm or 1)
-        key = (rec.parts, rec.mice, bool(rec.px_per_cm))
+        key = (rec.parts, len(rec.mice), bool(rec.px_per_cm))
         self.sizes.append((rec.video_id, rec.lab_id, key, apart))
         looked = {a for *_, a in rec.labelled or ()}
         self.looked.setdefault(rec.lab_id, set()).update(looked)

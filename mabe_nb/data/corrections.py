@@ -64,9 +64,7 @@ def check_correction(
     return row
 
 
-def _is_text(value):
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
-
+def _is_text(t): return isinstance(t, str) and not re.search("[\ud800-\udfff]", t)
 
 def _frames(start, stop): return type(start) is type(stop) is int and 0 <= start < stop
 
@@ -178,10 +176,9 @@ def corrected_labels(
     "Labels of a pair with corrections on top."
     out, column = np.array(labels), {a: i for i, a in enumerate(actions)}
     for row in rows:
-        if row.was: # what was cut off a bout; the rest is said below
-            action, start, stop = row.was
-            if action in column and row.verdict in ("start", "stop"):
-                out[start:stop, column[action]] = 0
+        action, *cut = row.was or ("",) # off a bout; the rest is said below
+        if action in column and row.verdict in ("start", "stop"):
+            out[slice(*cut), column[action]] = 0
         at = slice(row.start, row.stop)
         if row.verdict == "reject": out[at, column[row.action]] = 0
         else: out[at, [column[a] for a in row.actions]] = 0
@@ -191,13 +188,16 @@ def corrected_labels(
 # %% ../../nbs/data/26_corrections.ipynb #da0721e0
 def _of_pair(rec, pair, actions, rows):
     "Bouts of a pair as corrected, and the stretches that somebody looked at."
-    labels = corrected_labels(frame_labels(rec, *pair, actions), actions, rows)
-    bouts, reviewed = [], []
+    before, bouts, reviewed = frame_labels(rec, *pair, actions), [], []
+    labels = corrected_labels(before, actions, rows)
     for k, action in enumerate(actions):
-        for code, a, b in run_lengths(labels[:, k]): # 0 and 1
-            if code: bouts.append((*pair, action, int(a), int(b)))
-        for _, a, b in run_lengths((labels[:, k] >= 0) - 1):
-            reviewed.append((*pair, action, int(a), int(b)))
+        old = [b for b in rec.bouts.values.tolist() if b[:3] == [*pair, action]]
+        for _, a, b in run_lengths((labels[:, k] == 1) - 1).tolist():
+            own = [o for o in old if a < o[4] and o[3] < b]
+            kept = (before[a:b, k] == 1).all() and all(a <= o[3] < o[4] <= b for o in own)
+            bouts += own if kept else [(*pair, action, a, b)] # Touching ones stay apart
+        for _, a, b in run_lengths((labels[:, k] >= 0) - 1).tolist():
+            reviewed.append((*pair, action, a, b))
     return bouts, reviewed
 
 # %% ../../nbs/data/26_corrections.ipynb #73633b68
@@ -262,8 +262,8 @@ def labelled(self: CorrectedDataset, video_id):
 @patch
 def annotations(self: CorrectedDataset, video_id):
     "The bouts of a video, see `bout_table`."
-    return self[video_id].bouts if str(video_id) in self.videos else \
-        self.data.annotations(video_id)
+    if str(video_id) in self.videos: return self[video_id].bouts
+    return self.data.annotations(video_id)
 
 
 @patch

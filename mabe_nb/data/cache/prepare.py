@@ -66,7 +66,8 @@ def _drop(folder):
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1596d0d4
 def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
-    count, bouts = {}, rec.bouts[BOUT_COLUMNS].itertuples(index=False, name=None)
+    count, bouts = {}, ([*who, max(a, 0), min(b, len(rec))] # as `frame_labels` has them
+                        for *who, a, b in rec.bouts[BOUT_COLUMNS].values.tolist())
     for f in rec.findings: count[f.kind] = count.get(f.kind, 0) + f.count
     lab = safe_id(rec.lab_id or "_", "lab_id", where=f"video {rec.video_id}")
     return dict(
@@ -75,7 +76,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         frames=len(rec), tracks=tracks_hash(rec), findings=count,
         pairs=[list(p) for p in pairs(rec, plan.selves)], parts=list(rec.parts), order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
-        scored=rec.scored and list(rec.scored), bouts=[list(b) for b in bouts],
+        scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
@@ -112,8 +113,7 @@ def prepare_video(
     if not (plan.unlabelled or may_be_labelled(plan.dataset, video_id)): return None
     key, damaged = video_key(plan, safe_id(video_id, "video_id")), []
     if old := up_to_date(plan, video_id, key, damaged): return _asked_for(plan, old)
-    rec = plan.dataset[video_id]
-    if rec.labelled is None and not plan.unlabelled: return None
+    if (rec := plan.dataset[video_id]).labelled is None and not plan.unlabelled: return None
     info = _describe(rec, key, plan) | {name: [] for name in CHANNELS} | NOTHING
     pairs = [tuple(sorted(p) if plan.once else p) for p in info["pairs"]]
     with atomic(plan.out/info["folder"]) as tmp:

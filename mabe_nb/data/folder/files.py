@@ -56,17 +56,18 @@ def is_poses(
 def lab_files(
     root, # Folder
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
+    deeper: list = None, # Gets the folders below these
 ): # Yields a list of files for each folder, the top one first
     "Files of a folder and what lies below it, without what is passed over."
     root = Path(root)
     for at, folders, files in os.walk(root):
         here = Path(at)
         folders[:] = sorted(f for f in folders if f[0] != "." and f not in TRAINING)
-        if len(here.relative_to(root).parts) >= deepest: folders.clear()
-        if here != root and any(f in files for f in (*OWN, "dataset.yaml")):
-            folders.clear()
-            continue
-        yield [p for p in (here/f for f in sorted(files)) if p.name[0] != "." and p.is_file()]
+        own = here != root and any(f in files for f in (*OWN, "dataset.yaml"))
+        deep = len(here.relative_to(root).parts) >= deepest
+        if deep and not own and deeper is not None: deeper += [here/f for f in folders]
+        if deep or own: folders.clear()
+        if not own: yield [p for p in (here/f for f in sorted(files)) if p.name[0] != "." and p.is_file()]
 
 # %% ../../../nbs/data/folder/25_files.ipynb #1d983558
 def _of_folders(path, root):
@@ -118,7 +119,6 @@ def _meant(cell, *about):
 # %% ../../../nbs/data/folder/25_files.ipynb #fde3d4c6
 NO_VIDEO = "names no video of this folder"
 
-
 def _of_observation(seen, folders, poses, ends):
     "The video of an observation, or why there is none."
     named = seen.name and _meant(seen.name, folders, poses, ends)
@@ -140,9 +140,7 @@ def _of_observation(seen, folders, poses, ends):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ba5d18cd
 def _odd(path, root, why, kind="unknown_file", video="", hint=""):
-    name = printable(str(path.relative_to(root)))
-    return Finding(video, kind, 1, f"{name} {why}, not read{hint}")
-
+    return Finding(video, kind, 1, f"{printable(str(path.relative_to(root)))} {why}, not read{hint}")
 
 def why_odd(
     path, # A file
@@ -192,12 +190,19 @@ def _earlier_stages(poses):
         paths[:] = last
 
 # %% ../../../nbs/data/folder/25_files.ipynb #7c1e0a42
+def _too_deep(folders, deepest, ends, root):
+    "What is said of folders with files that nobody looks into, of the first alone."
+    deep = [d for d in folders if any(Path(f).suffix.lower() in ends
+                                      for *_, names in os.walk(d) for f in names)]
+    if deep: yield _odd(deep[0], root, f"lies in more than {deepest} folders", hint=
+                        f", nor {len(deep) - 1} more" * (len(deep) > 1) + "; move it up")
+
+
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
-    poses, tables = {}, []
-    ends = {".json", *TEXT, *SHEETS, *FOREIGN}
-    ends = ends.union(*(t.suffixes for t in trackers().values()))
-    for files in lab_files(root, deepest):
+    poses, tables, deeper = {}, [], []
+    ends = {".json"}.union(TEXT, SHEETS, FOREIGN, *(t.suffixes for t in trackers().values()))
+    for files in lab_files(root, deepest, deeper):
         odd, known = [], len(poses) + len(tables)
         for path in files:
             if printable(path.name) != path.name: odd.append(path) # bytes that are no text
@@ -214,6 +219,7 @@ def _files_of(root, deepest, findings):
         here = files[0].parent if files else root
         if here == root or is_plain(here.name) or len(poses) + len(tables) > known:
             findings += _odd_files(odd, root)
+    if deepest: findings += _too_deep(deeper, deepest, ends, root)
     earlier = {*_earlier_stages(poses)}
     return poses, [t for t in tables if t[0] not in earlier]
 
@@ -231,10 +237,8 @@ def _named_videos(rows, path, poses, ends, root):
         out.setdefault(video, set()).add(cell)
     return out
 
-
 OF_MANY = {"DLCAnalyzer": label_rows, # Rows by video of tables that may be of many
            "bouts": lambda path: rows_by(path, OF_VIDEO)}
-
 
 def _of_one(path, root, found, alone, scored, findings):
     "Put an annotation of one video to the one that it can mean."
@@ -242,10 +246,9 @@ def _of_one(path, root, found, alone, scored, findings):
     else: findings.append(_odd(path, root, f"can mean {', '.join(found)}; put it beside its poses",
                                "annotation_without_poses", alone))
 
-# %% ../../../nbs/data/folder/25_files.ipynb #b0e1a011
+# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
 
-# %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 def _observed(path, source, poses, ends, root, scored, findings):
     "Put each observation of a file to its video."
     alone, folders = video_of(path, root), naming_folders(path, root)
@@ -256,8 +259,7 @@ def _observed(path, source, poses, ends, root, scored, findings):
         seen = [] # of a table, reading it says why
     meant = [(one, *_of_observation(one, folders, poses, ends)) for one in seen]
     if len(seen) < 2 and path.suffix != ".boris":
-        found = _candidates(path.name, folders, poses, ends) or [
-            v for _, v, _ in meant if v]
+        found = _candidates(path.name, folders, poses, ends) or [v for _, v, _ in meant if v]
         if found and seen and (other := meant[0][1]) and other not in found:
             meant = [(seen[0], None, f"is of {other}, while the file is called as {found[0]}; "
                       "rename the one that is wrong")]

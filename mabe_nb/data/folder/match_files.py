@@ -139,7 +139,7 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
     if not settings.streams and len(streams := streams_of(scored)) > 1:
         yield (f"{scored.name} has the streams {some_of(streams)}: all are read as of "
                f"{agent!r}; name some as streams in dataset.yaml")
-    if settings.fps and look.rate and abs(fps - look.rate) > 0.01 * look.rate:
+    if look.rate and abs(fps - look.rate) > 0.01 * look.rate:
         yield (f"{scored.name} was made at {look.rate:g} frames per second, "
                f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
                f"{fps:g}, which is used")
@@ -294,6 +294,6 @@ def _proposal(data, looks, table, rates):
         "animals": animals | s.animals, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
                                       for v, k in zip(data.ids, looks)}}
-    seen = sorted({a for k in looks for a in k.row["actions"].split(", ") if a})
+    seen = sorted({a for k in looks for a in k.actions or ()})
     return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
                          sorted({a for k in looks for a in k.no_target}))

@@ -225,7 +225,7 @@ def _table(names):
 # %% ../../../nbs/data/folder/10_settings.ipynb #c5874402
 TEMPLATE = """\
 # What the files of this folder do not say; written by mabe open. Every command reads it.
-# Edit it: a line that is left blank is not answered.
+# Edit it: a line that is left blank is not answered. Names with a # or a comma are put in quotes.
 
 fps: {fps}  # frames per second, where no pose file says so; goes before an annotation's
 px_per_cm: {px_per_cm}  # scale: pixels per cm, measured on something of known length
@@ -240,7 +240,7 @@ untracked: {untracked}  # scorers' names of whom the poses do not have: their ro
 # Who acts and to whom, where a table names nobody{nobody}
 agent: {agent}
 target: {target}
-target_from: {target_from}  # column of BORIS's tables that says to whom, such as Modifiers
+target_from: {target_from}  # column of BORIS's tables that says to whom: Modifiers, 'Modifier #2'
 
 # Actions: a scorer's name, then the name to use from here on; as marked where none stands here
 action_names:{action_names}

@@ -142,10 +142,10 @@ def frame_rate(self: TrackerFolder,
     own=None, # Frames per second of the pose file, None: it does not say
     scored=None, # Of the annotation
 ):
-    "That of the video in `dataset.yaml`, else the file's, else the folder's; None: unknown."
+    "`dataset.yaml`'s of the video, else the pose file's, `dataset.yaml`'s, the annotation's, or None."
     fps = self.settings_of(video_id).fps
-    if own and fps and not self.settings.videos.get(video_id, {}).get("fps"): return own
-    return fps or scored or own
+    if self.settings.videos.get(video_id, {}).get("fps"): return fps
+    return own or fps or scored
 
 
 @patch
@@ -166,9 +166,8 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
 def _with_rates(rec, rate, settings, scored, poses):
     "A recording that says so if its annotation was made at another frame rate."
-    fps = settings.fps
-    if not (fps and rate and abs(rec.fps - rate) > 0.01 * rate): return rec
-    source = "dataset.yaml" if rec.fps == fps else poses.name
+    if not (rate and abs(rec.fps - rate) > 0.01 * rate): return rec
+    source = "dataset.yaml" if rec.fps == settings.fps else poses.name
     return rec.replace(findings=(*rec.findings, Finding(
         rec.video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
         f"second, {source} says {rec.fps:g}, which is used")))

@@ -29,14 +29,19 @@ COLUMNS = (["lab_id", "video_id"]
               "behaviors_labeled", "tracking_method"])
 
 
+def _numbers(rec): # Of animals: those of the names mouse1 to mouse4, else their places
+    own = {m: MICE.index(m) + 1 for m in rec.mice if m in MICE}
+    return own if len(own) == len(rec.mice) else {m: i + 1 for i, m in enumerate(rec.mice)}
+
+
 def whitelist_text(
     rec: Recording,
 ) -> str: # None if the recording is unlabelled
     "What was looked for, as Kaggle's table of videos lists it."
     if rec.labelled is None: return None
-    mouse, tokens = dict(zip(rec.mice, MICE)), []
+    number, tokens = _numbers(rec), []
     for agent, target, action in rec.labelled:
-        agent, target = mouse[agent], mouse[target]
+        agent, target = (MICE[number[m] - 1] for m in (agent, target))
         tokens.append(f"{agent},{'self' if agent == target else target},{action}")
         if triple(tokens[-1]) == (agent, target, action): continue
         raise DataError(f"the action {action!r} cannot be written in Kaggle's layout: rename "
@@ -60,7 +65,7 @@ def tracking_table(
     frame, mouse, part = np.nonzero(seen)
     xy = xy[seen]
     return pd.DataFrame({"video_frame": frame.astype(np.int32),
-                         "mouse_id": (mouse + 1).astype(np.int8),
+                         "mouse_id": np.int8([*_numbers(rec).values()])[mouse],
                          "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
                          "x": xy[:, 0], "y": xy[:, 1]})
 
@@ -69,7 +74,7 @@ def annotation_table(
     rec: Recording,
 ) -> pd.DataFrame: # agent_id, target_id, action, start_frame, stop_frame
     "Bouts as Kaggle stores them: mice by number, self behaviour with itself as target."
-    number = {name: i + 1 for i, name in enumerate(rec.mice)}
+    number = _numbers(rec)
     return pd.DataFrame({"agent_id": rec.bouts.agent.map(number).astype(np.int8),
                          "target_id": rec.bouts.target.map(number).astype(np.int8),
                          "action": rec.bouts.action.astype("string"),
