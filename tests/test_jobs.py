@@ -375,7 +375,7 @@ def test_functions_and_helpers():
     def shift(x, by=np.int64(1)): return [x + b for b in by]
     def caller(x): return {"a": shift(x, [1, 2]), "b": np.sum([x])}
     source = job_code(caller, {"x": 1}, ["a", "b"]).source
-    assert source.startswith("import numpy as np\ndef shift")
+    assert source.startswith("mabe_inputs = {'x': x}; del x\nimport numpy as np\ndef shift")
     assert source == job_code(caller, {"x": 1}, ["a", "b"], with_=[shift]).source
     job = submit(caller, inputs={"x": 1}, outputs=["a", "b"])
     assert job.result() == {"a": [2, 3], "b": 1}
@@ -388,6 +388,85 @@ def test_functions_and_helpers():
     with pytest.raises(ConfigError, match="missing a required argument: 'x'"): submit(twice)
     with pytest.raises(ConfigError, match="list of words"): submit([1, 2])
     with pytest.raises(ConfigError, match="cannot send a int"): submit(3)
+
+
+NAMES = """
+import json
+from mabe_nb.remote.inside.channel import progress
+x, id, STEP, K, DATA = 5, "mouse3", 2, 2, 7
+CKPT = "my.pt"
+def commit(v): return v * 2
+def helper(): return [x, sum([1, 2]), json.dumps(id)]
+def f(x, sum, json): return [x, sum, json, helper()]
+def late(v, n=K, *, m=STEP): return [v, n, m]
+class Late:
+    def get(self, n=K): return n
+def keeps(v): progress(v, 1); return CKPT
+def adds(v): return commit(v)
+def times(v): return v * DATA
+def scale(k):
+    def scaled(v): return v * k
+    return scaled
+threefold = scale(3)
+"""
+
+
+@pytest.fixture
+def names(monkeypatch):
+    "What a notebook defines."
+    from mabe_nb.remote import travel
+    found = {"__name__": "__main__", "In": [NAMES]}
+    exec(compile(NAMES, "<names>", "exec"), found)
+    monkeypatch.setitem(travel.linecache.cache, "<names>",
+                        (len(NAMES), None, NAMES.splitlines(True), "<names>"))
+    return found
+
+
+def test_arguments_are_what_was_given(names):
+    "A global that goes along, or a builtin, of the same name takes no argument's place."
+    given = {"x": 100, "sum": 1, "json": 7}
+    there = submit(names["f"], inputs=given).result()["value"]
+    assert there == names["f"](**given) == [100, 1, 7, [5, 3, '"mouse3"']]
+    with pytest.raises(ConfigError, match="'threefold', which has a 'k' of its own"):
+        submit("y = threefold(k)", inputs={"k": 2}, outputs=["y"], namespace=names)
+    with pytest.raises(ConfigError, match="'mabe_inputs' is taken"):
+        def held(mabe_inputs): return mabe_inputs
+        submit(held, inputs={"mabe_inputs": 1})
+
+
+def test_names_of_python_that_the_notebook_has(names):
+    "They go along, or are asked for, as all others."
+    with pytest.raises(ConfigError, match=r"uses 'id' \(str\) of the notebook"):
+        submit("name = f'{id}_1'", outputs=["name"], namespace=names)
+    job = submit("name = f'{id}_{input}'", outputs=["name"], inputs={"id": "a", "input": 2},
+                 namespace=names)
+    assert job.result() == {"name": "a_2"}
+    with pytest.raises(ConfigError, match="calls input"): job_code("input()", {}, [])
+    from IPython.core.interactiveshell import _modified_open
+    assert not job_code("open", {}, [], namespace={"open": _modified_open}).names
+
+
+def test_a_default_that_would_be_another(names):
+    assert submit(names["late"], inputs={"v": 1}).result()["value"] == [1, 2, 2]
+    names["STEP"] = 3
+    with pytest.raises(ConfigError, match="'late' has the default m=2, and in a job .* be 3"):
+        submit(names["late"], inputs={"v": 1})
+    job_code("Late().get()", {}, [], namespace=names)
+    names["K"] = [2]
+    with pytest.raises(ConfigError, match=r"'get' has the default n=2, .* would be \[2\]"):
+        job_code("Late().get()", {}, [], namespace=names)
+
+
+def test_own_things_called_as_those_of_a_job(names):
+    for name, what in (("keeps", "CKPT"), ("adds", "commit")):
+        with pytest.raises(ConfigError, match=f"own '{what}' does not travel.*rename it"):
+            job_code(names[name], {"v": 1}, [])
+    names["CKPT"] = Path("ckpt")
+    job_code(names["keeps"], {"v": 1}, [])
+    assert "DATA = 7" in job_code(names["times"], {"v": 1}, []).source
+    assert "DATA" not in job_code("DATA", {}, [], options={"data": "."}).source[:-4]
+    with pytest.raises(ConfigError, match="'DATA', which .*; a job that is given data="):
+        job_code("print(DATA)", {}, [], namespace={})
 
 
 def hostile(job, name, data):

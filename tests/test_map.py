@@ -169,3 +169,11 @@ def test_nothing_of_a_record_is_believed(top):
     assert cli.main(["jobs", "attach", group.id]) == 2 # an item without a result, no more
     for bad in ("../x", "a/b", ".", "-x", ""):
         with pytest.raises(DataError, match="cannot name a file"): attach(bad)
+
+
+def waits(item): return progress(item, 1) # noqa: F821 a job has it
+
+
+def test_a_map_has_no_names_of_a_job():
+    with pytest.raises(ConfigError, match="uses 'progress', which .*calls of a map do not"):
+        map_items(waits, [1], **QUIET)

@@ -28,14 +28,15 @@ def job_code(
     outputs: list, # Names; extended by "value" for a function without outputs
     with_=(), # Functions and classes, or their names, that go by source in any case
     namespace: dict = None, # What the code finds around it; None: that of the notebook
+    options: dict = {}, # Of the place
     **words, # For messages, as for `cell_code`
 ): # `JobCode`
     "The code of a job. Raises `ConfigError` for what cannot be sent."
     if MODULES_NAME in inputs: raise ConfigError(f"{MODULES_NAME!r} is taken; rename it")
     if not isinstance(source, str):
-        return function_code(source, inputs, outputs, with_, namespace)
+        return function_code(source, inputs, outputs, with_, namespace, options)
     if namespace is None: namespace = vars(sys.modules["__main__"])
-    return cell_code(source, inputs, outputs, with_, namespace, **words)
+    return cell_code(source, inputs, outputs, with_, namespace, options=options, **words)
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a
 def _names(kind, names, good):
@@ -168,7 +169,7 @@ def submit(
                    timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]
     names = specs[0]["outputs"]
-    code = None if command else job_code(source, inputs, names, with_, namespace)
+    code = None if command else job_code(source, inputs, names, with_, namespace, options)
     while True:
         spec = first_usable(specs, say)
         specs = specs[specs.index(spec) + 1:]

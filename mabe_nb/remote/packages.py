@@ -10,6 +10,7 @@ import os, re, site, sys, sysconfig
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from ..errors import ConfigError
 from .cell_names import imports_in
@@ -110,3 +111,15 @@ def modules_beside(
             raise ConfigError(f"the modules beside the notebook make more than {MODULES:,}"
                               " bytes; make a package of them and install it there")
     return found, imported
+
+# %% ../../nbs/remote/34_packages.ipynb #5ab616c8
+def import_line(name, value, namespace):
+    "How to import a value there; None for what the notebook made."
+    if isinstance(value, ModuleType):
+        path = value.__name__
+        return f"import {path}" if path == name else f"import {path} as {name}"
+    home, own = getattr(value, "__module__", None), getattr(value, "__name__", "")
+    if home in (None, "__main__", namespace.get("__name__")): return None
+    if not own.isidentifier() or getattr(sys.modules.get(home), own, None) is not value:
+        return None
+    return f"from {home} import {own}" + (f" as {name}" if own != name else "")

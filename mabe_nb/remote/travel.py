@@ -6,15 +6,15 @@
 __all__ = ['CONSTANT', 'NAMED', 'source_of', 'JobCode', 'cell_code', 'function_code', 'size_words', 'goes_words', 'files_here']
 
 # %% ../../nbs/remote/36_travel.ipynb #fb6c5b69
-import ast, inspect, linecache, os, sys, textwrap
-from types import ModuleType
+import ast, inspect, linecache, os, textwrap
 from typing import NamedTuple
 
 from ..errors import ConfigError
 from ..patch import patch
-from .packages import modules_beside
-from .cell_names import (IN_A_JOB, check_alone, check_outputs,
-                                       check_plain, imports_in, names_used)
+from .packages import import_line, modules_beside
+from .cell_names import (HELD, IN_A_JOB, check_alone, check_defaults, check_of_job,
+                                       check_outputs, check_plain, held, imports_in, names_of_job,
+                                       names_used, who_has)
 from .compound import is_frame
 from .values import _has_axes, _number
 
@@ -69,23 +69,24 @@ CONSTANT = 1000 # Most characters of one that goes along unasked
 
 class _Along:
     "What goes along: lines of code by name."
-    def __init__(self, given, named):
-        self.given, self.named, self.begun = set(given) | IN_A_JOB, named, {}
-        self.imports, self.constants, self.sources = {}, {}, {}
+    def __init__(self, given, named, options):
+        self.given, self.has, self.named = set(given), names_of_job(options), named
+        self.begun, self.imports, self.constants, self.sources = {}, {}, {}, {}
 
     def need(self, name: str, namespace: dict, by: str = ""):
         "Take what a name stands for. Raises `ConfigError` if it cannot go along."
         if name in self.given: return
+        if name in self.has: return name in IN_A_JOB and check_of_job(name, namespace)
         if name not in namespace:
             raise ConfigError(f"{by or 'the cell'} uses {name!r}, which neither it nor "
-                              "the notebook defines")
+                              f"the notebook defines{who_has(name)}")
         value = namespace[name]
         if name in self.begun:
             if self.begun[name] is value or self.begun[name] == value: return
             raise ConfigError(f"two different things called {name!r} would go along; "
                               "rename one of them")
         self.begun[name] = value
-        if line := _import_line(name, value, namespace): self.imports[name] = line
+        if line := import_line(name, value, namespace): self.imports[name] = line
         elif callable(value) and hasattr(inspect.unwrap(value), "__name__"):
             self.take_source(name, value, namespace, by)
         else: self.take_data(name, value, by)
@@ -93,18 +94,6 @@ class _Along:
     def code(self) -> str: # Each line ends with a line break
         parts = *self.imports.values(), *self.constants.values(), *self.sources.values()
         return "".join(part.rstrip("\n") + "\n" for part in parts)
-
-# %% ../../nbs/remote/36_travel.ipynb #9bb12511
-def _import_line(name, value, namespace):
-    "How to import a value there; None for what the notebook made."
-    if isinstance(value, ModuleType):
-        path = value.__name__
-        return f"import {path}" if path == name else f"import {path} as {name}"
-    home, own = getattr(value, "__module__", None), getattr(value, "__name__", "")
-    if home in (None, "__main__", namespace.get("__name__")): return None
-    if not own.isidentifier() or getattr(sys.modules.get(home), own, None) is not value:
-        return None
-    return f"from {home} import {own}" + (f" as {name}" if own != name else "")
 
 # %% ../../nbs/remote/36_travel.ipynb #68f09755
 def _scope(thing, namespace):
@@ -122,7 +111,12 @@ def _scope(thing, namespace):
 @patch
 def take_source(self: _Along, name, value, namespace, by):
     "A function or class by source, after all that it uses."
-    own = inspect.unwrap(value).__name__
+    own = (function := inspect.unwrap(value)).__name__
+    scope, code = _scope(value, namespace), getattr(function, "__code__", None)
+    around = [n for n in getattr(code, "co_freevars", ()) if n not in namespace or namespace[n] is not scope.get(n)]
+    if taken := {name, own, *around} & (self.given | self.has):
+        raise ConfigError(f"{by or 'the cell'} uses {name!r}, which has a {min(taken)!r} of its "
+                          "own beside that of the job; rename one of them")
     if len(getattr(value, "registry", ())) > 1:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, a singledispatch function: what was "
                           "registered with it would be lost; write it with isinstance")
@@ -130,7 +124,7 @@ def take_source(self: _Along, name, value, namespace, by):
     except ConfigError as e:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, which cannot go along: "
                           f"{e}") from None
-    scope = _scope(value, namespace)
+    check_defaults(function, ast.parse(source).body[0], scope)
     for used in sorted(names_used(source, scope) - {name}):
         self.need(used, scope, repr(name))
     self.sources[name] = source + (f"{name} = {own}\n" if own != name else "")
@@ -199,9 +193,9 @@ def _helpers(with_, namespace):
     return found
 
 # %% ../../nbs/remote/36_travel.ipynb #4d60fa03
-def _joined(along, cell):
-    "Code of a job from what goes along and the cell."
-    before, kinds = along.code(), {}
+def _joined(along, cell, first=""):
+    "Code of a job from what goes along, after a first line, and the cell."
+    before, kinds = first + along.code(), {}
     for kind, names in (("import", along.imports), ("constant", along.constants),
                         ("source", along.sources)):
         kinds |= dict.fromkeys(names, kind)
@@ -219,13 +213,14 @@ def cell_code(
     with_=(), # Functions and classes, or their names, that go by source in any case
     namespace: dict = {}, # Of the notebook
     named: str = NAMED, # How data is named, for messages
+    options: dict = {}, # Of the place; None: of a map
 ) -> JobCode:
     "A cell and what it uses. Raises `ConfigError` for what cannot be sent."
     check_plain(cell)
-    check_alone(cell)
+    check_alone(cell, [*namespace, *inputs])
     helpers = _helpers(with_, namespace)
     check_outputs(cell, outputs, [*inputs, *helpers])
-    along = _Along(inputs, named)
+    along = _Along(inputs, named, options)
     for name, helper in helpers.items():
         along.begun[name] = helper
         along.take_source(name, helper, namespace, "")
@@ -239,6 +234,7 @@ def function_code(
     outputs: list, # Names in the dict that it returns; extended by "value" if empty
     with_=(), # Helpers that go by source in any case
     namespace: dict = None, # Where names of helpers are looked up; None: its globals
+    options: dict = {}, # Of the place; None: of a map
 ) -> JobCode:
     "A function, its call and what it uses. Raises `ConfigError` for what cannot be sent."
     if not inspect.isfunction(function):
@@ -248,17 +244,18 @@ def function_code(
     try: inspect.signature(function).bind(**inputs)
     except TypeError as e: raise ConfigError(f"{name!r}: {e}") from None
     namespace = function.__globals__ if namespace is None else namespace
-    along = _Along((), "")
+    along = _Along((), "", options)
     for helper_name, helper in _helpers(with_, namespace).items():
         along.begun[helper_name] = helper
         along.take_source(helper_name, helper, namespace, "")
-    source = source_of(function, namespace)
-    for used in sorted(names_used(source, function.__globals__) - {name}):
-        along.need(used, _scope(function, namespace), repr(name))
-    call = f"{name}({', '.join(f'{n}={n}' for n in inputs)})"
+    source, scope = source_of(function, namespace), _scope(function, namespace)
+    check_defaults(function, ast.parse(source).body[0], scope)
+    for used in sorted(names_used(source, scope) - {name}): along.need(used, scope, repr(name))
+    if HELD in {*inputs, *along.begun}: raise ConfigError(f"{HELD!r} is taken; rename it")
+    call = f"{name}(**{HELD})" if inputs else f"{name}()"
     last = f"globals().update({call})" if outputs else f"value = {call}"
     if not outputs: outputs.append("value")
-    return _joined(along, f"{source}{last}\n")
+    return _joined(along, f"{source}{last}\n", held(inputs))
 
 # %% ../../nbs/remote/36_travel.ipynb #66622a01
 def size_words(

@@ -34,7 +34,8 @@ def _code(function, with_, given):
         raise ConfigError(f"{name!r} must take one argument, the item"
                           f"{', and those given' * bool(given)}: {e}") from None
     known = {**function.__globals__, name: function}
-    return name, cell_code(f"{name};", (), (), [function, *with_], known)
+    return name, cell_code(f"{name};", (), (), [function, *with_], known,
+                           options=None)
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #f5602667
 def _put_folders(pack, folders, on_disk):

@@ -34,7 +34,7 @@ def submit_many(
     backend, made = get(on), []
     request = _spec(None, on, gpu, (), timeout, retries, secrets, values.LIMIT, options)
     backend.check(request)
-    code = job_code(source, inputs[0], [], (), {})
+    code = job_code(source, inputs[0], [], (), {}, options)
     if also: backend.check_imports(request, also.imports, also.modules)
     try:
         with _room_for(jobs_folder()/group):

@@ -63,7 +63,8 @@ def _send(a, cell, known):
     "Send a cell; its `Job`. The most that it can cost is said first."
     card = a.gpu.split(",") if a.gpu and "," in a.gpu else a.gpu
     inputs, options = _inputs(_names(a.names), known), parse_options(a.option)
-    job_code(cell, inputs, _names(a.out), _names(a.helpers), known, named="add --in {0}")
+    job_code(cell, inputs, _names(a.out), _names(a.helpers), known, options,
+             named="add --in {0}")
     price = highest_price(a.on, card, a.timeout, a.retries, **options)
     if price: print(price)
     return submit(cell, a.on, card, inputs, _names(a.out), a.timeout, a.retries,
