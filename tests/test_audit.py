@@ -13,8 +13,9 @@ from mabe_nb.cli import main
 from mabe_nb.data.audit import (COLUMNS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
 from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
-from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
+from mabe_nb.data.splits import groups
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 
@@ -361,3 +362,24 @@ def test_real_rats():
     assert summary.videos["missing_points"] == summary.videos["scale_missing"] == 7
     assert 0.1 < summary.share["missing_points"] < 0.6
     assert summary.videos["duplicated_tracks"] == 6
+
+
+def test_all_long_gaps_of_an_animal_count():
+    rec = walk(2700)
+    rec.xy[:600, 1], rec.xy[1950:, 1], rec.xy[1000:1020, 1] = np.nan, np.nan, np.nan
+    found, = (d for d in check(rec) if d.kind == "lost_animals")
+    assert found.count == 600 + 750 and found.share == 1350 / 5400
+    assert found.message.endswith("mouse2 for 25.0 s from frame 1950 (45.0 s in 2 such gaps)")
+    rec.xy[1950:1960, 1] = rec.xy[1900, 1]
+    assert "mouse2 for 24.7 s from frame 1960 (44.7 s in 2" in str(check(rec))
+
+
+@pytest.mark.parametrize("ids, found", [("v0-v2", 3), ("v1", 1), (["v1"], 1), (None, 4)])
+def test_recordings_in_any_form_show_a_bar_and_take_ranges(ids, found, capsys):
+    recs = [walk(60, seed=i, video_id=f"v{i}") for i in range(4)]
+    for data in (recs, iter(recs), tuple(recs), RecordingList(recs)):
+        assert audit(data, ids, progress=True).videos == found
+    assert len(groups((r for r in recs), ids, progress=True)) == found
+    bar = capsys.readouterr().err
+    assert f"{found}video" in bar.replace(" ", "") or f"{found}/{found}" in bar
+    with pytest.raises(ConfigError, match="v9"): audit(recs, "v9")

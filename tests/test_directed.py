@@ -8,7 +8,7 @@ import pytest
 from mabe_nb.data import features
 from mabe_nb.data.blocks.bodies import blind_note
 from mabe_nb.data.blocks.registry import BLOCKS, block
-from mabe_nb.data.body_parts import usual_names
+from mabe_nb.data.body_parts import plain_part, usual_names
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import as_dataset, open_dataset
 from mabe_nb.data.features import HALO_S, compute
@@ -222,3 +222,10 @@ def test_insects_have_a_center_and_a_rear():
     assert usual_names(["head", "thorax", "abdomen", "wingL"]) == {
         "head": "head", "thorax": "body_center", "abdomen": "tail_base", "wingL": "wingL"}
     assert usual_names(["center", "thorax"]) == {"center": "body_center", "thorax": "thorax"}
+
+
+def test_sides_before_and_behind_a_part():
+    for name in ("LEar", "earL", "EarL", "L_ear", "leftEar", "Left ear"):
+        assert plain_part(name) == "ear_left", name
+    assert plain_part("RForepaw") == "forepaw_right"
+    assert [plain_part(n) for n in ("LED", "Led", "RNose", "BNose")] == ["led", "led", "r_nose", "bnose"]

@@ -300,6 +300,14 @@ def test_alone(pair):
         if name.startswith(("agent.speed", "agent.length")): assert np.isfinite(x).all()
 
 
+def test_points_of_unknown_parts_are_of_those_that_were_seen():
+    rec = smooth(1, parts=("p1", "p2", "p3", "p4"))
+    rec.xy[:, :, [0, 2]] = np.nan
+    assert body_points(rec) == {"front": (1,), "center": (1, 3), "rear": (3,)}
+    rec.xy[:] = np.nan
+    assert body_points(rec)["center"] == (0, 1, 2, 3)
+
+
 @pytest.mark.parametrize("parts", KAGGLE_SETS.values(), ids=KAGGLE_SETS)
 def test_every_kaggle_part_set(parts):
     rec = smooth(1, mice=4, parts=parts)

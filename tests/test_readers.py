@@ -179,6 +179,19 @@ def test_calms21_clips_real():
     assert all(r.labelled == {("mouse1", "mouse2", a) for a in acts} for r in recs)
 
 
+def test_calms21_clips_have_no_confidences(tmp_path):
+    np.savez(tmp_path/"c.npz", keypoints=np.zeros((3, 13, 2, 2, 7)))
+    assert len(read_calms21(tmp_path/"c.npz")) == 3
+    with pytest.raises(DataError, match="min_score"): read_calms21(tmp_path/"c.npz", min_score=.5)
+
+
+def test_a_table_of_bouts_with_text_for_numbers_is_in_the_order_of_the_numbers():
+    rows = [("a", "b", "sniff", s, s + 3) for s in (10, 5, 100)]
+    table = pd.DataFrame(rows, columns=["agent", "target", "action", "start", "stop"])
+    assert bout_table(table.astype(str)).equals(bout_table(rows)) and bout_table(table).equals(
+        bout_table(rows))
+
+
 @pytest.mark.parametrize("arrays", [
     {}, {"keypoints": np.zeros((3, 13, 2, 2))}, {"keypoints": np.zeros((0, 13, 2, 2, 7))},
     {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.zeros(2)},

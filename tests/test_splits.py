@@ -13,7 +13,7 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.formats.kaggle.write import write_kaggle
-from mabe_nb.data.recording import Recording
+from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
                                  holdout, labelled_groups, leave_one_lab_out)
 from mabe_nb.data.synthetic import colony_video, write_colony
@@ -315,3 +315,13 @@ def test_a_recipe_learns_nothing_from_poses_that_are_kept_back(tmp_path, capsys)
     with pytest.raises(DataError, match="it shares poses with video 1 in training"):
         mb.fit(tmp_path/"lab", tmp_path/"run", recipe="quick", train_videos=["1", "2"],
                valid_videos=["9"], folds=2)
+
+
+def test_frames_of_an_action_are_those_where_somebody_looked():
+    pair = ("mouse1", "mouse2", "sniff")
+    rec = make_recording(0, 300, video_id="v").replace(labelled=frozenset([pair]), bouts=bout_table(
+        [(*pair, 10, 60), (*pair, 100, 150)]))
+    def frames(**how): return groups([rec.replace(**how)]).frames_sniff[0]
+    assert frames() == 100 and frames(scored=(30, 120)) == 30 + 20
+    assert frames(reviewed=((*pair, 0, 20), (*pair, 50, 90))) == 10 + 10
+    assert frames(scored=(60, 100)) == 0

@@ -211,12 +211,8 @@ def audit(
     "Read each video once and report what is wrong; a `DataError` is a row too."
     if not hasattr(dataset, "__iter__") or isinstance(dataset, (str, Path)):
         dataset = as_dataset(dataset)
-    notes, videos = Notes(), each_video(dataset, ids)
-    if progress:
-        from tqdm.auto import tqdm
-        sized = len(ids) if ids is not None else len(dataset)
-        videos = tqdm(videos, unit="video", total=sized)
-    for video, read in videos:
+    notes = Notes()
+    for video, read in each_video(dataset, ids, progress):
         with warnings.catch_warnings(): # What reading warns of is in the report
             warnings.simplefilter("ignore", LabNote)
             try: notes.add(read())

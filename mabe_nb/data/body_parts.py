@@ -31,7 +31,7 @@ _SIDES = {"left": "left", "l": "left", "right": "right", "r": "right"}
 # %% ../../nbs/data/02_body_parts.ipynb #d3806ab4
 def _words(name):
     "Words of a name in lower case, joined by _."
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())
+    name = re.sub("(?<=[a-z])(?=[A-Z])|(?<=^[LR])(?=[A-Z][a-z])", "_", name.strip())
     return re.sub(r"[\s.\-_]+", "_", name.lower())
 
 

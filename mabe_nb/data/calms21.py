@@ -178,12 +178,14 @@ def _tree(path):
 # %% ../../nbs/data/12_calms21.ipynb #f69e097f
 def read_calms21(
     path, # A .json, .npy or .npz file
-    vocab=None, # Action to code, in place of the file's own
-    min_score: float = None, # Points less certain than this become NaN
+    vocab=None, # Action to code, in place of the file's own; clips have names
+    min_score: float = None, # Points less certain than this become NaN; clips have no scores
 ) -> list: # Of `Recording`, in the file's order
     "CalMS21 of any task as Recordings. Raises `DataError` naming file and sequence."
     path = Path(path)
-    if path.suffix.lower() == ".npz": return _read_clips(path)
+    if path.suffix.lower() == ".npz":
+        if min_score is None: return _read_clips(path)
+        raise DataError("has no confidences; read without min_score", path)
     groups, shared = _tree(path)
     vocab, taken = (shared if vocab is None else vocab), {}
     return [_sequence(record, group, key, taken, path, vocab, min_score)

@@ -101,13 +101,14 @@ def long_gaps(rec, xy, least=10): # Seconds
     gone = {}
     for mouse, here in zip(rec.mice, np.isfinite(xy[..., 0]).any(2).T):
         edges = np.flatnonzero(np.diff(np.r_[False, ~here, False])).reshape(-1, 2)
-        if here.any() and len(edges): gone[mouse] = max(edges, key=np.ptp)
-    gone = {m: at for m, at in gone.items() if np.ptp(at) >= least * rec.fps}
+        edges = edges[np.ptp(edges, 1) >= least * rec.fps]
+        if here.any() and len(edges): gone[mouse] = sorted(edges, key=np.ptp, reverse=True)
     if len(rec.mice) < 2 or not gone: return []
-    count = sum(int(np.ptp(at)) for at in gone.values())
-    return [Defect("lost_animals", count, count / (len(xy) * len(rec.mice)), "no point for long: "
-                   + some_of(f"{m} for {np.ptp(at) / rec.fps:.1f} s from frame {at[0]}"
-                             for m, at in gone.items()))]
+    count = {m: int(np.ptp(at, 1).sum()) for m, at in gone.items()}
+    words = (f"{m} for {np.ptp(at[0]) / rec.fps:.1f} s from frame {at[0][0]}" + (
+        f" ({count[m] / rec.fps:.1f} s in {len(at)} such gaps)" * (len(at) > 1)) for m, at in gone.items())
+    return [Defect("lost_animals", n := sum(count.values()), n / (len(xy) * len(rec.mice)),
+                   f"no point for long: {some_of(words)}")]
 
 
 def pieces(rec, xy):

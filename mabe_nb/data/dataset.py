@@ -160,17 +160,27 @@ def data_and_ids(
 def each_video(
     data, # A dataset, a path to one, or any iterable of `Recording`s
     ids=None, # Video ids to take, or text with ranges; None = all
+    progress: bool = False, # Show a progress bar
 ): # Yields (video id, function that returns its `Recording`)
     "The videos of a dataset, none of them read yet. Raises `DataError`."
-    if not hasattr(data, "__iter__") or isinstance(data, (str, Path)):
-        data = as_dataset(data)
+    if not hasattr(data, "__iter__") or isinstance(data, (str, Path)): data = as_dataset(data)
+    if isinstance(ids, str) and not hasattr(data, "ids"): data = as_dataset([*data])
     if hasattr(data, "ids"):
         ids = data_and_ids(data, ids)[1]
-        for i in map(str, data.ids if ids is None else ids):
-            yield i, partial(data.__getitem__, i)
-        return
+        videos = [(i, partial(data.__getitem__, i))
+                  for i in map(str, data.ids if ids is None else ids)]
+    else: videos = _given(data, ids)
+    if progress:
+        from tqdm.auto import tqdm
+        videos = tqdm(videos, unit="video", total=len(data) if ids is None and isinstance(
+            data, list) else None)
+    yield from videos
+
+
+def _given(recordings, ids):
+    "Those of some ids, one after the other."
     wanted = ids if ids is None else set(map(str, ids))
-    for rec in data:
+    for rec in recordings:
         if not isinstance(rec, Recording): as_dataset(rec) # which says why not
         if wanted is None or rec.video_id in wanted:
             yield rec.video_id, lambda rec=rec: rec

@@ -278,7 +278,7 @@ def read_poses(
     fps: float = None, # Frames per second; needed unless the file has it
     source: str = None, # A name in `TRACKERS`; None = found from the content
     min_confidence: float = None, # Points less certain than this become NaN
-    video_id: str = None, # None = from the file's name
+    video_id: str = None, # None = from the file's name, up to its first point
     px_per_cm: float = None, # Scale; None = the file's, or unknown
     points: tuple = None, # From `tracked_points`, if it has been read already
 ) -> Recording: # Unlabelled

@@ -60,7 +60,7 @@ def _rows_of(table):
     if not (frames % 1 == 0).to_numpy().all():
         raise DataError("start and stop of a bout are numbers of frames; multiply seconds by "
                         "the frame rate and round them")
-    return table[BOUT_COLUMNS].itertuples(index=False, name=None)
+    return table.assign(**frames)[BOUT_COLUMNS].itertuples(index=False, name=None)
 
 
 def bout_table(

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from .dataset import as_dataset, BROKEN, each_video
-from .recording import Recording, frames_by_action, plural
+from .recording import (BOUT_COLUMNS, Recording, bout_table, frames_by_action, looked_at,
+                                    plural)
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/data/60_splits.ipynb #9566dca0
@@ -53,9 +54,16 @@ def marks(
     return np.append(picked, whole) if len(codes) else picked
 
 # %% ../../nbs/data/60_splits.ipynb #29faf720
+def _known(rec): # Bouts where somebody looked
+    if (looked := looked_at(rec)) is None: return rec.bouts
+    return bout_table((*who, max(a, first), min(b, end))
+                      for *who, a, b in rec.bouts[BOUT_COLUMNS].values.tolist()
+                      for first, end in looked[tuple(who)] if max(a, first) < min(b, end))
+
+
 def _row(rec):
     looked = sorted({action for *_, action in rec.labelled or ()})
-    seen = frames_by_action(rec.bouts)
+    seen = frames_by_action(_known(rec))
     row = dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
                seconds=round(n / rec.fps, 1))
     return row | {f"frames_{a}": seen.get(a, 0) for a in looked}
@@ -78,10 +86,7 @@ def groups(
     progress: bool = False, # Show a progress bar
 ) -> pd.DataFrame: # video_id, lab_id, group, frames, seconds, frames_<action>, ...
     "One row a video; videos that share poses have the same `group`. Reads each once."
-    videos = each_video(dataset, ids)
-    if progress:
-        from tqdm.auto import tqdm
-        videos = tqdm(videos, unit="video", total=len(ids or dataset))
+    videos = each_video(dataset, ids, progress)
     table = _table([(_row(rec), marks(rec)) for _, read in videos for rec in [read()]])
     if len(table): return table
     raise DataError("no video, expected at least one to split",

@@ -37,7 +37,7 @@ def body_points(
         fit = (c.split() for c in choices if all(p in at for p in c.split()))
         found[point] = tuple(where[at[p]] for p in next(fit, ()))
     if any(found.values()) or not len(rec.parts): return found
-    everything = tuple(range(len(rec.parts)))
+    everything = tuple(where or range(len(rec.parts)))
     return {"front": everything[:1], "center": everything, "rear": everything[-1:]}
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #dcd3524b
