@@ -779,6 +779,13 @@ def test_marked_actions_are_listed_as_yaml_reads_them(two):
     assert {a for *_, a in open_dataset(two).labelled("v1")} == {*yaml.safe_load(seen)}
 
 
+def test_a_video_that_was_read_is_read_again_by_other_answers(two):
+    data = open_dataset(two)
+    assert data["v1"].fps == 30 and ("mouse_1", "mouse_1", "sniff") not in data.labelled("v1")
+    data.answer(data.settings.model_copy(update={"fps": 60, "alone": ("rear", "sniff")}))
+    assert data["v1"].fps == 60 and ("mouse_1", "mouse_1", "sniff") in data.labelled("v1")
+
+
 @pytest.mark.parametrize("value, read", [("Modifier #2", "Modifier #2"), ("'Modifier #2'", "Modifier #2"),
                                          ("Modifiers", "Modifiers")])
 def test_a_sharp_in_an_answer_begins_no_comment(value, read, two):

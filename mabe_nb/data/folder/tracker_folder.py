@@ -73,7 +73,6 @@ class TrackerFolder:
             self._poses = {video_name(self.root): [self.root]}
         self.ids = tuple(i for i in sorted(self._poses, key=by_number)
                          if split == "train" or i not in self._scored)
-        self._labels, self._last = {}, None # Small; and the video that was read last
         self._names = {} # Video -> the tracker's names of animals and parts
 
     def __len__(self): return len(self.ids)
@@ -86,6 +85,7 @@ class TrackerFolder:
 def answer(self: TrackerFolder, settings: FolderSettings):
     "Go on as if `dataset.yaml` said this."
     self.settings, self._scored = settings, _by_scorer(self._every, settings.scorer)
+    self._labels, self._last = {}, None # Small; and the video that was read last
 
 
 @patch
