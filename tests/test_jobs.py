@@ -443,6 +443,9 @@ def test_arguments_are_what_was_given(names):
     assert there == names["f"](**given) == [100, 1, 7, [5, 3, '"mouse3"']]
     with pytest.raises(ConfigError, match="'threefold', which has a 'k' of its own"):
         submit("y = threefold(k)", inputs={"k": 2}, outputs=["y"], namespace=names)
+    names["scaled"] = names["helper"]
+    with pytest.raises(ConfigError, match="'threefold' was written as 'scaled', and another"):
+        job_code("y = threefold(1), scaled()", {}, ["y"], namespace=names)
     with pytest.raises(ConfigError, match="'mabe_inputs' is taken"):
         def held(mabe_inputs): return mabe_inputs
         submit(held, inputs={"mabe_inputs": 1})
