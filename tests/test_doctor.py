@@ -90,6 +90,15 @@ def test_fault_of_the_whole_table(kind):
     assert changes.kind.tolist() == [kind] and changes.row.isna().all()
 
 
+@pytest.mark.parametrize("column", IDS[1:])
+def test_texts_and_numbers_in_one_column(column):
+    mixed = table({}, {column: 2})
+    with pytest.raises(ScoreError, match=f"{column} mixes types"): kaggle_score(SOLUTION, mixed)
+    found = diagnose(mixed, SOLUTION)
+    assert found.effect[found.kind == "name_type"].tolist() == ["refused"]
+    kaggle_score(SOLUTION, fix_submission(mixed, SOLUTION)[0])
+
+
 def test_missing_row_id():
     assert diagnose(table({}).drop(columns="row_id"), SOLUTION).kind.tolist() == ["row_id"]
     assert fix_submission(table({}).drop(columns="row_id"), SOLUTION)[0].row_id[0] == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from waiting import until
 
 import mabe_nb as mb
 from mabe_nb.analysis.clips import frame_drawer, with_confidence, write_clips
@@ -290,3 +291,16 @@ def test_a_film_that_cannot_be_read_is_told_in_the_picture(tmp_path):
             if said: break
             time.sleep(0.01)
         assert words in said[0]["lost"]
+
+
+def test_a_film_that_cannot_be_read_is_tried_once(tmp_path, monkeypatch):
+    from mabe_nb.view.video import stage as pages
+    (tmp_path/"bad.avi").write_bytes(b"RIFF" + b"x" * 5000)
+    begun, lost = [], []
+    monkeypatch.setattr(pages, "Film", lambda *a: begun.append(a) or Film(*a))
+    rec = Recording(np.zeros((400, 1, 1, 2), np.float32), ("a",), ("nose",), 10.0)
+    stretches = FilmStretches(tmp_path/"bad.avi", rec)
+    for frame in range(5):
+        stretches.around(frame, None, lost.append)
+        until(lambda: not stretches.busy)
+    assert len(begun) == len(lost) == 1

@@ -174,3 +174,6 @@ def test_a_training_on_several_cards_uses_them_all(gpu, on, number):
     assert words[-3:] == ["mabe", "train", "colony"]
     assert (words[0] == "torchrun") == (number > 1)
     if number > 1: assert words[words.index("--nproc-per-node") + 1] == str(number)
+    for words in (["--recipe", "best"], ["--recipe=best"], ["--per-lab"]): # many trainings
+        words = ["mabe", "train", "colony", *words]
+        assert team_command(words, gpu, on) == words

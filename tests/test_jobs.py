@@ -352,6 +352,20 @@ def test_a_missing_module_is_told_with_its_package():
         job.result()
 
 
+@pytest.mark.parametrize("end,shown", [("", 1), (";", 0), (";  # of a mouse", 0), ("  # of mice;", 1)])
+def test_a_semicolon_hides_the_value_of_the_last_line(end, shown):
+    job = submit(f"speed = 3\nspeed{end}")
+    job.wait()
+    assert [e["text"] for e in job.events() if e["k"] == "result"] == ["3"] * shown
+
+
+def test_figures_beyond_the_most_are_told_once():
+    job = submit("from matplotlib import pyplot\nfrom mabe_nb.remote.inside import figures\n"
+                 "figures.MOST = 2\nfor i in range(5): pyplot.plot([i]); pyplot.show()")
+    job.wait()
+    assert len(job.figures()) == 2 and "".join(printed(job)).count("figures are kept") == 1
+
+
 def test_modules_beside_the_script(tmp_path, monkeypatch):
     "As they were when it was sent, also where the folder is another one."
     monkeypatch.chdir(tmp_path)
@@ -429,6 +443,9 @@ def test_arguments_are_what_was_given(names):
     assert there == names["f"](**given) == [100, 1, 7, [5, 3, '"mouse3"']]
     with pytest.raises(ConfigError, match="'threefold', which has a 'k' of its own"):
         submit("y = threefold(k)", inputs={"k": 2}, outputs=["y"], namespace=names)
+    names["scaled"] = names["helper"]
+    with pytest.raises(ConfigError, match="'threefold' was written as 'scaled', and another"):
+        job_code("y = threefold(1), scaled()", {}, ["y"], namespace=names)
     with pytest.raises(ConfigError, match="'mabe_inputs' is taken"):
         def held(mabe_inputs): return mabe_inputs
         submit(held, inputs={"mabe_inputs": 1})

@@ -470,3 +470,12 @@ def test_bootstrap_holds_the_score():
     low, high = bootstrap(counts)
     assert low < np.nanmean(f1_of(counts.sum(0))) < high
     assert bootstrap(counts[:1])[0] == bootstrap(counts[:1])[1]
+
+
+def test_actions_with_a_side():
+    from mabe_nb.train.ensemble.members import HANDED
+    sided = ("left turn", "TurnRight", "limbRight", "clockwise", "anticlockwise", "ccw", "acw", "turnL",
+             "R_turn", "turn_l", "Lturn", "ipsilateral", "contraversive circling", "rotation_contra")
+    plain = ("upright", "bright", "frightened", "cleft", "outright", "rear", "contraction", "attack",
+             "REM", "allogroom", "L2", "syllable_r2", "chase")
+    assert all(map(HANDED.search, sided)) and not any(map(HANDED.search, plain))

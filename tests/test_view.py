@@ -307,3 +307,13 @@ def test_what_was_predicted_of_videos_given_as_text():
     assert axes.get_xlim() == (0, 600 / recs[0].fps) # the video, not its last bout
     with pytest.raises(DataError, match="no bouts were annotated in video 20"):
         plot_predicted(data, submission, "20")
+
+
+def test_runs_of_the_home_folder(tmp_path, monkeypatch):
+    from mabe_nb.view.runs import find_runs
+    for name in ("HOME", "USERPROFILE"): monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"mabe"))
+    run = tmp_path/"runs"/"one"
+    run.mkdir(parents=True)
+    for name in ("config.yaml", "log.jsonl"): (run/name).touch()
+    assert [*find_runs("~/runs")] == [str(run)]

@@ -20,8 +20,8 @@ from ..train.metrics import solution_table, video_ids, whitelist_text
 # %% ../../nbs/kaggle/10_examine.ipynb #51ef54bc
 EFFECTS = {
     "missing_column": "refused", "no_rows": "refused", "missing_value": "refused",
-    "video_type": "refused", "bad_frame": "refused", "frame_type": "refused",
-    "backwards": "refused", "overlap": "refused",
+    "video_type": "refused", "name_type": "refused", "bad_frame": "refused",
+    "frame_type": "refused", "backwards": "refused", "overlap": "refused",
     "unknown_video": "ignored", "quoted_id": "ignored", "integer_id": "ignored",
     "self_by_name": "ignored", "not_listed": "ignored",
     "fraction": "refused", "negative_frame": "costs", "beyond_end": "costs",
@@ -126,6 +126,9 @@ def _values(case):
     theirs = kind_of(case.source["video_id"])
     if ours != theirs:
         case.note("video_type", f"video_id is {theirs}, expected {ours}", "converted")
+    for c in IDS[1:]:
+        if kind_of(case.source[c]).startswith("mixed"):
+            case.note("name_type", f"{c} mixes texts and numbers, expected texts", "converted")
     case.table["video_id"] = [_plain(v) for v in case.table["video_id"]]
     for c in FRAMES: _whole(case, c)
 

@@ -117,7 +117,8 @@ def team_command(
     on: str, # A place
 ) -> list: # Words
     "The command, as a process for each card if it is a training."
-    number = cards(gpu)
+    number, options = cards(gpu), {word.partition("=")[0] for word in command[2:]}
     if on == "slurm" or number == 1 or command[:2] != ["mabe", "train"]: return command
+    if options & {"--recipe", "--per-lab"}: return command # many trainings, none for a team
     return ["torchrun", "--standalone", "--nproc-per-node", str(number or "gpu"),
             "--no-python", *command]

@@ -199,6 +199,11 @@ def _joined(along, cell, first=""):
     for kind, names in (("import", along.imports), ("constant", along.constants),
                         ("source", along.sources)):
         kinds |= dict.fromkeys(names, kind)
+    for at, name in enumerate(kinds): # a source sets the name that it was written with, too
+        own = name in along.sources and inspect.unwrap(along.begun[name]).__name__
+        if own in [*kinds][:at] and along.begun[own] is not along.begun[name]:
+            raise ConfigError(f"{name!r} was written as {own!r}, and another {own!r} would go along; "
+                              "rename one of them")
     imports = imports_in(cell)
     modules, more = modules_beside(own := imports_in(before) | imports)
     return JobCode(before + cell, before.count("\n"), kinds, modules, more | own)

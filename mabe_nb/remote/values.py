@@ -233,7 +233,7 @@ def read_values(
     folder, # Folder of `write_values`, or what claims to be one
     limit: int = LIMIT, # Most bytes of all together
     names=None, # Only these; None: all
-) -> dict: # Name -> value; tensors come back as arrays
+) -> dict: # Name -> value; a tensor comes back as an array, in a dict all as tensors
     "Named values from a folder. Raises `DataError`; never runs anything from it."
     folder = Path(folder)
     if (plain_file(folder/"index.json") or 2**20) >= 2**20:

@@ -82,7 +82,8 @@ def find_runs(
     for job in jobs():
         run = job.folder/"ckpt"/"run"
         if (run/"config.yaml").exists(): found[job.id] = run, job
-    files = [Path(folder)/"config.yaml", *Path(folder).glob("*/config.yaml")]
+    folder = Path(folder).expanduser()
+    files = [folder/"config.yaml", *folder.glob("*/config.yaml")]
     files = [f for f in files if f.exists() and (f.parent/"log.jsonl").exists()]
     own = {str(f.parent): (f.parent, None) for f in files}
     when = {n: (run/"log.jsonl").stat().st_mtime if (run/"log.jsonl").exists() else 0.0

@@ -7,8 +7,8 @@ __all__ = ['MODULES_NAME', 'run_source', 'error_of', 'CommandError', 'run_comman
            'main']
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #2fcbdc59
-import ast, json, linecache, os, re, select, shutil, signal, subprocess, sys, sysconfig, threading
-import traceback, types
+import ast, io, json, linecache, os, re, select, shutil, signal, subprocess, sys, sysconfig
+import threading, tokenize, traceback, types
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,12 @@ def _parsed(source, name):
     return ast.parse(source, name)
 
 
+def _silent(cell): # It ends with `;`, whatever a comment says
+    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
+             if token.string.strip() and token.type != tokenize.COMMENT]
+    return words[-1:] == [";"]
+
+
 def run_source(
     source: str, # Python
     names: dict, # What it finds defined
@@ -38,8 +44,7 @@ def run_source(
     along, cell = "\n".join(lines[:before]), "\n".join(lines[before:])
     exec(compile(_parsed(along, "<along>"), "<along>", "exec"), main.__dict__)
     tree = _parsed(cell, "<cell>")
-    shows = tree.body and isinstance(tree.body[-1], ast.Expr) and \
-        not source.rstrip().endswith(";")
+    shows = tree.body and isinstance(tree.body[-1], ast.Expr) and not _silent(cell)
     last = tree.body.pop() if shows else None
     exec(compile(tree, "<cell>", "exec"), main.__dict__)
     if last is not None:

@@ -16,6 +16,7 @@ from .channel import emit
 
 # %% ../../../nbs/remote/inside/30_figures.ipynb #aae2c0c2
 MOST = 200 # Figures of one job; the rest is left out
+_said = [] # Told that there are more?
 
 
 def show(*args, **kwargs):
@@ -30,6 +31,7 @@ def show(*args, **kwargs):
             figure.savefig(tmp, format="png", bbox_inches="tight", dpi=90)
             os.replace(tmp, folder/f"{number:03d}.png")
             emit("figure", path=f"fig/{number:03d}.png")
-        elif number == MOST + 1:
+        elif not _said:
+            _said.append(number)
             print(f"[mabe: {MOST} figures are kept, this one and later ones are not]")
         pyplot.close(figure)

@@ -22,7 +22,7 @@ class Trees:
     feature: np.ndarray # (nodes,) int32 channel that is looked at, -1: a leaf
     threshold: np.ndarray # (nodes,) float64, up to it one goes left
     missing_left: np.ndarray # (nodes,) bool, where a missing value goes
-    left: np.ndarray # (nodes,) int32 node, progress_reporter from the first of all
+    left: np.ndarray # (nodes,) int32 node, counted from the first of all
     right: np.ndarray # (nodes,) int32
     value: np.ndarray # (nodes,) float64, what a leaf adds
     root: np.ndarray # (rounds, scores) int32 first node of each tree

@@ -122,7 +122,10 @@ def enough_epochs(
     return max(cfg.epochs, math.ceil(least_steps / max(windows / a_step, 1)))
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #8f91cb3c
-HANDED = re.compile(r"left|(?<!up)right|clockwise|(?<![a-z])c?cw(?![a-z])", re.I)
+HANDED = re.compile(r"""(?<!(?<![a-z])c)left|(?<!up)(?<!out)(?<!(?<![a-z])[bf])right|clockwise
+    |(?<![a-z])(?:a|c)?cw(?![a-z])|(?:ipsi|contra)(?:later|vers)|(?<![a-z])(?:ipsi|contra)(?![a-z])
+    |(?<![a-z])[lr](?![a-z\d])|(?<![a-z])[lr](?=turn|rot|spin|circl)
+    |(?-i:(?<=[a-z])[LR](?![a-z\d]))""", re.I | re.X)
 
 
 def net_config(

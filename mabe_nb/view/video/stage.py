@@ -160,12 +160,12 @@ class FilmStretches:
         self.first = self.last = self.wanted = 0
         self.path: Path | None = None
         self.busy, self.size = False, [0, 0]
+        self.failed = 0, 0 # First and end of a stretch that could not be cut
 
     def has(self, frame: int) -> bool:
         "Is a frame in the stretch that there is, and not about to leave it?"
         soon = 0 if self.last == self.frames else SOON * self.fps
         return self.path is not None and self.first <= frame < self.last - soon
-
 
 # %% ../../../nbs/view/video/35_stage.ipynb #1577f940
 @patch
@@ -179,12 +179,14 @@ def around(self: FilmStretches,
         self.wanted = min(max(frame, 0), self.frames - 1)
         if self.busy: return
         if self.has(self.wanted): return lay(self.path, self.first, self.last, self.size)
+        if self.failed[0] <= self.wanted < self.failed[1]: return
         self.busy = True
     Thread(target=self._cut, args=(lay, lost), daemon=True).start()
 
 # %% ../../../nbs/view/video/35_stage.ipynb #503b7b8d
 @patch
 def _cut(self: FilmStretches, lay, lost):
+    first, last = 0, self.frames
     try:
         film = Film(self.film, self.frames)
         self.size = list(film.size)
@@ -199,5 +201,5 @@ def _cut(self: FilmStretches, lay, lost):
             if old not in (None, path): old.unlink(missing_ok=True)
             if done: return lay(path, first, last, self.size)
     except (MabeError, OSError) as error: # or the disk is full
-        self.busy = False
+        self.failed, self.busy = (first, last), False
         lost(error)
