@@ -620,7 +620,8 @@ def test_bouts_of_no_video_and_videos_without_bouts_are_told(tmp_path):
                         "note: there are no bouts of 1 of 2 videos (video 002): measured as "
                         "videos in which nothing was done"]
     mb.analyse(data, tmp_path/"out", table[:1], videos=["001"], shuffles=5, say=told.append)
-    assert len(told) == 4 and told[2] == told[3] # that the tracker has no points of them
+    assert len(told) == 6 and told[3] == told[5] # that the tracker has no points of them
+    assert ["less than half of the frames" in line for line in told[2::2]] == [True, True]
 
 
 def test_what_lies_between_scored_stretches_counts_for_nothing():
@@ -660,3 +661,53 @@ def test_a_correction_takes_no_bout_that_nobody_looked_for():
     for action in ("sniff", "chase"):
         assert ((frame_labels(now, "m1", "m2", [action]) == 1)
                 == (frame_labels(rec, "m1", "m2", [action]) == 1)).all()
+
+
+def tracked(video, parts, mice=("a", "b")):
+    "A video of 100 s in which each animal is tracked in a share of the frames, and rears once."
+    xy = np.full((1000, len(mice), 1, 2), np.nan, np.float32)
+    for i, part in enumerate(parts): xy[:int(1000 * part), i] = 5 + i
+    rows = [(m, m, "rear", 10, 20) for m in mice]
+    return Recording(xy, mice, ("nose",), 10.0, 1.0, bout_table(rows),
+                     frozenset((m, m, "rear") for m in mice), video)
+
+
+def notes_of(tmp_path, data, bouts=None, **how):
+    lines = []
+    mb.analyse(data, tmp_path/f"out{len([*tmp_path.iterdir()])}", bouts, say=lines.append, **how)
+    return [line for line in lines if line.startswith("note: ")]
+
+
+def test_animals_that_are_hardly_tracked_are_told(tmp_path):
+    "A ghost of a tracker, an animal put in late: watched for as long as the others."
+    data = [tracked("v", (1, 0.012)), tracked("w", (1, 1)), tracked("x", (0.6, 0))]
+    seen = observe(data)
+    assert seen.tracked["v", "b"] == pytest.approx(0.012) and seen.tracked["x", "b"] == 0
+    line, = [n for n in notes_of(tmp_path, data) if "less than half" in n]
+    assert "2 animals of 6" in line and "(b of v: 1%, b of x: 0%)" in line and "as a case" in line
+    assert not any("less than half" in n for n in notes_of(tmp_path, data[1:2]))
+
+
+def test_bouts_that_reach_out_of_their_video_are_told(tmp_path):
+    data = [tracked("v", (1, 1)), tracked("w", (1, 1))]
+    rows = [("v", "a", "self", "rear", start, stop) for start, stop in
+            ((10, 20), (990, 1010), (1000, 1020), (-5, 5))] + [("w", "a", "self", "rear", 1, 1000)]
+    bouts = pd.DataFrame(rows, columns=["video_id", "agent_id", "target_id", "action",
+                                        "start_frame", "stop_frame"])
+    assert observe(data, bouts).outside == {"v": 3}
+    line, = [n for n in notes_of(tmp_path, data, bouts) if "after the last" in n]
+    assert "3 bouts of 1 video (v)" in line
+    assert not any("after the last" in n for n in notes_of(tmp_path, data, bouts.iloc[[0, 4]]))
+
+
+def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
+    data = [tracked(v, (1, 1)) for v in "uvwx"] + [tracked("y", (1, 1)).replace(scored=(0, 500))]
+    groups = pd.DataFrame({"video": [*"uvwxy"], "dose": ["0", "0", "1", "1", "1"]})
+    how = {"by": "dose", "value": "bouts"}
+    said = notes_of(tmp_path, data, groups=groups, **how)
+    assert sum("watched for 50 to 100 s, and bouts grows" in n and "per_minute" in n for n in said) == 1
+    said = notes_of(tmp_path, data, groups=groups[1:4], **how)
+    assert sum("4 of 10 animals in videos have no dose" in n and "a of u" in n for n in said) == 1
+    assert not any("grows with" in n for n in said)
+    said = notes_of(tmp_path, data, groups=groups, by="dose")
+    assert not any("grows with" in n or "have no dose" in n for n in said)

@@ -13,8 +13,9 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import (compare_groups, of_company, of_no_value, of_nothing,
-                                     per_unit, read_groups, with_groups)
+from .groups import (compare_groups, of_company, of_no_group, of_no_value,
+                                     of_nothing, of_unlike_time, per_unit, read_groups,
+                                     with_groups)
 from .measures import checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset
 from ..data.recording import plural
@@ -77,6 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
     notes += of_no_value(rows, cases, value, unit) + of_company(rows, unit)
+    notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
@@ -158,7 +160,7 @@ def _of_nobody(seen):
             f"target in half the frames or more (video {', '.join(some[:5])}"
             f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _of_some(seen):
     "A sentence if animals are judged in some videos that nobody looked at in others."
     looked = seen.watched.groupby("video").animal.agg(set)
@@ -168,9 +170,28 @@ def _of_some(seen):
             "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
+# %% ../../nbs/analysis/70_analyse.ipynb #d89d5bb4
+def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
+def _of_absent(seen):
+    "A sentence if animals are watched that the tracker hardly has."
+    share = {who: seen.tracked.get(who, 1.0) for who in
+             seen.watched[["video", "animal"]].drop_duplicates().itertuples(index=False, name=None)}
+    lost = [f"{animal} of {video}: {part:.0%}" for (video, animal), part in share.items() if part < 0.5]
+    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than half of the frames "
+            f"({_some(lost)}): shares and rates are of the whole video, and each counts as a case"
+            ] if lost else []
 
+
+def _of_outside(seen):
+    "A sentence if bouts reach out of their videos."
+    videos, n = [*seen.outside], sum(seen.outside.values())
+    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
+            "the first frame or end after the last, and are cut there or left out: are they of "
+            "these videos, in frames?"] if n else []
+
+# %% ../../nbs/analysis/70_analyse.ipynb #143aa272
 def _of_reviewed(data):
     "A sentence if only moments of some videos are known, which were picked as hard."
     n = len(getattr(data, "only_reviewed", ()))
@@ -209,6 +230,7 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += _of_nobody(seen) + (_of_reviewed(data) if bouts is None else _of_some(seen))
+    notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen),
+              *(_of_reviewed(data) if bouts is None else _of_some(seen))]
     for line in notes: say(f"note: {line}")
     return tables

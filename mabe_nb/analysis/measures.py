@@ -52,13 +52,13 @@ def checked_submission(
 def seen_share(
     rec: Recording,
     bouts, # Table of bouts, see `bout_table`
+    there: dict = None, # See `animals_seen`; None: it is looked for here
 ) -> np.ndarray: # (bouts,) 0 to 1
     "Share of each bout's frames in which the tracker has a point of both animals."
-    there = animals_seen(rec)
+    if there is None: there = animals_seen(rec)
     both = (there[b.agent][s] & there[b.target][s] for b in bouts.itertuples()
             for s in [slice(max(b.start, 0), max(b.stop, 0))])
     return np.array([some.mean() if len(some) else 0.0 for some in both])
-
 
 # %% ../../nbs/analysis/10_measures.ipynb #1e973041
 class Observed(NamedTuple):
@@ -66,6 +66,8 @@ class Observed(NamedTuple):
     bouts: pd.DataFrame # video, agent, target, action, start, stop (s), seen: see `seen_share`
     watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
     animals: dict = {} # Video -> all of its animals, looked for or not
+    tracked: dict = {} # (video, animal) -> share of the frames in which the tracker has a point
+    outside: dict = {} # Video -> bouts that reach out of it, where there are some
 
 
 def _looked_for(rec, bouts, actions):
@@ -95,18 +97,30 @@ def _within(bouts, at, frames): # Stretches by animal and action
     return out[out.stop > out.start]
 
 # %% ../../nbs/analysis/10_measures.ipynb #39e30088
-def _timed(rec, some, video, annotated, actions):
+def _timed(rec, some, video, annotated, actions, there):
     "Bouts of a video in seconds, and rows of `Observed.watched`. Raises `DataError`."
     if unknown := sorted({*some.agent, *some.target} - {*rec.mice}):
         raise DataError(f"has no animal {unknown[0]!r}, only {', '.join(rec.mice)}; "
                         "give the dataset that was predicted", where=f"video {video}")
     looked = sorted(_looked_for(rec, some, actions))
     at = {who: _stretches(rec, who, annotated) for who in looked}
-    timed = _within(some.assign(video=video, seen=seen_share(rec, some)), at, len(rec))
+    timed = _within(some.assign(video=video, seen=seen_share(rec, some, there)), at, len(rec))
     timed = timed.assign(start=timed.start / rec.fps, stop=timed.stop / rec.fps)
     return timed.drop_duplicates(), [ # Written down twice, done once
         (video, rec.lab_id, *who, first / rec.fps, (last - first) / rec.fps, rec.fps)
         for who in looked for first, last in at[who]]
+
+# %% ../../nbs/analysis/10_measures.ipynb #88d42aec
+def _observe_one(out, rec, some, video, annotated, actions):
+    "Add a video to what was seen."
+    there = animals_seen(rec)
+    bouts, rows = _timed(rec, some, video, annotated, actions, there)
+    out.bouts.append(bouts)
+    out.watched.extend(rows)
+    out.animals[video] = rec.mice
+    out.tracked.update({(video, m): float(t.mean()) if len(t) else 0.0 for m, t in there.items()})
+    if n := int(((some.start < 0) | (some.stop > len(rec)) | (some.stop <= some.start)).sum()):
+        out.outside[video] = n
 
 # %% ../../nbs/analysis/10_measures.ipynb #e434054b
 def observe(
@@ -115,24 +129,21 @@ def observe(
     videos=None, # Video ids, None: all
 ) -> Observed:
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
-    data, found, watched, animals = as_dataset(data), [], [], {}
+    data, out = as_dataset(data), Observed([], [], {}, {}, {})
     if bouts is not None: bouts = checked_submission(bouts)
     by_lab = {} if bouts is None else actions_of_labs(data, bouts)
     of = {} if bouts is None else dict(list(bouts.groupby(bouts.video_id.astype(str))))
     for video, read in each_video(data, videos):
         rec = read()
         some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
-        animals[video], actions = rec.mice, by_lab.get(rec.lab_id, ())
-        bouts_of, rows = _timed(rec, some, video, bouts is None, actions)
-        found.append(bouts_of)
-        watched += rows
-    if not watched:
+        _observe_one(out, rec, some, video, bouts is None, by_lab.get(rec.lab_id, ()))
+    if not out.watched:
         raise DataError("no video has annotations" if bouts is None else "no bouts were "
                         "predicted in these videos: there is nothing to measure", data.root)
     columns = ["video", "agent", "target", "action", "start", "stop", "seen"]
-    return Observed(pd.concat(found, ignore_index=True)[columns], pd.DataFrame(
-        watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]),
-        animals)
+    return out._replace(
+        bouts=pd.concat(out.bouts, ignore_index=True)[columns], watched=pd.DataFrame(
+            out.watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]))
 
 # %% ../../nbs/analysis/10_measures.ipynb #3cff8b64
 def actions_of_labs(

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from ..errors import ConfigError
 from ..patch import patch
 from .packages import import_line, modules_beside
-from .cell_names import (HELD, IN_A_JOB, check_alone, check_defaults, check_of_job,
-                                       check_outputs, check_plain, held, imports_in, names_of_job,
-                                       names_used, who_has)
+from .cell_names import (HELD, IN_A_JOB, _same, check_alone, check_defaults, check_of_job,
+                                       check_outputs, check_plain, held, imports_in, names_of_job, names_used, who_has)
 from .compound import is_frame
 from .values import _has_axes, _number
 
@@ -67,6 +66,7 @@ def source_of(
 # %% ../../nbs/remote/36_travel.ipynb #b3ed3921
 CONSTANT = 1000 # Most characters of one that goes along unasked
 
+# %% ../../nbs/remote/36_travel.ipynb #355e27db
 class _Along:
     "What goes along: lines of code by name."
     def __init__(self, given, named, options):
@@ -82,7 +82,7 @@ class _Along:
                               f"the notebook defines{who_has(name)}")
         value = namespace[name]
         if name in self.begun:
-            if self.begun[name] is value or self.begun[name] == value: return
+            if _same(self.begun[name], value): return
             raise ConfigError(f"two different things called {name!r} would go along; "
                               "rename one of them")
         self.begun[name] = value
@@ -107,7 +107,7 @@ def _scope(thing, namespace):
         except ValueError: continue # not set yet
     return {**function.__globals__, **around}
 
-
+# %% ../../nbs/remote/36_travel.ipynb #e9d3bdda
 @patch
 def take_source(self: _Along, name, value, namespace, by):
     "A function or class by source, after all that it uses."

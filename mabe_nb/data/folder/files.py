@@ -197,7 +197,7 @@ def _too_deep(folders, deepest, ends, root):
     if deep: yield _odd(deep[0], root, f"lies in more than {deepest} folders", hint=
                         f", nor {len(deep) - 1} more" * (len(deep) > 1) + "; move it up")
 
-
+# %% ../../../nbs/data/folder/25_files.ipynb #34ba06fb
 def _files_of(root, deepest, findings):
     "Pose files by video, and annotations with their program."
     poses, tables, deeper = {}, [], []

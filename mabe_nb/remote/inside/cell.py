@@ -19,16 +19,10 @@ from .channel import (LAST, LATE, SPARE, commit, emit, open_socket,
                                             progress, socket_number)
 from ...system import KILL, POSIX
 
-# %% ../../../nbs/remote/inside/20_cell.ipynb #4fd30fbb
+# %% ../../../nbs/remote/inside/20_cell.ipynb #0f5ae286
 def _parsed(source, name):
     linecache.cache[name] = len(source), None, source.splitlines(True), name
     return ast.parse(source, name)
-
-
-def _silent(cell): # It ends with `;`, whatever a comment says
-    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
-             if token.string.strip() and token.type != tokenize.COMMENT]
-    return words[-1:] == [";"]
 
 
 def run_source(
@@ -51,6 +45,12 @@ def run_source(
         value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), main.__dict__)
         if value is not None: emit("result", text=repr(value)[:20_000])
     return main.__dict__
+
+# %% ../../../nbs/remote/inside/20_cell.ipynb #6f70c05c
+def _silent(cell): # It ends with `;`, whatever a comment says
+    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
+             if token.string.strip() and token.type != tokenize.COMMENT]
+    return words[-1:] == [";"]
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #ad26ad40
 def error_of(
