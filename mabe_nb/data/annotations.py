@@ -212,7 +212,7 @@ def scored_window(
         spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"]
         return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
     if source == "frames": return frames_looked_at(path)
-    if source == "steps": return step_span(path, fps) if fps else None
+    if source in ("steps", "Solomon"): return step_span(path, fps) if fps else None
     return _bento_window(path, fps or annotated_rate(path)) if source == "Bento" else None
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
