@@ -474,6 +474,21 @@ def test_solomon_coder_tells_of_its_rows_alone(tmp_path, words):
     assert {f.kind for f in rec.findings} == {"not_scored"}
 
 
+def test_a_caltech_file_of_base_alone_is_not_scored(tmp_path):
+    write_dlc(tmp_path, "v1", recording(1), ("black", "white"))
+    (tmp_path/"v1.txt").write_text("Caltech Behavior Annotator - Annotation File\n\nConfiguration file:\n"
+                                   "base\tz\nsocial\ts\n\nS1:\tstart\tend\ttype\n-----\n\t1\t50\tbase\n")
+    for more, known in (("", None), ("whole: true\n", {("black", "white", "social")})):
+        (tmp_path/"dataset.yaml").write_text(
+            "fps: 10\nactions: [social]\nalone: []\nagent: black\ntarget: white\n" + more)
+        data = open_dataset(tmp_path)
+        rec = data["v1"]
+        assert rec.labelled == data.labelled("v1") == known
+        said = {f.kind: f.message for f in rec.findings}["nothing_marked"]
+        assert said == "v1.txt marks nothing" + (": taken to be absent: social" if known else
+                                                 " and no frame as looked at: taken for not scored")
+
+
 # our own tables of bouts
 
 @pytest.fixture

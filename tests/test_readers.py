@@ -835,7 +835,7 @@ HEADED = BENTO.format("Annotation start frame: 5\nAnnotation stop frame: 40\n") 
 
 
 @pytest.mark.parametrize("text, window", [
-    (WINDOW, (10, 35)), (CALTECH + "\t1\t50\tbase\n", None), (HEADED, (4, 40)),
+    (WINDOW, (10, 35)), (CALTECH + "\t1\t50\tbase\n", (0, 0)), (HEADED, (4, 40)),
     (BENTO.format("") + "11\t20\t10\n", None), ("Time,Subject,Behavior\n1,a,b\n", None)])
 def test_the_scored_window_of_a_file(tmp_path, text, window):
     (tmp_path/"a.txt").write_text(text)

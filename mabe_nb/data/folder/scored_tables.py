@@ -34,7 +34,6 @@ _ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|
     r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|no focal subject|avi|m4v|mkv|mov|mp4|"
     r"mpe?g|wmv)|\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
-
 _composed = partial(unicodedata.normalize, "NFC") # A letter and its accent as one sign
 
 def _plain_name(path):
@@ -291,8 +290,10 @@ def nothing_marked(
     path, # The annotation
 ) -> Recording:
     "A recording that says what this is taken for."
-    actions = some_of(sorted({a for *_, a in rec.labelled}))
+    actions, at = some_of(sorted({a for *_, a in rec.labelled})), rec.scored or (0, 1)
+    means = (" and no frame as looked at: taken for not scored" if at[0] == at[1] else
+             f": taken to be absent: {actions}" if actions else ": taken for not scored; list under "
+             "actions of dataset.yaml what was looked for, and it is taken to be absent")
+    if at[0] == at[1]: rec = rec.replace(labelled=None, scored=None)
     return rec.replace(labelled=rec.labelled or None, findings=(*rec.findings, Finding(
-        rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing: " + (
-            f"taken to be absent: {actions}" if actions else "taken for not scored; list under "
-            "actions of dataset.yaml what was looked for, and it is taken to be absent"))))
+        rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing{means}"),))
