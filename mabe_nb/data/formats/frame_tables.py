@@ -7,13 +7,14 @@ __all__ = ['NUMBERED', 'NO_ACTION', 'is_frame_table', 'frame_table', 'frames_loo
            'read_solomon', 'is_step_table', 'step_table', 'step_span', 'read_step_table']
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #3f7480e0
-import csv, re
+import csv, re, warnings
 from itertools import groupby, islice
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ..recording import bout_table, parse_seconds, run_lengths
+from ..recording import bout_table, LabNote, parse_seconds, plural, run_lengths
 from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
                                               frame_span, rows_by)
@@ -108,11 +109,19 @@ def read_frame_table(
     if (gap := np.flatnonzero(np.diff(known) > 1)).size:
         raise DataError("has frames with -1 between frames that were looked at; cut the "
                         "video there", path, f"row {known[gap[0]] + 3}")
+    _warn_of_lost(names, values, path)
     values[(values < 0).any(1)] = 0 # not looked at
     return bout_table((agent, target, name, start, stop) for name, seen in zip(names, values.T)
                       if name.lower() not in NO_ACTION
                       for code, start, stop in run_lengths(seen) if code == 1)
 
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #f7cd86a2
+def _warn_of_lost(names, values, path):
+    "Warns of bouts in frames in which something else was not looked at."
+    actions = [name.lower() not in NO_ACTION for name in names]
+    if lost := int(((values[:, actions] == 1).any(1) & (values < 0).any(1)).sum()): warnings.warn(
+        f"{Path(path).name} marks an action in {plural(lost, 'frame')} with -1 for another: taken "
+        "for not looked at", LabNote, stacklevel=3)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #959f501c
 def is_solomon(
