@@ -6,6 +6,7 @@ encodings, its marks for what is missing and the ends of its lines.
 import numpy as np
 import pytest
 
+from mabe_nb.analysis.watch import video_stamp
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import annotation_source
 from mabe_nb.data.audit import audit
@@ -93,6 +94,14 @@ def test_a_change_of_any_subject_changes_the_fingerprint(folder):
     before = [data.fingerprint(i) for i in data.ids]
     write(folder/called(1, 1, "Subject 2"), samples(at=6), head_of(subject="Subject 2"))
     assert [data.fingerprint(i) == b for i, b in zip(data.ids, before)] == [False, True, True]
+
+
+def test_a_watched_folder_notices_every_subject(folder):
+    def stamps(): return [video_stamp(data, i) for data in [open_dataset(folder)] for i in data.ids]
+    before = stamps()
+    write(folder/called(1, 1, "Subject 2"), samples(at=6, n=31), head_of(subject="Subject 2"))
+    write(folder/called(1, 2, "Subject 2"), samples(at=6), head_of(arena="Arena 2", subject="Subject 2"))
+    assert [a == b for a, b in zip(stamps(), before, strict=True)] == [False, False, True]
 
 
 def test_from_the_terminal(folder, monkeypatch, capsys):

@@ -439,6 +439,56 @@ def test_dlcanalyzer_faults(tmp_path, old, new, words):
         read_labels(tmp_path/"l.csv", 10, lambda cell: cell == "OFT_11")
 
 
+MARKED = """file;Experimenter;from;to;type;ID
+FST_1.json;Jin;10.0;11.0;Start_End;v1
+FST_1.json;Jin;12.0;13.0;Floating;v1
+FST_1.json;Jin;24.0;25.0;Start_End;v1
+"""
+START, BOUT, END = MARKED.splitlines(True)[1:]
+
+
+@pytest.mark.parametrize("rows, window", [
+    (START + BOUT + END, (100, 250)), (START + BOUT, None), (BOUT, None), (START + END, (100, 250)),
+    (START + BOUT + END + BOUT.replace("12.0;13.0", "27.0;28.0"), (100, 280)),
+    (START.replace("11.0", "20.0").replace("_", "/") + BOUT, (100, 200))])
+def test_dlcanalyzer_marks_where_somebody_looked(tmp_path, rows, window):
+    "Of about a second each, as in data/FST/Lables and data/EPM/Labels of the project."
+    write_dlc(tmp_path, "v1", recording(1).replace(mice=("mouse1",), xy=recording(1).xy[:, :1]), ("solo",))
+    (tmp_path/"labels.csv").write_text(MARKED.splitlines(True)[0] + rows)
+    (tmp_path/"dataset.yaml").write_text("fps: 10\nactions: [Floating]\nalone: [Floating]\n")
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.scored == window and {*rec.bouts.action} <= {"Floating"}
+    (tmp_path/"dataset.yaml").write_text("fps: 10\nactions: [Floating]\nalone: [Floating]\nwhole: true\n")
+    assert open_dataset(tmp_path)["v1"].scored is None
+
+
+@pytest.mark.parametrize("words", ["Time,Behaviour\n{}", "Time;Behaviour\n{}"])
+def test_solomon_coder_tells_of_its_rows_alone(tmp_path, words):
+    write_dlc(tmp_path, "v1", recording(1).replace(mice=("mouse1",), xy=recording(1).xy[:, :1]), ("solo",))
+    mark = words[4]
+    rows = "".join(f"{2 + i / 5:.1f}{mark}{'groom' * (5 <= i < 10)}\n" for i in range(25))
+    (tmp_path/"v1.csv").write_text(words.format(rows))
+    (tmp_path/"dataset.yaml").write_text("fps: 10\n")
+    rec = open_dataset(tmp_path)["v1"]
+    assert rec.scored == (20, 70) and rec.bouts.values.tolist() == [["solo", "solo", "groom", 30, 40]]
+    assert {f.kind for f in rec.findings} == {"not_scored"}
+
+
+def test_a_caltech_file_of_base_alone_is_not_scored(tmp_path):
+    write_dlc(tmp_path, "v1", recording(1), ("black", "white"))
+    (tmp_path/"v1.txt").write_text("Caltech Behavior Annotator - Annotation File\n\nConfiguration file:\n"
+                                   "base\tz\nsocial\ts\n\nS1:\tstart\tend\ttype\n-----\n\t1\t50\tbase\n")
+    for more, known in (("", None), ("whole: true\n", {("black", "white", "social")})):
+        (tmp_path/"dataset.yaml").write_text(
+            "fps: 10\nactions: [social]\nalone: []\nagent: black\ntarget: white\n" + more)
+        data = open_dataset(tmp_path)
+        rec = data["v1"]
+        assert rec.labelled == data.labelled("v1") == known
+        said = {f.kind: f.message for f in rec.findings}["nothing_marked"]
+        assert said == "v1.txt marks nothing" + (": taken to be absent: social" if known else
+                                                 " and no frame as looked at: taken for not scored")
+
+
 # our own tables of bouts
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
 from mabe_nb.data.cache.reader import open_prepared
+from mabe_nb.data.cache.room import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts
 from mabe_nb.data.features import compute
 from mabe_nb.data.recording import bout_table, frame_labels, pairs
@@ -550,3 +551,37 @@ def test_bouts_beyond_the_video_are_cut_and_empty_ones_left_out(tmp_path):
     written = (out/ready.videos["v"]["folder"]/"video.json").stat().st_mtime_ns
     prepare(data, "coords", out, progress=False)
     assert (out/ready.videos["v"]["folder"]/"video.json").stat().st_mtime_ns == written
+
+
+def test_the_manifest_of_something_else_is_not_written_over(tmp_path, capsys):
+    write_colony(tmp_path/"colony", videos=2, minutes=0.1)
+    command = ["prepare", str(tmp_path/"colony"), "--features", "coords", "--out", str(tmp_path/"kit")]
+    (tmp_path/"kit").mkdir()
+    file, text = tmp_path/"kit"/"manifest.json", '{"format": "mabe_nb bundle 1"}'
+    for more in ([], ["--shard", "1/2"]):
+        file.write_text(text)
+        assert main(command + more) == 2 and file.read_text() == text
+        assert "manifest.json is not what prepare writes; choose another folder" in capsys.readouterr().err
+    assert [p.name for p in (tmp_path/"kit").iterdir()] == ["manifest.json"]
+    file.write_text('{"format": "mabe_nb prepared 5", "videos": []}') # of an older version
+    assert main(command) == main(command) == 0
+    assert len(open_prepared(tmp_path/"kit").videos) == 2
+
+
+@pytest.mark.parametrize("videos", [2, 0])
+def test_what_an_interrupted_first_prepare_left_is_listed_and_cleared(folder, tmp_path, videos):
+    caches, cache = tmp_path/"prepared", tmp_path/"prepared"/"2ffcb91e22bc"
+    run(folder, cache, ids=[f"v{i}" for i in range(2)])
+    (cache/"manifest.json").unlink()
+    lab = next(cache.glob("*/*/video.json")).parent.parent
+    for done in [] if videos else [*cache.glob("*/")]: shutil.rmtree(done)
+    (lab/".mabe-0123abcd-v2.tmp").mkdir(parents=True)
+    (lab/".mabe-0123abcd-v2.tmp"/"mouse1-mouse2.npy").write_bytes(b"half")
+    (caches/"mine").mkdir()
+    (caches/"mine"/"notes.txt").write_text("mine")
+    row, = list_caches(caches).itertuples()
+    assert (row.name, row.dataset, row.videos) == (cache.name, "(unfinished)", videos) and row.bytes > 3
+    with FileLock(cache/".lock"):
+        assert not len(clear_caches(folder=caches)), "it is being filled"
+        with pytest.raises(DataError, match="is being written by"): clear_caches([cache.name], folder=caches)
+    assert len(clear_caches(folder=caches)) == 1 and not cache.exists() and (caches/"mine"/"notes.txt").exists()

@@ -1,5 +1,5 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
-import json, os, pickle
+import json, os, pickle, warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -835,7 +835,7 @@ HEADED = BENTO.format("Annotation start frame: 5\nAnnotation stop frame: 40\n") 
 
 
 @pytest.mark.parametrize("text, window", [
-    (WINDOW, (10, 35)), (CALTECH + "\t1\t50\tbase\n", None), (HEADED, (4, 40)),
+    (WINDOW, (10, 35)), (CALTECH + "\t1\t50\tbase\n", (0, 0)), (HEADED, (4, 40)),
     (BENTO.format("") + "11\t20\t10\n", None), ("Time,Subject,Behavior\n1,a,b\n", None)])
 def test_the_scored_window_of_a_file(tmp_path, text, window):
     (tmp_path/"a.txt").write_text(text)
@@ -872,6 +872,17 @@ def test_a_table_of_frames(tmp_path):
     assert read_frame_table(path).values.tolist() == [[*w] for w in want]
     path.write_text("rear\n0.0\n1.0\n1.0\n") # daart's numbers, no first column
     assert read_frame_table(path, "m", "m").values.tolist() == [["m", "m", "rear", 1, 3]]
+
+
+def test_a_bout_where_another_action_was_not_looked_at_is_told(tmp_path):
+    path = tmp_path/"v.csv"
+    path.write_text("background,groom,chase\n0,1,-1\n1,0,-1\n0,1,0\n-1,-1,-1\n")
+    with pytest.warns(LabNote, match="v.csv marks an action in 1 frame with -1 for another"):
+        assert read_frame_table(path).values.tolist() == [["mouse1", "mouse2", "groom", 2, 3]]
+    path.write_text(FRAMES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_frame_table(path)
 
 
 @pytest.mark.parametrize("text, words", [

@@ -114,7 +114,7 @@ def _scored(data, rec, path, rows):
     bouts = read_scored(path, rec, settings, rows)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
-        rec.labelled or ()), scored_frames(path, settings, rec.fps))
+        rec.labelled or ()), scored_frames(path, settings, rec, rows))
 
 
 def _begun_by(name, ids):

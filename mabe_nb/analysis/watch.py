@@ -13,6 +13,8 @@ from pathlib import Path
 from .batch import (batch_report, batch_table, training_rates,
                                     usual_animals, video_facts)
 from ..data.folder.tracker_folder import TrackerFolder
+from ..data.formats.ethovision.tracks import tracks_of
+from ..data.formats.simba import simba_info
 from ..data.recording import plural
 from ..errors import ConfigError, DataError, MabeError
 from ..files import file_hash, read_json, write_csv, write_json
@@ -25,7 +27,9 @@ def video_stamp(
     video: str, # Its id
 ) -> list: # Changes when a file of the video does, and costs nothing
     "Size and time of change of a video's files, and what `dataset.yaml` says of it."
-    files = [*data._poses[video], *(path for path, _ in data._scored.get(video, ()))]
+    poses = data._poses[video]
+    beside = (f for p in poses for f in (simba_info(p), *tracks_of(p)) if f and f not in poses)
+    files = [*poses, *(path for path, _ in data._scored.get(video, ())), *beside]
     stats = [(f.name, (s := f.stat()).st_size, s.st_mtime_ns) for f in files]
     return [repr(data.settings_of(video)), *map(list, stats)]
 

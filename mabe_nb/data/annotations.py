@@ -173,9 +173,8 @@ def read_caltech(
     head = next(iter(lines := _lines(path)), "").strip().lower()
     if head.startswith("caltech behavior annotator"): found = _caltech(lines, path)
     elif head.startswith("bento annotation file"): found = _bento(lines, fps, path)
-    else:
-        raise DataError("begins neither with 'Caltech Behavior Annotator' nor with "
-                        "'Bento annotation file'", path, "row 1")
+    else: raise DataError("begins neither with 'Caltech Behavior Annotator' nor with "
+                          "'Bento annotation file'", path, "row 1")
     if not found: raise DataError("holds no bouts", path)
     names = {c for c, *_ in found}
     if channels is not None and not set(channels) <= names:
@@ -209,10 +208,10 @@ def scored_window(
 ) -> tuple: # First frame, frame to end before; None if the file does not say
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if (source := annotation_source(path)) == "Caltech":
-        spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"]
-        return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
+        spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"] or [(0, 0)]
+        return min(a for a, _ in spans), max(b for _, b in spans)
     if source == "frames": return frames_looked_at(path)
-    if source == "steps": return step_span(path, fps) if fps else None
+    if source in ("steps", "Solomon"): return step_span(path, fps) if fps else None
     return _bento_window(path, fps or annotated_rate(path)) if source == "Bento" else None
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
@@ -293,7 +292,8 @@ def with_bouts(
     if scored:
         scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
         if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
-            rec.video_id, "not_scored", unknown, f"frames before {scored[0]:,} and "
-            f"from {scored[1]:,} on were not scored: unknown, not without behaviour"),)
+            rec.video_id, "not_scored", unknown, ("no frame was" if unknown == len(rec) else
+            f"frames before {scored[0]:,} and from {scored[1]:,} on were not") +
+            " scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
                        labelled=labelled, scored=scored, findings=findings)

@@ -12,9 +12,22 @@ from pathlib import Path
 import pandas as pd
 
 from .prepare import _size, forget_videos
+from .reader import FORMAT
 from ...errors import ConfigError, DataError
-from ...files import home, read_json
-from ...locks import LOCK, locked
+from ...files import home, read_json, TEMPORARY
+from ...locks import locked_folder
+
+# %% ../../../nbs/data/cache/40_room.ipynb #e6c1b99a
+def _about(folder):
+    "Dataset and features of a cache, and when it was used. Raises `LookupError` for none of ours."
+    if (file := folder/"manifest.json").exists():
+        about = read_json(file)
+        return str(about["dataset"]), str(about["features"]), file.stat().st_mtime
+    mark = f'"format": "{FORMAT[:-1]}' # of whatever version
+    if any(TEMPORARY.fullmatch(p.name) for p in folder.glob("*/.mabe-*.tmp")) or any(
+            mark in p.read_text("utf-8", "replace") for p in folder.glob("*/*/video.json")):
+        return "(unfinished)", "", max(p.stat().st_mtime for p in (folder, *folder.glob("*/")))
+    raise LookupError
 
 # %% ../../../nbs/data/cache/40_room.ipynb #87bbda9a
 def list_caches(
@@ -22,14 +35,13 @@ def list_caches(
 ) -> pd.DataFrame: # name, dataset, features, videos, bytes, used (seconds since 1970)
     "All prepared datasets in a folder, that used last first."
     rows = []
-    for path in (Path(folder) if folder else home()/"prepared").glob("*/manifest.json"):
+    for path in (Path(folder) if folder else home()/"prepared").glob("*/"):
         try:
-            about = read_json(path)
-            of = path.parent.glob("*/*/video.json") # The manifest lists those used last
-            row = str(about["dataset"]), str(about["features"]), sum(1 for _ in of)
-            size = sum(p.stat().st_size for p in path.parent.rglob("*") if p.is_file())
+            *about, used = _about(path)
+            of = path.glob("*/*/video.json") # The manifest lists those used last
+            size = sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
         except (DataError, LookupError, TypeError, OSError): continue # nothing of ours
-        rows.append((path.parent.name, *row, size, path.stat().st_mtime))
+        rows.append((path.name, *about, sum(1 for _ in of), size, used))
     names = ["name", "dataset", "features", "videos", "bytes", "used"]
     return pd.DataFrame(rows, columns=names).sort_values(
         ["used", "name"], ascending=False, ignore_index=True)
@@ -40,6 +52,20 @@ def room_line(
 ) -> str:
     "What all caches take, for a person."
     return f"prepared features take {_size(table.bytes.sum())} on disk in all; 'mabe cache' lists and clears them"
+
+# %% ../../../nbs/data/cache/40_room.ipynb #aba7107d
+def _clear(cache, named):
+    "Remove a cache. False: it is being filled for the first time, and nobody has named it."
+    try:
+        with locked_folder(cache, "*/"):
+            forget_videos(cache, lambda video: False)
+            (cache/"manifest.json").unlink(missing_ok=True)
+    except DataError:
+        if named or (cache/"manifest.json").exists(): raise
+        return False
+    for folder in (*cache.glob("*/"), cache):
+        with suppress(OSError): folder.rmdir() # if nothing else lies in it
+    return True
 
 # %% ../../../nbs/data/cache/40_room.ipynb #007de2a8
 def clear_caches(
@@ -54,9 +80,5 @@ def clear_caches(
         if name not in set(table.name): raise ConfigError.unknown("cache", name, table.name)
     gone = table[table.name.isin(names)] if names else table[
         table.bytes.cumsum() > limit_gb * 1e9]
-    for name in () if dry else gone.name:
-        with locked(root/name/LOCK, root/name):
-            forget_videos(root/name, lambda video: False)
-            (root/name/"manifest.json").unlink(missing_ok=True)
-        with suppress(OSError): (root/name).rmdir() # if nothing else lies in it
-    return gone
+    left = [] if dry else [name for name in gone.name if not _clear(root/name, bool(names))]
+    return gone[~gone.name.isin(left)]

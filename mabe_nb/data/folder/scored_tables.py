@@ -15,7 +15,7 @@ from ..annotations import (annotation_source, events_as_bouts, read_boris, read_
                                     scored_window, with_bouts)
 from .names import did_you_mean
 from .settings import FolderSettings
-from ..formats.bout_tables import read_bout_table, read_labels
+from ..formats.bout_tables import labelled_span, read_bout_table, read_labels
 from ..formats.elan import read_elan
 from ..formats.ethovision.exports import exports_in
 from ..formats.ethovision.tracks import (ethovision_actions, log_rows, logs_in,
@@ -25,9 +25,8 @@ from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
 from ..formats.live_mouse_tracker import mouse_tracker_bouts
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Finding, Recording, bout_table, some_of
-from ...safe_names import plain_id
 from ...errors import DataError
-from ...safe_names import name_sign, safe_id
+from ...safe_names import name_sign, plain_id, safe_id
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
@@ -35,10 +34,7 @@ _ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|
     r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|no focal subject|avi|m4v|mkv|mov|mp4|"
     r"mpe?g|wmv)|\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
-
-
 _composed = partial(unicodedata.normalize, "NFC") # A letter and its accent as one sign
-
 
 def _plain_name(path):
     name = _PROJECT.sub("", _composed(recording_name(path)))
@@ -119,15 +115,13 @@ def scored_columns(
     if source == "SimBA": found = settings.actions or simba_actions(path)
     elif source == "EthoVision":
         found = () if logs_in(path) else settings.actions or ethovision_actions(path)
-    elif source not in ("frames", "steps"): return ()
-    else:
-        columns = (frame_table if source == "frames" else step_table)(path)[0]
-        found = tuple(n for n in columns if n.lower() not in NO_ACTION)
+    elif read := {"frames": frame_table, "steps": step_table}.get(source):
+        found = tuple(n for n in read(path)[0] if n.lower() not in NO_ACTION)
+    else: return ()
     return tuple(dict.fromkeys(names.get(n, n) for n in map(_composed, found)))
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #93bd6cb4
 NOBODY = "no subject" # Of BORIS, where one animal is tracked
-
 
 def _named_by_boris(path, rec, settings, observation, only):
     "Bouts from BORIS; where one animal is tracked (`only`), they are of that one."
@@ -169,25 +163,27 @@ def _named_by_mouse_tracker(path, rec, settings):
     return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
+def _mine(rec, rows): # From a cell to whether it names the video
+    return lambda cell: cell in rows if rows else rec.video_id in (
+        video_name(cell), video_name(f"{cell}.csv"))
+
+
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
-    mine = lambda cell: cell in rows if rows else rec.video_id in (
-        video_name(cell), video_name(f"{cell}.csv"))
     if source == "Live Mouse Tracker": return _named_by_mouse_tracker(path, rec, settings)
     if source in TO_WHOM:
         read = read_elan if source == "ELAN" else partial(read_bout_table, scorer=settings.scorer)
-        return read(path, rec.fps, mine, settings.agent or only, settings.subjects,
-                    settings.untracked)
+        return read(path, rec.fps, _mine(rec, rows), settings.agent or only,
+                    settings.subjects, settings.untracked)
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
     if source == "EthoVision": return _named_by_ethovision(path, rec, settings, only)
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
-    if source == "Solomon": return read_solomon(path, rec.fps, *who)
-    if source == "steps": return read_step_table(path, rec.fps, *who)
+    if source in ("Solomon", "steps"):
+        return (read_solomon if source == "Solomon" else read_step_table)(path, rec.fps, *who)
     if source == "SimBA": return read_simba(path, *who, [*_listed_columns(simba_head(path)[1], settings)])
-    if source == "DLCAnalyzer":
-        return read_labels(path, rec.fps, mine, *who, scorer=settings.scorer)
+    if source == "DLCAnalyzer": return read_labels(path, rec.fps, _mine(rec, rows), *who, settings.scorer)
     return read_caltech(path, *who, settings.streams or None, rec.fps)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #9ddf9406
@@ -264,11 +260,14 @@ def looked_for_by_bouts(
 def scored_frames(
     path, # An annotation
     settings: FolderSettings,
-    fps: float,
+    rec: Recording, # The poses of the same video
+    rows=None, # As for `named_bouts`
 ) -> tuple: # Stretches of (first frame, frame to end before); () = all
     "The frames that a scorer looked at. Raises `DataError` naming the row."
-    if settings.scored: return tuple(tuple(round(s * fps) for s in x) for x in settings.scored)
-    window = None if settings.whole else scored_window(path, fps)
+    if settings.scored: return tuple(tuple(round(s * rec.fps) for s in x) for x in settings.scored)
+    if settings.whole: return ()
+    window = (labelled_span(path, rec.fps, _mine(rec, rows), settings.scorer)
+              if annotation_source(path) == "DLCAnalyzer" else scored_window(path, rec.fps))
     return (window,) if window else ()
 
 
@@ -291,8 +290,10 @@ def nothing_marked(
     path, # The annotation
 ) -> Recording:
     "A recording that says what this is taken for."
-    actions = some_of(sorted({a for *_, a in rec.labelled}))
+    actions, at = some_of(sorted({a for *_, a in rec.labelled})), rec.scored or (0, 1)
+    means = (" and no frame as looked at: taken for not scored" if at[0] == at[1] else
+             f": taken to be absent: {actions}" if actions else ": taken for not scored; list under "
+             "actions of dataset.yaml what was looked for, and it is taken to be absent")
+    if at[0] == at[1]: rec = rec.replace(labelled=None, scored=None)
     return rec.replace(labelled=rec.labelled or None, findings=(*rec.findings, Finding(
-        rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing: " + (
-            f"taken to be absent: {actions}" if actions else "taken for not scored; list under "
-            "actions of dataset.yaml what was looked for, and it is taken to be absent"))))
+        rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing{means}"),))

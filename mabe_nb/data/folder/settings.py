@@ -250,7 +250,7 @@ actions: {actions}
 # Which of these an animal does by itself, [] if none; all others are done to the other{no_target}
 alone: {alone}
 # Where scorers looked, if not at all of a video: from and to in seconds, [[45, 135]]; what lies
-# outside is unknown. Blank: BORIS and tables of bouts are of the whole video, other files say it
+# outside is unknown. Blank: as Caltech, Bento, Solomon, DLCAnalyzer and rows a frame or step say, else all
 scored: {scored}
 whole: {whole}  # true: scorers looked at all frames, also before the first they marked
 scorer: {scorer}  # whose rows to read, of a table by several

@@ -221,7 +221,7 @@ def _with_scored(rec, path, settings, rows):
                  else looked_for_by_bouts(bouts, rec, settings))
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
-    rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec.fps))
+    rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec, rows))
     return rec if len(bouts) or columns else nothing_marked(rec, path)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3

@@ -7,13 +7,14 @@ __all__ = ['NUMBERED', 'NO_ACTION', 'is_frame_table', 'frame_table', 'frames_loo
            'read_solomon', 'is_step_table', 'step_table', 'step_span', 'read_step_table']
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #3f7480e0
-import csv, re
+import csv, re, warnings
 from itertools import groupby, islice
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ..recording import bout_table, parse_seconds, run_lengths
+from ..recording import bout_table, LabNote, parse_seconds, plural, run_lengths
 from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
                                               frame_span, rows_by)
@@ -108,11 +109,19 @@ def read_frame_table(
     if (gap := np.flatnonzero(np.diff(known) > 1)).size:
         raise DataError("has frames with -1 between frames that were looked at; cut the "
                         "video there", path, f"row {known[gap[0]] + 3}")
+    _warn_of_lost(names, values, path)
     values[(values < 0).any(1)] = 0 # not looked at
     return bout_table((agent, target, name, start, stop) for name, seen in zip(names, values.T)
                       if name.lower() not in NO_ACTION
                       for code, start, stop in run_lengths(seen) if code == 1)
 
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #f7cd86a2
+def _warn_of_lost(names, values, path):
+    "Warns of bouts in frames in which something else was not looked at."
+    actions = [name.lower() not in NO_ACTION for name in names]
+    if lost := int(((values[:, actions] == 1).any(1) & (values < 0).any(1)).sum()): warnings.warn(
+        f"{Path(path).name} marks an action in {plural(lost, 'frame')} with -1 for another: taken "
+        "for not looked at", LabNote, stacklevel=3)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #959f501c
 def is_solomon(
@@ -136,6 +145,17 @@ def _steps(cells, lines, path):
                     path, f"row {lines[i]}")
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #95f3d480
+def _solomon(path):
+    "Seconds of the rows and of the end, and the action of each row. Raises `DataError`."
+    rows = [row for some in rows_by(path, ()).values() for row in some]
+    if not rows: raise DataError("has a head and no rows", path)
+    if not is_solomon([",".join(rows[0][1])]):
+        raise DataError("has no columns Time and Behaviour", path, "row 1")
+    lines, cells = zip(*rows)
+    times, step = _steps([r["time"] for r in cells], lines, path)
+    return [*times, times[-1] + step], [r["behaviour"] for r in cells]
+
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #cb0c93ee
 def read_solomon(
     path, # CSV of Solomon Coder
     fps: float, # Frames per second
@@ -143,17 +163,11 @@ def read_solomon(
     target: str = "mouse2", # To whom
 ): # Table of bouts, see `bout_table`
     "Bouts from a table of steps. Raises `DataError` naming the row."
-    rows = [row for some in rows_by(path, ()).values() for row in some]
-    if not rows: raise DataError("has a head and no rows", path)
-    if not is_solomon([",".join(rows[0][1])]):
-        raise DataError("has no columns Time and Behaviour", path, "row 1")
-    lines, cells = zip(*rows)
-    (times, step), at, out = _steps([r["time"] for r in cells], lines, path), 0, []
-    for name, some in groupby(r["behaviour"] for r in cells):
+    (times, actions), at, out = _solomon(path), 0, []
+    for name, some in groupby(actions):
         first, at = at, at + len([*some])
         if name and name.lower() not in NO_ACTION:
-            span = frame_span(times[first], times[at - 1] + step, fps)
-            out.append((agent, target, name, *span))
+            out.append((agent, target, name, *frame_span(times[first], times[at], fps)))
     return bout_table(out)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #b0212065
@@ -186,11 +200,12 @@ def step_table(
 
 
 def step_span(
-    path, # As for `step_table`
+    path, # As for `step_table`, or CSV of Solomon Coder
     fps: float, # Frames per second
 ) -> tuple: # First frame, frame to end before
     "The frames that a table of steps tells of."
-    begin, *_, end = step_table(path)[2]
+    with open(path, encoding="utf-8-sig") as f: solomon = is_solomon([f.readline().strip()])
+    begin, *_, end = _solomon(path)[0] if solomon else step_table(path)[2]
     return frame_span(begin, end, fps)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #320a2070
