@@ -711,3 +711,21 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     assert not any("grows with" in n for n in said)
     said = notes_of(tmp_path, data, groups=groups, by="dose")
     assert not any("grows with" in n or "have no dose" in n for n in said)
+
+
+@pytest.mark.parametrize("write", [export_boris, export_nwb, export_elan, export_ethogram])
+def test_a_watched_video_without_a_bout_has_a_file_too(tmp_path, write):
+    overlap = [("a", "b", "sniff", 30, 40), ("a", "b", "sniff", 35, 50)]
+    paths = write(observe([recording(overlap), recording([], "w")]), tmp_path)
+    assert [p.stem for p in paths][:2] == ["v", "w"] and all(p.is_file() for p in paths)
+    if write is export_elan: assert paths[0].read_text().count("ALIGNABLE_ANNOTATION ") == 1
+
+
+def test_bouts_of_the_same_frames_have_a_clip_each(tmp_path):
+    rec = recording([("a", "b", "sniff", 30, 40), ("b", "a", "sniff", 30, 40), ("c", "c", "rear", 50, 60)])
+    rec = rec.replace(xy=rec.xy + np.arange(3, dtype=np.float32)[:, None, None] * 50)
+    files = write_clips([rec], observe([rec]).bouts, tmp_path, around_s=0.2).file.tolist()
+    assert sorted(files) == ["v-30-40-2.mp4", "v-30-40.mp4", "v-50-60.mp4"]
+    assert all((tmp_path/f).is_file() for f in files)
+    table = submission_table({"v": rec.bouts})
+    assert write_clips([rec], table, tmp_path, "rear", around_s=0.2).file.tolist() == ["v-50-60.mp4"]

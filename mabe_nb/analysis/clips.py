@@ -6,7 +6,7 @@
 __all__ = ['frame_drawer', 'with_confidence', 'write_clips']
 
 # %% ../../nbs/analysis/60_clips.ipynb #65d21ce1
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from PIL import Image, ImageColor, ImageDraw
 
 from .exports import file_name
+from .measures import observe
 from ..view.video.film import Film, write_film
 from ..data.checks import picture_size
 from ..data.dataset import as_dataset
@@ -22,7 +23,6 @@ from ..data.recording import Recording
 from ..errors import ConfigError, DataError
 from ..view.plots import COLORS
 from ..view.video.scene import skeleton
-
 
 # %% ../../nbs/analysis/60_clips.ipynb #b18b0138
 def _draw_bouts(pen, size, frame, window, spans):
@@ -128,7 +128,12 @@ def _drawn_on(rec, path):
         raise DataError(f"{e.what}; films={{}} (--films none) draws the poses alone", e.path,
                         e.where) from None
 
-def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
+def _new_name(name, taken):
+    "Of a clip; a number tells bouts of the same frames apart."
+    return next(new for i in count(1) if (new := name + f"-{i}" * (i > 1) + ".mp4") not in taken)
+
+
+def _write_clip(path, taken, b, bouts, draw, rec, film, around_s, longest_s):
     "One bout, with what was around it."
     first, last = (round(t * rec.fps) for t in (b.start, min(b.stop, b.start + longest_s)))
     pad, to = round(around_s * rec.fps), "" if b.agent == b.target else f" {b.target}"
@@ -139,11 +144,10 @@ def _write_clip(path, b, bouts, draw, rec, film, around_s, longest_s):
     alike = (bouts[["agent", "target", "action"]] == [b.agent, b.target, b.action]).all(axis=1)
     spans = (bouts.loc[alike, ["start", "stop"]] * rec.fps).to_numpy().tolist()
     behind = chain(film.pictures(*window, rec.fps, step) if film else (), repeat(None))
-    path = path/f"{file_name(rec.video_id)}-{first}-{last}.mp4"
+    path = path/_new_name(f"{file_name(rec.video_id)}-{first}-{last}", taken)
     write_film(path, (draw(i, caption if first <= i < last else "", window, spans, picture)
                       for i, picture in zip(range(*window, step), behind)), rec.fps / step)
     return path.name
-
 
 # %% ../../nbs/analysis/60_clips.ipynb #0b6e52ad
 def _write_all(chosen, bouts, data, films, out, progress, *how):
@@ -155,14 +159,15 @@ def _write_all(chosen, bouts, data, films, out, progress, *how):
             rec, alike = data[video], bouts[bouts.video == video]
             film, draw = _drawn_on(rec, films.get(video))
             for b in some.itertuples():
-                files[b.Index] = _write_clip(out, b, alike, draw, rec, film, *how)
+                files[b.Index] = _write_clip(out, {*files.values()}, b, alike, draw, rec, film,
+                                             *how)
                 bar.update()
     return files
 
 # %% ../../nbs/analysis/60_clips.ipynb #4ff2575e
 def write_clips(
     data, # Dataset, path, or list of `Recording`s
-    bouts: pd.DataFrame, # video, agent, target, action, start, stop (s): `Observed.bouts`
+    bouts: pd.DataFrame, # `Observed.bouts`, or a submission
     out, # Folder for the clips
     action: str = None, # Only of this one
     most: int = 20, # The surest bouts first with `with_confidence`, else the longest
@@ -176,10 +181,11 @@ def write_clips(
     Raises `ConfigError` for an action that was not found, `DataError` for a film that cannot
     be read or is not that of the poses.
     """
-    chosen, out = _chosen(bouts, action, most), Path(out)
+    data, out = as_dataset(data), Path(out)
+    if "stop" not in bouts: bouts = observe(data, bouts).bouts
+    chosen = _chosen(bouts, action, most)
     out.mkdir(parents=True, exist_ok=True)
-    films = find_films(data := as_dataset(data), chosen.video.unique(), films)
+    films = find_films(data, chosen.video.unique(), films)
     files = _write_all(chosen, bouts, data, films, out, progress, around_s, longest_s)
     return chosen.assign(file=pd.Series(files, dtype=object),
                          film=[Path(films[v]).name if v in films else "" for v in chosen.video])
-

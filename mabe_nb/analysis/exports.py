@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
-from .boris import export_boris, file_name
+from .boris import apart, export_boris, file_name, of_each
 from .measures import Observed
 from ..errors import ConfigError
 from ..files import atomic, write_csv
@@ -62,10 +62,11 @@ def export_nwb(
     except ImportError:
         raise ConfigError("NWB needs pynwb: pip install pynwb") from None
     paths = []
-    for video, bouts in seen.bouts.groupby("video"):
+    for video, bouts in of_each(seen):
         file = _nwb_file(video, began)
         values = [bouts[of] for *_, of in NWB] # numbers as arrays: quicker than lists
-        values = [v.to_numpy() if v.dtype.kind == "f" else v.tolist() for v in values]
+        values = [v.to_numpy() if v.dtype.kind == "f" else v.tolist() or np.array([], "U1")
+                  for v in values]
         columns = [VectorData(name=name, description=text, data=v)
                    for (name, text, _), v in zip(NWB, values)]
         table = epoch.TimeIntervals(name="behavior_bouts", columns=columns,
@@ -102,11 +103,11 @@ def export_ethogram(
     except ImportError:
         raise ConfigError("this format needs ndx-ethogram: pip install ndx-ethogram") from None
     paths, watched = [], seen.watched.groupby("video").action.unique()
-    for video, bouts in seen.bouts.groupby("video"):
+    for video, bouts in of_each(seen):
         listed, table = _ethogram(bouts, watched[video], method)
         file = _nwb_file(video, began)
         file.create_processing_module("behavior", "behaviours").add(listed)
-        file.add_time_intervals(table)
+        if len(bouts): file.add_time_intervals(table) # HDF5 has no type for columns of nothing
         paths.append(_write_nwb(Path(out)/"ethogram"/f"{file_name(video)}.nwb", file))
     return paths
 
@@ -117,7 +118,7 @@ SCHEMA = {"{http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation"
 # %% ../../nbs/analysis/50_exports.ipynb #d46c10b0
 def _eaf(bouts):
     "An ELAN document of the bouts of one video."
-    new = ElementTree.SubElement
+    new, bouts = ElementTree.SubElement, apart(bouts) # Of one tier none may overlap
     top = ElementTree.Element("ANNOTATION_DOCUMENT", AUTHOR="mabe_nb", FORMAT="3.0",
                               VERSION="3.0", DATE="1970-01-01T00:00:00+00:00", **SCHEMA)
     new(top, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
@@ -146,7 +147,7 @@ def export_elan(
 ) -> list: # Of paths
     "`elan/VIDEO.eaf`, a tier for each agent, target and action."
     paths = []
-    for video, bouts in seen.bouts.groupby("video"):
+    for video, bouts in of_each(seen):
         paths.append(Path(out)/"elan"/f"{file_name(video)}.eaf")
         with atomic(paths[-1]) as tmp: tmp.write_bytes(_eaf(bouts))
     return paths
