@@ -82,7 +82,7 @@ def _target(agent, action, mice, settings, path):
                     "target_from, its column of BORIS's table in dataset.yaml, or list "
                     f"{action!r} under alone", path)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #cbd9412b
 def _agent(rec, settings, path):
     "Who acts, where a table names nobody."
     if settings.agent: return settings.agent
@@ -155,7 +155,7 @@ def _named_by_ethovision(path, rec, settings, only):
     one = only if len({who for who, *_ in found}) == 1 else None
     return bout_table((one or who, one or who, *bout) for who, *bout in found)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #3bab8089
 def _named_by_mouse_tracker(path, rec, settings):
     "Events of Live Mouse Tracker, of the actions of `dataset.yaml` if it lists some."
     names, found = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)), mouse_tracker_bouts(path)
@@ -270,7 +270,7 @@ def scored_frames(
               if annotation_source(path) == "DLCAnalyzer" else scored_window(path, rec.fps))
     return (window,) if window else ()
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #4e2efc10
 def with_scores(
     rec: Recording,
     bouts, # Table of bouts
