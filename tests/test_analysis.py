@@ -713,12 +713,13 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     assert not any("grows with" in n or "have no dose" in n for n in said)
 
 
-@pytest.mark.parametrize("write", [export_boris, export_nwb, export_elan, export_ethogram])
+@pytest.mark.parametrize("write", [export_nwb, export_ethogram])
 def test_a_watched_video_without_a_bout_has_a_file_too(tmp_path, write):
     overlap = [("a", "b", "sniff", 30, 40), ("a", "b", "sniff", 35, 50)]
     paths = write(observe([recording(overlap), recording([], "w")]), tmp_path)
     assert [p.stem for p in paths][:2] == ["v", "w"] and all(p.is_file() for p in paths)
-    if write is export_elan: assert paths[0].read_text().count("ALIGNABLE_ANNOTATION ") == 1
+    path, = export_elan(observe([recording(overlap)]), tmp_path) # of one tier none overlap
+    assert path.read_text().count("ALIGNABLE_ANNOTATION ") == 1
 
 
 def test_bouts_of_the_same_frames_have_a_clip_each(tmp_path):
@@ -729,3 +730,12 @@ def test_bouts_of_the_same_frames_have_a_clip_each(tmp_path):
     assert all((tmp_path/f).is_file() for f in files)
     table = submission_table({"v": rec.bouts})
     assert write_clips([rec], table, tmp_path, "rear", around_s=0.2).file.tolist() == ["v-50-60.mp4"]
+
+
+def test_a_pause_as_long_as_the_longest_is_one():
+    "At 30 fps one second is not 1.0 for each pair of frames."
+    for start in range(0, 200):
+        rows = [("a", "b", "sniff", start, start + 7), ("a", "b", "rear", start + 37, start + 40)]
+        seen = observe([recording(rows, fps=30.0)])
+        assert len(encounters(seen.bouts, 1.0)) == 1 == transitions(seen.bouts, 1.0, 2)["count"].sum()
+        assert len(encounters(seen.bouts, 0.99)) == 2

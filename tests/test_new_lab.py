@@ -192,8 +192,8 @@ def test_all_three_labs_are_predicted(learned, run, tmp_path):
     said = []
     table = load_recipe(run[0]/"run").predict(asked, cache=tmp_path/"f",
                            say=said.append)
-    assert said == ["LabC was not among the training labs; common decisions; all actions "
-                    "predicted"]
+    assert said[0] == "LabC was not among the training labs; common decisions; all actions predicted"
+    assert len(said) == 2 and "in 4 of 10 videos" in said[1] and "not mount, rear" in said[1]
     lab = table.video_id.astype(str).map(truth.lab)
     assert set(lab) == {"LabA", "LabB", "LabC"}
     assert 0 < kaggle_score(solution_table(truth), table) <= 1
@@ -233,7 +233,7 @@ def test_what_was_never_learned_is_said(learned, run, tmp_path):
     said = []
     table = load_recipe(run[0]/"run").predict(RecordingList([odd]),
                            cache=tmp_path/"f", say=said.append)
-    assert said == ["LabA lists what was never learned: dig"]
+    assert said[0] == "LabA lists what was never learned: dig" and len(said) == 2
     assert set(table.action) <= {"sniff"} and set(table.agent_id) <= {"mouse1"}
 
 

@@ -129,7 +129,7 @@ def export_boris(
     who, paths, points = seen.watched, [], point_actions(seen)
     length = (who.begin + who.seconds).groupby(who.video).max()
     rates = who.groupby("video").fps.first()
-    for video, bouts in of_each(seen):
+    for video, bouts in seen.bouts.groupby("video"): # the project has the others, too
         table = _events(bouts, 6, points).assign(**{
             "Observation id": video, "Media file path": "", "Total length": length[video],
             "FPS": rates[video]})

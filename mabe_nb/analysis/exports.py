@@ -147,7 +147,7 @@ def export_elan(
 ) -> list: # Of paths
     "`elan/VIDEO.eaf`, a tier for each agent, target and action."
     paths = []
-    for video, bouts in of_each(seen):
+    for video, bouts in seen.bouts.groupby("video"):
         paths.append(Path(out)/"elan"/f"{file_name(video)}.eaf")
         with atomic(paths[-1]) as tmp: tmp.write_bytes(_eaf(bouts))
     return paths

@@ -92,7 +92,7 @@ def _orders(rows, gap_s): # Codes of animals and bouts; which bouts follow each 
     label = rows.groupby(["action", "target"]).ngroup().to_numpy()
     pause = rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1]
     one = group[1:] == group[:-1]
-    return group, label, one & (pause <= gap_s), one & (pause < 1e-6)
+    return group, label, one & (pause <= gap_s + 1e-6), one & (pause < 1e-6)
 
 # %% ../../nbs/analysis/20_sequences.ipynb #a2172a08
 def _merged(bouts):
@@ -155,10 +155,9 @@ def encounters(
     for (video, first, second), pair in some.groupby(["video", "first", "second"]):
         pair = pair.sort_values("start")
         until = pair.stop.cummax().shift(fill_value=-np.inf)
-        for _, bout in pair.groupby((pair.start - until > gap_s).cumsum()):
+        for _, bout in pair.groupby((pair.start - until > gap_s + 1e-6).cumsum()):
             begins = bout.agent[bout.start == bout.start.min()].unique()
             out.append((video, first, second, bout.start.min(), bout.stop.max(), len(bout),
                         begins[0] if len(begins) == 1 else None))
     return pd.DataFrame(out, columns=["video", "first", "second", "start", "stop", "bouts",
                                       "began"])
-

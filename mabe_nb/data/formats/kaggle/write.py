@@ -65,7 +65,7 @@ def tracking_table(
     frame, mouse, part = np.nonzero(seen)
     xy = xy[seen]
     return pd.DataFrame({"video_frame": frame.astype(np.int32),
-                         "mouse_id": np.int8([*_numbers(rec).values()])[mouse],
+                         "mouse_id": np.array([*_numbers(rec).values()], np.int8)[mouse],
                          "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
                          "x": xy[:, 0], "y": xy[:, 1]})
 
