@@ -19,6 +19,12 @@ from .channel import (LAST, LATE, SPARE, commit, emit, open_socket,
                                             progress, socket_number)
 from ...system import KILL, POSIX
 
+# %% ../../../nbs/remote/inside/20_cell.ipynb #6f70c05c
+def _silent(cell): # It ends with `;`, whatever a comment says
+    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
+             if token.string.strip() and token.type != tokenize.COMMENT]
+    return words[-1:] == [";"]
+
 # %% ../../../nbs/remote/inside/20_cell.ipynb #0f5ae286
 def _parsed(source, name):
     linecache.cache[name] = len(source), None, source.splitlines(True), name
@@ -45,12 +51,6 @@ def run_source(
         value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), main.__dict__)
         if value is not None: emit("result", text=repr(value)[:20_000])
     return main.__dict__
-
-# %% ../../../nbs/remote/inside/20_cell.ipynb #6f70c05c
-def _silent(cell): # It ends with `;`, whatever a comment says
-    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
-             if token.string.strip() and token.type != tokenize.COMMENT]
-    return words[-1:] == [";"]
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #ad26ad40
 def error_of(
