@@ -739,3 +739,10 @@ def test_a_pause_as_long_as_the_longest_is_one():
         seen = observe([recording(rows, fps=30.0)])
         assert len(encounters(seen.bouts, 1.0)) == 1 == transitions(seen.bouts, 1.0, 2)["count"].sum()
         assert len(encounters(seen.bouts, 0.99)) == 2
+
+
+def test_videos_given_as_a_range_are_those_of_the_note(tmp_path):
+    data = [tracked(v, (1, 1)) for v in ("v0", "v1", "v2")]
+    table = submission_table({"v0": data[0].bouts})
+    said = notes_of(tmp_path, data, table, videos="v0-v1")
+    assert sum("there are no bouts of 1 of 2 videos (video v1)" in n for n in said) == 1

@@ -17,7 +17,7 @@ from .groups import (compare_groups, of_company, of_no_group, of_no_value,
                                      of_nothing, of_unlike_time, per_unit, read_groups,
                                      with_groups)
 from .measures import checked_submission, measure, observe, over_time
-from ..data.dataset import as_dataset
+from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
@@ -126,7 +126,7 @@ def _of_videos(data, bouts, videos):
     some = lambda names: f"(video {', '.join(names[:5])}{', ...' * (len(names) > 5)})"
     if lost := sorted(there - {*ids}):
         yield f"bouts of {plural(len(lost), 'video')} are of none in the data {some(lost)}"
-    wanted = ids if videos is None else [*map(str, videos)]
+    wanted = ids if videos is None else data_and_ids(data, videos)[1]
     if none := [v for v in wanted if v not in there]:
         yield (f"there are no bouts of {len(none)} of {plural(len(wanted), 'video')} "
                f"{some(none)}: measured as videos in which nothing was done")
