@@ -23,11 +23,11 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.cache.room import clear_caches, list_caches
-from mabe_nb.data.dataset import RecordingList, dataset_parts
+from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset
 from mabe_nb.data.features import compute
 from mabe_nb.data.recording import bout_table, frame_labels, pairs
 from mabe_nb.data.synthetic import write_colony
-from mabe_nb.errors import MabeError
+from mabe_nb.errors import ConfigError, MabeError
 from mabe_nb.files import read_json, write_json
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.inputs import fit_inputs
@@ -562,10 +562,14 @@ def test_the_manifest_of_something_else_is_not_written_over(tmp_path, capsys):
         file.write_text(text)
         assert main(command + more) == 2 and file.read_text() == text
         assert "manifest.json is not what prepare writes; choose another folder" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="not what prepare writes"):
+        prepare(open_dataset(tmp_path/"colony"), "coords", tmp_path/"kit", progress=False)
     assert [p.name for p in (tmp_path/"kit").iterdir()] == ["manifest.json"]
     file.write_text('{"format": "mabe_nb prepared 5", "videos": []}') # of an older version
     assert main(command) == main(command) == 0
     assert len(open_prepared(tmp_path/"kit").videos) == 2
+    file.write_text(text[:-3]) # damaged, perhaps one of ours: made anew, as its error says
+    assert main(command + ["--no-resume"]) == 0 and open_prepared(tmp_path/"kit").videos
 
 
 @pytest.mark.parametrize("videos", [2, 0])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..blocks.registry import (blocks_of, code_version, kept_once,
                                           order_free, users_blocks)
 from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
-from .reader import default_folder, FORMAT, Prepared, read_video
+from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
 from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
@@ -136,9 +136,8 @@ def forget_videos(
     keep, # Function of a video's folder: does it stay?
 ):
     "Remove folders of videos, if `prepare` wrote them."
-    mark = f'"format": "{FORMAT[:-1]}' # of whatever version
     for path in out.glob("*/*/video.json"):
-        if keep(path.parent) or mark not in path.read_text("utf-8", "replace"): continue
+        if keep(path.parent) or not of_prepare(path): continue
         _drop(path.parent)
         if not any(path.parent.parent.iterdir()): path.parent.parent.rmdir()
 
@@ -247,7 +246,8 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
 def _alone(out):
-    "A folder to fill alone, once it is free."
+    "A folder to fill alone, once it is free. Raises `ConfigError` for that of something else."
+    check_cache(out)
     return locked_folder(out, "*/", wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
 

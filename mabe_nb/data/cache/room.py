@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from .prepare import _size, forget_videos
-from .reader import FORMAT
+from .reader import of_prepare
 from ...errors import ConfigError, DataError
 from ...files import home, read_json, TEMPORARY
 from ...locks import locked_folder
@@ -23,9 +23,8 @@ def _about(folder):
     if (file := folder/"manifest.json").exists():
         about = read_json(file)
         return str(about["dataset"]), str(about["features"]), file.stat().st_mtime
-    mark = f'"format": "{FORMAT[:-1]}' # of whatever version
     if any(TEMPORARY.fullmatch(p.name) for p in folder.glob("*/.mabe-*.tmp")) or any(
-            mark in p.read_text("utf-8", "replace") for p in folder.glob("*/*/video.json")):
+            map(of_prepare, folder.glob("*/*/video.json"))):
         return "(unfinished)", "", max(p.stat().st_mtime for p in (folder, *folder.glob("*/")))
     raise LookupError
 
