@@ -2,6 +2,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from test_open_folder import recording, write_dlc
 
 from mabe_nb.analysis.agreement import agreement
@@ -309,12 +310,40 @@ def test_tracks_in_pieces_are_told_and_long_lists_are_cut(lab):
     write_dlc(lab, "v1", cut, cut.mice)
     said = str(match_files(open_dataset(lab)))
     assert ("v1: 12 animals are named, and no frame shows more than 2: the tracks are pieces; "
-            "join each animal's in the tracker") in said
+            "join each animal's in the tracker, or in dataset.yaml") in said
     assert "track_7 and 4 more" in said and "track_8" not in said.split("\n- ")[0]
     found = {d.kind: d.message for d in check(cut)}
     assert "track_pieces" in found and "track_pieces" not in {d.kind for d in check(rec)}
     slow = cut.replace(fps=3)
     assert {d.kind: d.message for d in check(slow)}["lost_animals"].endswith("and 7 more")
+
+
+def test_pieces_of_a_track_are_joined_and_ghosts_left_out_video_by_video(lab):
+    "Who is called track_0 is another animal in each video, of a tracker that does not know them."
+    whole = {f"v{k}": recording(k, 120) for k in (1, 2)}
+    for name, rec in whole.items():
+        xy = np.full((120, 4, *rec.xy.shape[2:]), np.nan, np.float32)
+        first, second = (0, 1) if name == "v1" else (1, 0)
+        xy[:60, 0], xy[60:, 1] = rec.xy[:60, first], rec.xy[60:, first] # lost at frame 60
+        xy[:, 2], xy[::9, 3] = rec.xy[:, second], 1
+        write_dlc(lab, name, rec.replace(xy=xy, mice=(m := tuple("abcd")), labelled=None,
+                                         bouts=rec.bouts[:0]), m)
+    black, white = next(iter(whole.values())).mice
+    pieces = {name: {"animals": {"a": x, "b": x, "c": y}, "ghosts": ["d"]}
+              for name, x, y in (("v1", black, white), ("v2", white, black))}
+    (lab/"dataset.yaml").write_text(yaml.safe_dump({"fps": 30, "videos": pieces}))
+    data = open_dataset(lab)
+    for name, rec in whole.items():
+        got = data[name]
+        assert {*got.mice} == {black, white} and not got.findings
+        for who in got.mice:
+            np.testing.assert_allclose(got.xy[:, got.mice.index(who)],
+                                       rec.xy[:, rec.mice.index(who)], atol=0.01)
+    assert not [f for f in data.findings() if f.kind == "unknown_name"]
+    pieces["v2"]["animals"]["c"] = white
+    (lab/"dataset.yaml").write_text(yaml.safe_dump({"fps": 30, "videos": pieces}))
+    with pytest.raises(DataError, match=f"gives a, b, c of video v2 the name '{white}'"):
+        open_dataset(lab)["v2"]
 
 
 def test_of_many_pairs_that_swap_names_the_most_frequent_are_named():

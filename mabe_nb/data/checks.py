@@ -117,7 +117,7 @@ def pieces(rec, xy):
     if not 0 < 2 * at_once < (n := len(rec.mice)): return []
     return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows "
                    f"more than {at_once}: the tracks are pieces; join each animal's in the "
-                   "tracker")]
+                   "tracker, or in dataset.yaml")]
 
 # %% ../../nbs/data/40_checks.ipynb #bee24940
 def part_distances(

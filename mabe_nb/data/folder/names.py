@@ -10,10 +10,13 @@ __all__ = ['STAGES', 'PLAIN', 'OF_MARS', 'nearest_name', 'did_you_mean', 'same_n
 import difflib, re
 from collections.abc import Collection
 
+import numpy as np
+
 from ..annotations import annotation_source
-from .settings import FolderSettings
+from ..checks import seen
+from .settings import FolderSettings, of_video
 from ..formats.boris import boris_observations
-from ..recording import Recording
+from ..recording import Finding, Recording, plural, some_of
 from ...errors import DataError
 from ...safe_names import plain_id
 
@@ -71,19 +74,40 @@ def one_animal(
         meta=rec.meta | {"taken_apart": rec.mice}, findings=tuple(
             f for f in rec.findings if f.kind != "mice_from_part_names"))
 
+# %% ../../../nbs/data/folder/15_names.ipynb #3c040b23
+def _joined(rec, tracks):
+    "Of several tracks of an animal, in each frame the one with most points."
+    points, out, twice = np.isfinite(seen(rec)).all(-1).sum(2), [], {} # (frames, tracks)
+    for name, own in tracks.items():
+        there = points[:, own] > 0
+        both = int((there.sum(1) > 1).sum())
+        if 2 * both > there.sum(0).min(): raise DataError(
+            f"gives {some_of(rec.mice[k] for k in own)} of video {rec.video_id} the name {name!r}, and "
+            f"{both:,} frames show more than one of them", "dataset.yaml", "animals")
+        best = np.array(own)[points[:, own].argmax(1)]
+        out.append(rec.xy[np.arange(len(rec)), best] if len(own) > 1 else rec.xy[:, own[0]])
+        if both: twice[name] = both
+    found = rec.findings + (Finding(
+        rec.video_id, "joined_tracks", n := sum(twice.values()), f"{plural(n, 'frame')} show more than one "
+        f"track of {some_of(twice)}; the one with most points is used there"),) * bool(twice)
+    names = rec.meta.get("individuals", rec.mice)
+    return rec.replace(xy=np.stack(out, 1), mice=(*tracks,), findings=found, meta=rec.meta | {
+        "individuals": [names[own[0]] for own in tracks.values()]})
+
 # %% ../../../nbs/data/folder/15_names.ipynb #baf6d748
 def renamed(
     rec: Recording,
-    settings: FolderSettings,
-) -> Recording:
+    settings: FolderSettings, # Of the video
+) -> Recording: # Without ghosts
     "Animals and body parts by the names of `dataset.yaml`. Raises `DataError`."
-    mice = tuple(settings.animals.get(m, m) for m in rec.mice)
     parts = tuple(settings.parts.get(p, p) for p in rec.parts)
-    for key, names in (("animals", mice), ("parts", parts)):
-        if twice := [n for n in names if names.count(n) > 1]:
-            raise DataError(f"gives two of video {rec.video_id} the name {twice[0]!r}",
-                            "dataset.yaml", key)
-    return rec.replace(mice=mice, parts=parts)
+    if twice := [p for p in parts if parts.count(p) > 1]: raise DataError(
+        f"gives two of video {rec.video_id} the name {twice[0]!r}", "dataset.yaml", "parts")
+    tracks = {} # Animal -> its tracks, by their numbers
+    for k, name in enumerate(rec.mice):
+        if name not in settings.ghosts: tracks.setdefault(settings.animals.get(name, name), []).append(k)
+    if not tracks: raise DataError(f"leaves video {rec.video_id} no animal", "dataset.yaml", "ghosts")
+    return _joined(rec.replace(parts=parts), tracks)
 
 # %% ../../../nbs/data/folder/15_names.ipynb #89af946a
 def unknown_names(
@@ -94,15 +118,19 @@ def unknown_names(
     videos: Collection, # Names of videos
 ): # Yields sentences
     "What `dataset.yaml` names and no file that was read has; actions of two spellings."
-    s, animals = settings, {settings.animals.get(m, m) for m in mice}
-    own = [(v, k, who) for v, settings_of in s.videos.items() for k in ("agent", "target")
-           if isinstance(who := settings_of.get(k), str)]
+    s, each = settings, {v: of_video(settings, v) for v in settings.videos}
+    animals = {one.animals.get(m, m) for m in mice for one in (s, *each.values())}
+    own = [(f"videos, {v}, {k}", names, known, what) for v, one in each.items() for k, names, known, what in (
+        ("animals", one.animals.keys() - s.animals.keys(), mice, "animal"),
+        ("ghosts", {*one.ghosts} - {*s.ghosts}, mice, "track"),
+        ("agent", {one.agent or ""} - {s.agent}, animals, "animal"),
+        ("target", {one.target or ""} - {s.target}, animals, "animal"))]
     for key, names, known, what in (
             ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
-            ("videos", s.videos, videos, "video"),
+            ("ghosts", s.ghosts, mice, "track"), ("videos", s.videos, videos, "video"),
             ("agent", [s.agent or ""], animals, "animal"),
             ("target", [s.target or ""], animals, "animal"),
-            *((f"videos, {v}, {k}", [who], animals, "animal") for v, k, who in own)):
+            *own):
         for name in names:
             if name and known and name not in known:
                 yield (f"dataset.yaml, {key}: no file that was read has the {what} {name!r}"
