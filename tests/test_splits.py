@@ -14,7 +14,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.formats.kaggle.write import write_kaggle
 from mabe_nb.data.recording import Recording, bout_table
-from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups,
+from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups, marks,
                                  holdout, labelled_groups, leave_one_lab_out)
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import DataError, MabeError
@@ -136,18 +136,18 @@ def test_codes_ignore_names_orders_and_padding(seed, random):
     xy = np.concatenate([np.full_like(xy[:3], np.nan), xy])
     same = rec.replace(xy=xy, parts=tuple(rec.parts[i] for i in parts), fps=99.0,
                        video_id="x", lab_id="y", labelled=None)
-    assert np.array_equal(frame_codes(same), frame_codes(rec))
+    assert np.array_equal(frame_codes(same)[0], frame_codes(rec)[0])
     moved = rec.xy.copy()
     moved[random.randrange(120), 1, 2] += 3
     if np.array_equal(moved, rec.xy, equal_nan=True): return
-    assert not np.array_equal(frame_codes(rec.replace(xy=moved)), frame_codes(rec))
+    assert not np.array_equal(frame_codes(rec.replace(xy=moved))[0], frame_codes(rec)[0])
 
 
 def test_extreme_numbers_do_not_break_the_hash():
     xy = make_recording(frames=50).xy.copy()
     xy[0], xy[1], xy[2] = np.inf, -3e38, 3e38
     rec = Recording(xy, ("mouse1", "mouse2"), tuple("abcdefg"), 30)
-    assert len(frame_codes(rec)) == 49
+    assert [len(a) for a in frame_codes(rec)] == [49, 49]
 
 
 def test_videos_without_poses_share_nothing():
@@ -169,11 +169,24 @@ def test_a_piece_of_a_video_is_found_and_chains_connect():
 
 def test_a_frozen_tracker_connects_nothing():
     stills = (make_recording(k, 1) for k in range(1000))
-    still = next(r for r in stills if frame_codes(r)[0] >> np.uint64(59) == 0)
+    still = next(r for r in stills if len(marks(r)) == 2)
     still = still.xy.repeat(600, 0) # A pose that would be a mark if it came once
     recs = [make_recording(k, 600, video_id=str(k)) for k in (1, 2)]
     recs = [r.replace(xy=np.concatenate([r.xy, still])) for r in recs]
     assert groups(recs).group.nunique() == 2
+
+
+def test_one_point_that_comes_by_a_place_of_another_video_connects_nothing():
+    "Centres alone, as EthoVision tracks them, in pixels, metres and inches."
+    def video(seed, unit):
+        steps = np.random.default_rng(seed).normal(0, 3, (9000, 1, 1, 2)).cumsum(0)
+        return Recording((abs((steps + 200) % 800 - 400) * unit).astype(np.float32), ("rat",),
+                         ("centre",), 30.0, video_id=str(seed))
+    for unit in (1, 0.001, 0.0254):
+        recs = [video(k, unit) for k in range(12)]
+        half = recs[3].replace(xy=np.concatenate([recs[3].xy[4500:], video(99, unit).xy]),
+                               video_id="half", px_per_cm=None)
+        assert groups([*recs, half]).group.tolist() == [*range(12), 3]
 
 
 # Datasets

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.annotations import annotation_source
-from ..data.dataset import as_dataset
+from ..data.dataset import as_dataset, data_and_ids
 from ..data.folder.files import OBSERVED, OF_MANY
 from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
                                                with_scores)
@@ -200,10 +200,10 @@ def _both(a, other, videos):
 def agreement(
     a, # Dataset, path, or list of `Recording`s: the first rater
     b, # The second, see `second_rater`
-    videos=None, # Video ids, None: all that both scored
+    videos=None, # Video ids, or text with ranges; None: all that both scored
 ) -> Agreement:
     "Two raters of the same videos. Raises `DataError` if nothing was scored by both."
-    a = as_dataset(a)
+    a, videos = data_and_ids(a, videos)
     other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
     known = [str(v) for v in (a.ids if videos is None else videos) if a.labelled(v) is not None]
     compared = []

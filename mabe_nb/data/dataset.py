@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids',
-           'each_video', 'LastRead', 'readable_videos', 'dataset_parts']
+           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
 from collections.abc import Iterable
@@ -150,7 +150,7 @@ def data_and_ids(
     if hasattr(videos, "train"): raise ConfigError("that is a split: give its .train or .valid")
     if not isinstance(videos, Iterable):
         raise ConfigError(f"videos is {str(videos)[:40]!r}, expected ids of videos")
-    known, ids = {*map(str, data.ids)}, [*map(str, videos)]
+    known, ids = {*map(str, data.ids)}, list(dict.fromkeys(map(str, videos)))
     for one in ids:
         if one not in known: raise unknown_video(one, data.ids, getattr(data, "root", None))
     return data, ids
@@ -222,6 +222,25 @@ def readable_videos(
         except DataError as e: say(f"video {video_id} is left out: {e}")
         else: good.append(video_id)
     return good
+
+# %% ../../nbs/data/20_dataset.ipynb #d791a2f6
+def read_video(
+    dataset, # See `open_dataset`
+    video_id: str,
+) -> Recording:
+    "A video. Raises `DataError` that says what to do about one that cannot be read."
+    try: return dataset[video_id]
+    except DataError as e:
+        raise DataError(f"{e.what}; {BROKEN}", e.path, e.where or f"video {video_id}") from e
+
+# %% ../../nbs/data/20_dataset.ipynb #13d65e82
+def may_be_labelled(
+    dataset, # See `open_dataset`
+    video_id: str,
+) -> bool: # True where only reading can tell
+    "False for what is known to be unlabelled before it is read."
+    try: return dataset.labelled(video_id) is not None
+    except (AttributeError, DataError): return True
 
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(

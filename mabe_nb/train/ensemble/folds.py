@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ...data.splits import (Split, check_no_leak, group_labels, groups,
-                                 leave_one_lab_out, may_be_labelled)
+from ...data.dataset import may_be_labelled
+from ...data.splits import Split, check_no_leak, group_labels, groups, leave_one_lab_out
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #a15d78c9
