@@ -255,11 +255,12 @@ def test_what_is_not_asked_of_a_pair_hides_nothing(run, colony, loss):
     own, does = clf.actions[:2]
     scores = [0.0] + [3.0 if a in (own, does) else -9.0 for a in clf.actions]
     clf = replace(clf, model=Sure(scores), cfg=clf.cfg.model_copy(update={"loss": loss}),
-                  self_actions=(own,), possible=np.ones(len(scores), bool))
+                  self_actions=(own,), pair_actions=None, possible=np.ones(len(scores), bool))
     new = RecordingList([colony["1"].replace(labelled=None, bouts=bout_table())])
-    found = clf.predict(new)
-    alone = found.target_id == "self"
-    assert {*found.action[alone]} == {own} and {*found.action[~alone]} == {does}
+    for pairs, done in ((None, does), ((own, does), own)): # `own` comes first, where it may be
+        found = replace(clf, pair_actions=pairs).predict(new)
+        alone = found.target_id == "self"
+        assert {*found.action[alone]} == {own} and {*found.action[~alone]} == {done}
 
 
 FOREIGN = {

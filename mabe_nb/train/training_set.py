@@ -292,5 +292,5 @@ def new_classifier(
     model = make_model(data.cfg, data.inputs.dim, len(data.counts))
     model = model.to(data.learn.labels.device)
     if team.size > 1: model = synchronised(model)
-    return Classifier(model, data.inputs, data.actions, data.self_actions,
-                      data.counts > 0, data.cfg)
+    return Classifier(model, data.inputs, data.actions, data.self_actions, data.counts > 0,
+                      data.cfg, pair_actions=data.prepared.pair_actions)

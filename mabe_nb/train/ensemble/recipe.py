@@ -276,7 +276,7 @@ def finish_recipe(
     oof = {name: predict_out_of_fold(some, splits) for name, some in tasks.items()}
     directed = directed_actions(prepared)
     shares = shares_to_try(specs, {a: d for a, d in directed.items()
-                                   if a not in prepared.self_actions})
+                                   if a in prepared.pair_actions})
     sequences = stack_out_of_fold(oof, prepared, splits, specs, directed)
     decision, scores = settle(list(tasks), sequences, only_reviewed, actions, shares)
     save_out_of_fold(out/"oof", list(tasks), prepared.sequences, sequences)
@@ -294,6 +294,6 @@ def finish_recipe(
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
-        "labs": labs, "directed": [a for a in actions if directed[a]],
+        "labs": labs, "directed": [a for a in actions if directed[a]], "pair_actions": [*prepared.pair_actions],
         "members": [_member(spec, tasks[spec.name]) for spec in specs]})
     return metrics
