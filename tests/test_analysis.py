@@ -546,6 +546,15 @@ def test_an_action_has_its_colour_and_shares_it_with_none():
     assert len(colors_of(map(str, range(60)))) == 60 # more than there are colours
 
 
+def test_the_names_of_all_actions_of_a_raster_are_in_the_picture():
+    names = [f"behaviour {k:02}" for k in range(37)]
+    seen = observe([recording([(*MICE[:2], a, 50, 53) for a in names])])
+    figure, ax = plot_raster(seen)
+    FigureCanvasAgg(figure).draw()
+    box = ax.get_legend().get_window_extent()
+    assert len(ax.get_legend().get_texts()) >= 37 and box.y0 >= 0 and box.y1 <= figure.bbox.height
+
+
 def test_a_raster_says_that_it_shows_a_part():
     seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(5)])
     figure, ax = plot_raster(seen, 2)

@@ -51,9 +51,10 @@ def plot_raster(
     everybody = seen.watched[["video", "animal"]].drop_duplicates()
     rows = list(everybody.head(most).itertuples(index=False, name=None))
     some = f": the first {most} of {len(everybody)}" if len(rows) < len(everybody) else ""
-    figure, ax = _axes(ax, 9, 1.2 + 0.2 * len(rows))
+    colors = colors_of(seen.watched.action)
+    figure, ax = _axes(ax, 9, max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors))) # names fit, too
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
-    shown = _draw_rows(ax, rows, seen.bouts, colors := colors_of(seen.watched.action))
+    shown = _draw_rows(ax, rows, seen.bouts, colors)
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            xlabel="time (s)", title="What each animal did" + some)

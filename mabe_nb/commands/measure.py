@@ -105,8 +105,10 @@ def compare(args, say) -> dict:
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
         say(f"{row['where']}: {row['say']}")
     best = on.cheapest(table, cfg.epochs) if shape.windows else None
-    if best: say(f"{cfg.epochs} epochs and a start cost least on {best['where']}: "
+    if best: say(f"{cfg.epochs} epochs and a start, rented, cost least on {best['where']}: "
                  f"${best['usd']:.2f} in {best['hours']:.2g} h ({best['basis']})")
+    for row in table[(table.basis == "measured") & (table.usd_per_hour == 0)].itertuples():
+        say(f"{cfg.epochs} epochs take {row.seconds * cfg.epochs / 3600:.2g} h on {row.where}, for nothing")
     return {"rows": to_records(table), "windows": shape.windows or 10**6,
             "epochs": cfg.epochs, "cheapest": best}
 

@@ -107,7 +107,7 @@ def others(
         if {f.gpu, f.flavor} & known or not (gpus().name == f.gpu).any(): continue
         seconds, factors, why = predict_step(base, card(f.gpu), floor)
         if math.isfinite(seconds): rows.append(_guess(
-            f"{provider}:{f.flavor}", seconds, factors, batch, windows,
+            f"{provider.partition('-')[0]}:{f.flavor}", seconds, factors, batch, windows,
             usd_per_hour(f.flavor, provider), why))
     return rows
 
