@@ -24,7 +24,7 @@ KINDS = {kind: severity for severity, kinds in {
                "nothing_marked fps_mismatch duplicated_tracks body_size size_drift never_seen "
                "lost_animals track_pieces",
     "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts absent_parts "
-            "double_tokens unknown_file"}.items() for kind in kinds.split()}
+            "respelled_parts double_tokens unknown_file"}.items() for kind in kinds.split()}
 
 # %% ../../nbs/data/40_checks.ipynb #52de4c30
 class Defect(NamedTuple):
