@@ -101,6 +101,10 @@ def test_a_refused_submission_is_mended_on_request(mabe, trained, work):
     code, out, err = mabe("score", "colony", "bad.csv", "--fix", "good.csv", "--json")
     assert code == 0 and "changes" in err, err
     assert mabe("score", "colony", "good.csv", "--json")[1] == out
+    video = str(rival.video_id[0])
+    code, out, err = mabe("score", "colony", "bad.csv", "--fix", "some.csv", "--videos", video)
+    assert code == 0 and pd.read_csv(work/"some.csv").equals(pd.read_csv(work/"good.csv")), err
+    assert table.video_id.nunique() > 1 and "not in the solution" not in err
 
 
 def test_what_is_there_is_replaced_on_request_only(mabe, trained, work):

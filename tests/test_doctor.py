@@ -292,3 +292,25 @@ def test_a_dataset_without_bouts_is_judged_by_its_numbers(tmp_path):
         "row_id", "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
     fixed, _ = fix_submission(table, data)
     assert pd.api.types.is_integer_dtype(fixed.video_id)
+
+
+def test_a_video_without_a_list_is_held_against_none(tmp_path):
+    "Where nobody scored, no list says what counts: a table has an empty cell there."
+    videos = pd.DataFrame({"video_id": [7, 8], "lab_id": "L", "behaviors_labeled": [LISTED, np.nan]})
+    good, odd = {"video_id": 8, "action": "sniff"}, {"action": "sniff"}
+    found = diagnose(table(good, odd), videos)
+    assert found[["row", "kind"]].values.tolist() == [[1, "not_listed"]]
+    write_colony(tmp_path, "kaggle", 2, 0.1, 0)
+    (tmp_path/"train_annotation").rename(tmp_path/"elsewhere")
+    rows = pd.read_csv(tmp_path/"train.csv")
+    rows.assign(behaviors_labeled=np.nan).to_csv(tmp_path/"train.csv", index=False)
+    data = open_dataset(tmp_path)
+    assert diagnose(table({"video_id": int(data.ids[0]), "action": "whatever"}), data).empty
+
+
+def test_no_action_is_a_phantom_where_nothing_is_scored():
+    "A video without bouts is in no mean, and so no action of it."
+    rest = pd.DataFrame({"video_id": [9], "lab_id": "L", "behaviors_labeled": LISTED})
+    mount = {"action": "mount", "start_frame": 60, "stop_frame": 61}
+    found = diagnose(table({"video_id": 9} | mount, mount), pd.concat([SOLUTION, rest]))
+    assert found[["row", "kind"]].values.tolist() == [[1, "phantom_class"]]

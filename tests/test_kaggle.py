@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kaggle_files import (PARTS, bout_rows, long_table, row, write_csv, write_parquet,
                           write_small)
-from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.dataset import dataset_parts, open_dataset
+from mabe_nb.data.features import compute
 from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import DataError, MabeError
@@ -162,6 +163,21 @@ def test_finding_in_tracking(tmp_path, kind):
     found = kinds(tmp_path)
     assert found[kind] == count
     assert set(found) - {kind} <= {"missing_points", "absent_parts", "frame_gaps"}
+
+
+def test_a_part_in_another_spelling_is_the_listed_one(tmp_path):
+    "The table says tail_base and the file tailbase: one part, where the list has it."
+    new = dict(zip(PARTS, ("Nose", "nape", "TailBase")))
+    table = tracking_of()
+    write_parquet(write_small(tmp_path/"plain"), table)
+    write_parquet(write_small(tmp_path), table.replace({"bodypart": new}))
+    want, data = read_kaggle(tmp_path/"plain")["7"], read_kaggle(tmp_path)
+    assert data["7"].parts == tuple(new[p] for p in want.parts)
+    assert kinds(tmp_path) == {"respelled_parts": 3} and kinds(tmp_path/"plain") == {}
+    assert "nape for neck" in data["7"].findings[0].message
+    np.testing.assert_array_equal(data["7"].xy, want.xy)
+    found = compute(data["7"], "coords", parts=dataset_parts(data))
+    assert not np.isnan(found.values).any()
 
 
 def test_clean_video_has_no_findings(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
+from mabe_nb.data.checks import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import pairs
@@ -109,6 +110,19 @@ def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, 
     line, = say(None)
     assert "in 1 of 3 videos (video 4)" in line or kind == "labs"
     assert line.endswith("is predicted, not sniff; looked for and never learned: Sniff")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_video_of_which_nothing_is_asked_is_named(data, folder, tmp_path, kind):
+    "Its list is empty, as in a table of new videos that nobody filled."
+    model, lines = load_model(folder/kind), []
+    bare = [data[v].replace(labelled=frozenset(), bouts=data[v].bouts[:0]) for v in "34"]
+    table = model.predict(RecordingList([*bare, data["5"]]), cache=tmp_path/"f", threads=1, say=lines.append)
+    told, = [line for line in lines if "predicted" in line]
+    assert told.startswith("note: in 2 of 3 videos (video 3, 4) no action")
+    assert {*table.video_id} == {5} and {d.kind for d in check(bare[0])} >= {"unlabelled"}
+    with pytest.raises(DataError, match="lists nothing of animals with poses in 3"):
+        model.predict(RecordingList(bare[:1]), cache=tmp_path/"g", threads=1)
 
 
 @pytest.mark.parametrize("kind", ["classifier", "recipe"])

@@ -48,7 +48,7 @@ def run(data, tmp_path_factory):
 def test_each_lab_learns_from_its_own_videos(data, run):
     work, done, said = run
     assert list(done) == ["One", "Two", ""]
-    assert said[0] == "too few videos for a recipe of their own: Few"
+    assert said[0] == "too few videos, or no bouts, for a recipe of their own: Few"
     for lab, metrics in done.items():
         left = sorted(sum(metrics["folds"], []))
         assert left == [v for v in data.ids if lab in ("", data.lab(v))]
@@ -126,10 +126,20 @@ def test_ids_of_all_labs_are_of_one_kind(data, run, tmp_path):
 
 def test_labs_without_a_name_or_with_a_long_one(data):
     table = pd.DataFrame({"lab_id": [""] * 3 + ["One"] * 3, "group": range(6),
-                          "video_id": [*"abcdef"]})
+                          "video_id": [*"abcdef"], "frames_attack": 9})
     assert labs_with_enough(table, 3) == {"One": [*"def"]}
     with pytest.raises(DataError, match="cannot name a file"):
         labs_with_enough(table.assign(lab_id="L" * 126), 3)
+
+
+def test_a_lab_where_nothing_was_seen_is_served_by_all(data, tmp_path):
+    "It was looked for in three videos, and no bout was found."
+    said, short = [], [r.replace(bouts=r.bouts.iloc[:0]) if r.lab_id == "Two" else r
+                       for r in map(data.__getitem__, data.ids[:6])]
+    done = train_per_lab(RecordingList(short), tmp_path/"run", "quick", folds=3,
+                         cache=tmp_path/"f", say=said.append)
+    assert list(done) == ["One", ""] and said[0].endswith("for a recipe of their own: Two")
+    load_per_lab(tmp_path/"run").predict(data, ["3"], cache=tmp_path/"f")
 
 
 @pytest.mark.parametrize("mark", ["config.yaml", "best.safetensors", "recipe.json", "plan.json",

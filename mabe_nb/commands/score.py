@@ -75,11 +75,11 @@ def compared_submission(
     return table
 
 # %% ../../nbs/commands/32_score.ipynb #e9c329d2
-def _mended(table, solution, path, say):
+def _mended(table, known, path, say):
     "A submission that passes, written to a file; what was changed is said."
     from mabe_nb.files import write_csv
     from mabe_nb.kaggle.doctor import fix_submission
-    table, done = fix_submission(table, solution)
+    table, done = fix_submission(table, known)
     write_csv(path, table)
     for row in done.head(20).itertuples(): say(f"{row.message} ({row.done})")
     say(f"{len(done)} changes, mended submission in {path}")
@@ -91,18 +91,19 @@ def judged_submission(
     table, # See `compared_submission`
     solution, # The official table
     say,
-    data=None, # Dataset, which may say where scorers looked
+    data, # Dataset, which may say where scorers looked
 ): # DataFrame, as it is or mended, and its `JudgedBouts`
     "The submission to score; mended and written to a file if `--fix` asks for it."
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission
+    from mabe_nb.kaggle.examine import known_videos
     from mabe_nb.train.metrics import only_scored
     from mabe_nb.train.scores.official_counts import judged_bouts
     judged = lambda t: (t := only_scored(data, t), judged_bouts(solution, t, whole=True))
-    if args.fix: return judged(_mended(table, solution, args.fix, say))
+    if args.fix: return judged(_mended(table, known_videos(data, solution), args.fix, say))
     try: return judged(table)
     except ScoreError as e:
-        try: fix_submission(table, solution)
+        try: fix_submission(table, known_videos(data, solution))
         except ScoreError: raise e from None
         raise ScoreError(f"{e}; '--fix FILE' writes a submission that passes") from None
 

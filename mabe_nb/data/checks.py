@@ -24,7 +24,7 @@ KINDS = {kind: severity for severity, kinds in {
                "nothing_marked fps_mismatch duplicated_tracks body_size size_drift never_seen "
                "lost_animals track_pieces",
     "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts absent_parts "
-            "double_tokens unknown_file"}.items() for kind in kinds.split()}
+            "respelled_parts double_tokens unknown_file"}.items() for kind in kinds.split()}
 
 # %% ../../nbs/data/40_checks.ipynb #52de4c30
 class Defect(NamedTuple):
@@ -268,6 +268,9 @@ def labels(rec, xy):
     "Bouts of actions that nobody looked for, or no labels at all."
     if rec.labelled is None and not len(rec.bouts):
         return [Defect("unlabelled", 1, None, "nobody looked for behaviour here")]
+    if not rec.labelled and not len(rec.bouts):
+        return [Defect("unlabelled", 1, None, "no action of an animal with poses is looked for, so "
+                       "none is learned or predicted; is behaviors_labeled empty?")]
     b, allowed = rec.bouts, rec.labelled or frozenset()
     bad = [t not in allowed for t in zip(b.agent, b.target, b.action)]
     names = sorted({a for a, off in zip(b.action, bad) if off})

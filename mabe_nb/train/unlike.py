@@ -142,18 +142,21 @@ def unlisted_lines(
     prepared, # `Prepared`
     ids, # Video ids, None: all
     actions, # That the model knows
-) -> list: # One sentence, or none
-    "In which videos some actions are not predicted, as they are not looked for there."
+) -> list: # Of sentences
+    "In which videos actions are not predicted, as they are not looked for there."
     wanted = prepared.videos if ids is None else [v for v in map(str, ids) if v in prepared.videos]
     listed = {v: {t[2] for t in known} for v in wanted
               if (known := prepared.labelled(v)) is not None}
-    short = {v: {*actions} - some for v, some in listed.items() if not {*actions} <= some}
-    if not short: return []
+    empty = [v for v, some in listed.items() if not some]
+    short = {v: {*actions} - some for v, some in listed.items() if some and not {*actions} <= some}
     names = lambda some: ", ".join(some[:5]) + ", ..." * (len(some) > 5)
-    line = (f"note: in {len(short)} of {len(wanted)} videos (video {names([*short])}) {ONLY_LISTED}, "
-            f"not {names(sorted(set().union(*short.values())))}")
+    of = lambda videos: f"note: in {len(videos)} of {len(wanted)} videos (video {names([*videos])})"
+    lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is predicted: "
+             "is behaviors_labeled empty?"] if empty else []
+    if not short: return lines
+    line = f"{of(short)} {ONLY_LISTED}, not {names(sorted(set().union(*short.values())))}"
     odd = sorted(set().union(*(listed[v] for v in short)) - {*actions})
-    return [line + (f"; looked for and never learned: {names(odd)}" if odd else "")]
+    return [*lines, line + (f"; looked for and never learned: {names(odd)}" if odd else "")]
 
 # %% ../../nbs/train/56_unlike.ipynb #4cf6fbac
 def unused_thresholds(

@@ -34,7 +34,8 @@ def labs_with_enough(
 ) -> dict: # Lab -> its video ids
     "Labs that can have a recipe of their own. Raises `DataError` for odd names."
     found = {lab: some.video_id.tolist() for lab, some in table.groupby("lab_id")
-             if lab and some.group.nunique() >= folds}
+             if lab and some.group.nunique() >= folds
+             and some.filter(like="frames_").sum().any()}
     for lab in found: safe_id(f"lab-{safe_id(lab, 'lab')}", "folder")
     return found
 
@@ -72,7 +73,7 @@ def train_per_lab(
     labs = labs_with_enough(table, folds)
     rest = sorted({*table.lab_id} - {*labs})
     if named := [*filter(None, rest)]:
-        say(f"too few videos for a recipe of their own: {', '.join(named)}")
+        say(f"too few videos, or no bouts, for a recipe of their own: {', '.join(named)}")
     if rest or common: labs[""] = table.video_id.tolist()
     done = {}
     for lab, ids in labs.items():

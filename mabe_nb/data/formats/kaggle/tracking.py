@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from .tables import (MICE, as_frames, as_mice, as_numbers,
                                                 as_words, counted, read_columns)
-from ...body_parts import check_parts
+from ...body_parts import check_parts, plain_part
 from ....errors import DataError
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #0603099a
@@ -74,18 +74,24 @@ def tracked_parts(
     listed: list, # Parts that the table of videos lists
     path=None, # File it came from, for the message
 ) -> tuple: # Tuple of names, list of (kind, count, text) of what was found
-    "The listed parts, then the file's others, sorted. Raises `DataError` for bad names."
+    "The listed parts in the file's spelling, then its others. Raises `DataError` for bad names."
     listed = list(dict.fromkeys(listed))
     there = {name for chunk in table["bodypart"].chunks
              for name in chunk.dictionary.to_pylist()}
     if there != set(listed): # a dictionary may hold words that no row uses
         there = set(table["bodypart"].unify_dictionaries().unique().to_pylist())
     check_parts([*listed, *sorted(there - set(listed))], path, "bodypart")
-    extra, absent = sorted(there - set(listed)), [p for p in listed if p not in there]
-    texts = [("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
+    usual = {plain_part(p): p for p in sorted(there - set(listed), reverse=True)}
+    spelt = {p: usual.pop(plain_part(p)) for p in listed
+             if p not in there and plain_part(p) in usual}
+    parts = [spelt.get(p, p) for p in listed]
+    extra, absent = sorted(there - set(parts)), [p for p in parts if p not in there]
+    texts = [("respelled_parts", [f"{own} for {p}" for p, own in spelt.items()],
+              "body parts are tracked in another spelling than listed, taken as the same"),
+             ("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
              ("absent_parts", absent, "body parts are listed but not tracked, missing")]
-    return tuple(listed + extra), [(kind, len(names), f"{text}: {', '.join(names[:8])}")
-                                   for kind, names, text in texts]
+    return tuple(parts + extra), [(kind, len(names), f"{text}: {', '.join(names[:8])}")
+                                  for kind, names, text in texts]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #712f1c61
 PLACES_PER_ROW, PLACES_ALWAYS = 64, 2**22
