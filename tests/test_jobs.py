@@ -259,6 +259,10 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
                 "never set its output 'never'", "what came back: a;"):
         assert why in str(e.value), e.value
     assert job.result(partial=True) == {"a": [1, 2]} and job.status() == "error"
+    job = submit("import torch\nclass Odd(dict):\n    def values(self): raise KeyError('odd')\na = [1]\n"
+                 "b = {'x': torch.ones(2, dtype=torch.complex128)}\nc = Odd(x=1)", outputs=["a", "b", "c"])
+    with pytest.raises(JobError, match="'b' holds an array of dtype .*'c' cannot travel .KeyError.*back: a;"):
+        job.result()
     job = submit(["sh", "-c", "echo 1 > $MABE_JOB/out/a.json"], outputs=["a", "b"])
     with pytest.raises(JobError, match="left no output 'b'.*what came back: a;"): job.result()
     assert job.result(partial=True) == {"a": 1}
