@@ -473,6 +473,16 @@ def test_names_of_python_that_the_notebook_has(names):
     assert not job_code("open", {}, [], namespace={"open": _modified_open}).names
 
 
+@pytest.mark.parametrize("cell, name", [("x = x + 1", "x"), ("if x: pass\nx = 2", "x"), ("for i in [1]: x += i", "x"),
+                                        ("def up():\n    global x\n    x += 1\nup()", "x"), ("with open(id) as id: 1", "id"),
+                                        ("sum = sum([1]); K = 1; K += 1", None), ("del x", None)])
+def test_a_name_that_is_read_before_it_is_set_is_asked_for(names, cell, name):
+    if name:
+        with pytest.raises(ConfigError, match=f"the cell uses '{name}' .* of the notebook"):
+            job_code(cell, {}, [], namespace=names)
+    assert job_code(cell, {name: 1} if name else {}, [], namespace=names | {"sum": sum}).names == {}
+
+
 def test_a_default_that_would_be_another(names):
     assert submit(names["late"], inputs={"v": 1}).result()["value"] == [1, 2, 2]
     names["STEP"] = 3

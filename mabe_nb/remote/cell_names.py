@@ -39,6 +39,49 @@ def _symbols(cell):
     if re.search(r"import\s+\*", cell): return None
     return used, made
 
+# %% ../../nbs/remote/32_cell_names.ipynb #4f9861b8
+DEFS = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
+
+def _sets(node): # Anywhere in it
+    named = {a.asname or a.name.partition(".")[0] for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))
+             for a in n.names} | {n.name for n in ast.walk(node) if isinstance(n, (*DEFS, ast.ExceptHandler))}
+    return named | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+
+
+def _steps(node):
+    "What a statement or expression does for certain, in order; what it may do, in a list of its own."
+    if isinstance(node, ast.Assign): return [node.value, *node.targets], []
+    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)): return [node.value, node.target], []
+    if isinstance(node, (ast.For, ast.AsyncFor)): return [node.iter, node.target, *node.body], node.orelse
+    if isinstance(node, DEFS): return [*node.decorator_list], []
+    if isinstance(node, COMPREHENSIONS): return [node.generators[0].iter], []
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)): return [node.test], [node]
+    if isinstance(node, ast.BoolOp): return node.values[:1], [node]
+    if isinstance(node, (ast.Lambda, ast.Try, ast.Match)): return [], [node]
+    return [*ast.iter_child_nodes(node)], []
+
+# %% ../../nbs/remote/32_cell_names.ipynb #a55e1304
+def _read_first(cell):
+    "Names that a cell reads for certain before it sets them, or sets by `+=` alone."
+    made, found, tree = set(), set(), ast.parse(cell)
+    def walk(node):
+        if node is None: return
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            walk(ast.Name(node.target.id, ast.Load()))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load): found.update({node.id} - made)
+        certain, may = _steps(node)
+        for part in certain: walk(part)
+        for part in may: made.update(_sets(part))
+        if isinstance(node, (ast.Name, ast.Import, ast.ImportFrom, *DEFS)): made.update(_sets(node))
+    walk(tree)
+    nodes = [*ast.walk(tree)]
+    grown = [n.target.id for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    others = {m for n in nodes if not isinstance(n, ast.AugAssign) for m in
+              (_sets(n) if isinstance(n, (ast.Import, ast.ImportFrom)) else [getattr(n, "name", None)])}
+    stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return found | {n for n in grown if grown.count(n) == stored.count(n) and n not in others}
+
 # %% ../../nbs/remote/32_cell_names.ipynb #2b58c804
 def _of_the_shell(value): # such as its `open`, and `exit`
     home = getattr(value, "__globals__", {}).get("__name__", getattr(value, "__module__", ""))
@@ -51,9 +94,11 @@ def names_used(
 ) -> set: # Names that it neither sets nor finds among Python's own
     "What a cell needs from outside itself; none if that cannot be known."
     used, made = _symbols(cell) or (set(), set())
+    first = _read_first(cell) & made
+    used |= first
     ours = {n for n in used & OF_PYTHON & set(own) if own[n] is not getattr(builtins, n)
             and not _of_the_shell(own[n])}
-    return {n for n in used - made - (OF_PYTHON - ours) if not n.startswith("__")}
+    return {n for n in used - (made - first) - (OF_PYTHON - ours) if not n.startswith("__")}
 
 # %% ../../nbs/remote/32_cell_names.ipynb #e26bbc6b
 def check_of_job(
