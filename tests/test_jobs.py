@@ -587,6 +587,14 @@ def odd(n): return n > 0 and even(n - 1)
     assert submit(found["even"], inputs={"n": 4}).result()["value"]
 
 
+def test_a_module_within_a_package_is_imported(names):
+    import concurrent.futures
+    import xml.etree.ElementTree
+    found = names | {"concurrent": concurrent, "xml": xml}
+    cell = "v = [concurrent.futures.Future.__name__, xml.etree.ElementTree.XML('<a/>').tag]"
+    assert submit(cell, outputs=["v"], namespace=found).result() == {"v": ["Future", "a"]}
+
+
 def test_own_things_called_as_those_of_a_job(names):
     for name, what in (("keeps", "CKPT"), ("adds", "commit")):
         with pytest.raises(ConfigError, match=f"own '{what}' does not travel.*rename it"):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..errors import ConfigError
 from ..patch import patch
-from .packages import import_line, modules_beside
+from .packages import import_line, modules_beside, with_submodules
 from .cell_names import (HELD, IN_A_JOB, _looked_up, check_alone, check_of_job, check_outputs, check_plain,
                                        held, imports_in, names_of_job, names_used, who_has)
 from .definitions import _same, check_as_written, scope_of
@@ -115,7 +115,7 @@ def take_source(self: _Along, name, value, namespace, by):
     if taken := {name, own, *other} & (self.given | self.has) | around & self.made:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, which has a {min(taken)!r} of its "
                           "own beside that of the job; rename one of them")
-    if len(getattr(value, "registry", ())) > 1:
+    if hasattr(value, "dispatch") and len(getattr(value, "registry", ())) > 1:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, a singledispatch function: what was "
                           "registered with it would be lost; write it with isinstance")
     try: check_as_written(value, ast.parse(source := source_of(value, namespace)).body[0], scope)
@@ -192,6 +192,7 @@ def _helpers(with_, namespace):
 # %% ../../nbs/remote/36_travel.ipynb #4d60fa03
 def _joined(along, cell, first=""):
     "Code of a job from what goes along, after a first line, and the cell."
+    along.imports = with_submodules(along.imports, along.code() + cell)
     before, kinds = first + along.code(), {}
     for kind, names in (("import", along.imports), ("constant", along.constants),
                         ("source", along.sources)):
