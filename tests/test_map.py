@@ -116,6 +116,14 @@ def test_arrays_travel_and_come_back():
     assert not list(group.folder.rglob("*.pkl"))
 
 
+def test_items_and_arguments_that_hold_arrays(tmp_path):
+    "All that can be written can be read, by each process."
+    def total(item, k): return float((item["x"] * k).sum()) if isinstance(item, dict) else item
+    group = map_items(total, [{"x": np.arange(3), "a": 1}, 5], given={"k": np.array([1, 2, 3])}, at_once=1, **QUIET)
+    assert group.wait(120, progress=False) == "done", group.rest()
+    assert (group.result(0), group.result(1)) == (8.0, 5)
+
+
 def test_a_module_that_is_not_there_is_named():
     def needs(n):
         import no_such_module_anywhere

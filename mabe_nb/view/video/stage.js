@@ -10,7 +10,7 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4, 8, 16];
 const MARKS = [
   [[0, 1, 0, 1]], [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
   [[0, -1.2], [1, 1], [-1, 1]], [[0, -1.3], [1.1, 0], [0, 1.3], [-1.1, 0]]];
-const PALE = 0.4, TRAIL = 2, TOLD_EVERY = 150, WORDS_EVERY = 200, KEPT = 64e6;
+const PALE = 0.4, TRAIL = 2, TOLD_EVERY = 150, WORDS_EVERY = 200, SEEN_AFTER = 400, KEPT = 64e6;
 
 function h(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
@@ -491,6 +491,10 @@ function render({ model, el }) {
     (coming ?? video)?.got(message, buffers);
     if (message.lost) { lostFilm = message.lost; paint(); }
     if (message.strips) newStrips(message.strips);
+    if (message.asked) setTimeout(() => { // who double-clicks has not seen it
+      root.dataset.asked = message.asked;
+      model.send({ asked: message.asked });
+    }, SEEN_AFTER);
     if (message.go !== undefined) { sent = message.go; go(message.go); }
   };
   const listens = { "msg:custom": came, "change:bouts": newPair,
