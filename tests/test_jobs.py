@@ -850,6 +850,21 @@ def test_resumed_from_elsewhere_it_runs_where_it_was_sent_from(tmp_path, monkeyp
     assert job.status() == "error"
 
 
+def test_resumed_without_its_secrets_it_is_refused(monkeypatch):
+    "It would run with an empty one: no file holds them, and another shell may not have them."
+    monkeypatch.setenv("LAB_KEY", "a-key-of-the-lab")
+    job = submit("import os\nheld = len(os.environ['LAB_KEY'])\nassert list(CKPT.iterdir())",
+                 outputs=["held"], secrets=["LAB_KEY"])
+    assert job.wait() == "error"
+    (job.folder/"ckpt"/"go").touch()
+    monkeypatch.delenv("LAB_KEY")
+    with pytest.raises(ConfigError, match="'LAB_KEY' is not in the environment"): job.resume()
+    assert attach(job.id).state()["attempt"] == 1 and job.status() == "error"
+    monkeypatch.setenv("LAB_KEY", "a-key-of-the-lab")
+    job.resume()
+    assert job.result() == {"held": 16}
+
+
 def test_of_two_who_resume_it_at_once_one_does():
     "The other is told that it runs; what is known of it stays known, so it can be stopped."
     job = submit("import time\nprint('BEGUN')\nif not list(CKPT.iterdir()): 1 / 0\ntime.sleep(60)")
