@@ -713,6 +713,23 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     assert not any("grows with" in n or "have no dose" in n for n in said)
 
 
+@pytest.mark.parametrize("unit, words", [
+    ("animal", "latency_s of animals leaves out their videos without a bout: sniff (1 of 2 of x)"),
+    ("video", "latency_s of videos leaves out their animals without a bout: sniff (1 of 2 of x)"),
+    ("cage", "latency_s of cages leaves out their animals without a bout: sniff (1 of 1 of x)")])
+def test_a_latency_of_some_of_the_videos_is_told(tmp_path, unit, words):
+    "Of x a never does it in its second video, where b does; of y everybody does it."
+    bouts = [("a", "b", "sniff", 10, 20), ("b", "a", "sniff", 10, 20)]
+    data = [recording(bouts[k:], v).replace(mice=("a", "b"), xy=np.zeros((300, 2, 1, 2), np.float32),
+                                            labelled=frozenset(b[:3] for b in bouts))
+            for v, k in zip("pqrs", (0, 1, 0, 0))]
+    groups = pd.DataFrame({"video": [v for v in "pqrs" for _ in "ab"], "animal": [*"abababab"],
+                           "subject": [*"abab", *"cded"], "dose": [*"xxxx", *"yyyy"]})
+    of = lambda value: [n for n in notes_of(tmp_path, data, groups=groups, by="dose", value=value, unit=unit)
+                        if value in n]
+    assert of("latency_s") == [f"note: {words}"] and of("mean_s") == []
+
+
 @pytest.mark.parametrize("write", [export_nwb, export_ethogram])
 def test_a_watched_video_without_a_bout_has_a_file_too(tmp_path, write):
     overlap = [("a", "b", "sniff", 30, 40), ("a", "b", "sniff", 35, 50)]
