@@ -650,6 +650,10 @@ def test_what_chance_never_gave_has_a_p():
                                                     "stop", "seen"]), shuffles=300)
     row = found.set_index(["before", "after"]).loc[("A", "B")]
     assert row["count"] == 1 and row.p == pytest.approx(2 / 301, abs=0.01) and row.q < 0.1
+    assert row.expected == 0 and row.ratio == np.inf
+    _, ax = plot_transitions(found, alpha=0.1)
+    at, = found.index[(found.before == "A") & (found.after == "B")]
+    assert ax.texts[at].get_text() == "1.00 +"
     assert np.isnan(found.set_index(["before", "after"]).p[("A", "A")])
 
 

@@ -126,10 +126,9 @@ def transitions(
                           "count": found, "expected": expected.round(3)})
     total = table.groupby("before")["count"].transform("sum")
     p = _two_sided(found, drawn)
-    return table.assign(
-        share=table["count"] / total.where(total > 0),
-        ratio=(found / np.where(expected > 0, expected, np.nan)).round(3),
-        p=p, q=false_discovery(p))
+    with np.errstate(divide="ignore", invalid="ignore"): ratio = (found / expected).round(3)
+    return table.assign(share=table["count"] / total.where(total > 0), ratio=ratio,
+                        p=p, q=false_discovery(p))
 
 # %% ../../nbs/analysis/20_sequences.ipynb #7bc795c4
 def dyads(
