@@ -296,6 +296,19 @@ def test_history_and_log_agree(run):
     assert best["valid_f1"] == pytest.approx(history.valid_f1.max())
 
 
+def test_an_action_that_is_called_other_is_one_like_any(colony, tmp_path):
+    known = sorted({a for v in colony for *_, a in v.labelled})
+    called = {a: "other" if a == known[0] else a for a in known}
+    data = [v.replace(bouts=v.bouts.assign(action=v.bouts.action.map(called)),
+                      labelled=frozenset((*w, called[a]) for *w, a in v.labelled)) for v in colony]
+    metrics = train(RecordingList(data), tmp_path/"r", TrainConfig(**TINY | {"epochs": 1}),
+                    ["1", "4", "7"], ["10", "13"], cache=tmp_path/"c")
+    names = ["none of these", *sorted(called.values())]
+    assert [*metrics["classes"]] == metrics["valid"]["confusion"]["columns"] == names
+    said = (tmp_path/"r"/"card.md").read_text()
+    assert f"It tells apart: {', '.join(names[1:])}, and none of them." in said
+
+
 def test_missing_points_everywhere_still_train(colony, tmp_path):
     blind = [v.replace(xy=np.full_like(v.xy, np.nan)) if v.video_id in "14" else v
              for v in colony]

@@ -77,7 +77,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, cases, value, unit) + of_company(rows, unit)
+    notes += of_no_value(rows, value, unit) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes

@@ -153,19 +153,21 @@ def per_unit(
 # %% ../../nbs/analysis/30_groups.ipynb #3a7e7f16
 def of_no_value(
     rows: pd.DataFrame, # From `with_groups`
-    cases: pd.DataFrame, # From `per_unit`
     value: str, # Of `MEASURES`
     unit: str = "animal", # As for `per_unit`
-) -> list: # One sentence, if there are any
-    "How many animals, videos or cages of each group have no value."
-    key = ["action", "group"]
-    every = rows.assign(unit=_unit_of(rows, unit)).groupby(key).unit.nunique()
-    have = cases.groupby(key).unit.nunique()
-    lost = [f"{action} ({n - have.get((action, group), 0)} of {n} of {group})"
-            for (action, group), n in every.items() if have.get((action, group), 0) < n]
-    if not lost: return []
-    return [f"{value} is compared without {unit}s that have no bout: "
-            + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8)]
+) -> list: # Sentences, if there are any
+    "How many animals, videos or cages of each group have no value, or that of some of their videos."
+    none = rows[value].isna().groupby([rows.action, rows.group, _unit_of(rows, unit)]).mean()
+    told = {f"is compared without {unit}s that have no bout": none == 1}
+    if value == "latency_s": # A mean over all bouts lacks none
+        part = "videos" if unit == "animal" else "animals"
+        told[f"of {unit}s leaves out their {part} without a bout"] = (none > 0) & (none < 1)
+    lines = []
+    for words, which in told.items():
+        counts = which.groupby(level=[0, 1]).agg(["sum", "size"]).itertuples()
+        lost = [f"{action} ({n} of {total} of {group})" for (action, group), n, total in counts if n]
+        if lost: lines.append(f"{value} {words}: " + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8))
+    return lines
 
 # %% ../../nbs/analysis/30_groups.ipynb #85a58441
 def of_company(
