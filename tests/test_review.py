@@ -1,11 +1,14 @@
 "Corrections that outlive whoever wrote them, and what a training makes of them."
+import gc
 import json
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 import mabe_nb as mb
 from mabe_nb import cli
@@ -347,6 +350,18 @@ def panels(folder, n):
     data = RecordingList([make_recording(seed=s, frames=900, video_id=str(s)).replace(
         labelled=None, bouts=bout_table()) for s in (1, 2)], folder)
     return [ReviewPanel(moments, data, told, folder/"c.jsonl", "Ann") for _ in range(n)]
+
+
+def test_a_player_goes_with_its_video(tmp_path):
+    "Its poses stayed, and its widgets were sent to the page again at each reload."
+    panel, = panels(tmp_path, 1)
+    number = {m.video_id: i for i, m in enumerate(panel.moments)}
+    panel.open(number["1"])
+    before, kept = len(_instances), weakref.ref(panel.player)
+    for video in ("2", "1") * 2: panel.open(number[video])
+    gc.collect()
+    assert kept() is None and len(_instances) == before
+    assert panel.player.rec.video_id == "1" and panel.player.stage in panel.player.body.children
 
 
 def test_an_answer_is_about_what_the_page_shows(tmp_path):

@@ -189,9 +189,9 @@ def show(self: ErrorPanel) -> Player:
     "The player, at the chosen error; it stays the same if the video does."
     e, frame = self.chosen()
     if self.player is None or self.player.rec.video_id != e.video_id:
-        if self.player: self.player.pause()
-        self.player = prediction_player(self.dataset[e.video_id], self.predictions)
+        old, self.player = self.player, prediction_player(self.dataset[e.video_id], self.predictions)
         self.player_box.children = [self.player.body]
+        if old: old.close()
     self.player.pause()
     self.player.choose_pair((e.agent, e.target))
     self.player.go_to(frame)

@@ -152,7 +152,7 @@ def _new_player(self: ReviewPanel, pair):
     rec, shown = self.recording(), self.sources()
     predictions = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(predictions, lambda pair: actions_of(rec, pair, shown))
-    looked = self.player and self.player.stage.looked
+    old, looked = self.player, self.player and self.player.stage.looked
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
                          video=self.films.get(rec.video_id))
     self.player.stage.looked = looked
@@ -160,6 +160,7 @@ def _new_player(self: ReviewPanel, pair):
     self.player.stage.add_keys(KEYS | {str(i): f"relabel: the action of number {i}" for i in range(1, 10)},
                                self.press, self.focus)
     self.player_box.children = [self.player.body]
+    if old: old.close()
 
 # %% ../../../nbs/view/video/70_review.ipynb #d4cb8c40
 @patch
