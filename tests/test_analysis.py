@@ -579,6 +579,16 @@ def test_the_names_of_all_actions_of_a_raster_are_in_the_picture():
     assert len(ax.get_legend().get_texts()) >= 37 and box.y0 >= 0 and box.y1 <= figure.bbox.height
 
 
+def test_a_raster_shows_when_nobody_watched():
+    seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(3)])
+    assert "grey" not in plot_raster(seen)[1].get_title("left")
+    late = seen.watched.assign(begin=np.where(seen.watched.video == "v1", 2., 0.))
+    ax = plot_raster(seen._replace(watched=late))[1]
+    assert ax.get_title("left").endswith("grey: watched")
+    begins = {p.get_extents().x0 for c in ax.collections for p in c.get_paths() if c.get_alpha()}
+    assert begins == {0., 2.}
+
+
 def test_a_raster_says_that_it_shows_a_part():
     seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(5)])
     figure, ax = plot_raster(seen, 2)

@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['KEYS', 'UNITS', 'FEW', 'ALIKE', 'read_groups', 'with_groups', 'of_nothing', 'of_no_group', 'of_unlike_time',
-           'per_unit', 'of_no_value', 'of_company', 'hedges', 'compare_two', 'compare_groups']
+           'per_unit', 'of_no_value', 'of_company', 'hedges', 'compare_two', 'group_order', 'compare_groups']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
-import io
-import warnings
+import io, re, warnings
 from itertools import combinations
 
 import numpy as np
@@ -21,7 +20,7 @@ from .sequences import false_discovery
 from ..errors import ConfigError, DataError
 from ..data.formats.text_tables import check_table
 from ..files import read_text
-from ..safe_names import plain_id
+from ..safe_names import by_number, plain_id
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
 KEYS = "video", "animal", "subject" # Other columns are groups
@@ -233,13 +232,21 @@ def compare_two(
                                rng=np.random.default_rng(seed)).pvalue
     return dict(zip(names, (np.mean(b) - np.mean(a), *ends, *hedges(a, b), p)))
 
+# %% ../../nbs/analysis/30_groups.ipynb #29f9a847
+def group_order(
+    name: str, # Of a group
+) -> tuple: # To sort by
+    "Doses by size: 0.5, 5, 10 mg; then names."
+    number = re.match(r"\d*\.?\d+", name)
+    return not number, float(number[0]) if number else 0, by_number(name)
+
 # %% ../../nbs/analysis/30_groups.ipynb #1e51c091
 def compare_groups(
     cases: pd.DataFrame, # From `per_unit`
     draws: int = 9999,
 ) -> tuple: # DataFrame: a row for each action and pair of groups; list of sentences
     "All pairs of groups, action by action, and what to keep in mind about them."
-    groups, rows, notes = sorted(cases.group.unique()), [], []
+    groups, rows, notes = sorted(cases.group.unique(), key=group_order), [], []
     if len(groups) < 2:
         raise ConfigError(f"all are in the group {groups[0]!r}, expected two or more"
                           if groups else "no animal of a group has a value to compare")
