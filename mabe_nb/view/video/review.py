@@ -253,7 +253,7 @@ def undo(self: ReviewPanel) -> str:
 @patch
 def press(self: ReviewPanel, key: str, frame: int = None):
     "What a key does, at a frame; None: that which is shown. An answer waits for its question on the page."
-    if key not in "gh" and self.player and self.player.stage.waiting: return
+    if key not in "gh" and self.player and self.player.stage.waits(): return
     self.focus, n = frame is not None, self.choice.value
     frame = getattr(self.player, "frame", 0) if frame is None else frame
     do = {"y": self.accept, "x": self.reject, "c": self.nothing, "u": self.undo,
