@@ -607,6 +607,15 @@ def test_nwb_of_sleap(rate, tmp_path):
     assert np.allclose(rec.xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("how", [dict(preset="standard"), dict(track_dim=0, node_dim=1, xy_dim=2, frame_dim=3), {}])
+def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
+    sio = pytest.importorskip("sleap_io")
+    if not hasattr(sio, "save_analysis_h5"): pytest.skip("sleap-io writes no analysis files yet")
+    labels, xy = sleap_labels("a.mp4")
+    sio.save_analysis_h5(labels, tmp_path/"v.h5", **how)
+    assert np.allclose(read_poses(tmp_path/"v.h5", 30).xy, xy, equal_nan=True)
+
+
 def test_nwb_of_two_films_is_refused(tmp_path):
     sio = pytest.importorskip("sleap_io")
     sio.save_nwb(sleap_labels("a.mp4", "b.mp4")[0], str(tmp_path/"v.nwb"))
@@ -625,8 +634,20 @@ def test_what_movement_saves(tmp_path):
     (tmp_path/"bad.nc").write_bytes((tmp_path/"v.nc").read_bytes()[:3000])
     with pytest.raises(DataError, match="truncated or no HDF5"): read_poses(tmp_path/"bad.nc")
     data.isel(individuals=0, time=slice(2, 4)).transpose().to_netcdf(tmp_path/"one.nc")
+    assert np.array_equal(read_poses(tmp_path/"one.nc").xy[2:], rec.xy[2:4, :1])
+    data.isel(space=0).to_netcdf(tmp_path/"x.nc")
     with pytest.raises(DataError, match="expected time, space, keypoints and individuals"):
-        read_poses(tmp_path/"one.nc")
+        read_poses(tmp_path/"x.nc")
+    data.position[3] = np.nan
+    data.to_netcdf(tmp_path/"small.nc", encoding={"position": {
+        "dtype": "int16", "scale_factor": 1e-4, "_FillValue": -32768}})
+    small = read_poses(tmp_path/"small.nc").xy
+    assert np.isnan(small[3]).all() and np.allclose(
+        small, np.asarray(data.position).transpose(0, 3, 2, 1), atol=1e-4, equal_nan=True)
+    frames = load_poses.from_numpy(xy, source_software="SLEAP") # whose times are numbers of frames
+    frames.attrs["fps"] = 30.
+    frames.to_netcdf(tmp_path/"frames.nc")
+    assert len(read_poses(tmp_path/"frames.nc")) == 6
     data.isel(time=slice(2, 4)).transpose().to_netcdf(tmp_path/"later.nc")
     assert np.array_equal(read_poses(tmp_path/"later.nc").xy[2:], rec.xy[2:4])
 

@@ -22,7 +22,7 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
-from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses, sleap_poses
+from .formats.hdf_poses import has_points, jabs_poses, movement_poses, nwb_poses, sleap_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
                                                   slp_poses)
 from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
@@ -104,7 +104,7 @@ def _header(path):
 
 _is_dlc_csv = re.compile(r"(scorer|individuals|bodyparts)(;|$)").match
 _is_sleap = _hdf(lambda f: "tracks" in f and "node_names" in f)
-_is_dlc = _hdf(lambda f: any("pandas_type" in g.attrs for g in f.values()))
+_is_dlc = _hdf(lambda f: any(map(has_points, f.values())))
 
 # %% ../../nbs/data/16_poses.ipynb #c067eaf6
 def _at_frames(values, frames, path):
