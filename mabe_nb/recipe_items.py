@@ -173,16 +173,12 @@ def join_recipe(
     progress: bool = False, # Show a bar while features are looked at
 ) -> dict: # What `metrics.json` holds; empty: some members have not learned
     "Bring members here, and end the recipe and the group if that is all of them."
-    tag = group.spec["tag"]
+    tag, counts = group.spec["tag"], group.counts()
     out = Path(tag["out"])
-    if there := group.folder.exists():
-        counts = group.counts()
-        with locked(out/LOCK, out): _bring(group, out)
-        if counts["left"] or counts["failed"]: return {}
-    elif not all((out/"members"/name).exists() for name in read_json(out/SOURCES)["members"]):
-        return {} # else another process has brought them
+    with locked(out/LOCK, out): _bring(group, out)
+    if counts["left"] or counts["failed"]: return {}
     metrics = train_recipe(_corrected(tag["data"], tag["corrections"]), out, tag["recipe"],
                            tag["videos"], tag["folds"], cache=tag["cache"],
                            workers=tag["workers"], say=say, progress=progress)
-    if there: group.remove()
+    group.remove()
     return metrics

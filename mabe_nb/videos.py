@@ -130,23 +130,6 @@ def _out_of_date(plan, prints):
     return [v for v, known in prints.items()
             if not (known and up_to_date(plan, v, video_key(plan, v), []))]
 
-# %% ../nbs/06_videos.ipynb #81603aa0
-def _look(dataset, ids, features, out):
-    "Folder, body parts, plan and videos of a dataset, and those that are to be prepared."
-    parts = tuple(dataset_parts(dataset))
-    out = Path(out or default_folder(dataset, features, parts)).absolute()
-    plan = plan_for(dataset, out, features, parts)
-    prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
-    return out, parts, plan, prints, _out_of_date(plan, prints)
-
-
-def _is_prepared(tag):
-    "Is there all that the group of a tag was to prepare?"
-    dataset = open_dataset(tag["data"], tag["split"])
-    ids = [str(v) for v in (dataset.ids if tag["videos"] is None else tag["videos"])]
-    *_, prints, left = _look(dataset, ids, tag["features"], tag["out"])
-    return not [v for v in left if prints[v] or not tag["skip_broken"]]
-
 # %% ../nbs/06_videos.ipynb #367ed219
 def map_prepare(
     data, # Path of a dataset
@@ -162,7 +145,11 @@ def map_prepare(
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
-    out, parts, plan, prints, left = _look(dataset, ids, features, out)
+    parts = tuple(dataset_parts(dataset))
+    out = Path(out or default_folder(dataset, features, parts)).absolute()
+    plan = plan_for(dataset, out, features, parts)
+    prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
+    left = _out_of_date(plan, prints)
     if not left: return None
     given = {"split": split, "features": features, "parts": [*parts], "code": _own_code(features)}
     tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
@@ -202,15 +189,12 @@ def join_prepared(
     progress: bool = False, # Show a bar
 ) -> dict: # root, sequences, frames, channels, skipped; empty: some videos are missing
     "Bring prepared videos here, and remove the group if that is all of them."
-    tag = group.spec["tag"]
-    if there := group.folder.exists():
-        counts = group.counts()
-        _bring(group, Path(tag["out"]))
-        if counts["left"] or counts["failed"] and not tag["skip_broken"]: return {}
-    elif not _is_prepared(tag): return {} # else another process has brought them
+    tag, counts = group.spec["tag"], group.counts()
+    _bring(group, Path(tag["out"]))
+    if counts["left"] or counts["failed"] and not tag["skip_broken"]: return {}
     done = prepare(open_dataset(tag["data"], tag["split"]), tag["features"], tag["out"],
                    tag["videos"], skip_broken=tag["skip_broken"], progress=progress)
-    if there: group.remove()
+    group.remove()
     frames = int(done.sequences.frames.sum())
     say(f"{len(done.sequences)} sequences, {frames:,} frames x {len(done.names)} "
         f"channels in {done.root}")

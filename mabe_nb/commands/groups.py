@@ -7,10 +7,11 @@ __all__ = ['SHOWN', 'GROUP_FLAGS', 'group_row', 'group_line', 'follow_group', 'a
            'see_group']
 
 # %% ../../nbs/commands/62_groups.ipynb #a9bebf5d
-import sys
+import sys, time
 
 from .parser import COUNT, NATURAL, number, offer
-from ..errors import ConfigError, MabeError
+from ..errors import ConfigError, DataError, MabeError
+from ..files import read_json, write_json
 from ..locks import locked
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
@@ -41,12 +42,6 @@ def group_line(
 # %% ../../nbs/commands/62_groups.ipynb #0a160596
 SHOWN = 20 # Most items without a result that are said
 
-def _ended_by_another(group, say):
-    if joined := _join(group, say): return {"id": group.id, "status": "done"} | joined
-    raise MabeError(f"group {group.id} is no more, and what it was to do is not there: another "
-                    "process has removed it")
-
-
 def _end(group, say):
     about, rest = group_row(group), group.rest()
     say(group_line(about))
@@ -59,6 +54,20 @@ def _end(group, say):
     raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume {group.id}"
                     + ("' computes those that are left" if about["left"] else
                        " --failed' tries them once more")).with_answer(about)
+
+# %% ../../nbs/commands/62_groups.ipynb #7827d328
+def _keep(group, answer, said):
+    "What came of a group that was joined and removed, for a day: others may follow it, too."
+    for old in group.folder.parent.glob(".*.json"):
+        if time.time() - old.stat().st_mtime > 86_400: old.unlink(missing_ok=True)
+    write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": said})
+
+
+def _what_another_said(group, say):
+    try: found = read_json(group.folder.with_name(f".{group.id}.json"))
+    except DataError: raise MabeError(f"group {group.id} was removed by another process") from None
+    for text in found["said"]: say(text)
+    return found["answer"]
 
 # %% ../../nbs/commands/62_groups.ipynb #9a730b42
 def follow_group(
@@ -75,9 +84,12 @@ def follow_group(
     except MabeError as e: lost = e
     lock = group.folder.with_name(f".{group.id}.lock") # of two who follow it one ends it
     with locked(lock, group.folder, lambda owner: None):
-        if not group.folder.exists(): return _ended_by_another(group, say)
+        if not group.folder.exists(): return _what_another_said(group, say)
         if lost: raise lost
-        return _end(group, say)
+        said = []
+        answer = _end(group, lambda text: (said.append(text), say(text)))
+        if not group.folder.exists(): _keep(group, answer, said)
+        return answer
 
 # %% ../../nbs/commands/62_groups.ipynb #20755bd9
 def _join(group, say):

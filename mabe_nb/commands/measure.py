@@ -110,7 +110,7 @@ def compare(args, say) -> dict:
     if (table.basis == "measured").any(): return answer
     raise MabeError("no place could be measured; each says why").with_answer(answer)
 
-
+# %% ../../nbs/commands/50_measure.ipynb #0f12e2f8
 def _runs(table, epochs, say): # 0: nobody knows how many windows an epoch has
     from mabe_nb.measure import compare as on
     best, own = epochs and on.cheapest(table, epochs), epochs and on.own(table, epochs)
