@@ -87,7 +87,10 @@ def follow_group(
         if not group.folder.exists(): return _what_another_said(group, say)
         if lost: raise lost
         said = []
-        answer = _end(group, lambda text: (said.append(text), say(text)))
+        def both(text):
+            said.append(text)
+            say(text)
+        answer = _end(group, both)
         if not group.folder.exists(): _keep(group, answer, said)
         return answer
 
