@@ -178,6 +178,13 @@ def _alone(): # Of a process that does nothing else
 
 def _in_utf8(): return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
+# %% ../nbs/cli.ipynb #00e10b75
+def _answer(args): # And the error, of what failed and has an answer all the same
+    try: return args.function(args, Talk(args.json)), None
+    except MabeError as e:
+        if e.answer is None: raise
+        return e.answer, e
+
 # %% ../nbs/cli.ipynb #be4f5cf1
 def _run(args, ends):
     "Call the function of a command, and print what it answers for a program."
@@ -186,11 +193,12 @@ def _run(args, ends):
     begun = lambda: name != "train" or (Path(args.out)/"config.yaml").exists()
     with answered(lambda: what_is_kept(name, recipe, watches, begun()), ends=ends):
         for file in args.load: load_file(file)
-        answer = args.function(args, Talk(args.json))
+        answer, failed = _answer(args)
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
             print(text if shown(text) == text and _in_utf8() else json.dumps(answer))
         sys.stdout.flush()
+        if failed: raise failed
 
 
 def _check_words(words): # Libraries that read files take names in UTF-8 alone

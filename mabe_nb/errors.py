@@ -8,6 +8,14 @@ __all__ = ['OWN', 'MabeError', 'DataError', 'ConfigError', 'ScoreError']
 # %% ../nbs/00_errors.ipynb #662bf0e3
 class MabeError(Exception):
     "Base of every error that a user can cause: one sentence, with what to do about it."
+    answer: dict | None = None # What a command prints with --json all the same
+
+    def with_answer(self,
+        answer: dict, # As JSON: what is known of that which failed
+    ) -> "MabeError":
+        "The same error, of a command that has an answer for a program."
+        self.answer = answer
+        return self
 
 # %% ../nbs/00_errors.ipynb #b4c8a652
 class DataError(MabeError, ValueError):

@@ -123,3 +123,11 @@ def test_what_is_rented_and_what_is_ones_own_are_told_apart(capsys):
     assert answer["own"]["where"] == "local" and 0 < answer["own"]["hours"] < 0.1
     assert "cost least of all that is rented on hf:" in said
     assert "h on local and cost nothing" in said and "USD: " not in said
+
+
+@pytest.mark.parametrize("line", [["compare", "--gpus", "local:cuda:9", "--predict", "none"],
+                                  ["sweep", "--on", "local:cuda:9", "--sizes", "2"]])
+def test_nothing_measured_is_a_failure_with_an_answer(line, capsys):
+    assert main([*line, "--seconds", "0.1", "--json"]) == 2
+    out, said = capsys.readouterr()
+    assert len(json.loads(out)["rows"]) == 1 and "could be measured; each says why" in said

@@ -11,6 +11,7 @@ import sys
 import pytest
 from localcloud.billing import Resources
 
+from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.hardware.billing import OVERRUN, UNSEEN, most_starts
@@ -154,7 +155,7 @@ def test_a_price_of_later_changes_no_bill_and_hides_no_job(rented, monkeypatch, 
     end(lost, "error")
     def unknown(self, spec): raise ConfigError("no price known; write one to prices.csv")
     monkeypatch.setattr(rented, "usd_per_hour", unknown)
-    assert commands.follow(lost, as_json=True)["status"] == "error"
+    with pytest.raises(MabeError, match="has no result"): commands.follow(lost)
     assert lost.cost() == 30 and reserved(job.folder.parent) == 0 and "unknown" not in str(row(lost))
     with pytest.raises(ConfigError, match="no price known"): lost.resume()
     lost.remove()
@@ -289,11 +290,15 @@ def test_lost_it_costs_the_most_that_it_can(rented, capsys):
     assert job.status() == "died" and job.cost() == 20 == rows()[0][2]
     with pytest.raises(MabeError, match="without a word"): commands.follow(job)
     assert "[died, 20.00 USD of at most 20.00]" in capsys.readouterr().out
-    job.resume()
+    assert main(["jobs", "resume", job.id]) == 0
+    assert "at most about 20.00 USD more" in capsys.readouterr().out
+    job = attach(job.id)
     assert job.spec["billed"] == 20
     (job.folder/"receipt.json").write_text("{")
     end(job, "done", 1.0)
     assert job.cost() == 21, "a receipt that cannot be read"
+    commands.follow(job)
+    assert "21.00 USD of at most 40.00]" in capsys.readouterr().out
 
 
 def test_a_group_of_tasks_of_which_some_went_on():

@@ -743,6 +743,18 @@ def test_a_failed_command_fails_the_command_line():
         commands.follow(submit(["sh", "-c", "echo no mice; exit 4"]))
 
 
+def test_a_failure_is_one_for_a_script_too(capsys):
+    "With --json there is the object, and the exit code of a command that failed."
+    assert main(["submit", "--json", "--", "sh", "-c", "exit 3"]) == 2
+    out, said = capsys.readouterr()
+    about = json.loads(out)
+    assert about["status"] == "error" and f"job {about['id']} has no result" in said
+    assert main(["jobs", "attach", about["id"], "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["status"] == "error"
+    assert main(["jobs", "resume", about["id"], "--failed"]) == 2
+    assert "resume ID of a group" in capsys.readouterr().err
+
+
 def test_ctrl_c_leaves_it_running(monkeypatch):
     job = submit("import time\nprint('on')\ntime.sleep(60)")
     class Stream:

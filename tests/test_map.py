@@ -1,4 +1,5 @@
 "A map over items on this machine: killed, resumed, counted; nothing that is done runs again."
+import json
 import os
 import signal
 import subprocess
@@ -45,7 +46,8 @@ def mabe_home(tmp_path, monkeypatch):
 @pytest.fixture
 def top(tmp_path):
     (tmp_path/"ran").mkdir()
-    return tmp_path/"ran"
+    yield tmp_path/"ran"
+    (tmp_path/"ran"/"go").touch() # whatever still waits, of a test that failed
 
 
 def kill_task(group):
@@ -140,6 +142,27 @@ def begin(top):
     open(f"{top}/began.{uuid.uuid4().hex}", "x").close()
     while not os.path.exists(f"{top}/go"): time.sleep(0.05)
     return 1
+
+
+def mended(top):
+    import os
+    if not os.path.exists(f"{top}/go"): raise OSError("no space left")
+    return 1
+
+
+def test_what_failed_for_good_is_tried_once_more_when_that_is_asked(top, capsys):
+    group = map_items(mended, [str(top)] * 3, at_once=1, **QUIET)
+    assert cli.main(["jobs", "attach", group.id, "--json"]) == 2
+    out, said = capsys.readouterr()
+    assert json.loads(out)["failed"] == 3
+    assert f"'mabe jobs resume {group.id} --failed' tries them once more" in said
+    (top/"go").touch()
+    assert cli.main(["jobs", "resume", group.id]) == 0 and len(group.tasks()) == 1
+    assert "nothing is left; 3 failed for good: 'mabe jobs resume" in capsys.readouterr().out
+    assert cli.main(["jobs", "resume", group.id, "--failed"]) == 0
+    assert "items to do: 3" in capsys.readouterr().out
+    assert cli.main(["jobs", "attach", group.id]) == 0 and group.results() == {0: 1, 1: 1, 2: 1}
+    assert cli.main(["jobs", "attach", group.id, "--failed"]) == 2
 
 
 def test_the_same_line_with_another_limit_goes_on_as_it_says(top):

@@ -3,14 +3,17 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
 from waiting import until
 
 from mabe_nb import cli
+from mabe_nb.commands.groups import follow_group
 from mabe_nb.data.synthetic import write_colony
-from mabe_nb.errors import DataError
+from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import write_json
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.videos import (_model, _to_send, map_predict, map_prepare, predict_item,
@@ -135,6 +138,24 @@ def test_killed_and_told_again_it_goes_on(lab, tmp_path, capsys):
     (tmp_path/"sub.csv").write_text("mine")
     assert main("jobs", "attach", group.id) == 0
     assert (tmp_path/"sub.csv").read_text() == "mine"
+
+
+def test_two_who_follow_it_both_see_it_done(lab, tmp_path):
+    "One brings what was prepared and removes the group; to the other that is no failure."
+    line = ["prepare", lab/"data", "--features", "coords", "--out", tmp_path/"many", "--on", "local",
+            "--at-once", "2", "--detach"]
+    assert main(*line) == 0
+    (group,) = groups()
+    words = [sys.executable, "-c", "import sys; from mabe_nb.cli import main; sys.exit(main())",
+             "jobs", "attach", group.id]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)]
+    said = [p.communicate(timeout=120) for p in both]
+    assert [p.returncode for p in both] == [0, 0], said
+    assert all("7,140 frames x 40 channels in" in out for out, _ in said)
+    assert contents(tmp_path/"many") == contents(lab/"one") and groups() == []
+    group.folder.with_name(f".{group.id}.json").unlink()
+    with pytest.raises(MabeError, match="was removed by another process"): follow_group(group, print)
 
 
 def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):

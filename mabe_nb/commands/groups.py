@@ -7,10 +7,12 @@ __all__ = ['SHOWN', 'GROUP_FLAGS', 'group_row', 'group_line', 'follow_group', 'a
            'see_group']
 
 # %% ../../nbs/commands/62_groups.ipynb #a9bebf5d
-import sys
+import sys, time
 
 from .parser import COUNT, NATURAL, number, offer
-from ..errors import ConfigError, MabeError
+from ..errors import ConfigError, DataError, MabeError
+from ..files import read_json, write_json
+from ..locks import locked
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
 def group_row(group) -> dict:
@@ -37,20 +39,10 @@ def group_line(
     return (f"{row['id']}  {row['on']:6s} {row['gpu'] or '-'!s:12s} {row['status']:10s}"
             f"{row['items']} items: {counts}{usd}")
 
-# %% ../../nbs/commands/62_groups.ipynb #9a730b42
+# %% ../../nbs/commands/62_groups.ipynb #0a160596
 SHOWN = 20 # Most items without a result that are said
 
-def follow_group(
-    group, # `Group`
-    say, # Called with each line
-    as_json: bool = False, # Raise nothing for items without a result
-) -> dict: # As `group_row`
-    "Show how far a group is until no task runs. Raises `MabeError` if items have no result."
-    try: group.wait()
-    except KeyboardInterrupt:
-        say(f"left running: 'mabe jobs attach {group.id}' follows it, 'mabe jobs cancel "
-            f"{group.id}' stops it")
-        return group_row(group)
+def _end(group, say):
     about, rest = group_row(group), group.rest()
     say(group_line(about))
     for row in rest.head(SHOWN).itertuples():
@@ -58,9 +50,49 @@ def follow_group(
             + (f", {row.error}" if row.error else ""))
     if len(rest) > SHOWN: say(f"  and {len(rest) - SHOWN} more")
     about |= (joined := _join(group, say))
-    if about["status"] == "done" or as_json or {"root", "recipe"} & {*joined}: return about
-    raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume "
-                    f"{group.id}' computes those that are left")
+    if about["status"] == "done" or {"root", "recipe"} & {*joined}: return about
+    raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume {group.id}"
+                    + ("' computes those that are left" if about["left"] else
+                       " --failed' tries them once more")).with_answer(about)
+
+# %% ../../nbs/commands/62_groups.ipynb #7827d328
+def _keep(group, answer, said):
+    "What came of a group that was joined and removed, for a day: others may follow it, too."
+    for old in group.folder.parent.glob(".*.json"):
+        if time.time() - old.stat().st_mtime > 86_400: old.unlink(missing_ok=True)
+    write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": said})
+
+
+def _what_another_said(group, say):
+    try: found = read_json(group.folder.with_name(f".{group.id}.json"))
+    except DataError: raise MabeError(f"group {group.id} was removed by another process") from None
+    for text in found["said"]: say(text)
+    return found["answer"]
+
+# %% ../../nbs/commands/62_groups.ipynb #9a730b42
+def follow_group(
+    group, # `Group`
+    say, # Called with each line
+) -> dict: # As `group_row`
+    "Show how far a group is until no task runs. Raises `MabeError` if items have no result."
+    lost = None
+    try: group.wait()
+    except KeyboardInterrupt:
+        say(f"left running: 'mabe jobs attach {group.id}' follows it, 'mabe jobs cancel "
+            f"{group.id}' stops it")
+        return group_row(group)
+    except MabeError as e: lost = e
+    lock = group.folder.with_name(f".{group.id}.lock") # of two who follow it one ends it
+    with locked(lock, group.folder, lambda owner: None):
+        if not group.folder.exists(): return _what_another_said(group, say)
+        if lost: raise lost
+        said = []
+        def both(text):
+            said.append(text)
+            say(text)
+        answer = _end(group, both)
+        if not group.folder.exists(): _keep(group, answer, said)
+        return answer
 
 # %% ../../nbs/commands/62_groups.ipynb #20755bd9
 def _join(group, say):
@@ -79,6 +111,16 @@ def _join_recipe(group, say):
     if metrics: report_metrics(metrics, say)
     return metrics
 
+# %% ../../nbs/commands/62_groups.ipynb #726fc580
+def _resume(group, failed, say): # Those that failed for good once more, too?
+    from mabe_nb.remote.groups.map import _price
+    counts = group.counts()
+    if number := counts["left"] + counts["failed"] * failed:
+        say(f"items to do: {number}{_price(group.spec, number)}")
+        return group.resume(failed)
+    say("nothing is left" + (f"; {counts['failed']} failed for good: 'mabe jobs resume {group.id} "
+                             "--failed' tries them once more" if counts["failed"] else ""))
+
 # %% ../../nbs/commands/62_groups.ipynb #3996ff67
 def act_on_group(
     group, # `Group`
@@ -87,7 +129,7 @@ def act_on_group(
     say, # Called with each line
 ) -> dict:
     "One action. Raises `ConfigError` for one that a group does not have."
-    if action == "attach": return follow_group(group, say, args.json)
+    if action == "attach": return follow_group(group, say)
     if action == "logs":
         text = group.log(args.tail)
         say(text.rstrip("\n"))
@@ -95,7 +137,8 @@ def act_on_group(
     if action == "fetch":
         raise ConfigError("a group has no files; in Python its results are "
                           f"mabe_nb.attach({group.id!r}).results()")
-    {"cancel": group.cancel, "resume": group.resume, "rm": group.remove}[action]()
+    if action == "resume": _resume(group, args.failed, say)
+    else: {"cancel": group.cancel, "rm": group.remove}[action]()
     if action == "rm":
         say(f"group {group.id}: removed")
         return {"removed": [group.id]}
@@ -154,7 +197,7 @@ def see_group(
         from mabe_nb.remote.groups.plan import plan_text
         for line in plan_text(group): say(line)
         return group._asdict()
-    if not args.detach: return follow_group(group, say, args.json)
+    if not args.detach: return follow_group(group, say)
     say(f"left running: 'mabe jobs attach {group.id}' follows it and brings what came of it, "
         f"'mabe jobs cancel {group.id}' stops it")
     return group_row(group)

@@ -8,7 +8,7 @@ __all__ = ['COMMANDS', 'config_and_workload', 'numbers', 'sweep', 'compare', 'es
 # %% ../../nbs/commands/50_measure.ipynb #c9c99afc
 from .parser import (PRESETS, add_settings, config_from, offer,
                                      refuse_without)
-from ..errors import ConfigError
+from ..errors import ConfigError, MabeError
 from ..hardware.tables import to_records
 
 # %% ../../nbs/commands/50_measure.ipynb #9669af1a
@@ -51,6 +51,7 @@ def sweep(args, say) -> dict:
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
     if done.knee: answer["cost"] = _cost(done, cfg, say)
     if why := done.about["held_up_by"]: say(f"at the knee {why}")
+    if not done.knee: raise MabeError("no size could be measured; each says why").with_answer(answer)
     if args.gains: answer["gains"] = _gains(cfg, shape, done, args, say)
     return answer
 
@@ -104,10 +105,12 @@ def compare(args, say) -> dict:
         "predicted rows were never run: 'low' and 'high' say how far off they may be")
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
         say(f"{row['where']}: {row['say']}")
-    return {"rows": to_records(table), "windows": shape.windows or 10**6, "epochs": cfg.epochs,
-            **_runs(table, cfg.epochs if shape.windows else 0, say)}
+    answer = {"rows": to_records(table), "windows": shape.windows or 10**6, "epochs": cfg.epochs,
+              **_runs(table, cfg.epochs if shape.windows else 0, say)}
+    if (table.basis == "measured").any(): return answer
+    raise MabeError("no place could be measured; each says why").with_answer(answer)
 
-
+# %% ../../nbs/commands/50_measure.ipynb #0f12e2f8
 def _runs(table, epochs, say): # 0: nobody knows how many windows an epoch has
     from mabe_nb.measure import compare as on
     best, own = epochs and on.cheapest(table, epochs), epochs and on.own(table, epochs)

@@ -45,7 +45,7 @@ def _show(job, stream):
 # %% ../../nbs/commands/60_remote.ipynb #794ac812
 def follow(
     job, # `Job`
-    as_json: bool = False, # Show it on standard error, and raise nothing
+    as_json: bool = False, # Show it on standard error
 ) -> dict: # About the job, as `row`
     """Show what a job prints until it ends. Ctrl-C leaves it running.
 
@@ -57,12 +57,13 @@ def follow(
         stream.write(f"\nleft running: {next_steps(job)}\n")
         return row(job)
     about = row(job)
-    price = f", {about['usd']:.2f} USD of at most {job.spec.get('most_usd') or 0:.2f}"
+    most = (job.spec.get("billed") or 0) + (job.spec.get("most_usd") or 0) # of all its starts
+    price = f", {about['usd']:.2f} USD of at most {most:.2f}"
     after = "" if about["seconds"] is None else f" after {about['seconds']:.1f} s"
     stream.write(f"[{about['status']}{after}" + (price if about["usd"] else "") + "]\n")
-    if about["status"] == "done" or as_json: return about
+    if about["status"] == "done": return about
     from mabe_nb.remote.handle import JobError
-    raise JobError(job, job.state())
+    raise JobError(job, job.state()).with_answer(about)
 
 # %% ../../nbs/commands/60_remote.ipynb #4f755ab3
 def submit(args, say) -> dict:
@@ -130,7 +131,11 @@ def _logs(job, args, say):
 
 def _cancel_or_resume(job, args, say):
     if args.action == "cancel": job.cancel()
-    else: job.resume()
+    else:
+        refuse_without(args, "resume ID of a group", "--failed")
+        most = job.backend.most_seconds(job.spec) / 3600 * job.backend.usd_per_hour(job.spec)
+        if most: say(f"at most about {most:.2f} USD more")
+        job.resume()
     about = row(job)
     say(f"job {job.id}: {about['status']}")
     return about
@@ -184,6 +189,7 @@ def jobs(args, say):
         refuse_without(args, "fetch ID NAME", "--to", "--overwrite")
     if args.action != "logs": refuse_without(args, "logs ID", "--tail")
     if args.action != "list": refuse_without(args, "list", "--all-users")
+    if args.action != "resume": refuse_without(args, "resume ID", "--failed")
     if args.action != "prune": refuse_without(args, "prune", "--days")
     spare = [args.id] * (args.action in alone) + [args.name] * (args.action != "fetch")
     if any(spare): raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
@@ -210,6 +216,8 @@ def _jobs_flags(p):
     p.add_argument("--to", help="fetch: where to put it (.)")
     p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
+    p.add_argument("--failed", action="store_true", help="resume: of a group also the items "
+                   "that failed for good")
     p.add_argument("--all-users", action="store_true", help="list: also jobs of others on "
                    "this cluster and on the Volume at Modal, which can only be seen")
     p.add_argument("--days", type=float, help="prune: what is older (30)")

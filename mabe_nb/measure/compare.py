@@ -169,20 +169,23 @@ def compare(
     **options, # Of the places other than this machine, as for `submit`
 ) -> pd.DataFrame: # A place each; seconds and usd of an epoch, or of 10^6 windows
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
-    targets = list(dict.fromkeys([gpus] if isinstance(gpus, str) else gpus))
-    if not targets: raise ConfigError("no GPUs, expected such as local or modal:L4")
-    places, windows = [where(t) for t in targets], shape.windows or 1e6
-    if predict: prices(predict) # before anything is paid: a name that is none
-    asks = [(make_spec(cfg, shape, precision, seconds), *ask) for ask in places]
-    rates = [_rate(*ask, options) for ask in places]
+    targets, windows = _targets(gpus), shape.windows or 1e6
+    if predict: prices(predict) # a name that is none, before anything is paid
+    asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
+    rates = [_rate(on, gpu, options) for _, on, gpu in asks]
     say_price(asks, fresh, timeout, options, say)
-    probes = run_probes(asks, fresh, timeout, options, beat)
-    found = list(_announced(probes, targets, each))
+    found = list(_announced(run_probes(asks, fresh, timeout, options, beat), targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
     return _ranked(rows)
 
 # %% ../../nbs/measure/40_compare.ipynb #2734dcca
+def _targets(gpus):
+    targets = list(dict.fromkeys([gpus] if isinstance(gpus, str) else gpus))
+    if targets: return targets
+    raise ConfigError("no GPUs, expected such as local or modal:L4")
+
+
 def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row says why
     try: return rate_of(on, gpu, **(options if on != "local" else {}))
     except MabeError: return math.nan

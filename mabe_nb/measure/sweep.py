@@ -157,12 +157,11 @@ def sweep(
     **options, # Of the place, as for `submit`
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
-    (on, named), sizes = where(on), None if sizes is None else checked_sizes(sizes)
+    (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
     rate = rate_of(on, gpu := gpu or named, **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
-    results = _measured(cfg, sizes, ask, on, gpu, how, say)
-    for found in _so_far(results, sizes, progress):
+    for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):
         each(done := summarize(found, shape, rate))
     return done
 
@@ -223,6 +222,12 @@ def other_cards(
     return largest_batches(done.memory.a, done.memory.b).assign(
         basis="measured line" if same else "guess from a processor's memory")
 
+# %% ../../nbs/measure/30_sweep.ipynb #5a0e8bb6
+def _changes(cfg, batch, workers): # Settings of the base, and what differs from it: name -> settings
+    return {"batch_size": cfg.batch_size, "amp": False, "num_workers": 1}, {
+        "base": {}, "+ AMP": {"amp": True}, "+ batch": {"batch_size": batch},
+        "+ workers": {"num_workers": workers}}
+
 # %% ../../nbs/measure/30_sweep.ipynb #d9fea8f9
 def gains(
     cfg, # `TrainConfig`: the base
@@ -236,16 +241,13 @@ def gains(
     **how, # `fresh`, `timeout`, `options` of `run_probes`
 ) -> pd.DataFrame: # change, batch, precision, workers, windows_s, gain, say
     "What AMP, a better batch and more workers bring, measured."
-    base = {"batch_size": cfg.batch_size, "amp": False, "num_workers": 1}
-    changes = {"base": {}, "+ AMP": {"amp": True},
-               "+ batch": {"batch_size": batch or 2 * cfg.batch_size},
-               "+ workers": {"num_workers": workers}}
+    base, changes = _changes(cfg, batch or 2 * cfg.batch_size, workers)
     def ask(change):
         made = make_config({**cfg.model_dump(), **base, **change})
         return make_spec(made, shape, seconds=seconds, on_disk=on_disk), *where(on)
     def run(change): return next(run_probes([ask(change)], **how))
     tried = {name: change for name, change in changes.items() if on_disk or name != "+ workers"}
-    every = {k: v for change in tried.values() for k, v in change.items()} # if each is faster
+    every = _best(tried, dict.fromkeys(tried, 2) | {"base": 1}) # if each is faster
     say_price([ask(change) for change in [*tried.values(), every]], **how, say=say)
     found = {name: run(change) for name, change in tried.items()}
     speed = {name: row.get("windows_s", 0) for name, row in found.items()}

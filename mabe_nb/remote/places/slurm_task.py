@@ -53,8 +53,7 @@ class Task:
         threading.Thread(target=self._heed, args=[number], daemon=True).start()
         try:
             folder = task_folder(self.folder, env.global_rank)
-            if not _is_where_it_was_sent_from(folder): return
-            _join(env)
+            if not _joins(env, folder): return
             commit()
             run(folder, commit, BEAT, settle=2.0 if at_slurm else 0.0)
         except KeyboardInterrupt:
@@ -106,13 +105,15 @@ def _is_where_it_was_sent_from(folder) -> bool:
 
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #1fe3ed01
-def _join(env):
+def _joins(env, folder) -> bool: # Can it run?
     "Set what torch expects of a process that is one of several."
-    if env.num_tasks == 1: return
+    if not _is_where_it_was_sent_from(folder): return False
+    if env.num_tasks == 1: return True
     from submitit.helpers import TorchDistributedEnvironment
     os.environ["MASTER_PORT"] = str(_port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))
     TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
     if env.cluster == "local": os.environ["MASTER_ADDR"] = "127.0.0.1"
+    return True
 
 
 def _port(*names):
