@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .errors import DataError
 from .files import TEMPORARY, refused
+from .workers import check_main
 
 # %% ../nbs/05_locks.ipynb #d19ec870
 LOCK = ".lock" # In the folder that it is for
@@ -41,6 +42,7 @@ def locked(
 ):
     "Be the only one inside. Raises `DataError` that names who is, unless it may wait."
     from filelock import FileLock, Timeout
+    check_main()
     lock = Path(lock)
     held = FileLock(lock)
     try: held.acquire(timeout=0)

@@ -93,7 +93,8 @@ class Deadly:
         self.__dict__.update(state)
 
 
-def test_a_script_without_a_main_is_told_so(tmp_path):
+@pytest.mark.parametrize("guard, begun", [("", 1), ("if __name__ == '__main__': ", 3)])
+def test_a_script_without_a_main_is_told_so(tmp_path, guard, begun):
     "Its workers would begin it again and wait for its lock for ever."
     (tmp_path/"script.py").write_text(textwrap.dedent(f"""
         from mabe_nb.data.dataset import open_dataset
@@ -101,13 +102,16 @@ def test_a_script_without_a_main_is_told_so(tmp_path):
         from mabe_nb.data.synthetic import write_colony
         from pathlib import Path
         root = Path({str(tmp_path)!r})
+        print("begun", flush=True)
         if not (root/"colony").exists(): write_colony(root/"colony", videos=3, minutes=0.1)
-        print(prepare(open_dataset(root/"colony"), "symmetric", out=root/"out", workers=2,
-                      progress=False))
+        prepare(open_dataset(root/"colony"), "symmetric", out=root/"out", progress=False)
+        {guard}print(prepare(open_dataset(root/"colony"), "symmetric", out=root/"out", workers=2,
+                             progress=False, resume=False))
     """))
     done = subprocess.run([sys.executable, tmp_path/"script.py"], capture_output=True,
                           text=True, timeout=120)
     assert "__name__ == '__main__'" in done.stderr and "3 videos" in done.stdout
+    assert "without workers" in done.stderr and done.stdout.count("begun") <= begun
 
 
 def test_this_process_is_no_worker():

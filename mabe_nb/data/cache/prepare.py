@@ -24,7 +24,7 @@ from ...errors import ConfigError, DataError
 from ...files import atomic, disk_errors, temporary, write_json
 from ...safe_names import safe_id
 from ...locks import clear_temporaries, locked_folder
-from ...workers import bars_shown, check_main, side_by_side
+from ...workers import bars_shown, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b
 MOST = 2**29 # Bytes of a video's features that prediction keeps on disk
@@ -267,7 +267,6 @@ def prepare(
     most: float = float("inf"), # Bytes of a video's features that are kept, see `MOST`
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
-    if workers > 1: check_main()
     dataset = as_dataset(dataset)
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
     if unknown := set(ids) - set(dataset.ids):
