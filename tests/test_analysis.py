@@ -747,6 +747,19 @@ def test_bouts_that_reach_out_of_their_video_are_told(tmp_path):
     assert not any("after the last" in n for n in notes_of(tmp_path, data, bouts.iloc[[0, 4]]))
 
 
+def test_what_was_predicted_in_no_video_of_a_lab_is_told(tmp_path):
+    "A table cannot tell whether it was looked for there."
+    data = [recording([], v).replace(labelled=None, lab_id=lab) for v, lab in zip("123", "ABB")]
+    table = submission(("1", "a", "b", "sniff", 0, 50), ("1", "b", "self", "rear", 60, 90),
+                       ("2", "a", "self", "rear", 5, 10))
+    said = notes_of(tmp_path, data, table)
+    assert sum("predicted in no video of a lab and so not measured there: sniff (B);" in n for n in said) == 1
+    assert not any("of a lab" in n for n in notes_of(tmp_path, data[1:], table[2:]))
+    said = notes_of(tmp_path, data, table[:2])
+    assert any("not measured there: rear (B), sniff (B);" in n for n in said)
+    assert not any("nothing was done" in n for n in said)
+
+
 def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     data = [tracked(v, (1, 1)) for v in "uvwx"] + [tracked("y", (1, 1)).replace(scored=(0, 500))]
     groups = pd.DataFrame({"video": [*"uvwxy"], "dose": ["0", "0", "1", "1", "1"]})

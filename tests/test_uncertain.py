@@ -146,6 +146,13 @@ def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path,
         known.drawn < known.drawn_high).all()
     assert len(drawn) == len(tables["measures"]) and (drawn.low <= drawn.high).all()
     assert (tmp_path/"out"/"drawn.csv").is_file()
+    turns = iter(range(8)) # Of the pairs of a video of each lab: nothing is done in the second
+    monkeypatch.setattr(classifier, "decide", lambda p, may, bars: np.full(
+        len(p), np.argmax(may) if next(turns) < 4 else -1))
+    new = [r.replace(labelled=None, lab_id=lab) for r, lab in zip(films, "AB")]
+    found = analyse(new, tmp_path/"new", run, shuffles=10, say=None)["measures"]
+    assert found.groupby("lab").seconds.agg(["count", "max"]).round(2).values.tolist() == [[4, 16.67], [4, 0]]
+    monkeypatch.undo()
     analyse(films, tmp_path/"out", run, **how, value="bouts")
     assert any("share and seconds alone" in line for line in lines)
     assert any("by how much it tells too little" in line for line in lines)

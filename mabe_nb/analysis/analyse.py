@@ -7,6 +7,7 @@ __all__ = ['is_run', 'read_bouts', 'analyse']
 
 # %% ../../nbs/analysis/70_analyse.ipynb #2c8f8bc3
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from .exports import FORMATS
 from .groups import (compare_groups, of_company, of_no_group, of_no_value,
                                      of_nothing, of_unlike_time, per_unit, read_groups,
                                      with_groups)
-from .measures import checked_submission, measure, observe, over_time
+from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
@@ -120,23 +121,32 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
+def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+
+
 def _of_videos(data, bouts, videos):
-    "Sentences if a table has bouts of no video of the data, or none of some of them."
+    "Sentences on what a table has of no video of the data, and not of some videos or labs."
     there, ids = {*checked_submission(bouts).video_id}, [*map(str, data.ids)]
-    some = lambda names: f"(video {', '.join(names[:5])}{', ...' * (len(names) > 5)})"
     if lost := sorted(there - {*ids}):
-        yield f"bouts of {plural(len(lost), 'video')} are of none in the data {some(lost)}"
-    wanted = ids if videos is None else data_and_ids(data, videos)[1]
-    if none := [v for v in wanted if v not in there]:
+        yield f"bouts of {plural(len(lost), 'video')} are of none in the data (video {_some(lost)})"
+    wanted, by_lab = ids if videos is None else data_and_ids(data, videos)[1], actions_of_labs(data, bouts)
+    of = {v: by_lab.get(data.lab(v), ()) for v in wanted}
+    if none := [v for v in wanted if v not in there and of[v]]:
         yield (f"there are no bouts of {len(none)} of {plural(len(wanted), 'video')} "
-               f"{some(none)}: measured as videos in which nothing was done")
+               f"(video {_some(none)}): measured as videos in which nothing was done")
+    known = {*chain(*of.values())}
+    if lost := sorted({f"{a} ({data.lab(v) or 'no lab'})" for v in wanted for a in known - {*of[v]}}):
+        yield (f"predicted in no video of a lab and so not measured there: {_some(lost)}; if it was "
+               "looked for, give the run instead of its table")
 
 # %% ../../nbs/analysis/70_analyse.ipynb #401c0a49
 def _measured(data, bouts, videos, shuffles, say):
     "What was seen, tables of it, and the `PairDecision`s of a run that predicted it."
     decisions, run = [], is_run(bouts) # Kept while a run predicts, which is asked once
     bouts = read_bouts(bouts, data, videos, say, decisions.append)
-    seen = observe(data, bouts, videos)
+    asked = {} if run else None
+    for q in decisions: asked.setdefault(q.video_id, set()).update(q.actions)
+    seen = observe(data, bouts, videos, asked)
     if bouts is not None and not run:
         for line in _of_videos(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
@@ -171,9 +181,6 @@ def _of_some(seen):
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #d89d5bb4
-def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
-
-
 def _of_absent(seen):
     "A sentence if animals are watched that the tracker hardly has."
     share = {who: seen.tracked.get(who, 1.0) for who in

@@ -127,6 +127,7 @@ def observe(
     data, # Dataset, path, or list of `Recording`s
     bouts=None, # A submission (DataFrame); None: the annotations of the dataset
     videos=None, # Video ids, None: all
+    asked: dict = None, # Video -> actions that a model looked for; None: those predicted in its lab
 ) -> Observed:
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
     data, out = as_dataset(data), Observed([], [], {}, {}, {})
@@ -136,7 +137,8 @@ def observe(
     for video, read in each_video(data, videos):
         rec = read()
         some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
-        _observe_one(out, rec, some, video, bouts is None, by_lab.get(rec.lab_id, ()))
+        actions = by_lab.get(rec.lab_id, ()) if asked is None else asked.get(video, ())
+        _observe_one(out, rec, some, video, bouts is None, actions)
     if not out.watched:
         raise DataError("no video has annotations" if bouts is None else "no bouts were "
                         "predicted in these videos: there is nothing to measure", data.root)
