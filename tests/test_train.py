@@ -148,24 +148,47 @@ def test_smoothing_keeps_probabilities(frames, fps, ms, seed):
 
 # runs
 
-def test_the_score_in_the_run_is_the_score_of_its_predictions(run, colony):
-    metrics = json.loads((run/"run"/"metrics.json").read_text())
-    clf = load_classifier(run/"run"/"best.safetensors")
-    table = predict_dataset(clf, colony, ["10", "13"], cache=run/"cache")
-    labels, codes = [], []
+def f1_of_bouts(clf, table, colony):
+    "F1 of each action in the videos that judge, from the bouts predicted there."
+    seen, said = [], []
     for video in ("10", "13"):
         rec = colony[video]
         for agent, target in {(a, t) for a, t, _ in rec.labelled}:
-            labels.append(frame_labels(rec, agent, target, clf.actions))
-            code = np.full(len(rec), -1)
+            seen.append(frame_labels(rec, agent, target, clf.actions))
+            said.append(np.zeros(seen[-1].shape, bool))
             mine = table[(table.video_id.astype(str) == video) & (table.agent_id == agent)
                          & (table.target_id == ("self" if agent == target else target))]
             for row in mine.itertuples():
-                code[row.start_frame:row.stop_frame] = clf.actions.index(row.action)
-            codes.append(code)
-    ours = masked_f1(np.concatenate(labels), np.concatenate(codes))
+                said[-1][row.start_frame:row.stop_frame, clf.actions.index(row.action)] = True
+    seen, said = np.concatenate(seen), np.concatenate(said)
+    return [masked_f1(seen[:, [k]], said[:, k] - 1)[0] for k in range(len(clf.actions))]
+
+
+def test_the_score_in_the_run_is_the_score_of_its_predictions(run, colony):
+    metrics = json.loads((run/"run"/"metrics.json").read_text())
+    clf = load_classifier(run/"run"/"best.safetensors")
+    ours = f1_of_bouts(clf, predict_dataset(clf, colony, ["10", "13"], cache=run/"cache"), colony)
     said = [metrics["valid"]["f1"][a] for a in clf.actions]
     assert np.allclose(ours, np.array(said, float), atol=1e-6, equal_nan=True)
+    assert "overlap" not in metrics
+
+
+def test_a_run_that_learned_what_goes_on_at_once_is_judged_by_that_too(colony, tmp_path):
+    contact = lambda bouts: bouts[bouts.agent != bouts.target].assign(action="contact")
+    data = RecordingList([v.replace(
+        bouts=bout_table(pd.concat([v.bouts, contact(v.bouts)])),
+        labelled=v.labelled | {(a, t, "contact") for a, t, _ in v.labelled if a != t}) for v in colony])
+    metrics = train(data, tmp_path/"r", TrainConfig(**TINY | {"loss": "binary", "epochs": 20,
+                                                          "class_weights": "balanced"}),
+                    ["1", "4", "7"], ["10", "13"], cache=tmp_path/"c")
+    clf = load_classifier(tmp_path/"r"/"best.safetensors")
+    table = predict_dataset(clf, data, ["10", "13"], cache=tmp_path/"c", overlap=True)
+    said = metrics["overlap"]
+    assert np.allclose(f1_of_bouts(clf, table, data), np.array([said["f1"][a] for a in clf.actions], float),
+                       atol=1e-6, equal_nan=True)
+    assert said["f1"]["contact"] > metrics["valid"]["f1"]["contact"]
+    card = (tmp_path/"r"/"card.md").read_text()
+    assert f"--overlap, with a macro F1 of {said['macro_f1']:.3f}" in card and "F1 with --overlap" in card
 
 
 def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_path):

@@ -35,9 +35,8 @@ def as_table(
         if isinstance(v, float): return format(v, ".3f")
         return format(v, ",") if isinstance(v, int) else clean(v)
 
-    lines = [head, ["---"] * len(head)]
-    lines += [[clean(k), *map(cell, v if isinstance(v, list) else [v])]
-              for k, v in rows.items()]
+    lines = [head, ["---"] * len(head), *([clean(k), *map(cell, v if isinstance(v, list) else [v])]
+                                          for k, v in rows.items())]
     return "\n".join(f"| {' | '.join(line)} |".replace("| --- ", "|---")
                      .replace("--- |", "---|") for line in lines)
 
@@ -73,6 +72,7 @@ def action_table(
     "F1 by action, beside what it rests on."
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
     columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
+    if of := metrics.get("overlap"): columns["F1 with --overlap"] = of["f1"]
     said = metrics.get("said", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
@@ -183,8 +183,7 @@ def _members_table(metrics):
              "most probable class": v for k, v in metrics["members"].items()}
     half = ", those that tell which as much as all others" if which else ""
     parts |= {f"mean of the members{half}": metrics["mean"],
-              "and decisions chosen without the fold that is scored":
-                  metrics["macro_f1"]}
+              "and decisions chosen without the fold that is scored": metrics["macro_f1"]}
     return as_table(parts, "part", "macro F1")
 
 
@@ -279,7 +278,8 @@ def run_card(
 ) -> str: # Markdown
     "The card of a plain run."
     valid, actions = metrics["valid"], list(metrics["classes"])[1:]
-    warnings = [f"- {clean(text)}" for text in metrics["warnings"]]
+    apart = metrics.get("overlap", {}).get("macro_f1")
+    more = f"; mabe predict --overlap, with a macro F1 of {apart:.3f}, lets them go on at once" if apart is not None else ""
     return "\n\n".join([
         f"# Model card: `{cfg.model_type}`",
         f"Trained on {videos_line(metrics['train_videos'])}, "
@@ -290,10 +290,10 @@ def run_card(
         result_line(metrics), "## F1 by action", action_table(metrics, valid["f1"]),
         *filter(None, [lab_table(metrics.get("by_lab", {}), _labs_judged(metrics))]),
         *trust_sections(metrics), "## Warnings",
-        "\n".join(warnings) or "The data meets what the config expects.",
+        "\n".join(f"- {clean(w)}" for w in metrics["warnings"]) or "The data meets what the config expects.",
         "## Settings", settings_table(cfg), "All of them: config.yaml.",
         "## Limits", "One split into videos to learn from and to judge by; another "
         "would give another figure. Other species, cameras, frame rates or trackers "
         "were not tried. Decisions are the most probable class. Classes exclude each "
-        f"other. Probabilities are averaged over {cfg.smooth_ms:g} ms. "
+        f"other{more}. Probabilities are averaged over {cfg.smooth_ms:g} ms. "
         f"{rates_line(metrics)}{least_line(metrics)}", ""])
