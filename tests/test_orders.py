@@ -52,10 +52,10 @@ def by_pair(done):
 @pytest.mark.parametrize("mice", [1, 2, 3, 4])
 def test_what_is_kept_is_what_each_ordered_pair_has(name, mice, tmp_path, monkeypatch):
     monkeypatch.setattr(features, "STRETCH", 128)
-    for seed in (0, 1):
+    for seed in range(min(mice, 2)): # In the second one animal is never seen
         rec = walk(mice, seed=seed)
         done, shown = kept(rec, name, tmp_path/str(seed)), {m for p in pairs(rec, True) for m in p}
-        assert len(shown) == max(mice - seed, 1)
+        assert len(shown) == mice - seed
         files = len([*(tmp_path/str(seed)).rglob("*.npy")])
         orders = 1 + (not kept_once(blocks_of(name)))
         n = len(shown)

@@ -22,6 +22,7 @@ from mabe_nb.train.scores.frames import masked_f1
 from mabe_nb.train.losses import allowed_classes, partial_cross_entropy
 from mabe_nb.train.predict import decide, smooth, to_bouts
 from mabe_nb.train.runs import train
+from mabe_nb.view.video.strips import pairs_of
 
 QUICK = settings(max_examples=60, deadline=None)
 TINY = dict(epochs=4, conv_channels=[16], lstm_hidden=16, batch_size=4, stride=50,
@@ -189,6 +190,18 @@ def test_a_run_that_learned_what_goes_on_at_once_is_judged_by_that_too(colony, t
     assert said["f1"]["contact"] > metrics["valid"]["f1"]["contact"]
     card = (tmp_path/"r"/"card.md").read_text()
     assert f"--overlap, with a macro F1 of {said['macro_f1']:.3f}" in card and "F1 with --overlap" in card
+
+
+def test_nothing_is_predicted_of_a_video_that_shows_nobody(run, colony):
+    rec, lines = colony["10"].replace(labelled=None, bouts=bout_table()), []
+    blank = rec.replace(xy=np.full_like(rec.xy, np.nan), video_id="11")
+    clf = load_classifier(run/"run"/"best.safetensors")
+    table = predict_dataset(clf, RecordingList([rec, blank]), cache=run/"blank", say=lines.append)
+    assert {*table.video_id.astype(str)} <= {"10"}
+    assert any("nothing is predicted of 1 of 2 videos (video 11)" in line for line in lines)
+    with pytest.raises(DataError, match="only animals without poses in 11"):
+        predict_dataset(clf, RecordingList([blank]), cache=run/"blank")
+    assert pairs_of(blank, {}) and pairs_of(blank.replace(labelled=frozenset()), {})
 
 
 def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_path):

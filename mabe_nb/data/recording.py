@@ -168,7 +168,7 @@ def pairs(
     "The pairs with a labelled action; if unlabelled all of animals that some frame shows."
     if rec.labelled is None:
         mice = [m for m, xy in zip(rec.mice, np.moveaxis(rec.xy, 1, 0))
-                if (np.isfinite(xy) & (xy != 0)).any()] or rec.mice
+                if (np.isfinite(xy) & (xy != 0)).any()]
         return [(a, b) for a in mice for b in mice if a != b or selves or len(mice) == 1]
     return sorted({(a, t) for a, t, _ in rec.labelled if {a, t} <= {*rec.mice}})
 

@@ -143,16 +143,18 @@ def unlisted_lines(
     ids, # Video ids, None: all
     actions, # That the model knows
 ) -> list: # Of sentences
-    "In which videos actions are not predicted, as they are not looked for there."
+    "In which videos actions are not predicted: they are not looked for there, or nobody is seen."
     wanted = prepared.videos if ids is None else [v for v in map(str, ids) if v in prepared.videos]
     listed = {v: {t[2] for t in known} for v in wanted
               if (known := prepared.labelled(v)) is not None}
     empty = [v for v, some in listed.items() if not some]
+    blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
     short = {v: {*actions} - some for v, some in listed.items() if some and not {*actions} <= some}
     names = lambda some: ", ".join(some[:5]) + ", ..." * (len(some) > 5)
     of = lambda videos: f"note: in {len(videos)} of {len(wanted)} videos (video {names([*videos])})"
     lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is predicted: "
              "is behaviors_labeled empty?"] if empty else []
+    if blank: lines.append(f"{of(blank)} no frame shows an animal, so nothing is predicted")
     if not short: return lines
     line = f"{of(short)} {ONLY_LISTED}, not {names(sorted(set().union(*short.values())))}"
     odd = sorted(set().union(*(listed[v] for v in short)) - {*actions})

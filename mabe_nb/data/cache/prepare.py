@@ -228,8 +228,8 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
         raise DataError("nothing to prepare: " + (
             f"of {len(ids)} videos {len(skipped)} cannot be read and {left_out} are unlabelled, "
             "so there is nothing to learn from; expected at least one that somebody has annotated"
-            if skipped or left_out else "behaviors_labeled lists nothing of animals with poses in "
-            f"{', '.join(ids[:5])}; list there what is looked for"), plan.dataset.root)
+            if skipped or left_out else f"nothing is asked of animals with poses in {', '.join(ids[:5])}: "
+            "no frame shows one, or behaviors_labeled lists nothing of them"), plan.dataset.root)
     others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
         video_id for video_id, _ in skipped}
     kept = [e for e in entries if not e.get("when_asked")]

@@ -219,7 +219,8 @@ def pairs_of(
 ) -> list: # Sorted (agent, target)
     "The pairs of a video that there is something to say about."
     acting = {(a, t) for b in sources.values() for a, t in zip(b.agent, b.target)}
-    return sorted({*pairs(rec), *acting}) or pairs(rec.replace(labelled=None))
+    return (sorted({*pairs(rec), *acting}) or pairs(rec.replace(labelled=None))
+            or [(a, b) for a in rec.mice for b in rec.mice]) # No frame shows one
 
 # %% ../../../nbs/view/video/30_strips.ipynb #6af9bed9
 LANES = 14 # Of an ethogram, before actions without a bout are left out
