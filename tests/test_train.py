@@ -198,8 +198,8 @@ def test_nothing_is_predicted_of_a_video_that_shows_nobody(run, colony):
     clf = load_classifier(run/"run"/"best.safetensors")
     table = predict_dataset(clf, RecordingList([rec, blank]), cache=run/"blank", say=lines.append)
     assert {*table.video_id.astype(str)} <= {"10"}
-    assert any("nothing is predicted of 1 of 2 videos (video 11)" in line for line in lines)
-    with pytest.raises(DataError, match="only animals without poses in 11"):
+    assert any("in 1 of 2 videos (video 11) no frame shows an animal, so nothing is predicted" in line for line in lines)
+    with pytest.raises(DataError, match="nothing is asked of animals with poses in 11: no frame shows one"):
         predict_dataset(clf, RecordingList([blank]), cache=run/"blank")
     assert pairs_of(blank, {}) and pairs_of(blank.replace(labelled=frozenset()), {})
 
