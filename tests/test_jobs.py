@@ -589,6 +589,10 @@ def test_a_class_goes_as_the_cell_that_made_it(defined):
     found["Config"].rate = 3
     with pytest.raises(ConfigError, match="'Config' has "): job_code("Config", {}, [], namespace=found)
     exec("class Config: rate = 1", found)
+    with pytest.raises(ConfigError, match="another 'Config' was"): job_code("Old", {}, [], namespace=found)
+    found["Old"].rate = 1
+    assert job_code("Old", {}, [], namespace=found).names, "a cell that was run twice"
+    exec("class Config: rate = 1; more = 2", found)
     with pytest.raises(ConfigError, match="'Old', which cannot go along: another 'Config' was defined"):
         job_code("Old", {}, [], namespace=found)
 

@@ -34,7 +34,7 @@ def _defaults(function, args):
 
 
 def _same(a, b):
-    try: return a is b or type(a) is type(b) and bool(a == b)
+    try: return a is b or type(a) is type(b) and bool(a == b or a != a and b != b) # nan
     except Exception: return False # such as an array
 
 # %% ../../nbs/remote/33_definitions.ipynb #13c78bf4
@@ -110,6 +110,15 @@ def _differs(cls, node):
         if not private and getattr(method, "__qualname__", "") != f"{cls.__qualname__}.{name}": return name
 
 # %% ../../nbs/remote/33_definitions.ipynb #7721276f
+def _alike(one, two):
+    "Whether two classes are of one text, as those of a cell that was run twice."
+    plain = bool, int, float, str, tuple, list, dict, type(None)
+    known = [{k: getattr(v, "__code__", v if isinstance(v, plain) else None) for k, v in vars(c).items()}
+             for c in (one, two)]
+    return one is two or known[0].keys() == known[1].keys() and all(
+        _same(v, known[1][k]) for k, v in known[0].items() if k != "__doc__")
+
+
 def _wrappers(thing):
     "How many functions stand around one, by `functools.wraps`; `gpu`, which stays here, is none."
     if not hasattr(thing, "__wrapped__"): return 0
@@ -141,7 +150,7 @@ def check_as_written(thing, node, scope): # Its definition, and where its name i
                           "write it as a decorator with functools.wraps")
     mro = {c.__qualname__: c for c in raw.__mro__} if inspect.isclass(raw) else {}
     old = [c.__name__ for n in {own, *map(ast.unparse, getattr(node, "bases", ()))} & scope.keys()
-           if mro.get(getattr(c := scope[n], "__qualname__", ""), c) is not c]
+           if not _alike(mro.get(getattr(c := scope[n], "__qualname__", ""), c), c)]
     if old: raise ConfigError(f"another {old[0]!r} was defined since; " +
                               ("give it a name of its own" if own in old else f"define {own!r} again"))
     if inspect.isclass(raw): name = _differs(raw, node)
