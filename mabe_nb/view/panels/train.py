@@ -133,17 +133,18 @@ class TrainPanel(JobFollower):
     verbs = {"Start": "go()", "Resume": "resume()", **JobFollower.verbs}
 
     def __init__(self,
-        data: str = "", # Folder or file of the dataset
+        data="", # Folder or file of the dataset, or what `open_dataset` gave
         cfg: TrainConfig = TrainConfig(), # What the form begins with
-        train_videos: str = "", # Ids and ranges, such as "0-2,7"; empty: all others
-        valid_videos: str = "", # Likewise; empty: a share is drawn
+        train_videos="", # Ids, or text with ranges, such as "0-2,7"; empty: all others
+        valid_videos="", # Likewise; empty: a share is drawn
         hours: float = 24.0, # The job ends after this
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
         self.gpu, self.drawn = gpu, None
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
-        self._controls(str(data), train_videos, valid_videos, hours)
+        self._controls(as_word(getattr(data, "root", data)), as_word(train_videos).rstrip(","),
+                       as_word(valid_videos).rstrip(","), ConfigError.bounded("hours", hours, 0.01, 720))
         self.fill(cfg.model_dump())
         self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
                           self.valid_videos, self.hours) # what a preset fills in comes later
