@@ -216,7 +216,7 @@ LEFT = 10 # Seconds that a thread may go on after its cell; all is saved by then
 def _end_without(left):
     "End this process if threads that the cell left behind do not."
     time.sleep(LEFT)
-    still = [t.name for t in threading.enumerate() if t in left]
+    still = [t.name for t in left if t.is_alive() and not t.daemon and t is not threading.main_thread()]
     if not still: return # it ends by itself
     print(f"the cell left a thread behind ({still[0]}), which ends with the job", file=sys.stderr, flush=True)
     os._exit(0)
@@ -233,6 +233,7 @@ def main():
         after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     else: win32.interrupt_when_asked(folder)
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
+    code, error = 0, None
     try: _run_job(folder, read_json(folder/"job.json"), kept)
     except KeyboardInterrupt: code, error = 130, {"type": "KeyboardInterrupt", "message":
                                                   "interrupted", "traceback": ""}
@@ -242,9 +243,6 @@ def main():
         code, error = 1, error_of(e)
         text = error["traceback"].rstrip() or f"{error['type']}: {error['message']}"
         print(text, file=sys.stderr)
-    else: code, error = 0, None
     emit("ended", error=error, kept=kept)
     if error: os._exit(code)
-    left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
-    if left: threading.Thread(target=_end_without, args=[left], daemon=True).start()
-    sys.exit(code)
+    threading.Thread(target=_end_without, args=[threading.enumerate()], daemon=True).start()

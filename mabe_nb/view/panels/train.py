@@ -143,8 +143,8 @@ class TrainPanel(JobFollower):
         super().__init__()
         self.gpu, self.drawn = gpu, None
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
-        self._controls(as_word(getattr(data, "root", data)), as_word(train_videos).rstrip(","),
-                       as_word(valid_videos).rstrip(","), ConfigError.bounded("hours", hours, 0.01, 720))
+        videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
+        self._controls(as_word(getattr(data, "root", data)), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
         self.fill(cfg.model_dump())
         self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
                           self.valid_videos, self.hours) # what a preset fills in comes later
@@ -169,8 +169,7 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     self.preset = control(W.Dropdown, "Preset", "Sets several settings at once",
                           options=["none", *SPEED])
     self.start_button = button("Start", self.start)
-    self.resume_button = button("Resume", self.resume,
-                                "Go on with the one chosen above")
+    self.resume_button = button("Resume", self.resume, "Go on with the one chosen above")
     self.stop_button.description = "Stop"
     self.stop_button.tooltip = "Resume goes on from there"
     self.locked += [self.start_button, self.resume_button]

@@ -211,8 +211,8 @@ class SweepPanel(MeasuringPanel):
         seconds: float = 10.0, # Of steps, for each size
     ):
         super().__init__(cfg, shape, gpu, train, seconds)
-        self.sizes = control(W.Text, "Batch sizes", "Such as 32,64",
-                             value=sizes if isinstance(sizes, str) else ",".join(map(str, sizes)),
+        sizes = sizes if isinstance(sizes, str) else ",".join(map(str, sizes))
+        self.sizes = control(W.Text, "Batch sizes", "Such as 32,64", value=sizes,
                              placeholder=f"doubling from {FIRST}")
         self.facts = W.HTML()
         self.lay_out_all([self.sizes], [self.facts, self.picture], "Use this batch",
