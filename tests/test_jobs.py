@@ -350,6 +350,15 @@ def test_a_disk_that_is_full_before_the_job_says_a_word(small_disk):
     assert "its disk is full, free some" in job.state()["error"]["message"]
 
 
+def test_a_thread_that_a_cell_leaves_behind_does_not_keep_the_job():
+    "A pool that nobody closed ends at once, by itself."
+    for cell, told in (("import threading, time\nthreading.Thread(target=time.sleep, args=[600], name='logger').start()", True),
+                       ("from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor().submit(int)", False)):
+        job = submit(cell + "\nm = 1", outputs=["m"], timeout=120)
+        assert job.result() == {"m": 1} and job.status() == "done"
+        assert ("left a thread behind (logger)" in job.log()) == told
+
+
 def test_a_missing_module_is_told_with_its_package():
     job = submit("import no_such_module")
     with pytest.raises(JobError, match="'pip install no_such_module' in the Python that runs"):
@@ -529,6 +538,16 @@ class Config:
 class Kind(enum.Enum): a = 1
 shift, made = Base().shift, Heir()
 def counts(): return counts.calls
+SIZES, FACTOR = [1, 2], 2
+def biggest(n=max(SIZES)): return n
+def times(k):
+    def around(fn):
+        @functools.wraps(fn)
+        def wrapper(*a): return fn(*a) * k
+        return wrapper
+    return around
+@times(FACTOR)
+def times_two(x): return x
 """
 
 
@@ -542,6 +561,8 @@ def counts(): return counts.calls
     ("Base.shift = lambda self: 1", "Base", "'Base' has another 'shift' than its definition; write it there"),
     ("Config.rate = 2", "Config", "'Config' has another 'rate' than"),
     ("counts.calls = 0", "counts()", "'counts' has another 'calls' than"),
+    ("SIZES = [1, 2, 50]", "biggest()", "'biggest' has the default n=2, and in a job it would be 50"),
+    ("FACTOR = 3", "times_two(1)", "a decorator of 'times_two' was given FACTOR when it was 2, .* would be 3"),
     ("Base = type('Base', (), {})", "Heir()", "another 'Base' was defined since; define 'Heir' again"),
     ("", "for n in range(3): twice(n)", "'twice', which has a 'n' of its own beside that of the job"),
     ("n = twice.__closure__[0].cell_contents", "n = 3; twice(n)", "'twice', which has a 'n' of its own"),
@@ -553,10 +574,11 @@ def test_what_is_another_thing_than_its_source(defined, more, cell, words):
 
 def test_what_its_source_makes_goes_along(defined):
     found = defined(AROUND)
-    code = job_code("v = [kept(2), twice(3), Heir().shift(), Base.names, Config.epochs, Kind.a.value]",
+    code = job_code("v = [kept(2), twice(3), Heir().shift(), Base.names, Config.epochs, Kind.a.value,\n"
+                    "     biggest(), times_two(1)]",
                     {}, ["v"], namespace=found)
     exec(code.source, there := {})
-    assert there["v"] == [4, 6, 1, [1], 1, 1]
+    assert there["v"] == [4, 6, 1, [1], 1, 1, 2, 2]
 
 
 def test_a_class_goes_as_the_cell_that_made_it(defined):
@@ -567,6 +589,10 @@ def test_a_class_goes_as_the_cell_that_made_it(defined):
     found["Config"].rate = 3
     with pytest.raises(ConfigError, match="'Config' has "): job_code("Config", {}, [], namespace=found)
     exec("class Config: rate = 1", found)
+    with pytest.raises(ConfigError, match="another 'Config' was"): job_code("Old", {}, [], namespace=found)
+    found["Old"].rate = 1
+    assert job_code("Old", {}, [], namespace=found).names, "a cell that was run twice"
+    exec("class Config: rate = 1; more = 2", found)
     with pytest.raises(ConfigError, match="'Old', which cannot go along: another 'Config' was defined"):
         job_code("Old", {}, [], namespace=found)
 

@@ -18,6 +18,7 @@ from panel_work import home, soon  # noqa: F401
 
 from mabe_nb.cli import make_parser
 from mabe_nb.commands.parser import config_from
+from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import check_gpu
@@ -561,3 +562,15 @@ def test_the_ceiling_of_a_panel_is_the_quote_of_the_job():
     job = JobPanel("x = 1", gpu=card, namespace={}, timeout=7200, retries=1)
     asked = quote("modal", "L4", timeout=7200, retries=1)
     assert job.most_usd() == asked["most_usd"] and f"{asked['most_usd']:.2f} USD" in job.price_of()
+
+
+def test_a_panel_takes_what_the_call_of_the_same_name_takes(home, tmp_path):
+    data = open_dataset(write_colony(tmp_path/"colony", videos=2, minutes=0.2))
+    panel = TrainPanel(data, train_videos=["1", "2"], valid_videos=["3"])
+    assert (panel.data.value, panel.train_videos.value, panel.valid_videos.value) == (str(data.root), "1,2", "3")
+    assert TrainPanel(None).data.value == ""
+    panel = JobPanel(["mabe", "train", "a b"], "command", inputs=["x", "y"], outputs=["z"])
+    assert (panel.source.value, panel.inputs.value, panel.outputs.value) == ("mabe train 'a b'", "x, y", "z")
+    assert SweepPanel(sizes=[8, 16]).sizes.value == "8,16"
+    for make, words in ((lambda: TrainPanel("d", hours=-5), "hours is '-5'"), (lambda: JobPanel(timeout=-1), "timeout is '-1'")):
+        with pytest.raises(ConfigError, match=words): make()

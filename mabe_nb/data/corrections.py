@@ -120,7 +120,7 @@ def add_correction(
     _append(Path(path), row._asdict())
     return row
 
-
+# %% ../../nbs/data/26_corrections.ipynb #ba21e820
 def undo_correction(
     path, # File
     author: str = None, # None: the name of the user

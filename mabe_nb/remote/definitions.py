@@ -34,8 +34,21 @@ def _defaults(function, args):
 
 
 def _same(a, b):
-    try: return a is b or type(a) is type(b) and bool(a == b)
+    try: return a is b or type(a) is type(b) and bool(a == b or a != a and b != b) # nan
     except Exception: return False # such as an array
+
+# %% ../../nbs/remote/33_definitions.ipynb #13c78bf4
+PURE = {"abs", "bool", "dict", "float", "frozenset", "int", "len", "list", "max", "min", "range", "round",
+        "set", "sorted", "str", "sum", "tuple", "zip"} # Of Python, which may be called to see what comes
+
+def _today(written, scope, unknown=None):
+    "What an expression would be by now; `unknown` if that takes a call of more than Python's own."
+    acts = ast.Lambda, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom
+    for part in ast.walk(written):
+        called = part.func if isinstance(part, ast.Call) else None
+        if isinstance(part, acts) or called and getattr(called, "id", "") not in PURE - scope.keys(): return unknown
+    try: return eval(compile(ast.Expression(written), "<default>", "eval"), dict(scope))
+    except Exception: return unknown # a name that is gone is told by itself
 
 # %% ../../nbs/remote/33_definitions.ipynb #62dafd9f
 DEFS = ast.FunctionDef, ast.AsyncFunctionDef
@@ -62,7 +75,7 @@ def check_defaults(
     node, # Its definition: a node of `ast`
     scope: dict, # Where its names are looked up
 ):
-    "Raises `ConfigError` for a default or attribute that would be another in a job. Calls are not made."
+    "Raises `ConfigError` for a default or attribute that would be another in a job."
     made = [(f"default {a.arg}", *more) for a, *more in _defaults(thing, node.args)] \
         if inspect.isfunction(thing) else []
     for part in node.body if inspect.isclass(thing) else []:
@@ -71,12 +84,8 @@ def check_defaults(
             check_defaults(method, part, {**scope, **vars(thing)})
     if inspect.isclass(thing):
         made, scope = list(_attributes(thing, node)), {**scope, **vars(thing)}
-    acts = ast.Call, ast.Lambda, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom
     for what, written, value in made:
-        if any(isinstance(part, acts) for part in ast.walk(written)): continue
-        try: now = eval(compile(ast.Expression(written), "<default>", "eval"), dict(scope))
-        except Exception: continue # a name that is gone is told by itself
-        if _same(value, now): continue
+        if _same(value, now := _today(written, scope, value)): continue
         raise ConfigError(f"{node.name!r} has the {what}={value!r:.60}, and in a job it "
                           f"would be {now!r:.60}; define it again")
 
@@ -101,10 +110,34 @@ def _differs(cls, node):
         if not private and getattr(method, "__qualname__", "") != f"{cls.__qualname__}.{name}": return name
 
 # %% ../../nbs/remote/33_definitions.ipynb #7721276f
+def _alike(one, two):
+    "Whether two classes are of one text, as those of a cell that was run twice."
+    plain = bool, int, float, str, tuple, list, dict, type(None)
+    known = [{k: getattr(v, "__code__", v if isinstance(v, plain) else None) for k, v in vars(c).items()}
+             for c in (one, two)]
+    return one is two or known[0].keys() == known[1].keys() and all(
+        _same(v, known[1][k]) for k, v in known[0].items() if k != "__doc__")
+
+
 def _wrappers(thing):
     "How many functions stand around one, by `functools.wraps`; `gpu`, which stays here, is none."
     if not hasattr(thing, "__wrapped__"): return 0
     return (type(thing).__name__ != "Remote") + _wrappers(thing.__wrapped__)
+
+# %% ../../nbs/remote/33_definitions.ipynb #d6c5fd23
+def _check_decorators(thing, node, scope):
+    "Raises `ConfigError` if a wrapper holds another value than its decorator would be given by now."
+    held = []
+    while hasattr(thing, "__wrapped__"):
+        for cell in getattr(thing, "__closure__", None) or (): held.append(cell.cell_contents)
+        thing = thing.__wrapped__
+    calls = [c for c in node.decorator_list if isinstance(c, ast.Call)]
+    for written in [e for c in calls for e in (*c.args, *(k.value for k in c.keywords))]:
+        now = _today(written, scope)
+        alike = [h for h in held if type(h) is type(now) and isinstance(now, (bool, int, float, str, tuple))]
+        if isinstance(written, ast.Constant) or not alike or any(_same(h, now) for h in alike): continue
+        raise ConfigError(f"a decorator of {node.name!r} was given {ast.unparse(written)} when it was "
+                          f"{alike[0]!r:.60}, and in a job it would be {now!r:.60}; define it again")
 
 # %% ../../nbs/remote/33_definitions.ipynb #0783d04f
 def check_as_written(thing, node, scope): # Its definition, and where its name is looked up
@@ -117,10 +150,11 @@ def check_as_written(thing, node, scope): # Its definition, and where its name i
                           "write it as a decorator with functools.wraps")
     mro = {c.__qualname__: c for c in raw.__mro__} if inspect.isclass(raw) else {}
     old = [c.__name__ for n in {own, *map(ast.unparse, getattr(node, "bases", ()))} & scope.keys()
-           if mro.get(getattr(c := scope[n], "__qualname__", ""), c) is not c]
+           if not _alike(mro.get(getattr(c := scope[n], "__qualname__", ""), c), c)]
     if old: raise ConfigError(f"another {old[0]!r} was defined since; " +
                               ("give it a name of its own" if own in old else f"define {own!r} again"))
     if inspect.isclass(raw): name = _differs(raw, node)
     else: name = next((n for n in vars(raw) if n[0] != "_"), None) if not around else None
     if name: raise ConfigError(f"{own!r} has another {name!r} than its definition; write it there")
+    _check_decorators(thing, node, scope)
     check_defaults(raw, node, scope)

@@ -42,7 +42,7 @@ def _definition(text, name):
     lines = text.split("\n")[found[-1].lineno - 1:found[-1].end_lineno]
     return "".join(heads) + "\n".join(lines) + "\n"
 
-
+# %% ../../nbs/remote/36_travel.ipynb #e0346513
 def _is_of(source, thing, namespace):
     "Whether a class is what a definition makes, as far as can be told; a function is."
     if inspect.isclass(thing):

@@ -8,7 +8,7 @@ __all__ = ['MODULES_NAME', 'run_source', 'error_of', 'CommandError', 'run_comman
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #2fcbdc59
 import ast, io, json, linecache, os, re, select, shutil, signal, subprocess, sys, sysconfig
-import threading, tokenize, traceback, types
+import threading, time, tokenize, traceback, types
 from contextlib import suppress
 from pathlib import Path
 
@@ -210,6 +210,17 @@ def _run_job(folder, spec, kept):
     bring_modules(folder/"modules", names.pop(MODULES_NAME, {}))
     save_outputs(folder, spec, _run_cell(folder, spec, names, kept))
 
+# %% ../../../nbs/remote/inside/20_cell.ipynb #18e0f4c6
+LEFT = 10 # Seconds that a thread may go on after its cell; all is saved by then
+
+def _end_without(left):
+    "End this process if threads that the cell left behind do not."
+    time.sleep(LEFT)
+    still = [t.name for t in left if t.is_alive() and not t.daemon and t is not threading.main_thread()]
+    if not still: return # it ends by itself
+    print(f"the cell left a thread behind ({still[0]}), which ends with the job", file=sys.stderr, flush=True)
+    os._exit(0)
+
 # %% ../../../nbs/remote/inside/20_cell.ipynb #043b2b55
 def main():
     "The child process of the runner; its argument is the job's folder."
@@ -222,6 +233,7 @@ def main():
         after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     else: win32.interrupt_when_asked(folder)
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
+    code, error = 0, None
     try: _run_job(folder, read_json(folder/"job.json"), kept)
     except KeyboardInterrupt: code, error = 130, {"type": "KeyboardInterrupt", "message":
                                                   "interrupted", "traceback": ""}
@@ -231,6 +243,6 @@ def main():
         code, error = 1, error_of(e)
         text = error["traceback"].rstrip() or f"{error['type']}: {error['message']}"
         print(text, file=sys.stderr)
-    else: code, error = 0, None
     emit("ended", error=error, kept=kept)
-    os._exit(code) if error else sys.exit(code)
+    if error: os._exit(code)
+    threading.Thread(target=_end_without, args=[threading.enumerate()], daemon=True).start()

@@ -6,7 +6,7 @@
 __all__ = ['SENT_BY_NAME', 'JobFollower', 'JobPanel']
 
 # %% ../../../nbs/view/panels/30_job.ipynb #257d38d4
-import threading, weakref
+import shlex, threading, weakref
 from html import escape
 
 import ipywidgets as W
@@ -152,8 +152,8 @@ class JobPanel(Spending, JobFollower):
         kind: str = "cell", # One of `SOURCE_KINDS`
         gpu=None, # `GPUPanel` whose choice is used; None: this machine
         namespace: dict = None, # Where variables are looked up; None: the notebook's
-        inputs: str = "", # Names of variables to send
-        outputs: str = "", # Names of what should come back
+        inputs="", # Names of variables to send; a list, or text
+        outputs="", # Names of what should come back, likewise
         timeout: float = 3600, # Seconds for each attempt
         retries: int = 0,
     ):
@@ -162,7 +162,9 @@ class JobPanel(Spending, JobFollower):
             raise ConfigError.unknown("kind", kind, SOURCE_KINDS)
         self.gpu, self.took = gpu, {} # What was sent and where -> what it took
         self.namespace = _notebook_variables() if namespace is None else namespace
-        self._fields(kind, text, inputs, outputs, timeout, retries)
+        text, words = (text if isinstance(text, str) else shlex.join(text)), (inputs, outputs)
+        self._fields(kind, text, *(w if isinstance(w, str) else ", ".join(w) for w in words),
+                     ConfigError.bounded("timeout", timeout, 1, 30 * 86400), retries)
         if gpu is not None: gpu.listeners.append(self.changed)
         self.changed()
         self.look_again()

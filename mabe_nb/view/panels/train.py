@@ -133,17 +133,18 @@ class TrainPanel(JobFollower):
     verbs = {"Start": "go()", "Resume": "resume()", **JobFollower.verbs}
 
     def __init__(self,
-        data: str = "", # Folder or file of the dataset
+        data="", # Folder or file of the dataset, or what `open_dataset` gave
         cfg: TrainConfig = TrainConfig(), # What the form begins with
-        train_videos: str = "", # Ids and ranges, such as "0-2,7"; empty: all others
-        valid_videos: str = "", # Likewise; empty: a share is drawn
+        train_videos="", # Ids, or text with ranges, such as "0-2,7"; empty: all others
+        valid_videos="", # Likewise; empty: a share is drawn
         hours: float = 24.0, # The job ends after this
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
         self.gpu, self.drawn = gpu, None
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
-        self._controls(str(data), train_videos, valid_videos, hours)
+        videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
+        self._controls(as_word(getattr(data, "root", data)), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
         self.fill(cfg.model_dump())
         self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
                           self.valid_videos, self.hours) # what a preset fills in comes later
@@ -168,8 +169,7 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     self.preset = control(W.Dropdown, "Preset", "Sets several settings at once",
                           options=["none", *SPEED])
     self.start_button = button("Start", self.start)
-    self.resume_button = button("Resume", self.resume,
-                                "Go on with the one chosen above")
+    self.resume_button = button("Resume", self.resume, "Go on with the one chosen above")
     self.stop_button.description = "Stop"
     self.stop_button.tooltip = "Resume goes on from there"
     self.locked += [self.start_button, self.resume_button]

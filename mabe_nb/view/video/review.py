@@ -147,6 +147,7 @@ def show(self: ReviewPanel) -> Player:
     self.player.stage.ask(self.asked)
     return self.player
 
+# %% ../../../nbs/view/video/70_review.ipynb #4b4b01fa
 @patch
 def _new_player(self: ReviewPanel, pair):
     rec, shown = self.recording(), self.sources()
@@ -253,7 +254,7 @@ def undo(self: ReviewPanel) -> str:
 @patch
 def press(self: ReviewPanel, key: str, frame: int = None):
     "What a key does, at a frame; None: that which is shown. An answer waits for its question on the page."
-    if key not in "gh" and self.player and self.player.stage.waits(): return
+    if key not in "gh" and self.player and self.player.stage.waiting(): return
     self.focus, n = frame is not None, self.choice.value
     frame = getattr(self.player, "frame", 0) if frame is None else frame
     do = {"y": self.accept, "x": self.reject, "c": self.nothing, "u": self.undo,

@@ -155,7 +155,7 @@ def ask(self: Stage, number: int): # From 1
     self.send({"asked": number})
 
 @patch
-def waits(self: Stage) -> bool:
+def waiting(self: Stage) -> bool:
     "Whether a page, if there is one, has yet to show the question."
     return self.looked not in (None, self.asked)
 

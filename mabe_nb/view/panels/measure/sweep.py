@@ -205,12 +205,13 @@ class SweepPanel(MeasuringPanel):
     def __init__(self,
         cfg: TrainConfig = TrainConfig(), # What is measured, if there is no `train`
         shape: Workload = Workload(), # Of the data, see `workload_of`
-        sizes: str = "", # Such as "32,64"; empty: doubling from 16
+        sizes="", # Such as "32,64", or a list; empty: doubling from 16
         gpu=None, # `GPUPanel` that says where; None: this machine
         train=None, # `TrainPanel`: its settings are measured, it takes the batch
         seconds: float = 10.0, # Of steps, for each size
     ):
         super().__init__(cfg, shape, gpu, train, seconds)
+        sizes = sizes if isinstance(sizes, str) else ",".join(map(str, sizes))
         self.sizes = control(W.Text, "Batch sizes", "Such as 32,64", value=sizes,
                              placeholder=f"doubling from {FIRST}")
         self.facts = W.HTML()
