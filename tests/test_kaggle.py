@@ -234,6 +234,21 @@ def test_finding_in_row(tmp_path, kind):
     assert rec.labelled == {("mouse1", "mouse2", "chase")}
 
 
+def test_an_action_in_another_spelling_is_the_listed_one(tmp_path):
+    "Capitals and blanks alone: the frames of such a bout were learned as without it."
+    write_parquet(write_small(tmp_path), bout_rows([(1, 2, " CHASE", 0, 5), (1, 2, "mount", 6, 9),
+                                                    (1, 2, "Sniff Body", 9, 12)]), kind="annotation")
+    write_csv(tmp_path, [row(whitelist=["mouse1,mouse2,chase", "mouse1,mouse2,sniff_body"])])
+    data = read_kaggle(tmp_path)
+    assert data["7"].bouts.action.tolist() == ["chase", "mount", "sniff_body"]
+    assert data.annotations("7").equals(data["7"].bouts)
+    assert kinds(tmp_path) == {"respelled_actions": 2, "unlisted_bouts": 1}
+    assert (frame_labels(data["7"], "mouse1", "mouse2", ["chase"])[:5] == 1).all()
+    assert "Sniff Body for sniff_body" in next(f.message for f in data["7"].findings)
+    write_csv(tmp_path, [row(whitelist=["mouse1,mouse2,chase", "mouse1,mouse2,Chase"])])
+    assert kinds(tmp_path) == {"unlisted_bouts": 3} # either may be meant
+
+
 @pytest.mark.parametrize("frames, fps, seconds, off", [
     (400, 1.0, 404, 0), (400, 1.0, 405, 5), (400, 1.0, 396, 0), (400, 1.0, 395, 5),
     (60, 30.0, 1, 0), (60, 30.0, 3, 0), (60, 30.0, 3.1, 33)])
