@@ -180,6 +180,18 @@ def test_a_part_in_another_spelling_is_the_listed_one(tmp_path):
     assert not np.isnan(found.values).any()
 
 
+def test_parts_of_a_video_without_a_list_are_those_of_its_file(tmp_path):
+    write_parquet(write_small(tmp_path), tracking_of(), "8")
+    write_parquet(tmp_path, tracking_of().iloc[:0], "9") # who takes it says so
+    some = [row(parts=["nose", "ear_left"]), row("8", parts=[]), row("9", parts="")]
+    write_csv(tmp_path, some)
+    assert dataset_parts(read_kaggle(tmp_path)) == ("ear_left", *sorted(PARTS))
+    write_csv(tmp_path, some[1:])
+    assert dataset_parts(read_kaggle(tmp_path)) == (*sorted(PARTS),)
+    write_csv(tmp_path, some[2:])
+    refusal(lambda: dataset_parts(read_kaggle(tmp_path)), "9.parquet")
+
+
 def test_clean_video_has_no_findings(tmp_path):
     assert kinds(write_small(tmp_path)) == {}
 
