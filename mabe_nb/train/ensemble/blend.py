@@ -214,7 +214,8 @@ def predict(
     check_body(self.parts, dataset, ids)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
-    found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
+    wanted = dict.fromkeys(map(str, first.videos if ids is None else ids)) # once, in order
+    found = _doubts(self, prepared, wanted)
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
                  *unlisted_lines(first, wanted, self.actions)]: speaker(say)(line)
     table, bouts = first.sequences, {}
