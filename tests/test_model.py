@@ -168,6 +168,7 @@ def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
         rec = last.replace(parts=parts, video_id=f"v{told:d}")
         found = model.predict(RecordingList([rec]), cache=tmp_path/f"{told}").attrs["doubts"]
         assert told == any(f"{last.parts[-1]} were learned from and are absent, appendix" in text
+                           and "files of Kaggle's layout" in text
                            for some in found.values() for text in some), found
     few = last.replace(parts=names, xy=last.xy[:, :, :-1], video_id="few")
     found = model.predict(RecordingList([few]), cache=tmp_path/"few").attrs["doubts"]
