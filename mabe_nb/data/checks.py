@@ -266,11 +266,8 @@ def bouts(rec, xy):
 # %% ../../nbs/data/40_checks.ipynb #599fc80f
 def labels(rec, xy):
     "Bouts of actions that nobody looked for, or no labels at all."
-    if rec.labelled is None and not len(rec.bouts):
-        return [Defect("unlabelled", 1, None, "nobody looked for behaviour here")]
-    if not rec.labelled and not len(rec.bouts):
-        return [Defect("unlabelled", 1, None, "no action of an animal with poses is looked for, so "
-                       "none is learned or predicted; is behaviors_labeled empty?")]
+    if not (rec.labelled or len(rec.bouts)): return [Defect("unlabelled", 1, None, "nobody looked "
+        "for behaviour here" + ": no action of animals with poses is listed" * (rec.labelled is not None))]
     b, allowed = rec.bouts, rec.labelled or frozenset()
     bad = [t not in allowed for t in zip(b.agent, b.target, b.action)]
     names = sorted({a for a, off in zip(b.action, bad) if off})

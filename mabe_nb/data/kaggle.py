@@ -84,9 +84,11 @@ def json_list(
                     where)
 
 # %% ../../nbs/data/10_kaggle.ipynb #ab2eca81
-def _as_listed(bouts, listed): # Bouts, and the file's names of actions that are another spelling
+def _as_listed(bouts, listed): # Bouts, and what was done, for `counted`
     new = listed_names({b[2] for b in bouts}, {x for *_, x in listed})
-    return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], new
+    return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], [
+        ("respelled_actions", len(new), "actions are spelt in another way than in the whitelist, "
+         f"taken as listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):
@@ -180,17 +182,14 @@ def read_labels(
             "is no annotation file, taken as unlabelled"))
         return bout_table(), None, found
     bouts, of_file = read_bouts(path, video) if there else ([], [])
-    bouts, new = _as_listed(bouts, listed)
+    bouts, respelled = _as_listed(bouts, listed)
     bouts, of_fit = fit_bouts(bouts, mice, frames, video)
     looked = frozenset(t for t in listed if t[0] in mice and t[1] in mice)
-    extra = sum(b[:3] not in listed for b in bouts)
-    found += of_file + of_fit + counted(video, [
-        ("respelled_actions", len(new), "actions are spelt in another way than in the whitelist, "
-         f"taken as listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}"),
+    found += of_file + of_fit + counted(video, respelled + [
         ("untracked_whitelist", len(listed) - len(looked), "whitelist entries of mice "
          "that are not in the tracking file, left out"),
-        ("unlisted_bouts", extra, "bouts of behaviours that the whitelist does not "
-         "have, kept")])
+        ("unlisted_bouts", sum(b[:3] not in listed for b in bouts), "bouts of behaviours that "
+         "the whitelist does not have, kept")])
     return bout_table(bouts), looked, found
 
 # %% ../../nbs/data/10_kaggle.ipynb #1d512dcc
