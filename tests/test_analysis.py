@@ -1,5 +1,5 @@
 """From bouts to results: measures by brute force, statistics by simulation, round trips."""
-import json
+import json, time
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import (compare_groups, compare_two, of_company, per_unit, read_groups,
                                      with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
-from mabe_nb.analysis.sequences import dyads, encounters, false_discovery, transitions
+from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.colony.recording import make_recording
@@ -242,6 +242,30 @@ def test_alarms_are_rare_where_every_moment_has_an_action():
             words[50:], [1] * 29, agent="c")]), shuffles=400, seed=k)
         p.append(table.set_index(["before", "after"]).p[[("x", "y"), ("z", "x")]])
     assert (np.array(p) < 0.05).mean() < 0.08 and np.median(p) > 0.3
+
+
+def test_hours_in_which_every_moment_has_an_action_take_seconds():
+    rng, begun = np.random.default_rng(0), time.process_time()
+    words = np.cumsum(rng.integers(1, 6, 6000)) % 6 # no action follows itself, else at random
+    table = transitions(sequence([f"a{k}" for k in words], [1] * 5999), shuffles=3000)
+    assert time.process_time() - begun < 12
+    apart = table[table.before != table.after]
+    assert apart.expected.between(185, 215).all() and apart.q.min() > 0.01
+
+
+@pytest.mark.parametrize("sizes", [(7, 1, 4, 2), (10, 9), (1,)])
+def test_any_two_bouts_of_an_animal_may_change_places_and_no_two_pairs_meet(sizes):
+    group, rng, seen = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(0), set()
+    at, n = np.concatenate([np.arange(k) for k in sizes]), sum(sizes)
+    for _ in range(2000):
+        i, j = _pairs(at, np.array(sizes), group, rng, 2)
+        seen |= {*zip(i % n, j % n)}
+        of = np.zeros(2 * n, int)
+        of[i] = of[j] = 1 + np.arange(len(i))
+        assert (i // n == j // n).all() and (of > 0).sum() == 2 * len(i)
+        beside = (of[1:] > 0) & (of[:-1] > 0) & (np.diff(np.tile(group, 2)) == 0)
+        assert (of[1:] == of[:-1])[beside].all()
+    assert seen == {(a, b) for a in range(n) for b in range(a + 1, n) if group[a] == group[b]}
 
 
 def test_many_actions_take_no_room_that_there_is_not():
@@ -546,6 +570,25 @@ def test_an_action_has_its_colour_and_shares_it_with_none():
     assert len(colors_of(map(str, range(60)))) == 60 # more than there are colours
 
 
+def test_the_names_of_all_actions_of_a_raster_are_in_the_picture():
+    names = [f"behaviour {k:02}" for k in range(37)]
+    seen = observe([recording([(*MICE[:2], a, 50, 53) for a in names])])
+    figure, ax = plot_raster(seen)
+    FigureCanvasAgg(figure).draw()
+    box = ax.get_legend().get_window_extent()
+    assert len(ax.get_legend().get_texts()) >= 37 and box.y0 >= 0 and box.y1 <= figure.bbox.height
+
+
+def test_a_raster_shows_when_nobody_watched():
+    seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(3)])
+    assert "grey" not in plot_raster(seen)[1].get_title("left")
+    late = seen.watched.assign(begin=np.where(seen.watched.video == "v1", 2., 0.))
+    ax = plot_raster(seen._replace(watched=late))[1]
+    assert ax.get_title("left").endswith("grey: watched")
+    begins = {p.get_extents().x0 for c in ax.collections for p in c.get_paths() if c.get_alpha()}
+    assert begins == {0., 2.}
+
+
 def test_a_raster_says_that_it_shows_a_part():
     seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(5)])
     figure, ax = plot_raster(seen, 2)
@@ -650,6 +693,10 @@ def test_what_chance_never_gave_has_a_p():
                                                     "stop", "seen"]), shuffles=300)
     row = found.set_index(["before", "after"]).loc[("A", "B")]
     assert row["count"] == 1 and row.p == pytest.approx(2 / 301, abs=0.01) and row.q < 0.1
+    assert row.expected == 0 and row.ratio == np.inf
+    _, ax = plot_transitions(found, alpha=0.1)
+    at, = found.index[(found.before == "A") & (found.after == "B")]
+    assert ax.texts[at].get_text() == "1.00 +"
     assert np.isnan(found.set_index(["before", "after"]).p[("A", "A")])
 
 
@@ -711,6 +758,23 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     assert not any("grows with" in n for n in said)
     said = notes_of(tmp_path, data, groups=groups, by="dose")
     assert not any("grows with" in n or "have no dose" in n for n in said)
+
+
+@pytest.mark.parametrize("unit, words", [
+    ("animal", "latency_s of animals leaves out their videos without a bout: sniff (1 of 2 of x)"),
+    ("video", "latency_s of videos leaves out their animals without a bout: sniff (1 of 2 of x)"),
+    ("cage", "latency_s of cages leaves out their animals without a bout: sniff (1 of 1 of x)")])
+def test_a_latency_of_some_of_the_videos_is_told(tmp_path, unit, words):
+    "Of x a never does it in its second video, where b does; of y everybody does it."
+    bouts = [("a", "b", "sniff", 10, 20), ("b", "a", "sniff", 10, 20)]
+    data = [recording(bouts[k:], v).replace(mice=("a", "b"), xy=np.zeros((300, 2, 1, 2), np.float32),
+                                            labelled=frozenset(b[:3] for b in bouts))
+            for v, k in zip("pqrs", (0, 1, 0, 0))]
+    groups = pd.DataFrame({"video": [v for v in "pqrs" for _ in "ab"], "animal": [*"abababab"],
+                           "subject": [*"abab", *"cded"], "dose": [*"xxxx", *"yyyy"]})
+    of = lambda value: [n for n in notes_of(tmp_path, data, groups=groups, by="dose", value=value, unit=unit)
+                        if value in n]
+    assert of("latency_s") == [f"note: {words}"] and of("mean_s") == []
 
 
 @pytest.mark.parametrize("write", [export_nwb, export_ethogram])

@@ -50,6 +50,8 @@ def test_a_killed_kernel_takes_no_answer_with_it(tmp_path):
         expect(said).to_contain_text("0 corrections in")
         videos = set()
         box.locator(".mabe-arena").click()
+        seen = lambda n: expect(box.locator(".mabe-stage")).to_have_attribute("data-asked", str(n))
+        seen(1)
         for n, (key, words) in enumerate((("y", "saved: accept"), ("2", "saved: relabel sniff"),
                                           ("x", "saved: reject")), 1):
             page.keyboard.press(key) # the new player takes the keyboard itself
@@ -59,9 +61,11 @@ def test_a_killed_kernel_takes_no_answer_with_it(tmp_path):
                 re.compile(rf"^{n + 1}\. "))
             expect(box.locator(".mabe-arena")).to_be_focused()
             videos.add(lines(lab)[-1]["video"])
+            seen(n + 1)
         assert len(videos) == 2, "only one player was ever shown"
         page.keyboard.press("u")
         expect(said).to_contain_text("undone: reject")
+        seen(5)
         page.keyboard.press("i")
         expect(said).to_contain_text("saved: start")
         had = lines(lab)
@@ -80,11 +84,17 @@ def test_a_killed_kernel_takes_no_answer_with_it(tmp_path):
                ).to_contain_text("✓")
         box.get_by_role("button", name="Undo", exact=True).click()
         expect(said).to_contain_text("undone: start")
+        seen(2)
         assert len(lines(lab)) == 6
         page.keyboard.press("y") # the focus is on the button that was clicked
         expect(said).to_contain_text("saved: ")
         assert len(lines(lab)) == 7
+        seen(3)
+        box.get_by_role("button", name="Nothing here", exact=True).click(click_count=4)
+        expect(said).to_contain_text("saved: nothing")
+        seen(4)
+        assert len(lines(lab)) == 8, "one answer for what was clicked four times"
         box.get_by_label("Moment", exact=True).focus()
         page.keyboard.press("y") # a list keeps its own keys
         page.wait_for_timeout(500)
-        assert len(lines(lab)) == 7
+        assert len(lines(lab)) == 8

@@ -1,9 +1,14 @@
 "Cards beside each other: measured, predicted and marked, or failed and told."
+import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from mabe_nb.cli import main
+from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.hardware.catalog import card
 from mabe_nb.measure import compare as module
@@ -98,3 +103,23 @@ def test_price_of_an_epoch(monkeypatch):
 @pytest.mark.parametrize("gpus, words", [([], "no GPUs"), (["moddal:L4"], "unknown place")])
 def test_bad_input_is_one_sentence(gpus, words):
     with pytest.raises(ConfigError, match=words): compare(TINY, gpus=gpus)
+
+
+def test_a_provider_that_is_none_is_refused_before_anything_is_measured(monkeypatch):
+    monkeypatch.setattr(module, "run_probes", lambda *a: pytest.fail("measured"))
+    with pytest.raises(ConfigError, match="moon"): compare(TINY, predict="moon")
+
+
+def test_what_is_rented_and_what_is_ones_own_are_told_apart(capsys):
+    "Cards of Hugging Face under the name that its help offers; this machine costs nothing."
+    line = ["compare", "--seconds", "0.1", "--predict", "hf-jobs", "--json", "--features", "coords",
+            "--epochs", "20", "--model-type", "tcn", "--hidden-size", "8", "--num-layers", "1",
+            "--sequence-length", "20", "--batch-size", "4"]
+    write_colony(Path(os.environ["MABE_HOME"])/"lab", videos=2, minutes=0.1)
+    assert main([*line, os.environ["MABE_HOME"] + "/lab"]) == 0
+    out, said = capsys.readouterr()
+    answer = json.loads(out)
+    assert answer["cheapest"]["where"].startswith("hf:") and answer["cheapest"]["usd"] > 0
+    assert answer["own"]["where"] == "local" and 0 < answer["own"]["hours"] < 0.1
+    assert "cost least of all that is rented on hf:" in said
+    assert "h on local and cost nothing" in said and "USD: " not in said

@@ -22,6 +22,7 @@ from mabe_nb.remote.places import base
 from mabe_nb.remote.places.base import DiskPlace, place
 from mabe_nb.remote.places.modal_app import function_options
 from mabe_nb.remote.places.modal_clock import EVERY, Clock
+from mabe_nb.remote.row import row
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +144,22 @@ def test_a_receipt_once(rented, capsys):
     assert "[done after 3.0 s, 3.00 USD of at most 10.00]" in capsys.readouterr().out
 
 
+def test_a_price_of_later_changes_no_bill_and_hides_no_job(rented, monkeypatch, capsys):
+    "The list of prices is another by now, or has no such machine any more."
+    job = submit("1", on="rented", timeout=10)
+    end(job)
+    monkeypatch.setattr(rented, "usd_per_hour", lambda self, spec: 36000.0)
+    assert job.status() == "done" and rows() == [(job.id, 10.0, 3.0, "done")]
+    lost = submit("1", on="rented", timeout=10)
+    end(lost, "error")
+    def unknown(self, spec): raise ConfigError("no price known; write one to prices.csv")
+    monkeypatch.setattr(rented, "usd_per_hour", unknown)
+    assert commands.follow(lost, as_json=True)["status"] == "error"
+    assert lost.cost() == 30 and reserved(job.folder.parent) == 0 and "unknown" not in str(row(lost))
+    with pytest.raises(ConfigError, match="no price known"): lost.resume()
+    lost.remove()
+
+
 def test_a_job_on_its_way_is_not_billed_as_dead(rented, monkeypatch, mabe_home):
     "Another shell lists jobs, while data is still sent to a place that knows no such job."
     seen = []
@@ -243,7 +260,6 @@ def test_a_job_that_waits_costs_nothing(rented):
 def test_a_job_that_goes_on_costs_all_its_starts(rented, capsys):
     "In the job, its row, the notebook and the list; it is one job of the month."
     from mabe_nb.remote.notebook.display import JobView
-    from mabe_nb.remote.row import row
     job = submit("1", on="rented", timeout=10)
     job.spec["created"] -= 1000 # sent long ago
     (job.folder/"job.json").write_text(json.dumps(job.spec))

@@ -19,9 +19,10 @@ from mabe_nb.train.ensemble.directed import crowded, directed_actions, members_f
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
 from mabe_nb.train.ensemble.presets import RECIPES
-from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.ensemble.recipe import begin_training, train_recipe
 from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.model import load_model
+from mabe_nb.train.training_set import mixed_units
 
 PARTS = ("nose", "body_center", "tail_base", "ear_left")
 
@@ -217,6 +218,20 @@ def test_bodies_of_which_features_know_little_are_told(parts, lost):
     found = blind_note(parts)
     assert bool(found) == bool(lost) and (not lost or f"no body part is the {lost} of" in found[0])
     assert all("or in the files of Kaggle's layout" in line for line in found) # has no dataset.yaml
+
+
+@pytest.mark.parametrize("features", ["directed_smoothed", "coords"])
+def test_a_single_point_in_pixels_and_in_cm_is_told(tmp_path, features):
+    "No length of a body says how far it goes, so a network and a recipe have no other measure."
+    rear = bout_table([("mouse1", "mouse1", "rear", k, k + 30) for k in (100, 400)])
+    data = as_dataset([walk(900, 1, k, 0).replace(parts=("body_center",), video_id=f"v{k}", bouts=rear,
+                       xy=walk(900, 1, k, 0).xy[:, :, :1], labelled=frozenset({("mouse1", "mouse1", "rear")}),
+                       px_per_cm=10 if k else None) for k in range(4)])
+    told, = mixed_units(prepare(data, features, out=tmp_path/"p", progress=False))
+    assert told == (f"1 of 4 videos have no pixels per cm (video v0): {features} is in px there and in cm "
+                    "elsewhere; write down their scale")
+    begin_training(data, tmp_path/"r", "quick", None, 2, cache=tmp_path/"c", say=(lines := []).append)
+    assert sum("1 of 4 videos have no pixels per cm (video v0)" in line for line in lines) == 1
 
 
 def test_insects_have_a_center_and_a_rear():

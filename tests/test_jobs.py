@@ -259,6 +259,10 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
                 "never set its output 'never'", "what came back: a;"):
         assert why in str(e.value), e.value
     assert job.result(partial=True) == {"a": [1, 2]} and job.status() == "error"
+    job = submit("import torch\nclass Odd(dict):\n    def values(self): raise KeyError('odd')\na = [1]\n"
+                 "b = {'x': torch.ones(2, dtype=torch.complex128)}\nc = Odd(x=1)", outputs=["a", "b", "c"])
+    with pytest.raises(JobError, match="'b' holds an array of dtype .*'c' cannot travel .KeyError.*back: a;"):
+        job.result()
     job = submit(["sh", "-c", "echo 1 > $MABE_JOB/out/a.json"], outputs=["a", "b"])
     with pytest.raises(JobError, match="left no output 'b'.*what came back: a;"): job.result()
     assert job.result(partial=True) == {"a": 1}
@@ -426,14 +430,20 @@ threefold = scale(3)
 
 
 @pytest.fixture
-def names(monkeypatch):
-    "What a notebook defines."
+def defined(monkeypatch):
+    "Runs a text as a cell of a notebook; what it then defines."
     from mabe_nb.remote import travel
-    found = {"__name__": "__main__", "In": [NAMES]}
-    exec(compile(NAMES, "<names>", "exec"), found)
-    monkeypatch.setitem(travel.linecache.cache, "<names>",
-                        (len(NAMES), None, NAMES.splitlines(True), "<names>"))
-    return found
+    def run(text):
+        found = {"__name__": "__main__", "In": [text]}
+        monkeypatch.setitem(travel.linecache.cache, "<names>",
+                            (len(text), None, text.splitlines(True), "<names>"))
+        exec(compile(text, "<names>", "exec"), found)
+        return found
+    return run
+
+
+@pytest.fixture
+def names(defined): return defined(NAMES)
 
 
 def test_arguments_are_what_was_given(names):
@@ -463,6 +473,16 @@ def test_names_of_python_that_the_notebook_has(names):
     assert not job_code("open", {}, [], namespace={"open": _modified_open}).names
 
 
+@pytest.mark.parametrize("cell, name", [("x = x + 1", "x"), ("if x: pass\nx = 2", "x"), ("for i in [1]: x += i", "x"),
+                                        ("def up():\n    global x\n    x += 1\nup()", "x"), ("with open(id) as id: 1", "id"),
+                                        ("sum = sum([1]); K = 1; K += 1", None), ("del x", None)])
+def test_a_name_that_is_read_before_it_is_set_is_asked_for(names, cell, name):
+    if name:
+        with pytest.raises(ConfigError, match=f"the cell uses '{name}' .* of the notebook"):
+            job_code(cell, {}, [], namespace=names)
+    assert job_code(cell, {name: 1} if name else {}, [], namespace=names | {"sum": sum}).names == {}
+
+
 def test_a_default_that_would_be_another(names):
     assert submit(names["late"], inputs={"v": 1}).result()["value"] == [1, 2, 2]
     names["STEP"] = 3
@@ -472,6 +492,107 @@ def test_a_default_that_would_be_another(names):
     names["K"] = [2]
     with pytest.raises(ConfigError, match=r"'get' has the default n=2, .* would be \[2\]"):
         job_code("Late().get()", {}, [], namespace=names)
+
+
+AROUND = """
+import enum, functools
+def timed(fn):
+    def wrapper(*a): return fn(*a) * 10
+    return wrapper
+def doubled(fn):
+    @functools.wraps(fn)
+    def wrapper(*a): return fn(*a) * 2
+    return wrapper
+def scaler(n):
+    def scale(x): return x * n
+    return scale
+def plain(x): return x
+@timed
+def bare(x): return x
+@doubled
+def kept(x): return x
+@doubled
+@timed
+def mixed(x): return x
+by_hand, again, twice, nine = doubled(plain), plain, scaler(2), 9
+again = doubled(again)
+class Base:
+    n = 0
+    names = []
+    here = a, b = 1, 2
+    def __init__(self): self.here = 2; Base.names.append(1)
+    def shift(self, x=1): return x
+class Heir(Base): pass
+class Config:
+    epochs: int = 1
+    if epochs: more: int
+class Kind(enum.Enum): a = 1
+shift, made = Base().shift, Heir()
+def counts(): return counts.calls
+"""
+
+
+@pytest.mark.parametrize("more, cell, words", [
+    ("", "bare(1)", "'bare' uses 'fn', which cannot go along: what a call or a decorator made around 'bare'"),
+    ("", "mixed(1)", "'mixed', which cannot go along: what a call or a decorator made"),
+    ("", "by_hand(1)", "'by_hand', which cannot go along: what a call .* with functools.wraps"),
+    ("plain = doubled(plain)", "plain(1)", "around 'plain' would be lost or made twice"),
+    ("", "shift(1)", "'shift', which cannot go along: it is a method of an object"),
+    ("Base.n = 5", "Base", "'Base' has the attribute n=5, and in a job it would be 0"),
+    ("Base.shift = lambda self: 1", "Base", "'Base' has another 'shift' than its definition; write it there"),
+    ("Config.rate = 2", "Config", "'Config' has another 'rate' than"),
+    ("counts.calls = 0", "counts()", "'counts' has another 'calls' than"),
+    ("Base = type('Base', (), {})", "Heir()", "another 'Base' was defined since; define 'Heir' again"),
+    ("", "for n in range(3): twice(n)", "'twice', which has a 'n' of its own beside that of the job"),
+    ("n = twice.__closure__[0].cell_contents", "n = 3; twice(n)", "'twice', which has a 'n' of its own"),
+], ids=str)
+def test_what_is_another_thing_than_its_source(defined, more, cell, words):
+    found = defined(AROUND + more)
+    with pytest.raises(ConfigError, match=words): job_code(cell, {}, [], namespace=found)
+
+
+def test_what_its_source_makes_goes_along(defined):
+    found = defined(AROUND)
+    code = job_code("v = [kept(2), twice(3), Heir().shift(), Base.names, Config.epochs, Kind.a.value]",
+                    {}, ["v"], namespace=found)
+    exec(code.source, there := {})
+    assert there["v"] == [4, 6, 1, [1], 1, 1]
+
+
+def test_a_class_goes_as_the_cell_that_made_it(defined):
+    "Not as one that failed on its way to the class; of a newer class of that name it is told."
+    found = defined("class Config: rate = 1\nOld = Config")
+    found["In"] += ["1 / 0\nclass Config: rate = 2", "1 / 0\nclass Config:\n    rate = 1\n    more: int"]
+    assert job_code("Config", {}, [], namespace=found).source.startswith("class Config: rate = 1\n")
+    found["Config"].rate = 3
+    with pytest.raises(ConfigError, match="'Config' has "): job_code("Config", {}, [], namespace=found)
+    exec("class Config: rate = 1", found)
+    with pytest.raises(ConfigError, match="'Old', which cannot go along: another 'Config' was defined"):
+        job_code("Old", {}, [], namespace=found)
+
+
+def test_names_that_a_function_around_it_set_are_not_the_functions(defined):
+    found = defined("""
+def make(f):
+    def inner(x): return f(x) + 1
+    return inner
+def base(x): return x * 2
+h = make(base)
+def f(x): return h(x - 1) if x > 0 else -1
+def even(n): return n == 0 or odd(n - 1)
+def odd(n): return n > 0 and even(n - 1)
+""")
+    with pytest.raises(ConfigError, match="two different things called 'f'"):
+        job_code(found["f"], {"x": 3}, [])
+    assert submit(found["even"], inputs={"n": 4}).result()["value"]
+
+
+def test_a_module_within_a_package_is_imported(names):
+    import concurrent.futures
+    import xml.etree.ElementTree
+    found = names | {"concurrent": concurrent, "xml": xml}
+    cell = "v = [concurrent.futures.Future.__name__, xml.etree.ElementTree.XML('<a/>').tag]"
+    assert submit(cell, outputs=["v"], namespace=found).result() == {"v": ["Future", "a"]}
 
 
 def test_own_things_called_as_those_of_a_job(names):
@@ -727,6 +848,21 @@ def test_resumed_from_elsewhere_it_runs_where_it_was_sent_from(tmp_path, monkeyp
     shutil.rmtree(tmp_path/"b")
     with pytest.raises(ConfigError, match="sent from .*b, which is no more"): job.resume()
     assert job.status() == "error"
+
+
+def test_resumed_without_its_secrets_it_is_refused(monkeypatch):
+    "It would run with an empty one: no file holds them, and another shell may not have them."
+    monkeypatch.setenv("LAB_KEY", "a-key-of-the-lab")
+    job = submit("import os\nheld = len(os.environ['LAB_KEY'])\nassert list(CKPT.iterdir())",
+                 outputs=["held"], secrets=["LAB_KEY"])
+    assert job.wait() == "error"
+    (job.folder/"ckpt"/"go").touch()
+    monkeypatch.delenv("LAB_KEY")
+    with pytest.raises(ConfigError, match="'LAB_KEY' is not in the environment"): job.resume()
+    assert attach(job.id).state()["attempt"] == 1 and job.status() == "error"
+    monkeypatch.setenv("LAB_KEY", "a-key-of-the-lab")
+    job.resume()
+    assert job.result() == {"held": 16}
 
 
 def test_of_two_who_resume_it_at_once_one_does():

@@ -312,6 +312,16 @@ def test_a_folder_without_a_slip_raises_no_sentence(two):
     assert sentences(two) == [] and errors_and_warnings(two) == []
 
 
+def test_animals_that_nobody_marked_are_told_where_no_list_says_that_they_did_nothing(two, tmp_path):
+    write_boris(two, "v2", [("mouse_1", "sniff", 30, 60)])
+    for line, told in (("actions: [sniff, rear]\n", 0), ("", 1)):
+        (two/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n" + line)
+        said = []
+        found = mb.analyse(two, tmp_path/str(told), say=said.append)["measures"]
+        assert len(found[(found.video == "v2") & (found.animal == "mouse_2")]) == 2 * (not told)
+        assert sum("1 animal without a mark (mouse_2 of v2)" in s for s in said) == told
+
+
 @pytest.mark.parametrize("who, near", [
     ("Mouse1", "mouse_1"), ("mouse_01", "mouse_1"), ("mosue_1", "mouse_1"), ("mouse_7", None),
     ("brown", None)])

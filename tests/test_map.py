@@ -16,6 +16,7 @@ from mabe_nb.remote.groups.group import attach, groups
 from mabe_nb.remote.inside.items import done_items
 from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.groups.map import map as map_items
+from mabe_nb.remote.groups.tagged import start_tagged, tag_digest
 
 ITEMS = 200
 QUIET = {"say": lambda text: None}
@@ -116,6 +117,14 @@ def test_arrays_travel_and_come_back():
     assert not list(group.folder.rglob("*.pkl"))
 
 
+def test_items_and_arguments_that_hold_arrays(tmp_path):
+    "All that can be written can be read, by each process."
+    def total(item, k): return float((item["x"] * k).sum()) if isinstance(item, dict) else item
+    group = map_items(total, [{"x": np.arange(3), "a": 1}, 5], given={"k": np.array([1, 2, 3])}, at_once=1, **QUIET)
+    assert group.wait(120, progress=False) == "done", group.rest()
+    assert (group.result(0), group.result(1)) == (8.0, 5)
+
+
 def test_a_module_that_is_not_there_is_named():
     def needs(n):
         import no_such_module_anywhere
@@ -123,6 +132,52 @@ def test_a_module_that_is_not_there_is_named():
     group = map_items(needs, [1, 2], at_once=1, **QUIET)
     assert group.wait(120, progress=False) == "error" and group.counts()["failed"] == 2
     assert "ModuleNotFoundError" in group.rest().error[0]
+
+
+def begin(top):
+    "Says that it began; does nothing more until it is let go."
+    import os, time, uuid
+    open(f"{top}/began.{uuid.uuid4().hex}", "x").close()
+    while not os.path.exists(f"{top}/go"): time.sleep(0.05)
+    return 1
+
+
+def test_the_same_line_with_another_limit_goes_on_as_it_says(top):
+    said, tag = [], {"verb": "begin", "digest": tag_digest("begin")}
+    line = lambda **how: start_tagged(begin, [str(top)] * 2, tag, said.append, **how)
+    group = line(at_once=1, timeout=1)
+    assert group.wait(60, progress=False) == "timeout"
+    with pytest.raises(ConfigError, match="unknown option of local 'memory'"): line(memory=3)
+    assert attach(group.id).spec["options"] == {} and len(group.tasks()) == 1
+    assert line(timeout=500).id == group.id
+    assert said[-1].endswith("it goes on with 2 items; at_once is 4 now and was 1; tasks is 4 now "
+                             "and was 1; timeout is 500 now and was 1"), said
+    until(lambda: len(list(top.glob("began.*"))) >= 3)
+    line(timeout=70)
+    assert "is running: it goes on with timeout 500, as it was started; 'mabe jobs" in said[-1]
+    (top/"go").touch()
+    assert group.wait(60, progress=False) == "done" and group.results() == {0: 1, 1: 1}
+    assert {task.spec["timeout"] for task in group.tasks()} == {1, 500} and len(groups()) == 1
+    assert line(on="slurm").id == group.id and said[-1].endswith("and is done: it goes on")
+
+
+def test_the_same_line_for_another_place_begins_there_or_is_refused(top):
+    pytest.importorskip("submitit")
+    said, tag = [], {"verb": "begin", "digest": tag_digest("begin")}
+    line = lambda **how: start_tagged(begin, [str(top)] * 2, tag, said.append, at_once=1, **how)
+    there = line(on="slurm", cluster="local")
+    until(lambda: list(top.glob("began.*")))
+    with pytest.raises(ConfigError, match="on slurm and is running: give on='slurm'"): line()
+    there.cancel()
+    here = line()
+    assert [g.id for g in groups()] == [here.id] != [there.id] and here.on == "local"
+    assert any("without one item done: it is removed, and all begins on local" in w for w in said)
+    (top/"go").touch()
+    assert here.wait(60, progress=False) == "done"
+    here.done()[1].unlink()
+    with pytest.raises(ConfigError, match="with 1 of 2 items done: go on with on='local'"):
+        line(on="slurm", cluster="local")
+    assert line().wait(60, progress=False) == "done" and len(here.tasks()) == 2
 
 
 def test_one_line_in_a_list(capsys):

@@ -6,7 +6,7 @@ from grpclib import Status
 
 modal = pytest.importorskip("modal")
 from modal_jobs import calm, cloud, submit, until  # noqa: E402, F401
-from test_map import map_items, ran, work  # noqa: E402
+from test_map import begin, map_items, ran, start_tagged, tag_digest, work  # noqa: E402
 
 from mabe_nb import cli  # noqa: E402
 from mabe_nb.errors import ConfigError  # noqa: E402
@@ -45,6 +45,22 @@ def test_cancelled_and_resumed_it_pays_once(cloud, tmp_path):
     assert len(paid) == len(group.tasks()) == 6
     group.remove()
     assert not group.folder.exists()
+
+
+def test_the_same_line_with_another_card_says_its_price_and_rents_that(cloud, tmp_path):
+    said, tag = [], {"verb": "begin", "digest": tag_digest("begin")}
+    line = lambda gpu: start_tagged(begin, [str(tmp_path)] * 3, tag, said.append, on="modal",
+                                    gpu=gpu, at_once=2, timeout=100)
+    group = line("B200")
+    until(lambda: list(tmp_path.glob("began.*")))
+    group.cancel()
+    until(lambda: group.status() == "cancelled")
+    dear = group.most_usd()
+    (tmp_path/"go").touch()
+    again = line("T4")
+    assert again.id == group.id and {t.spec["gpu"] for t in again.last_tasks()} == {"T4"}
+    assert f"3 items, at most about {again.most_usd() - dear:.2f} USD; gpu is T4 now and was B200" in said[-1]
+    assert again.wait(120, progress=False) == "done"
 
 
 def test_a_network_that_fails_for_long_loses_no_group(cloud, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from mabe_nb.measure import results  # noqa: E402
 from mabe_nb.measure.compare import compare  # noqa: E402
 from mabe_nb.measure.workload import Workload  # noqa: E402
 from mabe_nb.measure.sweep import sweep  # noqa: E402
+from mabe_nb.remote.job import quote  # noqa: E402
 from mabe_nb.train.config import TrainConfig  # noqa: E402
 
 pytestmark = pytest.mark.cloud
@@ -20,7 +21,11 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     "Measured where there is a card, told where there is none, paid once."
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     places = ["modal:T4", "modal:L4", "local:cpu"]
-    table = compare(TINY, Workload(windows=800), places, None, seconds=0.2).set_index("where")
+    said = []
+    table = compare(TINY, Workload(windows=800), places, None, seconds=0.2,
+                    say=said.append).set_index("where")
+    most = quote("modal", "T4", 900)["most_usd"] + quote("modal", "L4", 900)["most_usd"]
+    assert said == [f"at most about {most:.2f} USD: 2 probes of at most 900 s on rented cards"]
     assert (table.basis == "measured").all(), table.say.tolist()
     assert (table.paid[places[:2]] > 0).all() and table.usd["local:cpu"] == 0
     cloud.faults.no_capacity |= {"H100"}
@@ -35,6 +40,7 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     assert bad.basis[0] == "error" and "ZeroDivision" in bad.say[0] and bad.paid[0] > 0
     monkeypatch.undo()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2)
+    done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2, say=said.append)
+    assert len(said) == 2 and "USD: 1 probe of" in said[1], "what is known costs nothing"
     assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
     assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5

@@ -17,11 +17,12 @@ from localhf import LocalHub
 from waiting import until
 
 from mabe_nb.errors import DataError, MabeError
-from mabe_nb.remote.places import hf_inside
+from mabe_nb.remote.places import hf_inside, hf_send
 from mabe_nb.remote.places.hf_inside import LogWriter, Mirror, read_log_line
 from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.places.hf import Backend
+from mabe_nb.remote.places.job_state import Unreachable
 
 SLOW = "import time\nfor i in range(12): print('line', i); time.sleep(0.1)\nn = i"
 
@@ -189,6 +190,27 @@ def test_machine_gone_it_died_and_can_be_resumed(hub):
     job.resume()
     again = attach(job.id)
     assert again.result() == {"found": ["kept"]} and again.state()["attempt"] == 2
+
+
+def test_started_though_the_answer_was_lost_it_is_followed_and_stopped(hub):
+    "It runs and is billed: at the first start, and at one that goes on."
+    hub.lose = 1
+    job = submit("print('on')\nif not list(CKPT.iterdir()): (CKPT/'x').touch(); commit(); 1 / 0\n"
+                 "import time; time.sleep(60)", on="hf")
+    assert len(hub.jobs) == 1 and job.wait(30) == "error"
+    hub.lose = 1
+    job.resume()
+    assert len(hub.jobs) == 2 and job.spec["handle"]["job"] == [*hub.jobs][1]
+    until(lambda: attach(job.id).status() == "running")
+    attach(job.id).cancel()
+    assert job.wait(20) == "cancelled" and container(hub, job).stage == "CANCELED"
+
+
+def test_nobody_knows_whether_it_started_and_it_is_said(hub, monkeypatch):
+    monkeypatch.setattr(hf_send, "LOOKED", 0.1)
+    hub.lose = 9
+    with pytest.raises(Unreachable, match="it may have begun there all the same, and be billed"):
+        submit("1", on="hf")
 
 
 def test_a_command_of_this_package(hub):

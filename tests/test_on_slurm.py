@@ -105,6 +105,20 @@ def test_killed_it_died_and_can_be_resumed():
     assert attach(job.id).result() == {"found": ["kept"]}
 
 
+def test_where_it_was_sent_from_is_gone_it_is_an_error(tmp_path, monkeypatch):
+    "Elsewhere its relative paths would be other files, and what it writes would be lost."
+    (tmp_path/"at").mkdir()
+    monkeypatch.chdir(tmp_path/"at")
+    job = local("import time\nprint('on')\nif len(list(CKPT.iterdir())) == 0:\n"
+                "    (CKPT/'one').touch(); time.sleep(60)")
+    until(lambda: "on" in job.log())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/"at").rmdir()
+    preempt(job) # as any start that comes later
+    assert job.wait(60) == "error", job.log()
+    assert "was sent from " + str(tmp_path/"at") + ", which its machine" in job.state()["error"]["message"]
+
+
 def test_a_job_is_done_if_all_of_its_tasks_are():
     source = ("import os, time\nrank = int(os.environ['RANK'])\n"
               "if rank:\n    time.sleep(1)\n    if not list(CKPT.iterdir()): raise ValueError('odd')")
@@ -210,6 +224,7 @@ def test_cards_that_are_none(gpu):
     ({}, "no Slurm on this machine"), ({"partion": "a"}, "did you mean 'partition'"),
     ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is .True."),
     ({"cluster": "local", "secrets": ["NOT_SET_1"]}, "set it before you submit"),
+    ({"cluster": "local", "env": "PATH,NOT_SET_1"}, "'NOT_SET_1' is not in the environment"),
     ({"extra": {"output": "x"}}, "set by mabe itself"), ({"extra": "a"}, "expected flags"),
     ({"gpu": ["A100", "H100"]}, "sinfo -o %G")])
 def test_errors_are_one_sentence_and_leave_nothing(more, why, mabe_home, monkeypatch):

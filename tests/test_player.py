@@ -7,20 +7,22 @@ import ipywidgets as W
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from matplotlib.figure import Figure
 from traitlets import TraitError
 
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.recording import bout_table, frame_labels, of_pair
 from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.view.colors import COLORS
 from mabe_nb.view.video import strips
 from mabe_nb.view.video.explorer import Explorer
 from mabe_nb.view.report import figure_svg, inline_svg
 from mabe_nb.view.panels.panel import control_names
 from mabe_nb.view.video.player import Player
-from mabe_nb.view.video.scene import extent, plot_pose, skeleton
+from mabe_nb.view.video.scene import extent, mark_of, plot_pose, skeleton
 from mabe_nb.view.video.stage import PIECE, VIDEO_PIECE, video_pieces
 from mabe_nb.view.video.prediction_errors import (ErrorPanel, PairPrediction, error_runs,
-                                      predicted_bouts, worst_errors)
+                                      predicted_bouts, ribbon_strip, worst_errors)
 
 NASTY = '<img src=x onerror=alert(1)>"\'&$x^2$'
 PAIR = ("mouse1", "mouse2")
@@ -294,6 +296,30 @@ def test_ribbons_tell_unknown_from_not_seen():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
     bars = [p.get_extents() for c in ax.collections for p in c.get_paths()]
     assert any(abs(b.x0 - 5 / 30) < 1e-9 and abs(b.x1 - 10 / 30) < 1e-9 for b in bars)
+
+
+def test_ribbons_show_what_is_probable_where_nothing_was_predicted():
+    p = np.zeros((30, 3), np.float32)
+    p[10:20, 1] = 0.36 # a doubt, and no bout
+    about = PairPrediction("1", "a", "b", 30., ("sniff", "attack", "chase"), p,
+                           np.full(30, -1), np.full((30, 3), -1, np.int8))
+    figure = Figure()
+    ribbon_strip([about], lambda pair: ["chase"]).draw(ax := figure.subplots(), ("a", "b"), 0, 30)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["attack", "chase"]
+
+
+def test_an_ethogram_of_many_actions_has_those_that_happen():
+    rec = make_recording(1, 300)
+    many = [f"action {k:02}" for k in range(40)]
+    rec = rec.replace(bouts=bout_table([(*rec.mice[:2], many[7], 5, 9)]), labelled=frozenset(
+        (*rec.mice[:2], a) for a in many))
+    strips.ethogram_strip(rec).draw(ax := Figure().subplots(), rec.mice[:2], 0, 300)
+    assert [t.get_text().split("  ")[0] for t in ax.get_yticklabels()] == [many[7]]
+
+
+def test_no_two_of_24_animals_look_the_same():
+    looks = {(COLORS[i % len(COLORS)], mark_of(i)) for i in range(24)}
+    assert len(looks) == 24 and len({mark_of(i) for i in range(4)}) == 4
 
 
 def test_ribbons_of_a_page_show_the_truth_of_that_page():

@@ -498,15 +498,18 @@ def test_a_forgotten_target_does_not_take_an_action_from_pairs(tmp_path):
 
     def actions(rows, looked):
         one = rec.replace(bouts=bout_table(rows), labelled=frozenset(looked))
-        return prepare(RecordingList([one]), "coords", out=tmp_path/str(len(rows)),
-                       progress=False).self_actions
+        found = prepare(RecordingList([one]), "coords", out=tmp_path/str(len(rows)), progress=False)
+        return found.self_actions, found.pair_actions
 
     looked = {(a, b, "sniff"), (b, a, "sniff"), (a, a, "sniff"), (a, a, "rear"), (a, a, "dig")}
     slip = [(a, a, "sniff", 0, 9), (a, b, "sniff", 20, 30), (b, a, "sniff", 40, 50),
             (a, a, "rear", 60, 70)]
-    assert actions(slip, looked) == ("dig", "rear")
+    assert actions(slip, looked) == (("dig", "rear"), ("sniff",))
     own = [*slip, (a, a, "sniff", 100, 110), (a, a, "sniff", 120, 130)]
-    assert actions(own, looked) == ("dig", "rear", "sniff")
+    assert actions(own, looked) == (("dig", "rear", "sniff"), ())
+    both = [*slip, *((a, a, "sniff", k, k + 1) for k in range(200, 220, 2)),
+            *((a, b, "sniff", k, k + 1) for k in range(220, 226, 2))]
+    assert actions(both, looked) == (("dig", "rear", "sniff"), ("sniff",))
 
 
 @pytest.mark.parametrize("features", ["coords", "own"])

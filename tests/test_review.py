@@ -1,11 +1,14 @@
 "Corrections that outlive whoever wrote them, and what a training makes of them."
+import gc
 import json
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
 import pytest
+from ipywidgets.widgets.widget import _instances
 
 import mabe_nb as mb
 from mabe_nb import cli
@@ -276,8 +279,8 @@ def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
     panel = ReviewPanel(moments, data, told, tmp_path/"c.jsonl", "Ann")
     sent, send = [], panel.player.stage.send
     panel.player.stage.send = lambda m, buffers=None: (sent.extend(m), send(m, buffers))
-    for key, went in (("y", ["go", "strips"]), ("h", ["go", "strips"]), ("u", ["go", "strips"]),
-                      ("o", ["strips"])):
+    for key, went in (("y", ["go", "strips", "asked"]), ("h", ["go", "strips", "asked"]),
+                      ("u", ["go", "strips", "asked"]), ("o", ["strips"])):
         sent.clear()
         panel.press(key, 310)
         assert (panel.status, sent) == ("done", went), (key, panel.error)
@@ -338,6 +341,59 @@ def test_an_animal_that_did_nothing_so_far_is_asked_about_and_shown(tmp_path):
         panel.press("c")
         assert panel.status == "done", panel.error
     assert [r.agent for r in panel.rows] == [m.agent for m in panel.moments]
+
+
+def panels(folder, n):
+    "Panels over one file, of two videos and an animal that does something twice in the first."
+    told = [of_video("1", "mouse1", 300), of_video("1", "mouse2", 600), of_video("2", "mouse1", 300)]
+    moments = pd.concat(map(moments_of, told)).query("action != ''").assign(why="")
+    data = RecordingList([make_recording(seed=s, frames=900, video_id=str(s)).replace(
+        labelled=None, bouts=bout_table()) for s in (1, 2)], folder)
+    return [ReviewPanel(moments, data, told, folder/"c.jsonl", "Ann") for _ in range(n)]
+
+
+def test_a_player_goes_with_its_video(tmp_path):
+    "Its poses stayed, and its widgets were sent to the page again at each reload."
+    panel, = panels(tmp_path, 1)
+    number = {m.video_id: i for i, m in enumerate(panel.moments)}
+    panel.open(number["1"])
+    before, kept = len(_instances), weakref.ref(panel.player)
+    for video in ("2", "1") * 2: panel.open(number[video])
+    gc.collect()
+    assert kept() is None and len(_instances) == before
+    assert panel.player.rec.video_id == "1" and panel.player.stage in panel.player.body.children
+
+
+def test_an_answer_is_about_what_the_page_shows(tmp_path):
+    "A second click of a double click came while the first one's next moment was drawn."
+    panel, = panels(tmp_path, 1)
+    sees = lambda: panel.player.stage.answer({"asked": panel.asked})
+    sees()
+    for verdicts in ("accept",), ("accept", "nothing"), ("accept", "nothing", "relabel"):
+        for _ in range(3): panel.press({"accept": "y", "nothing": "c", "relabel": "1"}[verdicts[-1]])
+        panel.press("o", 320)
+        assert tuple(r.verdict for r in panel.rows) == verdicts
+        sees()
+    assert {r.video for r in panel.rows} == {"1", "2"}, "only one player was ever shown"
+    for _ in range(2): panel.press("u")
+    assert len(panel.rows) == 2
+    for _ in range(2): panel.press("h")
+    assert panel.choice.value == 0, "to look for a moment changes nothing"
+
+
+def test_two_panels_over_one_file_take_back_their_own(tmp_path):
+    one, two = panels(tmp_path, 2)
+    one.press("y")
+    for _ in range(3): two.press("c")
+    one.press("x")
+    assert len(one.rows) == 5 and "5 in the file" in one.status_line.value
+    assert "video 1, mouse2" in one.status_line.value
+    for panel in (two, one): panel.press("u")
+    assert [r.verdict for r in one.rows] == ["accept", "nothing", "nothing"]
+    assert "undone: reject" in one.status_line.value and "video 1, mouse2" in one.status_line.value
+    one.press("u")
+    one.press("u")
+    assert "there is nothing to undo" in one.status_line.value and len(one.rows) == 2
 
 
 def test_a_moment_that_cannot_be_shown_takes_no_answer(tmp_path):

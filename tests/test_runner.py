@@ -283,6 +283,11 @@ def test_long_lines_come_in_pieces_and_memory_stays_small():
 def test_lying_events(line): assert read_event(line) is None
 
 
+def test_a_loss_that_overflows_is_progress():
+    event = read_event(b'{"k": "progress", "t": 1.0, "step": 3, "metrics": {"loss": Infinity, "norm": 1e300}}')
+    assert event["metrics"] == {"loss": float("inf"), "norm": 1e300}
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=50) | st.recursive(st.none() | st.booleans() | st.floats() | st.text(
     max_size=5) | st.sampled_from(ENDED), lambda v: st.lists(v, max_size=2) | st.dictionaries(

@@ -255,11 +255,12 @@ def test_what_is_not_asked_of_a_pair_hides_nothing(run, colony, loss):
     own, does = clf.actions[:2]
     scores = [0.0] + [3.0 if a in (own, does) else -9.0 for a in clf.actions]
     clf = replace(clf, model=Sure(scores), cfg=clf.cfg.model_copy(update={"loss": loss}),
-                  self_actions=(own,), possible=np.ones(len(scores), bool))
+                  self_actions=(own,), pair_actions=None, possible=np.ones(len(scores), bool))
     new = RecordingList([colony["1"].replace(labelled=None, bouts=bout_table())])
-    found = clf.predict(new)
-    alone = found.target_id == "self"
-    assert {*found.action[alone]} == {own} and {*found.action[~alone]} == {does}
+    for pairs, done in ((None, does), ((own, does), own)): # `own` comes first, where it may be
+        found = replace(clf, pair_actions=pairs).predict(new)
+        alone = found.target_id == "self"
+        assert {*found.action[alone]} == {own} and {*found.action[~alone]} == {done}
 
 
 FOREIGN = {
@@ -293,6 +294,19 @@ def test_history_and_log_agree(run):
     assert [r["epoch"] for r in log] == history.epoch.tolist()
     best = json.loads((run/"run"/"metrics.json").read_text())["best"]
     assert best["valid_f1"] == pytest.approx(history.valid_f1.max())
+
+
+def test_an_action_that_is_called_other_is_one_like_any(colony, tmp_path):
+    known = sorted({a for v in colony for *_, a in v.labelled})
+    called = {a: "other" if a == known[0] else a for a in known}
+    data = [v.replace(bouts=v.bouts.assign(action=v.bouts.action.map(called)),
+                      labelled=frozenset((*w, called[a]) for *w, a in v.labelled)) for v in colony]
+    metrics = train(RecordingList(data), tmp_path/"r", TrainConfig(**TINY | {"epochs": 1}),
+                    ["1", "4", "7"], ["10", "13"], cache=tmp_path/"c")
+    names = ["none of these", *sorted(called.values())]
+    assert [*metrics["classes"]] == metrics["valid"]["confusion"]["columns"] == names
+    said = (tmp_path/"r"/"card.md").read_text()
+    assert f"It tells apart: {', '.join(names[1:])}, and none of them." in said
 
 
 def test_missing_points_everywhere_still_train(colony, tmp_path):

@@ -49,6 +49,15 @@ def test_state_dict_comes_back_as_tensors(tmp_path):
     assert np.array_equal(back["t"], np.ones(2))
 
 
+@pytest.mark.parametrize("of", [np.ones, torch.ones], ids=["arrays", "tensors"])
+def test_keys_keep_their_order(tmp_path, of):
+    "Safetensors sorts by size of a number, then by name."
+    value = {"valid": of(2), "train": of(3), "a": of(1) > 0}
+    write_values(tmp_path/"out", {"flat": value, "deep": [value]})
+    back = read_values(tmp_path/"out")
+    assert [*back["flat"]] == [*back["deep"][0]] == [*value]
+
+
 NUMBERS = st.sampled_from(["f4", "f8", "i8", "u1", "?", "c8"]).flatmap(
     lambda d: hnp.arrays(np.dtype(d), hnp.array_shapes(min_dims=1, min_side=0, max_side=3)))
 NESTED = st.recursive(LEAVES | NUMBERS, lambda v: st.lists(v, max_size=3) | st.dictionaries(
@@ -100,6 +109,9 @@ REFUSED = {"a function": len, "an object array": np.array([{}]), "a set": {1},
            "a table of anything": pd.DataFrame({"x": [object()]}),
            "a table in a list": [pd.DataFrame({"x": [1]})],
            "fields": np.zeros(2, [("a", int)]), "a module": json,
+           "complex128": {"a": torch.ones(2, dtype=torch.complex128)}, "no data": {"a": torch.ones(2, device="meta")},
+           "longdouble": {"x": np.zeros(2, np.longdouble)}, "a reserved key": {"__metadata__": np.zeros(2)},
+           "a key of half a letter": {"\ud800": np.zeros(2)}, "sparse": {"a": torch.eye(2).to_sparse()},
            "a lone surrogate": "\ud800", "bfloat16": torch.ones(2, dtype=torch.bfloat16)}
 
 
@@ -187,7 +199,8 @@ def test_lying_npy(tmp_path, lie):
 
 @pytest.mark.parametrize("data", [
     b"", struct.pack("<Q", 2**60) + b"{}",
-    struct.pack("<Q", 58) + b'{"a":{"dtype":"F32","shape":[999999],"data_offsets":[0,4]}}'])
+    struct.pack("<Q", 58) + b'{"a":{"dtype":"F32","shape":[999999],"data_offsets":[0,4]}}',
+    struct.pack("<Q", 88) + b'{"__metadata__":{"keys":"[\\"b\\"]"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}xxxx'])
 def test_lying_safetensors(tmp_path, data):
     put(tmp_path/"out", {"a": "safetensors"}, a_safetensors=data)
     with pytest.raises(DataError, match="refused as safetensors"): read_values(tmp_path/"out")

@@ -77,7 +77,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, cases, value, unit) + of_company(rows, unit)
+    notes += of_no_value(rows, value, unit) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
@@ -191,6 +191,17 @@ def _of_outside(seen):
             "the first frame or end after the last, and are cut there or left out: are they of "
             "these videos, in frames?"] if n else []
 
+# %% ../../nbs/analysis/70_analyse.ipynb #947edcdc
+def _of_unmarked(seen, data):
+    "A sentence if animals are in no row of a video, since nobody said what was looked for."
+    if getattr(getattr(data, "settings", None), "actions", True): return []
+    rows, acting = {*zip(seen.watched.video, seen.watched.animal)}, {*seen.watched.animal}
+    none = [f"{a} of {v}" for v, animals in seen.animals.items() if data.labelled(v) is not None
+            for a in animals if a in acting and (v, a) not in rows]
+    return [f"{plural(len(none), 'animal')} without a mark ({_some(none)}) are in no table: actions in dataset.yaml "
+            "is blank; list there what scorers looked for, and they count as not doing it"] if none else []
+
+
 # %% ../../nbs/analysis/70_analyse.ipynb #143aa272
 def _of_reviewed(data):
     "A sentence if only moments of some videos are known, which were picked as hard."
@@ -231,6 +242,6 @@ def analyse(
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
     notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen),
-              *(_of_reviewed(data) if bouts is None else _of_some(seen))]
+              *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
     for line in notes: say(f"note: {line}")
     return tables

@@ -11,9 +11,10 @@ import pandas as pd
 from matplotlib.colors import to_rgb
 from scipy import stats
 
+from .groups import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color
-from ..view.plots import _axes, _empty, _ink, _short, styled
+from ..view.plots import GRID, _axes, _empty, _ink, _short, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
@@ -40,6 +41,14 @@ def _draw_rows(ax, rows, bouts, colors):
                            rasterized=len(some) > 500) # else a picture of many MB
     return sum(len(of[key]) for key in rows if key in of)
 
+# %% ../../nbs/analysis/40_figures.ipynb #f52f8943
+def _draw_watched(ax, rows, watched):
+    "When somebody looked, in grey, if not at all of it in all rows; what the title then says."
+    of = {key: some[["begin", "seconds"]].drop_duplicates() for key, some in watched.groupby(["video", "animal"])}
+    if len({(r.begin, r.seconds) for some in of.values() for r in some.itertuples()}) < 2: return ""
+    for y, key in enumerate(rows): ax.broken_barh(of[key].to_numpy(), (y - 0.45, 0.9), color=GRID, alpha=0.3, linewidth=0)
+    return "; grey: watched"
+
 # %% ../../nbs/analysis/40_figures.ipynb #2b142eeb
 @styled
 def plot_raster(
@@ -51,12 +60,14 @@ def plot_raster(
     everybody = seen.watched[["video", "animal"]].drop_duplicates()
     rows = list(everybody.head(most).itertuples(index=False, name=None))
     some = f": the first {most} of {len(everybody)}" if len(rows) < len(everybody) else ""
-    figure, ax = _axes(ax, 9, 1.2 + 0.2 * len(rows))
+    colors = colors_of(seen.watched.action)
+    figure, ax = _axes(ax, 9, max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors))) # names fit, too
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
-    shown = _draw_rows(ax, rows, seen.bouts, colors := colors_of(seen.watched.action))
+    grey = _draw_watched(ax, rows, seen.watched)
+    shown = _draw_rows(ax, rows, seen.bouts, colors)
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
-           xlabel="time (s)", title="What each animal did" + some)
+           xlabel="time (s)", title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
     keys = [ax.bar([0], [0], color=c, label=_short(a)) for a, c in colors.items()]
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
@@ -82,7 +93,7 @@ def plot_budgets(
     ax=None,
 ) -> tuple: # figure, axes
     "A measure of every action, by group."
-    actions, groups = sorted(cases.action.unique()), sorted(cases.group.unique())
+    actions, groups = sorted(cases.action.unique()), sorted(cases.group.unique(), key=group_order)
     figure, ax = _axes(ax, 2 + 0.45 * len(actions) * (len(groups) + 1), 3.2)
     rng, wide = np.random.default_rng(0), len(groups) + 0.8
     for g, group in enumerate(groups):

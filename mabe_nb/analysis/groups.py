@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['KEYS', 'UNITS', 'FEW', 'ALIKE', 'read_groups', 'with_groups', 'of_nothing', 'of_no_group', 'of_unlike_time',
-           'per_unit', 'of_no_value', 'of_company', 'hedges', 'compare_two', 'compare_groups']
+           'per_unit', 'of_no_value', 'of_company', 'hedges', 'compare_two', 'group_order', 'compare_groups']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
-import io
-import warnings
+import io, re, warnings
 from itertools import combinations
 
 import numpy as np
@@ -21,7 +20,7 @@ from .sequences import false_discovery
 from ..errors import ConfigError, DataError
 from ..data.formats.text_tables import check_table
 from ..files import read_text
-from ..safe_names import plain_id
+from ..safe_names import by_number, plain_id
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
 KEYS = "video", "animal", "subject" # Other columns are groups
@@ -153,19 +152,21 @@ def per_unit(
 # %% ../../nbs/analysis/30_groups.ipynb #3a7e7f16
 def of_no_value(
     rows: pd.DataFrame, # From `with_groups`
-    cases: pd.DataFrame, # From `per_unit`
     value: str, # Of `MEASURES`
     unit: str = "animal", # As for `per_unit`
-) -> list: # One sentence, if there are any
-    "How many animals, videos or cages of each group have no value."
-    key = ["action", "group"]
-    every = rows.assign(unit=_unit_of(rows, unit)).groupby(key).unit.nunique()
-    have = cases.groupby(key).unit.nunique()
-    lost = [f"{action} ({n - have.get((action, group), 0)} of {n} of {group})"
-            for (action, group), n in every.items() if have.get((action, group), 0) < n]
-    if not lost: return []
-    return [f"{value} is compared without {unit}s that have no bout: "
-            + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8)]
+) -> list: # Sentences, if there are any
+    "How many animals, videos or cages of each group have no value, or that of some of their videos."
+    none = rows[value].isna().groupby([rows.action, rows.group, _unit_of(rows, unit)]).mean()
+    told = {f"is compared without {unit}s that have no bout": none == 1}
+    if value == "latency_s": # A mean over all bouts lacks none
+        part = "videos" if unit == "animal" else "animals"
+        told[f"of {unit}s leaves out their {part} without a bout"] = (none > 0) & (none < 1)
+    lines = []
+    for words, which in told.items():
+        counts = which.groupby(level=[0, 1]).agg(["sum", "size"]).itertuples()
+        lost = [f"{action} ({n} of {total} of {group})" for (action, group), n, total in counts if n]
+        if lost: lines.append(f"{value} {words}: " + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8))
+    return lines
 
 # %% ../../nbs/analysis/30_groups.ipynb #85a58441
 def of_company(
@@ -231,13 +232,21 @@ def compare_two(
                                rng=np.random.default_rng(seed)).pvalue
     return dict(zip(names, (np.mean(b) - np.mean(a), *ends, *hedges(a, b), p)))
 
+# %% ../../nbs/analysis/30_groups.ipynb #29f9a847
+def group_order(
+    name: str, # Of a group
+) -> tuple: # To sort by
+    "Doses by size: 0.5, 5, 10 mg; then names."
+    number = re.match(r"\d*\.?\d+", name)
+    return not number, float(number[0]) if number else 0, by_number(name)
+
 # %% ../../nbs/analysis/30_groups.ipynb #1e51c091
 def compare_groups(
     cases: pd.DataFrame, # From `per_unit`
     draws: int = 9999,
 ) -> tuple: # DataFrame: a row for each action and pair of groups; list of sentences
     "All pairs of groups, action by action, and what to keep in mind about them."
-    groups, rows, notes = sorted(cases.group.unique()), [], []
+    groups, rows, notes = sorted(cases.group.unique(), key=group_order), [], []
     if len(groups) < 2:
         raise ConfigError(f"all are in the group {groups[0]!r}, expected two or more"
                           if groups else "no animal of a group has a value to compare")

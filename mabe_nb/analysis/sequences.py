@@ -41,27 +41,35 @@ def _plain(label, group, rng): # Shuffled within groups, forever
     while True: yield label[np.argsort(group + rng.random(len(label)))][None]
 
 
+def _pairs(at, size, group, rng, chains):
+    "Places that may be exchanged at once, none beside another pair's: mirrored within a group."
+    turn = (rng.random((chains, len(size))) * size).astype(np.int32)[:, group]
+    later = at > turn # These are mirrored behind the turn, the others before it
+    step = turn - 2 * at + later * size[group]
+    every_other = (at + later * turn + rng.integers(2, size=(chains, 1), dtype=np.int32)) & 1 == 0
+    i = np.flatnonzero((step > 0) & every_other)
+    i = i[rng.random(len(i)) < 0.5]
+    return i, i + step.ravel()[i]
+
+
 def _apart(label, group, touch, rng, chains=50):
     "The same (chains, bouts), but nothing follows itself where bouts touch: swaps at random."
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    size = np.diff(np.append(first, len(label)))
-    first, size = first[(by := np.argsort(-size))], size[by]
-    state, row = np.tile(label, (chains, 1)), np.arange(chains)[:, None]
-    before, behind = np.append(False, touch), np.append(touch, False)
+    size = np.bincount(group).astype(np.int32)
+    at = (np.arange(len(group)) - np.searchsorted(group, group)).astype(np.int32)
+    state = np.tile(label, chains)
+    before, behind = (np.tile(t, chains) for t in (np.append(False, touch), np.append(touch, False)))
 
     def same(at): # as the bout before or behind, after a swap
-        own = state[row, at]
-        return (before[at] & (state[row, at - 1] == own)
-                | behind[at] & (state[row, (at + 1) % len(label)] == own))
+        own = state[at]
+        return before[at] & (state[at - 1] == own) | behind[at] & (state[(at + 1) % len(state)] == own)
     for sweep in count(-4): # the first are to forget the order as seen
-        for step in range(size[0]): # of each group one pair, for as many steps as it has bouts
-            k = np.searchsorted(-size, -step)
-            i, j = ((rng.random((chains, k)) * size[:k]).astype(int) + first[:k] for _ in "ij")
-            a, b = state[row, i], state[row, j]
-            state[row, i], state[row, j] = b, a
+        for _ in range(8): # which exchange as many pairs as there are bouts
+            i, j = _pairs(at, size, group, rng, chains)
+            a, b = state[i], state[j]
+            state[i], state[j] = b, a
             bad = same(i) | same(j)
-            state[row, i], state[row, j] = np.where(bad, a, b), np.where(bad, b, a)
-        if sweep >= 0: yield state
+            state[i], state[j] = np.where(bad, a, b), np.where(bad, b, a)
+        if sweep >= 0: yield state.reshape(chains, -1)
 
 # %% ../../nbs/analysis/20_sequences.ipynb #54a7b148
 def _drawn_counts(code, label, group, joined, touch, n, shuffles, seed):
@@ -126,10 +134,9 @@ def transitions(
                           "count": found, "expected": expected.round(3)})
     total = table.groupby("before")["count"].transform("sum")
     p = _two_sided(found, drawn)
-    return table.assign(
-        share=table["count"] / total.where(total > 0),
-        ratio=(found / np.where(expected > 0, expected, np.nan)).round(3),
-        p=p, q=false_discovery(p))
+    with np.errstate(divide="ignore", invalid="ignore"): ratio = (found / expected).round(3)
+    return table.assign(share=table["count"] / total.where(total > 0), ratio=ratio,
+                        p=p, q=false_discovery(p))
 
 # %% ../../nbs/analysis/20_sequences.ipynb #7bc795c4
 def dyads(

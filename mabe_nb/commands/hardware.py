@@ -6,7 +6,7 @@
 __all__ = ['GOES', 'EVERY', 'COMMANDS', 'gpus', 'advise', 'until', 'cluster']
 
 # %% ../../nbs/commands/40_hardware.ipynb #c9c99afc
-import math
+import math, shlex
 
 from .parser import PRESETS, add_settings, offer, refuse_without
 from ..errors import ConfigError
@@ -159,12 +159,13 @@ def _own_run(args, say):
 
 
 def _as_asked(args): # DATA and the settings, for the command that measures
-    words = [args.data] + [f"--{name} {value}" for name, value in
-                           (("config", args.config), ("preset", args.preset)) if value]
+    words = [args.data]
+    for name in ("config", "preset"):
+        if value := getattr(args, name): words += [f"--{name}", str(value)]
     for name, value in vars(args).items():
         if name.startswith("set_") and value is not None:
-            words.append(f"--{name[4:].replace('_', '-')} {value}")
-    return " ".join(words)
+            words += [f"--{name[4:].replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 # %% ../../nbs/commands/40_hardware.ipynb #4b1f967a
 def _all_scenarios(provider, how, say):

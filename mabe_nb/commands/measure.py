@@ -38,7 +38,7 @@ def sweep(args, say) -> dict:
     cfg, shape = config_and_workload(args)
     sizes = None if args.sizes is None else numbers(args.sizes)
     done = on.sweep(cfg, shape, sizes, args.on, args.gpu, seconds=args.seconds,
-                    memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress)
+                    memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress, say=say)
     say(_table(done.rows[["batch", "status", "ms", "p10", "p90", "windows_s", "gb"]]))
     for row in done.rows[done.rows.status != "ok"].itertuples():
         say(row.say if row.status == "oom" else f"batch {row.batch}: {row.say}")
@@ -82,7 +82,7 @@ def _gains(cfg, shape, done, args, say):
     from mabe_nb.measure.sweep import gains
     target = args.on if not args.gpu or ":" in args.on else f"{args.on}:{args.gpu}"
     table = gains(cfg, shape, done.knee, on=target, on_disk=args.on_disk,
-                  seconds=args.seconds, fresh=args.fresh)
+                  seconds=args.seconds, fresh=args.fresh, say=say)
     say(_table(table[["change", "batch", "precision", "workers", "windows_s", "gain"]]))
     for row in table[table.say != ""].itertuples(): say(f"{row.change}: {row.say}")
     return to_records(table)
@@ -94,7 +94,7 @@ def compare(args, say) -> dict:
     cfg, shape = config_and_workload(args)
     table = on.compare(cfg, shape, [g for g in args.gpus.split(",") if g],
                        None if args.predict == "none" else args.predict,
-                       seconds=args.seconds, fresh=args.fresh)
+                       seconds=args.seconds, fresh=args.fresh, say=say)
     shown = table.assign(front=table.front.map({True: "*", False: ""}))
     say(_table(shown[["where", "basis", "windows_s", "seconds", "low", "high",
                       "usd_per_hour", "usd", "front"]]))
@@ -104,11 +104,17 @@ def compare(args, say) -> dict:
         "predicted rows were never run: 'low' and 'high' say how far off they may be")
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
         say(f"{row['where']}: {row['say']}")
-    best = on.cheapest(table, cfg.epochs) if shape.windows else None
-    if best: say(f"{cfg.epochs} epochs and a start cost least on {best['where']}: "
+    return {"rows": to_records(table), "windows": shape.windows or 10**6, "epochs": cfg.epochs,
+            **_runs(table, cfg.epochs if shape.windows else 0, say)}
+
+
+def _runs(table, epochs, say): # 0: nobody knows how many windows an epoch has
+    from mabe_nb.measure import compare as on
+    best, own = epochs and on.cheapest(table, epochs), epochs and on.own(table, epochs)
+    if best: say(f"{epochs} epochs and a start cost least of all that is rented on {best['where']}: "
                  f"${best['usd']:.2f} in {best['hours']:.2g} h ({best['basis']})")
-    return {"rows": to_records(table), "windows": shape.windows or 10**6,
-            "epochs": cfg.epochs, "cheapest": best}
+    if own: say(f"{epochs} epochs take {own['hours']:.2g} h on {own['where']} and cost nothing")
+    return {"cheapest": best or None, "own": own or None}
 
 # %% ../../nbs/commands/50_measure.ipynb #356d9a9a
 def _card_rows(found, need, names):

@@ -115,9 +115,8 @@ def pieces(rec, xy):
     "Far more names than animals, as of a tracker that names anew whom it had lost."
     at_once = int(np.isfinite(xy).any((2, 3)).sum(1).max(initial=0))
     if not 0 < 2 * at_once < (n := len(rec.mice)): return []
-    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows "
-                   f"more than {at_once}: the tracks are pieces; join each animal's in the "
-                   "tracker, or in dataset.yaml")]
+    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows more than "
+                   f"{at_once}: the tracks are pieces; join each animal's in the tracker, or in dataset.yaml")]
 
 # %% ../../nbs/data/40_checks.ipynb #bee24940
 def part_distances(
@@ -266,8 +265,9 @@ def bouts(rec, xy):
 # %% ../../nbs/data/40_checks.ipynb #599fc80f
 def labels(rec, xy):
     "Bouts of actions that nobody looked for, or no labels at all."
-    if not (rec.labelled or len(rec.bouts)): return [Defect("unlabelled", 1, None, "nobody looked "
-        "for behaviour here" + ": no action of animals with poses is listed" * (rec.labelled is not None))]
+    if not rec.labelled and not len(rec.bouts): return [Defect("unlabelled", 1, None, (
+        "nobody looked for behaviour here" if rec.labelled is None else "no action of an animal with "
+        "poses is looked for, so none is learned or predicted; is behaviors_labeled empty?"))]
     b, allowed = rec.bouts, rec.labelled or frozenset()
     bad = [t not in allowed for t in zip(b.agent, b.target, b.action)]
     names = sorted({a for a, off in zip(b.action, bad) if off})

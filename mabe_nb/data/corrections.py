@@ -65,7 +65,6 @@ def check_correction(
 
 
 def _is_text(t): return isinstance(t, str) and not re.search("[\ud800-\udfff]", t)
-
 def _frames(start, stop): return type(start) is type(stop) is int and 0 <= start < stop
 
 # %% ../../nbs/data/26_corrections.ipynb #da2235ab
@@ -125,10 +124,11 @@ def add_correction(
 def undo_correction(
     path, # File
     author: str = None, # None: the name of the user
+    ids=None, # Of those to choose from; None: all
 ) -> Correction: # That does not stand any more; None: there was none
     "Take back the author's last correction that stands, by a line that says so."
     author = _author() if author is None else author
-    rows = [r for r in read_corrections(path) if r.author == author]
+    rows = [r for r in read_corrections(path) if r.author == author and (ids is None or r.id in ids)]
     if not rows: return None
     _append(Path(path), {"undo": rows[-1].id, "author": author, "time": datetime.now(
         UTC).isoformat(timespec="seconds")})

@@ -22,7 +22,7 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
-from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses
+from .formats.hdf_poses import jabs_poses, movement_poses, nwb_poses, sleap_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
                                                   slp_poses)
 from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
@@ -136,8 +136,8 @@ def _from_times(path, read):
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
-    own = {".slp": slp_poses, ".csv": sleap_csv_poses if source == "SLEAP" else None}
-    if read := own.get(path.suffix): return _from_times(path, read)
+    own = {**dict.fromkeys(HDF, sleap_poses), ".slp": slp_poses, ".csv": sleap_csv_poses}
+    if source == "SLEAP": return _from_times(path, own[path.suffix])
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")

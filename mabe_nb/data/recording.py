@@ -88,14 +88,13 @@ def labelled_in(
     return frozenset(map(tuple, labelled))
 
 # %% ../../nbs/data/00_recording.ipynb #a0832e1a
-def _wrong(xy, mice, parts, fps):
-    "What is wrong with poses or their rate, in words; None: nothing."
-    shape, dtype, want = xy.shape, xy.dtype, (mice, parts, 2)
+def _wrong(rec):
+    "What is wrong with poses, their rate or scale, in words; None: nothing."
+    shape, dtype, want = rec.xy.shape, rec.xy.dtype, (len(rec.mice), len(rec.parts), 2)
     if len(shape) != 4 or shape[1:] != want or dtype != np.float32:
-        return (f"poses have shape {shape} and dtype {dtype}, expected (frames, "
-                f"{mice}, {parts}, 2) float32")
-    if not (np.isfinite(fps) and fps > 0):
-        return f"frames per second is {fps}, expected a number above 0"
+        return (f"poses have shape {shape} and dtype {dtype}, expected (frames, {want[0]}, {want[1]}, 2) float32")
+    for name, value in (("frames per second", rec.fps), ("px_per_cm", rec.px_per_cm or 1)):
+        if not (np.isfinite(value) and value > 0): return f"{name} is {value}, expected a number above 0"
 
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)
@@ -116,8 +115,10 @@ class Recording:
     reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
-        if wrong := _wrong(self.xy, len(self.mice), len(self.parts), self.fps):
-            raise DataError(wrong, where=f"video {self.video_id}")
+        if pd.isna(self.px_per_cm): object.__setattr__(self, "px_per_cm", None) # As pandas has it
+        if wrong := _wrong(self): raise DataError(wrong, where=f"video {self.video_id}")
+        if [*getattr(self.bouts, "columns", ())] != BOUT_COLUMNS or not (self.bouts.dtypes[3:] == np.int64).all():
+            object.__setattr__(self, "bouts", bout_table(self.bouts))
 
     def __len__(self): return len(self.xy)
 
@@ -141,10 +142,9 @@ def content_hash(
 ) -> str: # 32 hexadecimal digits
     "Changes when the poses, their names, the units, the bouts or what is known do."
     known = None if rec.labelled is None else sorted(rec.labelled)
-    scale = rec.px_per_cm and float(rec.px_per_cm)
-    words = repr((rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps), scale,
-                  known, rec.scored, rec.reviewed, rec.bouts.values.tolist()))
-    return _words_and_poses(words, rec)
+    return _words_and_poses(repr((
+        rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps), rec.px_per_cm and float(rec.px_per_cm),
+        known, rec.scored, rec.reviewed, rec.bouts.values.tolist())), rec)
 
 
 def tracks_hash(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'LAUNCH', 'COLUMNS', 'by_bandwidth', 'by_count', 'recurrent_floor',
-           'others', 'card_name', 'predict_step', 'pareto', 'compare', 'cheapest']
+           'others', 'card_name', 'predict_step', 'pareto', 'compare', 'cheapest', 'own']
 
 # %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
@@ -18,7 +18,7 @@ from ..hardware.catalog import (card, check_gpu, cost, gpus, prices,
                                       usd_per_hour)
 from .choice import run_hours
 from .workload import Workload, make_spec
-from .results import run_probes, where
+from .results import run_probes, say_price, where
 from .sweep import rate_of
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
@@ -107,7 +107,7 @@ def others(
         if {f.gpu, f.flavor} & known or not (gpus().name == f.gpu).any(): continue
         seconds, factors, why = predict_step(base, card(f.gpu), floor)
         if math.isfinite(seconds): rows.append(_guess(
-            f"{provider}:{f.flavor}", seconds, factors, batch, windows,
+            f"{provider.partition('-')[0]}:{f.flavor}", seconds, factors, batch, windows,
             usd_per_hour(f.flavor, provider), why))
     return rows
 
@@ -165,15 +165,18 @@ def compare(
     timeout: float = 900, # Seconds for each, all included
     each=lambda where, status: None, # Called after each place
     beat=lambda: None, # Called while it waits; what it raises ends the comparison
+    say=lambda text: None, # Told before it starts what it may cost
     **options, # Of the places other than this machine, as for `submit`
 ) -> pd.DataFrame: # A place each; seconds and usd of an epoch, or of 10^6 windows
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
     targets = list(dict.fromkeys([gpus] if isinstance(gpus, str) else gpus))
     if not targets: raise ConfigError("no GPUs, expected such as local or modal:L4")
     places, windows = [where(t) for t in targets], shape.windows or 1e6
-    spec = make_spec(cfg, shape, precision, seconds)
+    if predict: prices(predict) # before anything is paid: a name that is none
+    asks = [(make_spec(cfg, shape, precision, seconds), *ask) for ask in places]
     rates = [_rate(*ask, options) for ask in places]
-    probes = run_probes([(spec, *ask) for ask in places], fresh, timeout, options, beat)
+    say_price(asks, fresh, timeout, options, say)
+    probes = run_probes(asks, fresh, timeout, options, beat)
     found = list(_announced(probes, targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
@@ -212,7 +215,7 @@ def cheapest(
     table: pd.DataFrame, # From `compare`
     epochs: int,
 ) -> dict: # where, hours, usd, basis, price_as_of; None: nothing is rented there
-    "The rented card on which a run of so many epochs costs least."
+    "The rented card on which a run of so many epochs costs least of all that are rented."
     rows = []
     for r in table[table.seconds.notna()].to_dict("records"):
         if not (offer := _offer(r["where"])): continue
@@ -221,3 +224,14 @@ def cheapest(
         rows.append({"where": r["where"], "hours": hours, "usd": usd,
                      "basis": r["basis"], "price_as_of": offer["as_of"]})
     return min(rows, key=lambda r: (r["usd"], r["hours"], r["where"]), default=None)
+
+# %% ../../nbs/measure/40_compare.ipynb #5e677985
+def own(
+    table: pd.DataFrame, # From `compare`
+    epochs: int,
+) -> dict: # where, hours; None: none was measured
+    "The fastest machine that was measured and costs nothing."
+    rows = table[(table.basis == "measured") & (table.usd_per_hour == 0)]
+    if rows.empty: return None
+    best = rows.loc[rows.seconds.idxmin()] # it needs no start
+    return {"where": best["where"], "hours": float(best.seconds) * epochs / 3600}

@@ -126,10 +126,10 @@ def cost_of_start(
     state: dict, # Of it: status, seconds
 ) -> float: # USD
     "What its latest start costs so far; the most that it can, if nobody knows how long it ran."
-    place = job.backend
+    place, most = job.backend, job.spec.get("most_usd") or 0.0
     seconds = place.used(job.folder, job.spec, state)
-    if seconds is None: return job.spec.get("most_usd") or 0.0
-    return place.billed(max(seconds, 0.0)) / 3600 * place.usd_per_hour(job.spec)
+    if seconds is None: return most
+    return place.billed(max(seconds, 0.0)) * most / place.most_seconds(job.spec)
 
 
 def cost_so_far(

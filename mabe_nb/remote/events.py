@@ -46,7 +46,7 @@ def _progress(e):
     if not (_number(e["step"]) and isinstance(metrics, dict) and len(metrics) <= 50):
         return None
     if not (e.get("total") is None or _number(e["total"])): return None
-    if not all(map(_number, metrics.values())): return None
+    if not {*map(type, metrics.values())} <= {int, float}: return None # inf is what a loss may be
     return {"step": e["step"], "total": e.get("total"),
             "metrics": {clean(name)[:64]: float(v) for name, v in metrics.items()}}
 

@@ -242,6 +242,7 @@ def resume(self: Job):
                               "stopped can be started again")
         if self.backend.on_disk and not Path(cwd := self.spec.get("cwd", "")).is_dir():
             raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
+        self.backend.check_secrets(self.spec.get("secrets", ())) # they are in no file
         self._start_again(state)
 
 # %% ../../nbs/remote/39_handle.ipynb #98b1aa61

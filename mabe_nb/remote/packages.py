@@ -6,7 +6,7 @@
 __all__ = ['MODULES', 'package_of', 'with_package', 'with_variable', 'modules_beside']
 
 # %% ../../nbs/remote/34_packages.ipynb #59133617
-import os, re, site, sys, sysconfig
+import ast, os, re, site, sys, sysconfig
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,3 +123,11 @@ def import_line(name, value, namespace):
     if not own.isidentifier() or getattr(sys.modules.get(home), own, None) is not value:
         return None
     return f"from {home} import {own}" + (f" as {name}" if own != name else "")
+
+
+def with_submodules(imports, code): # Name -> line
+    "The same lines, and those of the modules within a package that code uses by their whole name."
+    used = {ast.unparse(n) for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Attribute)}
+    used = {n for n in used & sys.modules.keys() if sys.modules[n].__name__ == n} # not `os.path`
+    return {name: "\n".join([line, *sorted(f"import {n}" for n in used if f"import {n.partition('.')[0]}" == line)])
+            for name, line in imports.items()}

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from ..errors import ConfigError
 from ..patch import patch
-from .packages import import_line, modules_beside
-from .cell_names import (HELD, IN_A_JOB, _same, check_alone, check_defaults, check_of_job,
-                                       check_outputs, check_plain, held, imports_in, names_of_job, names_used, who_has)
+from .packages import import_line, modules_beside, with_submodules
+from .cell_names import (HELD, IN_A_JOB, _looked_up, check_alone, check_of_job, check_outputs, check_plain,
+                                       held, imports_in, names_of_job, names_used, who_has)
+from .definitions import _same, check_as_written, scope_of
 from .compound import is_frame
 from .values import _has_axes, _number
 
@@ -42,6 +43,14 @@ def _definition(text, name):
     return "".join(heads) + "\n".join(lines) + "\n"
 
 
+def _is_of(source, thing, namespace):
+    "Whether a class is what a definition makes, as far as can be told; a function is."
+    if inspect.isclass(thing):
+        try: check_as_written(thing, ast.parse(source).body[0], scope_of(thing, namespace)[0])
+        except ConfigError: return False
+    return True
+
+
 def _called(decorator):
     while isinstance(decorator, ast.Call): decorator = decorator.func
     return ast.unparse(decorator)
@@ -55,9 +64,11 @@ def source_of(
     name = getattr(inspect.unwrap(thing), "__name__", repr(thing))
     if name == "<lambda>":
         raise ConfigError("a lambda has no source of its own; write it with 'def'")
+    if inspect.ismethod(thing):
+        raise ConfigError("it is a method of an object; write a function that makes the object and calls it")
     texts = list(_texts(thing, namespace))
-    found = next(filter(None, (_definition(text, name) for text in texts)), None)
-    if found: return found
+    found = [*filter(None, (_definition(text, name) for text in texts))]
+    if found: return next((f for f in found if _is_of(f, thing, namespace)), found[0])
     if not texts:
         raise ConfigError(f"the source of {name!r} cannot be found; define it in a cell "
                           "or a file, or send a string of code")
@@ -69,8 +80,8 @@ CONSTANT = 1000 # Most characters of one that goes along unasked
 # %% ../../nbs/remote/36_travel.ipynb #355e27db
 class _Along:
     "What goes along: lines of code by name."
-    def __init__(self, given, named, options):
-        self.given, self.has, self.named = set(given), names_of_job(options), named
+    def __init__(self, given, named, options, made):
+        self.given, self.has, self.named, self.made = {*given}, names_of_job(options), named, made
         self.begun, self.imports, self.constants, self.sources = {}, {}, {}, {}
 
     def need(self, name: str, namespace: dict, by: str = ""):
@@ -95,36 +106,22 @@ class _Along:
         parts = *self.imports.values(), *self.constants.values(), *self.sources.values()
         return "".join(part.rstrip("\n") + "\n" for part in parts)
 
-# %% ../../nbs/remote/36_travel.ipynb #68f09755
-def _scope(thing, namespace):
-    "Where the names of a function are looked up, as a dict."
-    function = inspect.unwrap(thing)
-    if not inspect.isfunction(function): return namespace
-    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-    around = {}
-    for name, cell in cells:
-        try: around[name] = cell.cell_contents
-        except ValueError: continue # not set yet
-    return {**function.__globals__, **around}
-
 # %% ../../nbs/remote/36_travel.ipynb #e9d3bdda
 @patch
 def take_source(self: _Along, name, value, namespace, by):
     "A function or class by source, after all that it uses."
-    own = (function := inspect.unwrap(value)).__name__
-    scope, code = _scope(value, namespace), getattr(function, "__code__", None)
-    around = [n for n in getattr(code, "co_freevars", ()) if n not in namespace or namespace[n] is not scope.get(n)]
-    if taken := {name, own, *around} & (self.given | self.has):
+    own, (scope, around) = inspect.unwrap(value).__name__, scope_of(value, namespace)
+    other = {n for n in around if n not in namespace or namespace[n] is not scope[n]}
+    if taken := {name, own, *other} & (self.given | self.has) | around & self.made:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, which has a {min(taken)!r} of its "
                           "own beside that of the job; rename one of them")
-    if len(getattr(value, "registry", ())) > 1:
+    if hasattr(value, "dispatch") and len(getattr(value, "registry", ())) > 1:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, a singledispatch function: what was "
                           "registered with it would be lost; write it with isinstance")
-    try: source = source_of(value, namespace)
+    try: check_as_written(value, ast.parse(source := source_of(value, namespace)).body[0], scope)
     except ConfigError as e:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, which cannot go along: "
                           f"{e}") from None
-    check_defaults(function, ast.parse(source).body[0], scope)
     for used in sorted(names_used(source, scope) - {name}):
         self.need(used, scope, repr(name))
     self.sources[name] = source + (f"{name} = {own}\n" if own != name else "")
@@ -195,6 +192,7 @@ def _helpers(with_, namespace):
 # %% ../../nbs/remote/36_travel.ipynb #4d60fa03
 def _joined(along, cell, first=""):
     "Code of a job from what goes along, after a first line, and the cell."
+    along.imports = with_submodules(along.imports, along.code() + cell)
     before, kinds = first + along.code(), {}
     for kind, names in (("import", along.imports), ("constant", along.constants),
                         ("source", along.sources)):
@@ -225,7 +223,7 @@ def cell_code(
     check_alone(cell, [*namespace, *inputs])
     helpers = _helpers(with_, namespace)
     check_outputs(cell, outputs, [*inputs, *helpers])
-    along = _Along(inputs, named, options)
+    along = _Along(inputs, named, options, _looked_up(cell)[1])
     for name, helper in helpers.items():
         along.begun[name] = helper
         along.take_source(name, helper, namespace, "")
@@ -249,12 +247,14 @@ def function_code(
     try: inspect.signature(function).bind(**inputs)
     except TypeError as e: raise ConfigError(f"{name!r}: {e}") from None
     namespace = function.__globals__ if namespace is None else namespace
-    along = _Along((), "", options)
+    source, (scope, _) = source_of(function, namespace), scope_of(function, namespace)
+    check_as_written(function, ast.parse(source).body[0], scope)
+    along = _Along((), "", options, _looked_up(source)[1] - {name})
+    there = scope.get(name)
+    along.begun[name] = there if inspect.unwrap(there) is inspect.unwrap(function) else function
     for helper_name, helper in _helpers(with_, namespace).items():
         along.begun[helper_name] = helper
         along.take_source(helper_name, helper, namespace, "")
-    source, scope = source_of(function, namespace), _scope(function, namespace)
-    check_defaults(function, ast.parse(source).body[0], scope)
     for used in sorted(names_used(source, scope) - {name}): along.need(used, scope, repr(name))
     if HELD in {*inputs, *along.begun}: raise ConfigError(f"{HELD!r} is taken; rename it")
     call = f"{name}(**{HELD})" if inputs else f"{name}()"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..files import atomic, npy_header, refuse_bomb
-from .compound import (frame_bytes, is_frame, read_frame, read_tensors,
-                                     save_tensors, take_apart)
+from .compound import (check_tensors, frame_bytes, is_frame, read_frame,
+                                     read_tensors, save_tensors, take_apart)
 
 # %% ../../nbs/remote/10_values.ipynb #3ce9c326
 KINDS = ("json", "npy", "safetensors", "parquet")
@@ -79,12 +79,7 @@ def _array(value, name):
 # %% ../../nbs/remote/10_values.ipynb #8392aafd
 def _tensors(value, name):
     "A dict of arrays or tensors, ready for safetensors, and its size in bytes."
-    if not all(type(k) is str for k in value):
-        raise DataError(f"{name!r} has keys that are not strings; rename them")
-    for v in value.values():
-        if _is_array(v) and v.dtype.kind not in "biuf" and v.dtype.name != "complex64":
-            raise DataError(f"{name!r} holds an array of dtype {v.dtype}; in lists and "
-                            "dicts, arrays of plain numbers travel")
+    check_tensors(value, name)
     if any(map(_is_tensor, value.values())):
         import torch
         value, about = {k: torch.as_tensor(v).detach().cpu().contiguous().clone()
@@ -92,6 +87,7 @@ def _tensors(value, name):
     else:
         import numpy as np
         value, about = {k: np.ascontiguousarray(v) for k, v in value.items()}, {}
+    about["keys"] = json.dumps([*value]) # which safetensors sorts
     return (value, about), sum(v.nbytes for v in value.values())
 
 
@@ -129,7 +125,9 @@ def _checked(value, name, room, limit):
     if not good_name(name):
         raise DataError(f"{str(name)[:80]!r} is no name for a value; expected a Python "
                         "name of ASCII letters, digits and '_'")
-    packed = _pack(value, name)
+    try: packed = _pack(value, name)
+    except DataError: raise
+    except Exception as e: raise DataError(f"{name!r} cannot travel ({type(e).__name__}: {e})") from None
     if packed[2] <= room: return packed
     raise DataError(_too_large(name, limit - room + packed[2], limit))
 
@@ -169,11 +167,14 @@ def write_values(
 def _fits(path, kind, value, faults):
     "Write one; is it there? On a full disk the others may be smaller."
     try: _write(path, kind, value)
-    except OSError as e:
-        if faults is None: raise
+    except Exception as e: # of the disk, or of a tensor that is none of ours
+        full = isinstance(e, OSError)
+        if full and faults is None: raise
         path.unlink(missing_ok=True)
-        why = os.strerror(e.errno or errno.ENOSPC)
-        faults.append(DataError(f"{path.stem!r} cannot be written: {why}"))
+        why = os.strerror(e.errno or errno.ENOSPC) if full else f"{type(e).__name__}: {e}"
+        fault = DataError(f"{path.stem!r} cannot be written: {why}")
+        if faults is None: raise fault from None
+        faults.append(fault)
     else: return True
 
 

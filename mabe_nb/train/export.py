@@ -9,6 +9,7 @@ __all__ = ['LEAST_AGREEMENT', 'WINDOWS', 'competing', 'FromFeatures', 'by_torch'
 # %% ../../nbs/train/66_export.ipynb #2eaa7a59
 import json
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..data.dataset import as_dataset
 from ..errors import ConfigError, MabeError
 from ..files import atomic
 from ..locks import locked_beside
-from .classifier import Classifier
+from .classifier import Classifier, may_do
 from .arithmetic.engines import onnx_packages, onnx_session, to_onnx
 from .model import load_model
 from .arithmetic.windows import gather, window_starts
@@ -29,9 +30,8 @@ def competing(
     clf: Classifier,
 ) -> list: # (1 + actions,) bool each: the first is what is asked of two animals
     "Classes that compete, see `trained_classes`: of two animals, and of one by itself."
-    alone = np.isin(clf.actions, clf.self_actions)
-    found = [trained_classes(clf.cfg.loss, clf.possible, who) for who in (~alone, alone)
-             if who.any()]
+    found = [trained_classes(clf.cfg.loss, clf.possible, who) for alone in (False, True)
+             if (who := may_do(clf, alone)).any()]
     return found if "binary" in clf.cfg.loss else [clf.possible]
 
 # %% ../../nbs/train/66_export.ipynb #60c9c793
@@ -137,6 +137,7 @@ def as_file(
         raise MabeError("ONNX Runtime gives another class in "
                         f"{1 - found['agreement']:.2%} of the frames; nothing was written")
     about = {"format": 1, "actions": clf.actions, "self_actions": clf.self_actions,
+             "pair_actions": [*compress(clf.actions, may_do(clf, alone=False))],
              "features": inputs.features, "channels": inputs.names,
              "parts": inputs.parts, "frames": cfg.sequence_length,
              "gap": cfg.gap, "fps": inputs.rate, "any_length": free,

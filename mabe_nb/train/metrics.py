@@ -178,6 +178,8 @@ def solution_table(
     ids=None, # Video ids, None: all
 ) -> pd.DataFrame: # The columns that `kaggle_score` wants
     "What the competition knows and we predict. Videos without bouts are not in it."
+    from mabe_nb.data.dataset import data_and_ids # which scoring two tables does not need
+    dataset, ids = data_and_ids(dataset, ids)
     ids = [str(v) for v in (dataset.ids if ids is None else ids)]
     bouts = {v: dataset.annotations(v) for v in ids}
     table = submission_table(bouts).drop(columns="row_id")

@@ -199,13 +199,15 @@ def report(
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
     clf, valid = _settled(clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
     save_classifier(out/"best.safetensors", clf)
+    scores = validation_scores(valid, actions)
     metrics = {"train_videos": ids[0], "valid_videos": ids[1],
                "warnings": data.notes,
-               "classes": dict(zip(("other", *data.actions), data.counts.tolist())),
+               "classes": dict(zip(scores["valid"]["confusion"]["columns"],
+                                    data.counts.tolist())),
                "least_ms": dict(zip(actions, clf.least_ms)),
                "usual": dict(zip(actions, clf.usual)), "best": best_row(history),
                "parameters": count_parameters(clf.model), "epochs": len(history),
-               **validation_scores(valid, actions), **_means(valid, prepared, actions),
+               **scores, **_means(valid, prepared, actions),
                **_learned(prepared, actions, learned)}
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ..data.blocks.bodies import blind_note
+from ..data.blocks.bodies import blind_note, missing_points
 from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.cache.prepare import prepare
 from ..errors import DataError
@@ -168,15 +168,17 @@ def unread(
 def mixed_units(
     prepared, # `Prepared`
 ) -> list: # Of sentences: one, or none
-    "Features of points that are pixels in some videos and cm in others."
+    "Features that are pixels in some videos and cm in others."
     odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
     pixels = [v for v, info in prepared.videos.items()
               if any(unit.startswith("px") for unit in info.get("units") or ())]
-    if not odd or len(pixels) in (0, len(prepared.videos)): return []
-    short = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5)
+    if len(pixels) in (0, len(prepared.videos)): return []
+    short, parts = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5), prepared.parts
+    measured = odd and len(parts) > 1 and not missing_points(parts) # Animals have a length
     return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
-            f"{short}): {'+'.join(odd)} is in px there and in cm elsewhere; write down "
-            "their scale, or take features such as 'social', which do without"]
+            f"{short}): {'+'.join(odd) or prepared.features} is in px there and in cm elsewhere; "
+            "write down their scale" + (", or take features such as 'social', which do without"
+                                        if measured else "")]
 
 # %% ../../nbs/train/62_training_set.ipynb #b0e1a004
 def mixed_rates(
@@ -292,5 +294,5 @@ def new_classifier(
     model = make_model(data.cfg, data.inputs.dim, len(data.counts))
     model = model.to(data.learn.labels.device)
     if team.size > 1: model = synchronised(model)
-    return Classifier(model, data.inputs, data.actions, data.self_actions,
-                      data.counts > 0, data.cfg)
+    return Classifier(model, data.inputs, data.actions, data.self_actions, data.counts > 0,
+                      data.cfg, pair_actions=data.prepared.pair_actions)

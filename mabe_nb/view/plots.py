@@ -14,7 +14,7 @@ from html import escape
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
 from .colors import COLORS, action_color
@@ -68,7 +68,8 @@ def _ink(ax): return ax.xaxis.label.get_color()
 def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
     warn_of_boxes(name)
-    name = (" " * name.startswith("_") + name).replace("$", "\\$")
+    name = " " * name.startswith("_") + name
+    if rcParams["text.parse_math"]: name = name.replace("$", "\\$") # in axes of another style
     return name if len(name) <= width else name[:width-1] + "…"
 
 def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these frames
@@ -134,7 +135,7 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
 # %% ../../nbs/view/10_plots.ipynb #25f5808c
 @styled
 def plot_ethogram(
-    bouts_by_name: dict, # Source, such as "truth" or "predicted" -> bout table
+    bouts_by_name: dict, # Source, such as "truth" or "predicted" -> bout table; or one table
     fps: float,
     actions=None, # Names and their order, None = all there are
     start: int = 0, # First frame to show
@@ -142,6 +143,7 @@ def plot_ethogram(
     ax=None,
 ) -> tuple: # figure, axes
     "Bouts over time, a lane for each action and source."
+    if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
     if actions is None: actions = sorted({a for b in tables.values() for a in b.action})
     if stop is None:

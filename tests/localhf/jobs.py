@@ -80,6 +80,7 @@ class Container:
         return {"id": self.id, "createdAt": now(), "flavor": self.spec["flavor"],
                 "finishedAt": ended.isoformat().replace("+00:00", "Z") if ended else None,
                 "dockerImage": self.spec["dockerImage"], "command": self.spec["command"],
+                "labels": self.spec.get("labels"),
                 "status": {"stage": self.stage, "message": self.message},
                 "durations": {"runningSecs": spent},
                 "owner": {"id": "1", "name": self.owner, "type": "user"}}

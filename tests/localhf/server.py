@@ -19,7 +19,7 @@ class LocalHub:
     def __init__(self, root, user="mouse"):
         self.root, self.user, self.token = root, user, "hf_" + secrets.token_hex(16)
         self.buckets, self.jobs, self.asked = Buckets(root), {}, []
-        self.drop, self.skip, self.refuse = [], (), {}
+        self.drop, self.skip, self.refuse, self.lose = [], (), {}, 0
         self.hold = threading.Event()
         self.hold.set()
 
@@ -125,7 +125,14 @@ class Handler(BaseHTTPRequestHandler):
     def run_job(self, owner, body):
         spec = json.loads(body)
         if spec["flavor"] not in FLAVORS: return self.error(400, "unknown flavor")
-        self.answer(self.hub.run(owner, spec).info())
+        job = self.hub.run(owner, spec)
+        if not self.hub.lose: return self.answer(job.info())
+        self.hub.lose -= 1
+        self.close_connection = True # it runs, and nobody is told
+
+    def list_jobs(self, owner, body):
+        if self.hub.lose: self.close_connection = True
+        else: self.answer([job.info() for job in self.hub.jobs.values()])
 
     def job(self, id): return self.hub.jobs.get(id)
 
@@ -171,5 +178,5 @@ ROUTES = [
     ("GET", BUCKET, "bucket_info"), ("GET", BUCKET + "/xet-(?:read|write)-token", "xet_token"),
     ("POST", BUCKET + "/batch", "batch"), ("GET", BUCKET + "/tree(/.*)?", "tree"),
     ("GET", r"/buckets/([\w.-]+/[\w.-]+)/resolve/(.+)", "resolve"),
-    ("POST", JOBS, "run_job"), ("GET", JOBS + r"/(\w+)", "job_info"),
+    ("POST", JOBS, "run_job"), ("GET", JOBS, "list_jobs"), ("GET", JOBS + r"/(\w+)", "job_info"),
     ("POST", JOBS + r"/(\w+)/cancel", "cancel"), ("GET", JOBS + r"/(\w+)/logs", "logs")]

@@ -8,7 +8,6 @@ __all__ = ['FORMAT', 'FIELDS', 'default_folder', 'of_prepare', 'check_cache', 'r
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #86d72d9a
 import hashlib, json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -192,17 +191,30 @@ def labels(
                         self.actions if actions is None else actions)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #f2f05095
+def _done(prepared, alone): # Names of actions
+    found = {} # Action -> by oneself or not, where it was looked for -> bouts
+    for v in prepared.sequences.video_id.unique():
+        for a, t, action in prepared.labelled(v) or (): found.setdefault(action, {}).setdefault(a == t, 0)
+        bouts = prepared.bouts(v)
+        for action, form in zip(bouts.action, bouts.agent == bouts.target):
+            if form in found.get(action, ()): found[action][form] += 1
+    def counts(this, other): return this >= other + alone or this >= max(5, (this + other) / 20)
+    return tuple(sorted(action for action, n in found.items() if alone in n and (
+        (not alone) not in n or counts(n[alone], n[not alone]))))
+
+
 @patch
 @property
 def self_actions(self: Prepared) -> tuple: # Sorted names
-    "Actions of single animals; of those that pairs do too, if they are seen less in pairs."
-    looked, more = {True: set(), False: set()}, Counter()
-    for v in self.sequences.video_id.unique():
-        for a, t, action in self.labelled(v) or (): looked[a == t].add(action)
-        bouts = self.bouts(v)
-        more.update(bouts.action[bouts.agent == bouts.target])
-        more.subtract(bouts.action[bouts.agent != bouts.target])
-    return tuple(sorted(a for a in looked[True] if a not in looked[False] or more[a] > 0))
+    "Actions that an animal does by itself; see `pair_actions`."
+    return _done(self, True)
+
+
+@patch
+@property
+def pair_actions(self: Prepared) -> tuple: # Sorted names
+    "Actions that an animal does to another; one in both forms is a slip in the one that is rare."
+    return _done(self, False)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
 def _entry(path, id): # Of a video in manifest.json, as that of another `prepare` may lack it

@@ -79,6 +79,15 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
             "retries": retries, "secrets": _names("a secret", secrets, _variable),
             "options": options, "created": time.time(), "tag": tag}
 
+# %% ../../../nbs/remote/groups/20_map.ipynb #1daf8933
+def _price(spec, items):
+    "Words on what tasks for so many items of a group may cost, all of them together."
+    number = 1 if spec["on"] == "local" else min(spec["tasks"], items)
+    usd = number * quote(spec["on"], spec["gpu"], spec["timeout"], spec["retries"],
+                         **spec["options"])["most_usd"]
+    return f", at most about {usd:.2f} USD" if usd else ""
+
+
 # %% ../../../nbs/remote/groups/20_map.ipynb #276895ee
 PLACES = "local", "slurm", "modal", "hf"
 
@@ -124,12 +133,10 @@ def map(
     for path in folders.values():
         if not os.path.exists(path): raise DataError("does not exist; folders= goes along",
                                                      path)
-    number = 1 if on == "local" else min(spec["tasks"], len(items))
-    usd = number * quote(on, gpu, spec["timeout"], retries, **spec["options"])["most_usd"]
+    price = _price(spec, len(items))
     group = Group(_groups_folder()/spec["id"], spec)
     _write_group(group, code, items, given, folders)
-    say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once"
-        + (f", at most about {usd:.2f} USD" if usd else ""))
+    say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once{price}")
     for line in [] if get(on).on_disk else files_here(code): say(line)
     try: group.start(range(len(items)), code)
     except BaseException:

@@ -6,16 +6,19 @@
 __all__ = ['tag_digest', 'start_tagged', 'time_items', 'plan_group']
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #811f9928
-import hashlib, json, os, shutil, tempfile, time
+import hashlib, inspect, json, os, shutil, tempfile, time
 from pathlib import Path
 
 import numpy as np
 
+from ...errors import ConfigError
 from ...files import write_json
 from ...locks import locked
+from .. import values
 from .group import Group, _groups_folder, groups
-from .map import map as map_items
+from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
+from ..inside.items import GIVEN
 from ..job import private
 from ...workers import speaker
 
@@ -27,19 +30,83 @@ def tag_digest(
     return hashlib.blake2b(json.dumps(about, sort_keys=True).encode(),
                            digest_size=16).hexdigest()
 
-# %% ../../../nbs/remote/groups/40_tagged.ipynb #5506275c
-def _go_on(tag, say):
-    "The group with the digest of a tag, started again if it stopped; None: there is none."
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #8bd5794a
+HOW = "at_once", "tasks", "gpu", "timeout", "retries", "secrets", "options"
+
+def _asked(function, items, **how):
+    "What `map` would ask of a group. Raises `ConfigError`."
+    bound = inspect.signature(map_items).bind(function, items, **how)
+    bound.apply_defaults()
+    asked = {name: bound.arguments[name] for name in inspect.signature(_spec).parameters}
+    return _spec(**asked | {"function": function.__name__})
+
+
+def _changed(spec, wanted):
+    "How a group runs and how it is to run now, where that differs: name -> both."
+    now = json.loads(json.dumps({name: wanted[name] for name in HOW}, default=str))
+    return {name: (spec.get(name), now[name]) for name in HOW if spec.get(name) != now[name]}
+
+
+def _stays(group, others):
+    if not others: return ""
+    kept = ", ".join(f"{name} {old}" for name, (old, _) in others.items())
+    return (f" with {kept}, as it was started; 'mabe jobs cancel {group.id}' and this line again "
+            "change that")
+
+
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #b194e833
+def _start_again(group, wanted, given, about, say):
+    "Start what has no result, with what is asked now."
+    pack, others = group.folder/"pack"/"in", _changed(group.spec, wanted)
+    left = group.items - about["done"]
+    price = _price(wanted, left) # refuses options that are none, before anything is written
+    say(f": it goes on with {left} items{price}" + "".join(
+        f"; {name} is {new} now and was {old}" for name, (old, new) in others.items()))
+    kept = values.read_value(pack/f"{GIVEN}.json")
+    numbers = {k: v for k, v in given.items() if k in kept and type(v) is int} # such as processes
+    if numbers: values.write_value(pack/GIVEN, kept | numbers)
+    group.spec |= {name: new for name, (_, new) in others.items()}
+    group.resume(failed=True)
+
+
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #13508070
+GOES = "queued", "running"
+
+def _gives_way(group, about, on, say):
+    "Is a group at another place gone, as it has stopped there and done nothing? Raises `ConfigError`."
+    if about["status"] == "done": return False
+    said = f"group {group.id} was started for this on {group.on} and is {about['status']}"
+    if about["status"] in GOES:
+        raise ConfigError(f"{said}: give on={group.on!r} (--on {group.on}) to follow it, or "
+                          f"'mabe jobs cancel {group.id}' first")
+    if about["done"]:
+        raise ConfigError(f"{said} with {about['done']} of {group.items} items done: go on with "
+                          f"on={group.on!r} (--on {group.on}), or let 'mabe jobs attach "
+                          f"{group.id}' bring what came of it and 'mabe jobs rm {group.id}' delete it")
+    group.remove()
+    say(f"{said} without one item done: it is removed, and all begins on {on}")
+    return True
+
+
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #edf152d0
+def _go_on(wanted, given, say):
+    "The group of a tag, started again if it stopped, as is asked now; None: there is none."
+    tag = wanted["tag"]
     for group in groups():
         if (group.spec.get("tag") or {}).get("digest") != tag["digest"]: continue
+        about = group.about()
+        if group.on != wanted["on"] and _gives_way(group, about, wanted["on"], say): continue
         group.spec["tag"] = tag
         write_json(group.folder/"group.json", group.spec)
-        status = group.status()
-        say(f"group {group.id} was started for this before and is {status}: it goes on")
-        if status not in ("queued", "running", "done"): group.resume(failed=True)
+        said = f"group {group.id} was started for this before and is {about['status']}"
+        others = _changed(group.spec, wanted)
+        if about["status"] == "done": say(f"{said}: it goes on")
+        elif about["status"] in GOES: say(f"{said}: it goes on" + _stays(group, others))
+        else: _start_again(group, wanted, given, about, lambda words: say(said + words))
         return group
 
 
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #5506275c
 def start_tagged(
     function, # As for `map`
     items: list,
@@ -48,9 +115,11 @@ def start_tagged(
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top = private(_groups_folder())
+    top, wanted = private(_groups_folder()), _asked(function, items, tag=tag, **how)
     with locked(top/f".{tag['digest']}.lock", top):
-        return _go_on(tag, speaker(say)) or map_items(function, items, tag=tag, say=say, **how)
+        return (_go_on(wanted, how.get("given", {}), speaker(say))
+                or map_items(function, items, tag=tag, say=say, **how))
+
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #0ec003ba
 def _size(path):

@@ -81,8 +81,8 @@ def write_pack(
     before: int, # Lines of it that came along
     name: str, # Of the function
     modules: dict, # Path -> text, of modules beside the notebook
-    items: list, # JSON values; or all of them arrays
-    given: dict = {}, # Argument -> JSON value, the same for all items
+    items: list, # JSON values, or lists and dicts that hold arrays; or all of them arrays
+    given: dict = {}, # Argument -> value, the same for all items
     folders: dict = {}, # Argument -> path, here or in the folder `folders` of the pack
 ):
     "Write a function and its items. Raises `DataError` for an item that cannot travel."
@@ -106,8 +106,8 @@ class Pack:
     def __init__(self, folder):
         self.folder, top = Path(folder), Path(folder)/"in" # at Modal they are links
         index = values.read_index(regular_file(top/"index.json").read_bytes(), top)
-        self.values = {n: values.READ["json"](regular_file(top/f"{n}.json"))
-                       for n in index if n != ARRAYS}
+        self.values = {n: values.READ[kind](regular_file(top/f"{n}.{kind}"))
+                       for n, kind in index.items() if n != ARRAYS}
         self.arrays = top/f"{ARRAYS}.safetensors" if ARRAYS in index else None
 
     def item(self, number: int):

@@ -33,6 +33,8 @@ def inputs_of(
 class Remote:
     "A function whose calls are jobs."
     def __init__(self, function, settings: dict):
+        if not inspect.isfunction(function): raise ConfigError(
+            f"@gpu goes above a function, not {type(function).__name__}")
         update_wrapper(self, function)
         self.settings = settings
 
@@ -60,6 +62,7 @@ def gpu(
     **settings, # `timeout`, `retries`, `with_`, `secrets`, `limit`, backend's options
 ):
     "Decorator: calls of the function run as jobs."
+    if callable(on): return Remote(on, {"on": "local", "gpu": gpu, "outputs": []}) # @gpu alone
     out = [out] if isinstance(out, str) else list(out)
     return lambda function: Remote(function, {"on": on, "gpu": gpu, "outputs": out,
                                               **settings})

@@ -89,7 +89,7 @@ class JobView:
     def __init__(self, job):
         self.id, self.place = job.id, _place(job.spec)
         self.began = job.spec.get("started", job.spec["created"])
-        self.rate = job.backend.usd_per_hour(job.spec)
+        self.billed = bool(job.spec.get("most_usd"))
         self.usd, self.priced = None, ("", 0.0) # What it costs, and when that was asked
         self.state = {"status": "queued", "error": None, "seconds": None}
         self.attempt, self.progress, self.tail = 1, None, LastLines()
@@ -111,7 +111,7 @@ PRICED = 10.0 # Seconds between two looks at what a job costs so far
 def ask_price(self: JobView, job, now: float):
     "What it costs so far: often enough while it goes on, and when its status changes."
     status, known = self.state["status"], now - self.priced[1] < PRICED
-    if not self.rate or known and self.priced[0] == status: return
+    if not self.billed or known and self.priced[0] == status: return
     try: self.usd, self.priced = job.cost(self.state), (status, now)
     except MabeError: self.priced = status, now # no network: asked again
 

@@ -7,7 +7,7 @@ __all__ = ['HTTP_HELP', 'MOUNT', 'START', 'IMAGE', 'NotAtHub', 'client_errors', 
            'container_command', 'job_files', 'check_options', 'private_bucket', 'run_container']
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #b0a844f1
-import json, os, re, sys
+import json, os, re, secrets as random_secrets, sys, time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ...hardware.billing import INSTALL
 from ...safe_names import safe_id
 from ..events import clean, one_line
 from .base import data_files
-from .job_state import Unreachable
+from .job_state import Unreachable, retried
 from .modal_app import extra_pins, pins
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca
@@ -138,6 +138,25 @@ def private_bucket(
         raise ConfigError(f"the bucket {bucket} is public, so anybody could read the "
                           "job; make it private, or name another with the option 'bucket'")
 
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #06a67a0a
+LOOKED = 60.0 # Seconds to ask for a container whose start got no answer
+
+
+def _begun(client, namespace, mark, error):
+    "The container that was started with a mark, though the answer was lost; else the error."
+    def look():
+        with client_errors():
+            return [job for job in client.list_jobs(namespace=namespace)
+                    if (job.labels or {}).get("start") == mark]
+    for nap in (0.0, 2.0): # it may be listed a moment later
+        time.sleep(nap)
+        try: found = retried(look, LOOKED)
+        except Unreachable:
+            raise Unreachable(f"{error}; it may have begun there all the same, and be billed: "
+                              "huggingface.co/settings/jobs shows what runs") from None
+        if found: return found[0]
+    raise error
+
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #13b316fd
 def run_container(
     client, # From `api`
@@ -151,8 +170,11 @@ def run_container(
     gpu = spec["gpu"][0] if isinstance(spec["gpu"], list) else spec["gpu"]
     volume = Volume(type="bucket", source=bucket, mount_path=MOUNT, path=spec["id"],
                     read_only=False)
-    return client.run_job(
-        image=image, command=words, flavor=gpu or "cpu-basic", namespace=namespace,
-        secrets={name: os.environ[name] for name in spec["secrets"]}, volumes=[volume],
-        timeout=int(spec["timeout"] * (1 + spec["retries"])) + INSTALL,
-        name=f"mabe-{spec['id']}".replace(".", "-")[:60])
+    mark = random_secrets.token_hex(8)
+    try:
+        with client_errors(): return client.run_job(
+            image=image, command=words, flavor=gpu or "cpu-basic", namespace=namespace,
+            secrets={name: os.environ[name] for name in spec["secrets"]}, volumes=[volume],
+            timeout=int(spec["timeout"] * (1 + spec["retries"])) + INSTALL, labels={"start": mark},
+            name=f"mabe-{spec['id']}".replace(".", "-")[:60])
+    except Unreachable as e: return _begun(client, namespace, mark, e)

@@ -80,9 +80,12 @@ CARRIED = ("HOME", "HTTPS_PROXY", "HTTP_PROXY", "LANG", "LC_ALL", "LD_LIBRARY_PA
 def carried(
     names=(), # Further variables, or one string with commas
 ) -> list:
-    "Names of the variables that a job gets. Raises `ConfigError` for what is no name."
+    "Names of the variables that a job gets. Raises `ConfigError` for what is no name, or not set."
     names = names.split(",") if isinstance(names, str) else list(names)
-    for name in names: _check_word("env", name, r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+    for name in names:
+        _check_word("env", name, r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+        if name in os.environ: continue
+        raise ConfigError(f"the variable {name!r} is not in the environment; set it before you submit")
     return sorted(name for name in {*CARRIED, *names} if name in os.environ)
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #7033bf77

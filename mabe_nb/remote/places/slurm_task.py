@@ -7,7 +7,6 @@ __all__ = ['task_folder', 'Task']
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #df3b07de
 import functools, os, random, signal, subprocess, threading, time
-from contextlib import suppress
 from pathlib import Path
 
 from ...files import read_json, write_json
@@ -53,10 +52,11 @@ class Task:
         if at_slurm: signal.signal(signal.SIGTERM, self._interrupt)
         threading.Thread(target=self._heed, args=[number], daemon=True).start()
         try:
-            _join(env, self.folder)
+            folder = task_folder(self.folder, env.global_rank)
+            if not _is_where_it_was_sent_from(folder): return
+            _join(env)
             commit()
-            run(task_folder(self.folder, env.global_rank), commit, BEAT,
-                settle=2.0 if at_slurm else 0.0)
+            run(folder, commit, BEAT, settle=2.0 if at_slurm else 0.0)
         except KeyboardInterrupt:
             if not at_slurm or self._goes_on(env): _send_again(requeue, number)
         except Cancelled: return
@@ -92,10 +92,22 @@ def _send_again(requeue, number):
     try: requeue(number, None)
     except subprocess.SubprocessError: return
 
+# %% ../../../nbs/remote/places/58_slurm_task.ipynb #cf13d260
+def _is_where_it_was_sent_from(folder) -> bool:
+    "Go there; if that cannot be, it is an error of the job: its relative paths would be others."
+    cwd = read_json(folder/"job.json").get("cwd") or "."
+    try: os.chdir(cwd)
+    except OSError as e:
+        why = f"was sent from {cwd}, which its machine cannot enter ({e.strerror}); submit a new one"
+        error = {"type": "ConfigError", "message": why, "traceback": ""}
+        write_json(folder/"status.json", {"status": "error", "error": error, "seconds": 0.0, "attempt": 1})
+        return False
+    return True
+
+
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #1fe3ed01
-def _join(env, folder):
-    "Go where the job was sent from; set what torch expects of a process that is one of several."
-    with suppress(OSError): os.chdir(read_json(folder/"job.json").get("cwd", "."))
+def _join(env):
+    "Set what torch expects of a process that is one of several."
     if env.num_tasks == 1: return
     from submitit.helpers import TorchDistributedEnvironment
     os.environ["MASTER_PORT"] = str(_port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))

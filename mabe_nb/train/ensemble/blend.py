@@ -17,7 +17,7 @@ from ...data.dataset import data_and_ids, LastRead
 from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
-from ..classifier import wanted_actions
+from ..classifier import pairs_of, wanted_actions
 from .decide import Decision, decide_blend, said_by_all
 from .labs import new_lab_notes
 from .members import Net, load_member
@@ -60,6 +60,7 @@ class Recipe:
     ordered: tuple # (members,) bool: reads agent and target apart
     directed: tuple # Actions that one animal does to the other
     folder: Path = None # Run folder that it was read from
+    pair_actions: tuple = None # Those that one does to another; None: all but `self_actions`
 
     def __repr__(self):
         made = ", ".join(f"{len(some)} x {name} on {some[0].features}"
@@ -97,7 +98,7 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
                   {str(k): list(map(str, v)) for k, v in about["labs"].items()},
                   *(tuple(bool(m.get(k)) for m in about["members"])
                     for k in ("which", "ordered")), tuple(map(str, about["directed"])),
-                  folder)
+                  folder, pairs_of(about))
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #d71d95b7
 def load_recipe(

@@ -50,7 +50,7 @@ def members_for(
 ) -> list: # Of `MemberSpec`
     "Those members that the labels call for."
     of = [d for a, d in directed_actions(prepared).items()
-          if a not in prepared.self_actions]
+          if a in prepared.pair_actions]
     kept = [s for s in specs if (not s.which or mostly_other(prepared))
             and (not s.directed_only or any(of))]
     for ordered, useless in ((True, False), (False, True)):

@@ -21,8 +21,7 @@ from ...locks import clear_temporaries, fills_its_folder
 from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
-from .decide import (OutOfFold, choose, learned_only,
-                                           oof_scores)
+from .decide import OutOfFold, choose, learned_only, oof_scores
 from .directed import (crowded, directed_actions, for_crowds,
                                              members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
@@ -32,10 +31,10 @@ from .labs import (actions_by_lab, fold_facts, fold_notes,
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
-from .queue import (MemberTask, progress_reporter, thread_pool,
-                                          train_members)
+from .queue import MemberTask, progress_reporter, thread_pool, train_members
 from ..model import refuse_models
 from ..predict import completed
+from ..training_set import mixed_units
 from ..unlike import shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
@@ -216,6 +215,7 @@ def begin_training(
             dataset, *(s.valid for s in splits))]: say(line)
     specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
                                       workers, progress)
+    for line in sorted({*sum(map(mixed_units, prepared.values()), [])}): say(f"note: {line}")
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
     keep_members_sources(out, sum(tasks.values(), []), list(table.video_id), fresh, say)
@@ -276,7 +276,7 @@ def finish_recipe(
     oof = {name: predict_out_of_fold(some, splits) for name, some in tasks.items()}
     directed = directed_actions(prepared)
     shares = shares_to_try(specs, {a: d for a, d in directed.items()
-                                   if a not in prepared.self_actions})
+                                   if a in prepared.pair_actions})
     sequences = stack_out_of_fold(oof, prepared, splits, specs, directed)
     decision, scores = settle(list(tasks), sequences, only_reviewed, actions, shares)
     save_out_of_fold(out/"oof", list(tasks), prepared.sequences, sequences)
@@ -294,6 +294,6 @@ def finish_recipe(
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
-        "labs": labs, "directed": [a for a in actions if directed[a]],
+        "labs": labs, "directed": [a for a in actions if directed[a]], "pair_actions": [*prepared.pair_actions],
         "members": [_member(spec, tasks[spec.name]) for spec in specs]})
     return metrics

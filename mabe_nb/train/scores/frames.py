@@ -71,8 +71,8 @@ def confusion(
     seen = np.where(truth == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
     known = (labels >= 0).any(1) & ((truth >= 0) | (seen > 0))
     table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
-    return pd.DataFrame(table, *(pd.Index(["other", *actions], name=name)
-                                 for name in ("seen", "predicted")))
+    names = ["none of these" if "other" in actions else "other", *actions]
+    return pd.DataFrame(table, *(pd.Index(names, name=of) for of in ("seen", "predicted")))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fce70fbf
 def frame_scores(

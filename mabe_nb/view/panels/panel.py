@@ -96,7 +96,7 @@ def facts_html(
     return f'<dl style="margin:.3em 0;line-height:1.5">{rows}</dl>'
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #6b709e88
-FULL = {"width": "auto"}
+FULL = {"width": "auto", "max_width": "100%"}
 WIDE = FULL | {"max_width": "34em"}
 
 def control(

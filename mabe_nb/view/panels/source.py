@@ -11,6 +11,7 @@ import inspect, re, shlex
 from ...errors import ConfigError
 from ...measure.workload import Workload
 from ...remote.cell_names import check_plain
+from ...remote.job import submit
 from ...train.config import TrainConfig
 
 # %% ../../../nbs/view/panels/25_source.ipynb #acac6bb4
@@ -71,7 +72,9 @@ def submit_call(
     parts = [f"on={a.pop('on')!r}"]
     if inputs := a.pop("inputs"):
         parts.append("inputs={" + ", ".join(f"{n!r}: {n}" for n in inputs) + "}")
-    parts += [f"{k}={f'{v:g}' if k == 'timeout' else repr(v)}" for k, v in a.items() if v]
+    usual = inspect.signature(submit).parameters
+    parts += [f"{k}={int(v) if type(v) is float and v % 1 == 0 else v!r}" for k, v in a.items()
+              if v or k not in usual]
     return (f"from mabe_nb.remote.job import submit\n\njob = submit({words},\n"
             f"             {', '.join(parts)})")
 

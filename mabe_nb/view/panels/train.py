@@ -260,7 +260,7 @@ def code(self: TrainPanel) -> str:
     if not self.data.value.strip(): return ""
     return ("from mabe_nb.remote.job import submit\n\n"
             f"job = submit({self.command()!r},\n"
-            f"             timeout={3600 * self.hours.value:g})")
+            f"             timeout={3600 * self.hours.value:.10g})")
 
 # %% ../../../nbs/view/panels/40_train.ipynb #bc4cd288
 @patch

@@ -182,6 +182,18 @@ def hold(self: Player):
     finally: self.held = False
 
 @patch
+def close(self: Player):
+    "Let go of its widgets and its film; it is shown no more."
+    def below(widget):
+        for child in getattr(widget, "children", ()): yield from below(child)
+        yield widget
+    for widget in {*below(self.body), *below(self.box), self.price}:
+        for part in (widget, getattr(widget, "layout", None), getattr(widget, "style", None)):
+            if part is not None: part.close()
+    self.stage.unobserve_all() # anywidget itself keeps each stage for good
+    self.stage.xy, self.stage.strips, self.stage.stretches = (), {}, None
+
+@patch
 def step(self: Player, frames: int):
     "Some frames on, or back if below 0."
     self.go_to(self.frame + frames)

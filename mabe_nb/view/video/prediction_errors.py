@@ -94,17 +94,20 @@ def predicted_bouts(
 
 def ribbon_strip(
     predictions, # `PairPrediction`s of one video
-    names, # Of a pair: the actions to show, in order
+    names, # Of a pair: actions to show
+    least: float = 0.1, # Others are shown if they ever are as probable
 ) -> Strip:
     "Probabilities of the pair, above what was seen."
     by_pair = {(m.agent, m.target): m for m in predictions}
     def draw(ax, pair, start, stop):
         if (m := by_pair.get(pair)) is None:
             return plot_probabilities(np.zeros((stop, 0)), (), 1, ax=ax)
-        shown = [a for a in names(pair) if a in m.actions]
-        k = [m.actions.index(a) for a in shown]
-        plot_probabilities(m.p[:, k], shown, m.fps, m.labels[:, k], start, stop, ax=ax)
-    most = max((len(names(pair)) for pair in by_pair), default=1)
+        k = shown(m)
+        plot_probabilities(m.p[:, k], [m.actions[i] for i in k], m.fps, m.labels[:, k], start, stop, ax=ax)
+    def shown(m):
+        known = names((m.agent, m.target))
+        return [i for i, a in enumerate(m.actions) if a in known or m.p[:, i].max(initial=0) >= least]
+    most = max(map(len, map(shown, by_pair.values())), default=1)
     return Strip(draw, 0.5 + min(0.28 * most, 3))
 
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #32e989ae
@@ -186,9 +189,9 @@ def show(self: ErrorPanel) -> Player:
     "The player, at the chosen error; it stays the same if the video does."
     e, frame = self.chosen()
     if self.player is None or self.player.rec.video_id != e.video_id:
-        if self.player: self.player.pause()
-        self.player = prediction_player(self.dataset[e.video_id], self.predictions)
+        old, self.player = self.player, prediction_player(self.dataset[e.video_id], self.predictions)
         self.player_box.children = [self.player.body]
+        if old: old.close()
     self.player.pause()
     self.player.choose_pair((e.agent, e.target))
     self.player.go_to(frame)

@@ -12,8 +12,8 @@ from typing import Any
 import ipywidgets as W
 import pandas as pd
 
-from ...data.corrections import (Correction, add_correction, corrected, corrections_file,
-                                      read_corrections, undo_correction)
+from ...data.corrections import (Correction, corrected, corrections_file,
+                                      read_corrections)
 from ...data.dataset import as_dataset
 from ...data.folder.films import find_films
 from ...data.recording import bout_table
@@ -23,6 +23,7 @@ from ...patch import patch
 from ...train.model import load_model
 from ...train.review.moments import CONTEXT, predict_for_review, rank_moments
 from ..panels.panel import FULL, Panel, button, control, row
+from .answers import Answers, answer_words
 from .player import Player
 from .prediction_errors import predicted_bouts, ribbon_strip
 from .strips import actions_of, ethogram_strip
@@ -57,9 +58,8 @@ class ReviewPanel(Panel):
     ):
         super().__init__()
         self.moments, self.predictions = list(moments.itertuples()), list(predictions)
-        self.dataset, self.films, self.author = dataset, films, author
-        self.file, self.rows = file, read_corrections(file)
-        self.of: dict = {} # Id of a correction that was made here -> its moment
+        self.dataset, self.films, self.answers = dataset, films, Answers(file, author)
+        self.asked = 0 # Number of the question that was shown last
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
         self.shown: Any = None # The moment that the player shows
@@ -71,6 +71,7 @@ class ReviewPanel(Panel):
             self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} corrections in {file}")
 
     moment = property(lambda self: self.moments[self.choice.value], doc="The row that is asked about.")
+    rows = property(lambda self: self.answers.rows, doc="The corrections that stand.")
 
     def code(self) -> str:
         "The call that shows the same."
@@ -88,7 +89,7 @@ def _controls(self: ReviewPanel):
         self.choice, self.question,
         row(keyed("Accept", "y"), keyed("Reject", "x"), keyed("Nothing here", "c"),
             keyed("Starts here", "i"), keyed("Stops here", "o"), self.label,
-            button("Relabel", lambda: self.act(lambda: self.relabel(self.label.value)),
+            button("Relabel", lambda: self.press("relabel"),
                    "It is the chosen action; digits do the same", not self.moments),
             keyed("Undo", "u"), keyed("Back", "h"), keyed("Next", "g")),
         row(self.status_line), self.player_box)
@@ -97,20 +98,14 @@ def _controls(self: ReviewPanel):
 # %% ../../../nbs/view/video/70_review.ipynb #4258b820
 @patch
 def _options(self: ReviewPanel):
-    return [(f"{i + 1}. {'✓ ' if self.answers(m) else ''}{moment_words(m)}", i)
+    return [(f"{i + 1}. {'✓ ' if self.answers.of(m) else ''}{moment_words(m)}", i)
             for i, m in enumerate(self.moments)]
-
-@patch
-def answers(self: ReviewPanel, moment) -> list:
-    "The corrections of a moment that stand; not those of a neighbour, moved to here."
-    return [r for r in self.rows if r[:3] == moment[1:4] and r.start < moment.stop
-            and r.stop > moment.start and self.of.get(r.id, moment[1:]) == moment[1:]]
 
 # %% ../../../nbs/view/video/70_review.ipynb #6bb5b620
 @patch
 def bout(self: ReviewPanel) -> tuple: # (action, first frame, frame to end before)
     "What is asked about, as the answers so far have left it; action "" for nothing."
-    message = [r for r in self.answers(self.moment)
+    message = [r for r in self.answers.of(self.moment)
             if r.verdict not in ("reject", "nothing")]
     if message: return message[-1].action, message[-1].start, message[-1].stop
     return self.moment.action, int(self.moment.start), int(self.moment.stop)
@@ -148,7 +143,8 @@ def show(self: ReviewPanel) -> Player:
         self.player.choose_pair(pair)
     self.label.options = self.names()
     self.draw()
-    self.shown = self.moment
+    self.shown, self.asked = self.moment, self.asked + 1
+    self.player.stage.ask(self.asked)
     return self.player
 
 @patch
@@ -156,12 +152,15 @@ def _new_player(self: ReviewPanel, pair):
     rec, shown = self.recording(), self.sources()
     predictions = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(predictions, lambda pair: actions_of(rec, pair, shown))
+    old, looked = self.player, self.player and self.player.stage.looked
     self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
                          video=self.films.get(rec.video_id))
+    self.player.stage.looked = looked
     self.player.sources = shown # the same that the strips read
     self.player.stage.add_keys(KEYS | {str(i): f"relabel: the action of number {i}" for i in range(1, 10)},
                                self.press, self.focus)
     self.player_box.children = [self.player.body]
+    if old: old.close()
 
 # %% ../../../nbs/view/video/70_review.ipynb #d4cb8c40
 @patch
@@ -185,9 +184,7 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
     if (m := self.moment) is not self.shown:
         raise ConfigError("this moment could not be shown, so it takes no answer; choose it again")
     row = Correction(m[1], m[2], m[3], verdict, action, start, stop, self.names(), was)
-    self.rows.append(add_correction(self.file, row, self.author))
-    self.of[self.rows[-1].id] = m[1:]
-    return f"saved: {verdict} {action} {start}-{stop}; {len(self.rows)} in the file"
+    return self.answers.add(row, m)
 
 @patch
 def _choose(self: ReviewPanel, number, options=None):
@@ -245,18 +242,18 @@ def move(self: ReviewPanel, frame: int, side: str) -> str: # side: "start" or "s
 
 @patch
 def undo(self: ReviewPanel) -> str:
-    "Take back the last answer of this author."
-    row = undo_correction(self.file, self.author)
-    at = [i for i, m in enumerate(self.moments) if row in self.answers(m)]
-    self.rows = read_corrections(self.file)
-    if row is None: return "there is nothing to undo"
+    "Take back the last answer of this author, but for what was said elsewhere since."
+    before = [self.answers.of(m) for m in self.moments]
+    if (row := self.answers.undo()) is None: return "there is nothing to undo"
+    at = [i for i, rows in enumerate(before) if row in rows]
     self.open(at[0]) if at else self.draw()
-    return f"undone: {row.verdict} {row.action} {row.start}-{row.stop}"
+    return f"undone: {answer_words(row)}"
 
 # %% ../../../nbs/view/video/70_review.ipynb #d130bc3f
 @patch
 def press(self: ReviewPanel, key: str, frame: int = None):
-    "What a key does, at a frame; None: that which is shown."
+    "What a key does, at a frame; None: that which is shown. An answer waits for its question on the page."
+    if key not in "gh" and self.player and self.player.stage.waits(): return
     self.focus, n = frame is not None, self.choice.value
     frame = getattr(self.player, "frame", 0) if frame is None else frame
     do = {"y": self.accept, "x": self.reject, "c": self.nothing, "u": self.undo,
@@ -264,7 +261,8 @@ def press(self: ReviewPanel, key: str, frame: int = None):
           "g": lambda: self.open(n + 1), "h": lambda: self.open(n - 1)}
     if key.isdigit() and int(key) > len(self.names()): return
     if key.isdigit(): do[key] = lambda: self.relabel(self.names()[int(key) - 1])
-    self.act(do[key], key in "yxc" or key.isdigit())
+    do["relabel"] = lambda: self.relabel(self.label.value)
+    self.act(do[key], key not in "uiogh")
 
 @patch
 def act(self: ReviewPanel, work, onwards: bool = True):

@@ -10,7 +10,7 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4, 8, 16];
 const MARKS = [
   [[0, 1, 0, 1]], [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
   [[0, -1.2], [1, 1], [-1, 1]], [[0, -1.3], [1.1, 0], [0, 1.3], [-1.1, 0]]];
-const PALE = 0.4, TRAIL = 2, TOLD_EVERY = 150, WORDS_EVERY = 200, KEPT = 64e6;
+const PALE = 0.4, TRAIL = 2, TOLD_EVERY = 150, WORDS_EVERY = 200, SEEN_AFTER = 400, KEPT = 64e6;
 
 function h(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
@@ -123,6 +123,7 @@ function makeVideo(model, count, { first, last, size }, ready) {
 
 function render({ model, el }) {
   const about = model.get("about"), { frames, fps, mice, parts, colors } = about;
+  const marked = (i) => i + Math.floor(i / new Set(colors).size); // Colours come again
   const every = parts.map((_, p) => p);
   const on = { trails: false, names: false, skeleton: true };
   let frame = model.get("frame"), exact = frame, last = 0, playing = false, speed = 1;
@@ -149,7 +150,7 @@ function render({ model, el }) {
       const dot = h("canvas", { width: 28, height: 28, "aria-hidden": "true" });
       const c = dot.getContext("2d");
       c.fillStyle = c.strokeStyle = colors[i];
-      mark(c, [14, 14], about.head.length ? i : 0, 9);
+      mark(c, [14, 14], about.head.length ? marked(i) : 0, 9);
       return h("li", {}, dot, h("span", {}, name), h("em", {}));
     }));
   const words = h("div", { class: "mabe-words", role: "status" });
@@ -328,7 +329,7 @@ function render({ model, el }) {
     const head = about.head.length && middle(pose, i, n, about.head);
     ctx.lineWidth = 1.2;
     ctx.strokeStyle = ink;
-    if (head) mark(ctx, [x0 + k * head[0], y0 + k * head[1]], i, 3.2 * size);
+    if (head) mark(ctx, [x0 + k * head[0], y0 + k * head[1]], marked(i), 3.2 * size);
     if (on.names) partNames(at, ink);
     ctx.globalAlpha = 1;
   }
@@ -490,6 +491,10 @@ function render({ model, el }) {
     (coming ?? video)?.got(message, buffers);
     if (message.lost) { lostFilm = message.lost; paint(); }
     if (message.strips) newStrips(message.strips);
+    if (message.asked) setTimeout(() => { // who double-clicks has not seen it
+      root.dataset.asked = message.asked;
+      model.send({ asked: message.asked });
+    }, SEEN_AFTER);
     if (message.go !== undefined) { sent = message.go; go(message.go); }
   };
   const listens = { "msg:custom": came, "change:bouts": newPair,

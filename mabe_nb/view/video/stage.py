@@ -79,6 +79,7 @@ class Stage(anywidget.AnyWidget):
 
     def __init__(self, scene, video=None, **traits):
         self.xy, self.video, self.strips, self.stretches = scene.rec.xy, None, {}, None
+        self.asked, self.looked = 0, None # Number of a question; that which a page has shown
         about = about_scene(scene)
         if video is not None:
             try: self.video, about["video"] = video_pieces(video)
@@ -92,11 +93,12 @@ class Stage(anywidget.AnyWidget):
 # %% ../../../nbs/view/video/35_stage.ipynb #5364db02
 @patch
 def answer(self: Stage,
-    message: dict, # "want" or "video": number of a piece; "strips": what was drawn;
+    message: dict, # "want" or "video": number of a piece; "strips": what was drawn; "asked": what was seen;
     # "film": the stretch around this frame; "key", at a "frame": one that `add_keys` gave a meaning
 ):
     "Send what the browser asks for."
-    if message.get("strips"): return self.send({"strips": self.strips})
+    if message.get("strips"): return self.send({"strips": self.strips, "asked": self.asked})
+    if isinstance(number := message.get("asked"), int): self.looked = number
     if message.get("key") in self.about.get("keys", ()): return self.pressed(message)
     if isinstance(at := message.get("film"), int): return self.stretch(at)
     k = message.get("want", message.get("video"))
@@ -144,6 +146,18 @@ def go(self: Stage, frame: int):
     "Show a frame, also while it plays."
     self.send({"go": frame}) # before whoever listens to the number does long work
     self.frame = frame
+
+# %% ../../../nbs/view/video/35_stage.ipynb #8b49557f
+@patch
+def ask(self: Stage, number: int): # From 1
+    "A new question is on the page; an answer that was given before it was seen is for the old one."
+    self.asked = number
+    self.send({"asked": number})
+
+@patch
+def waits(self: Stage) -> bool:
+    "Whether a page, if there is one, has yet to show the question."
+    return self.looked not in (None, self.asked)
 
 # %% ../../../nbs/view/video/35_stage.ipynb #782c610c
 BEFORE, AFTER, SOON = 5.0, 20.0, 4.0 # Seconds of a stretch; left of it when the next is cut
