@@ -200,6 +200,7 @@ def test_a_card_says_that_few_videos_judge():
 
 def test_sections_are_there_if_there_is_something_to_say():
     plain = card_text(METRICS, ("attack", "bite"), 0.0)
+    assert "frames; each pair of animals counts its own." in plain # as on the card of a run
     assert "## Calibration" not in plain and "## Borders" not in plain
     assert rows_of(plain, "action | F1") == {"attack": ["0.700"], "bite": ["not seen"]}
     y = np.zeros((900, 2), np.int8)

@@ -217,6 +217,7 @@ def test_no_mirror_images_where_an_action_has_a_side(monkeypatch, actions, mirro
 def test_bodies_of_which_features_know_little_are_told(parts, lost):
     found = blind_note(parts)
     assert bool(found) == bool(lost) and (not lost or f"no body part is the {lost} of" in found[0])
+    assert all("or in the files of Kaggle's layout" in line for line in found) # has no dataset.yaml
 
 
 @pytest.mark.parametrize("features", ["directed_smoothed", "coords"])

@@ -180,6 +180,18 @@ def test_a_part_in_another_spelling_is_the_listed_one(tmp_path):
     assert not np.isnan(found.values).any()
 
 
+def test_parts_of_a_video_without_a_list_are_those_of_its_file(tmp_path):
+    write_parquet(write_small(tmp_path), tracking_of(), "8")
+    write_parquet(tmp_path, tracking_of().iloc[:0], "9") # who takes it says so
+    some = [row(parts=["nose", "ear_left"]), row("8", parts=[]), row("9", parts="")]
+    write_csv(tmp_path, some)
+    assert dataset_parts(read_kaggle(tmp_path)) == ("ear_left", *sorted(PARTS))
+    write_csv(tmp_path, some[1:])
+    assert dataset_parts(read_kaggle(tmp_path)) == (*sorted(PARTS),)
+    write_csv(tmp_path, some[2:])
+    refusal(lambda: dataset_parts(read_kaggle(tmp_path)), "9.parquet")
+
+
 def test_clean_video_has_no_findings(tmp_path):
     assert kinds(write_small(tmp_path)) == {}
 
@@ -232,6 +244,21 @@ def test_finding_in_row(tmp_path, kind):
     rec = read_kaggle(tmp_path)["7"]
     assert set(kinds(tmp_path)) == {kind} and rec.px_per_cm is None
     assert rec.labelled == {("mouse1", "mouse2", "chase")}
+
+
+def test_an_action_in_another_spelling_is_the_listed_one(tmp_path):
+    "Capitals and blanks alone: the frames of such a bout were learned as without it."
+    write_parquet(write_small(tmp_path), bout_rows([(1, 2, " CHASE", 0, 5), (1, 2, "mount", 6, 9),
+                                                    (1, 2, "Sniff Body", 9, 12)]), kind="annotation")
+    write_csv(tmp_path, [row(whitelist=["mouse1,mouse2,chase", "mouse1,mouse2,sniff_body"])])
+    data = read_kaggle(tmp_path)
+    assert data["7"].bouts.action.tolist() == ["chase", "mount", "sniff_body"]
+    assert data.annotations("7").equals(data["7"].bouts)
+    assert kinds(tmp_path) == {"respelled_actions": 2, "unlisted_bouts": 1}
+    assert (frame_labels(data["7"], "mouse1", "mouse2", ["chase"])[:5] == 1).all()
+    assert "Sniff Body for sniff_body" in next(f.message for f in data["7"].findings)
+    write_csv(tmp_path, [row(whitelist=["mouse1,mouse2,chase", "mouse1,mouse2,Chase"])])
+    assert kinds(tmp_path) == {"unlisted_bouts": 3} # either may be meant
 
 
 @pytest.mark.parametrize("frames, fps, seconds, off", [

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SYNONYMS', 'SPELLINGS', 'SIDED', 'INSECTS', 'ANATOMY', 'MOST_PARTS', 'plain_part', 'part_index', 'usual_names',
-           'animal_prefixes', 'check_parts']
+           'listed_names', 'animal_prefixes', 'check_parts']
 
 # %% ../../nbs/data/02_body_parts.ipynb #a9f64935
 import re
@@ -77,6 +77,16 @@ def usual_names(
            for name, i in part_index(parts).items()}
     insect = {p: INSECTS[_words(p)] for p in parts if _words(p) in INSECTS}
     return out | {p: name for p, name in insect.items() if name not in out.values()}
+
+# %% ../../nbs/data/02_body_parts.ipynb #0d1c63ae
+def listed_names(
+    names, # As a file spells them
+    listed, # As they should be spelt
+) -> dict: # Those of `names` that `listed` lacks -> the only one there of the same words
+    "Names that are others in another spelling."
+    of = {name: [k for k in listed if _words(k) == _words(name)]
+          for name in sorted({*names} - {*listed})}
+    return {name: same[0] for name, same in of.items() if len(same) == 1}
 
 # %% ../../nbs/data/02_body_parts.ipynb #3085f13a
 ANATOMY = frozenset( # Of one animal

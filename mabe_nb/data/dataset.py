@@ -247,14 +247,15 @@ def dataset_parts(
     dataset,
 ) -> tuple: # Sorted, see `part_index`
     "Body parts that any video has that can be read. Raises `DataError` if none can."
-    table, found = getattr(dataset, "table", None), set()
+    table, found, broken, unlisted = getattr(dataset, "table", None), set(), None, dataset.ids
     if table is not None and "body_parts_tracked" in table:
-        for words in table.body_parts_tracked.dropna():
-            try: found.update(part_index(check_parts(json_list({"parts": words}, "parts"))))
+        unlisted = []
+        for video_id, words in zip(table.video_id, table.body_parts_tracked):
+            try: listed = check_parts(json_list({"parts": words}, "parts"))
             except DataError: continue # the reader of this video says so
-        return tuple(sorted(found))
-    broken = None
-    for video_id in dataset.ids:
+            found.update(part_index(listed))
+            if not listed: unlisted.append(video_id)
+    for video_id in unlisted:
         try: found.update(part_index(dataset[video_id].parts))
         except DataError as e: broken = broken or e # who takes the video says so
     if broken and not found: raise broken

@@ -19,7 +19,7 @@ from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, read_bouts,
 from .formats.kaggle.tracking import read_tracking
 from .formats.kaggle.write import write_kaggle # noqa: F401, beside read_kaggle
 from .formats.readers import reader
-from .body_parts import check_parts
+from .body_parts import check_parts, listed_names
 from .recording import Finding, LabNote, Recording, bout_table, parse_number
 from .video_ids import unknown_video
 from ..errors import DataError
@@ -83,6 +83,13 @@ def json_list(
     raise DataError(f"{key} holds {text[:60]!r}, expected a JSON list of texts", path,
                     where)
 
+# %% ../../nbs/data/10_kaggle.ipynb #ab2eca81
+def _as_listed(bouts, listed): # Bouts, and what was done, for `counted`
+    new = listed_names({b[2] for b in bouts}, {x for *_, x in listed})
+    return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], [
+        ("respelled_actions", len(new), "actions are spelt in another way than in the whitelist, "
+         f"taken as listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
+
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):
     "What was looked for and seen in the videos of a Kaggle folder."
@@ -105,8 +112,9 @@ class KaggleLabels(KaggleTables):
 
     def annotations(self, video_id):
         "Bouts as in the annotation file (see `bout_table`), not cut to the video."
-        path = self.file(video_id, "annotation")
-        return bout_table(read_bouts(path)[0] if self.annotated(video_id) else ())
+        if not self.annotated(video_id): return bout_table()
+        bouts = read_bouts(self.file(video_id, "annotation"))[0]
+        return bout_table(_as_listed(bouts, self.whitelist(video_id))[0])
 
 # %% ../../nbs/data/10_kaggle.ipynb #fa5e6ed1
 def number(
@@ -174,14 +182,14 @@ def read_labels(
             "is no annotation file, taken as unlabelled"))
         return bout_table(), None, found
     bouts, of_file = read_bouts(path, video) if there else ([], [])
+    bouts, respelled = _as_listed(bouts, listed)
     bouts, of_fit = fit_bouts(bouts, mice, frames, video)
     looked = frozenset(t for t in listed if t[0] in mice and t[1] in mice)
-    extra = sum(b[:3] not in listed for b in bouts)
-    found += of_file + of_fit + counted(video, [
+    found += of_file + of_fit + counted(video, respelled + [
         ("untracked_whitelist", len(listed) - len(looked), "whitelist entries of mice "
          "that are not in the tracking file, left out"),
-        ("unlisted_bouts", extra, "bouts of behaviours that the whitelist does not "
-         "have, kept")])
+        ("unlisted_bouts", sum(b[:3] not in listed for b in bouts), "bouts of behaviours that "
+         "the whitelist does not have, kept")])
     return bout_table(bouts), looked, found
 
 # %% ../../nbs/data/10_kaggle.ipynb #1d512dcc

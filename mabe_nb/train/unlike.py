@@ -83,7 +83,8 @@ def renamed_parts(
     learned, own = {*part_index(inputs.parts)}, {*part_index(parts)}
     lost, new = (sorted(names)[:6] for names in (learned - own, own - learned))
     return [f"{', '.join(lost)} were learned from and are absent, {', '.join(new)} were not: if "
-            "they are the same, say so under parts in dataset.yaml"] if lost and new else []
+            "they are the same, say so under parts in dataset.yaml, or in the files of Kaggle's "
+            "layout"] if lost and new else []
 
 # %% ../../nbs/train/56_unlike.ipynb #8e270ccd
 def doubt_lines(

@@ -63,7 +63,8 @@ def blind_note(
     it = "it" if len(lost) < 2 else "them"
     return [f"no body part is the {' or the '.join(lost)} of an animal: what features say of {it}, such as "
             "speeds and distances, is empty; if one is, call it "
-            f"{' and '.join(POINTS[p] for p in lost)} under parts in dataset.yaml"] if lost else []
+            f"{' and '.join(POINTS[p] for p in lost)} under parts in dataset.yaml, or in the "
+            "files of Kaggle's layout"] if lost else []
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #b937a275
 PRIORITY = ("ear_left", "ear_right", "hip_left", "hip_right", "lateral_left",

@@ -215,7 +215,7 @@ def predict(
     check_body(self.parts, dataset, ids)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
-    found = _doubts(self, prepared, wanted := {*map(str, first.videos if ids is None else ids)})
+    found = _doubts(self, prepared, wanted := dict.fromkeys(map(str, first.videos if ids is None else ids)))
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
                  *unlisted_lines(first, wanted, self.actions)]: speaker(say)(line)
     table, bouts = first.sequences, {}

@@ -205,8 +205,8 @@ def card_text(
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",
-        f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames. It "
-        f"tells apart: {', '.join(map(clean, actions))}, and none of them.",
+        f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames; each pair of animals "
+        f"counts its own. It tells apart: {', '.join(map(clean, actions))}, and none of them.",
         f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} to "
         f"{high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
