@@ -86,11 +86,9 @@ def side_by_side(
 ): # Yields each thing with what came of it, in the order in which they end
     "Work in several processes, and in this one if there is one or one of them dies."
     left = dict(enumerate(todo))
-    workers = min(workers, len(left))
-    if workers > 1 and _begins_again():
+    if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{AGAIN}; going on without workers")
-        workers = 1
-    if workers > 1:
+    if (workers := min(workers, len(left))) > 1 and not again:
         pool = worker_pool(workers, start, *args)
         try: yield from _as_they_end(pool, work, left)
         except BrokenProcessPool:

@@ -52,6 +52,7 @@ def _pairs(at, size, group, rng, chains):
     return i, i + step.ravel()[i]
 
 
+# %% ../../nbs/analysis/20_sequences.ipynb #9ff0827e
 def _apart(label, group, touch, rng, chains=50):
     "The same (chains, bouts), but nothing follows itself where bouts touch: swaps at random."
     size = np.bincount(group).astype(np.int32)

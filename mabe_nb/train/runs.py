@@ -24,8 +24,7 @@ from .fit.loop import Trainer
 from .machine import enough_memory, join_team, pick_device
 from .folder.card import run_card
 from .folder.fine_tuning import INIT, keep_start, start_of
-from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
-                                           keep_sources, learned_from, load_checkpoint)
+from .folder.recorder import FREE_TO_CHANGE, RunRecorder, begun_with, keep_sources, learned_from, load_checkpoint
 from .inputs import users_code
 from .model import refuse_models
 from .models import count_parameters

@@ -145,10 +145,9 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    if actions is None: actions = sorted({a for b in tables.values() for a in b.action})
+    actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
     if stop is None:
         stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
-    actions = list(actions)
     lanes = [(a, n) for a in actions for n in tables]
     figure, ax = _axes(ax, 9, 1.1 + 0.2 * len(lanes) + 0.08 * len(actions))
     if not lanes: return _empty(figure, ax, "There are no bouts.")

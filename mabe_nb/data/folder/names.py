@@ -128,8 +128,7 @@ def unknown_names(
     for key, names, known, what in (
             ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
             ("ghosts", s.ghosts, mice, "track"), ("videos", s.videos, videos, "video"),
-            ("agent", [s.agent or ""], animals, "animal"),
-            ("target", [s.target or ""], animals, "animal"),
+            ("agent", [s.agent or ""], animals, "animal"), ("target", [s.target or ""], animals, "animal"),
             *own):
         for name in names:
             if name and known and name not in known:

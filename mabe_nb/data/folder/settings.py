@@ -7,7 +7,7 @@ __all__ = ['TABLES', 'Above0', 'Seconds', 'Stretches', 'OF_ONE_VIDEO', 'TEMPLATE
            'yaml_nodes', 'read_settings', 'make_settings', 'group_rows', 'settings_text', 'write_settings']
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #8e388f4f
-import os, re, reprlib
+import json, os, re, reprlib
 from collections import Counter
 from typing import Annotated, Any
 
@@ -213,6 +213,8 @@ def _yaml(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_yaml(k)}: {_yaml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, float) and value == int(value): value = int(value)
+    if isinstance(value, (list, tuple)): return f"[{', '.join(map(_yaml, value))}]"
+    if isinstance(value, str) and not value.isprintable(): return json.dumps(value) # A line break is none
     text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6)
     return text.strip()[1:-1]
 
@@ -274,9 +276,7 @@ def settings_text(
 ) -> str:
     "A `dataset.yaml` with a comment for each line."
     values = {k: None for k in FolderSettings.model_fields} | values
-    lines = {k: _table(values[k] or {}) for k in TABLES}
-    for k in FolderSettings.model_fields:
-        if k not in lines: lines[k] = _yaml(list(values[k]) if isinstance(values[k], tuple) else values[k])
+    lines = {k: _yaml(v) for k, v in values.items()} | {k: _table(values[k] or {}) for k in TABLES}
     lines |= {k: "" for k in ("actions", "untracked", "ghosts", "streams", "scored") if not values[k]}
     lines["whole"] = _yaml(bool(values["whole"]))
     text = TEMPLATE.format(
@@ -284,7 +284,7 @@ def settings_text(
         example=_yaml(next(iter(values["videos"] or {}), "day1")),
         nobody=f"; none is named by\n#   {_yaml([*nobody])}" if nobody else "",
         no_target=f".\n# No file says it of\n#   {_yaml([*no_target])}" if no_target else "")
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #c17214aa
 def write_settings(

@@ -230,7 +230,7 @@ def _by_axes(array, usual):
     raise DataError(f"has {array.name[1:]} by {', '.join(map(str, axes))}, expected {', '.join(wanted)}",
                     array.file.filename)
 
-
+# %% ../../../nbs/data/formats/50_hdf_poses.ipynb #6bd1991b
 def sleap_poses(
     path, # An analysis file of SLEAP or sleap-io
 ) -> tuple: # As of `nwb_poses`

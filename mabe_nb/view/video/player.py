@@ -181,6 +181,7 @@ def hold(self: Player):
     try: yield
     finally: self.held = False
 
+# %% ../../../nbs/view/video/40_player.ipynb #167fe916
 @patch
 def close(self: Player):
     "Let go of its widgets and its film; it is shown no more."
