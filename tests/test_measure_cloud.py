@@ -21,7 +21,9 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     places = ["modal:T4", "modal:L4", "local:cpu"]
     table = compare(TINY, Workload(windows=800), places, None, seconds=0.2).set_index("where")
-    assert (table.basis == "measured").all(), table.say.tolist()
+    assert table.basis.to_dict() == dict.fromkeys(places[:2], "its processor") | {
+        "local:cpu": "measured"}, table.say.tolist()
+    assert "on the processor there (" in table.say["modal:T4"]
     assert (table.paid[places[:2]] > 0).all() and table.usd["local:cpu"] == 0
     cloud.faults.no_capacity |= {"H100"}
     again = compare(TINY, Workload(windows=800), ["modal:H100", *places], None, seconds=0.2,
@@ -37,4 +39,5 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2)
     assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
+    assert done.rows.say.str.contains("not on the card, with device 'auto'").all()
     assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5

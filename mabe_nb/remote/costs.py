@@ -101,7 +101,7 @@ def check_budget(
 # %% ../../nbs/remote/38_costs.ipynb #4a310de0
 def trained(
     job, # `Job` that is done
-) -> dict: # {"training": settings, parameters, epochs, windows_s}; {}: it trained nothing
+) -> dict: # {"training": settings, parameters, epochs, device, windows_s}; {}: it trained nothing
     "What a job that trained into a folder of `ckpt` measured of its card."
     import yaml
     try:
@@ -114,6 +114,7 @@ def trained(
         speeds = [float(r["windows_s"]) for r in rows][len(rows) > 1:]
         found = {"settings": yaml.safe_load(config), "epochs": len(rows),
                  "parameters": int(json.loads(metrics)["parameters"]),
+                 "device": "/".join(sorted({str(r["device"]) for r in rows})),
                  "windows_s": [min(speeds), statistics.median(speeds), max(speeds)]}
         json.dumps(found, allow_nan=False)
         return {"training": found}
