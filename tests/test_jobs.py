@@ -810,6 +810,7 @@ def test_the_end_of_a_long_log(mabe_home):
     (job.folder/"log").write_bytes(b"a\nb\n")
     for tail in (0, 1, 2, 3, 9):
         assert job.log(tail=tail) == "\n".join(job.log().split("\n")[-tail - 1:])
+    with pytest.raises(ConfigError, match="tail is '-3'"): job.log(tail=-3)
 
 
 def test_secrets_are_not_in_the_log(monkeypatch):

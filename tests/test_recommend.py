@@ -269,7 +269,7 @@ def test_every_number_that_is_said_is_in_the_json(colony, capsys):
     ("--scenario train", "--scenario is a question without DATA"),
     ("--guide", "--guide is a question without DATA"),
     ("--params 1e9", "--params is a question without DATA"),
-    ("--by soon", "--by 'soon', expected hours such as 3h"),
+    ("--by soon", "--by 'soon', expected hours such as 3h"), ("--seconds 0", "seconds is 0"),
     ("--budget -1", "budget is -1.0, expected a number above 0"),
     ("--provider aws", "unknown provider 'aws'")])
 def test_flags_that_do_not_belong_are_refused(colony, words, says, capsys):

@@ -154,6 +154,8 @@ def sweep(
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
     (on, named), sizes = where(on), None if sizes is None else checked_sizes(sizes)
+    if named and gpu not in (None, named):
+        raise ConfigError(f"on names the card {named} and gpu {gpu}; name one of them")
     rate = rate_of(on, gpu := gpu or named, **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)

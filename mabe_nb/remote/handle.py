@@ -92,7 +92,7 @@ def _place_says(self: Job):
 @patch
 def log(self: Job, tail=None) -> str:
     "What it printed so far; of it the last `tail` lines that have an end, and the one begun."
-    if tail is not None: return self._last_lines(tail)
+    if tail is not None: return self._last_lines(ConfigError.bounded("tail", tail, 0, whole=True))
     return _printed(self.backend.log(self.folder, self.spec, 0, False))
 
 
