@@ -825,6 +825,12 @@ def test_secrets_are_not_in_the_log(monkeypatch):
     kept = b"".join(p.read_bytes() for p in job.folder.rglob("*") if p.is_file())
     for secret in (*SECRETS.values(), "the\" door", 'the\\" door'):
         assert secret.encode() not in kept
+    monkeypatch.setenv("MY_OWN", 'pa"ss\\word/1 2')
+    job = submit("import os\nfrom urllib.parse import quote, quote_plus\nkey = os.environ['MY_OWN']\n"
+                 "print({'key': key}, quote(key), quote(key, ''), quote_plus(key))\n"
+                 "raise ValueError({'key': key})", secrets=["MY_OWN"])
+    assert job.wait(60) == "error" and job.log().startswith("{'key': '***'} *** *** ***\n")
+    assert job.state()["error"]["message"] == "{'key': '***'}"
     shown = submit("import os\nos.environ['HF_TOKEN']")
     assert [e["text"] for e in shown.events() if e["k"] == "result"] == ["'***'"]
 
