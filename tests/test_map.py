@@ -91,13 +91,19 @@ def test_killed_attached_and_resumed(top):
     assert [g.id for g in groups()] == [group.id]
 
 
-def test_cancelled_what_is_done_stays(top):
+def test_cancelled_what_is_done_stays(top, monkeypatch):
+    monkeypatch.setenv("LAB_KEY", "a-word-of-ours")
     items = [{"top": str(top), "n": n} for n in range(145, 155)]
-    group = map_items(work, items, at_once=2, **QUIET)
+    group = map_items(work, items, at_once=2, secrets=["LAB_KEY"], **QUIET)
     until(lambda: len(done_items(group.folder)) == 5)
     group.cancel()
     assert group.status() == "cancelled" and group.counts()["failed"] == 0
     assert not (group.folder/"failed").exists() or not list((group.folder/"failed").iterdir())
+    was = (group.folder/"group.json").read_text()
+    monkeypatch.delenv("LAB_KEY")
+    with pytest.raises(ConfigError, match="'LAB_KEY' is not in the environment"): group.resume()
+    assert group.status() == "cancelled" and (group.folder/"group.json").read_text() == was
+    monkeypatch.setenv("LAB_KEY", "a-word-of-ours")
     (top/"go").touch()
     assert group.resume().wait(120, progress=False) == "done"
     assert [ran(top)[n] for n in range(145, 150)] == [1] * 5
