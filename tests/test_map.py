@@ -1,5 +1,6 @@
 "A map over items on this machine: killed, resumed, counted; nothing that is done runs again."
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from mabe_nb.remote.groups.group import attach, groups
 from mabe_nb.remote.inside.items import done_items
 from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.groups.map import map as map_items
+from mabe_nb.remote.prune import prune
 
 ITEMS = 200
 QUIET = {"say": lambda text: None}
@@ -110,6 +112,17 @@ def test_cancelled_what_is_done_stays(top, monkeypatch):
     group.remove()
     assert groups() == [] and not group.folder.exists()
     with pytest.raises(ConfigError, match="there is no job"): attach(group.id)
+
+
+def test_a_task_whose_group_is_gone_is_a_job(top):
+    "It runs, and may cost: it is listed, can be stopped, and goes with the old jobs."
+    group = map_items(work, [{"top": str(top), "n": 150}], **QUIET)
+    assert jobs() == []
+    shutil.rmtree(group.folder)
+    (task,) = jobs()
+    assert prune(0) == ([], [])
+    task.cancel()
+    assert prune(0) == ([task.id], []) and all_jobs() == []
 
 
 def test_arrays_travel_and_come_back():
