@@ -752,6 +752,22 @@ def test_of_two_who_resume_it_at_once_one_does():
     until(lambda: not again.backend.alive(again.folder, again.spec))
 
 
+def test_links_that_stay_behind_are_named(tmp_path, monkeypatch, capsys):
+    "Other trainers leave `best` and `last` as links."
+    monkeypatch.chdir(tmp_path)
+    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir run; echo x > run/a; ln -s a run/best; "
+                                "ln -s / run/all"])
+    assert job.wait(60) == "done"
+    assert main(["jobs", "fetch", job.id, "ckpt/run", "--to", "out"]) == 0
+    assert "left out, as links are not followed: ckpt/run/all, ckpt/run/best\n" in capsys.readouterr().out
+    assert [p.name for p in (tmp_path/"out").iterdir()] == ["a"]
+    for name in ("ckpt/run/best", "ckpt/run/all"):
+        assert main(["jobs", "fetch", job.id, name]) == 2
+        assert f"left out, as links are not followed: {name}\n" in capsys.readouterr().out
+    assert main(["jobs", "fetch", job.id, "ckpt/run/a"]) == 0
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):
     job = submit("(CKPT/'run').mkdir()\n(CKPT/'run'/'new').touch()")
     job.wait()
