@@ -142,6 +142,12 @@ def beside_card(
     return (result["on"] != "local" and not gpu.startswith("cpu")
             and result["status"] == "ok" and result.get("device") == "cpu")
 
+
+def _told(row, spec): # The same; says so if it was no card that was measured
+    if not beside_card(row): return row
+    return row | {"say": f"ran on the processor there ({row['card']}), not on the card, with "
+                         f"device {spec['settings']['device']!r}"}
+
 # %% ../../nbs/measure/15_results.ipynb #8b3e56b5
 def run_probes(
     asks: list, # (spec, place, card or device)
@@ -165,11 +171,9 @@ def run_probes(
                                    "result": jobs[i]})
                 if on == "local": # Many probes would bury a user's own jobs
                     shutil.rmtree(job.folder, ignore_errors=True)
-            row = {"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
-                   "gpu": gpu, "asked": spec["precision"],
-                   "batch": spec["settings"]["batch_size"]}
-            yield row | ({"say": f"ran on the processor there ({row['card']}), not on the card, with "
-                                 f"device {spec['settings']['device']!r}"} if beside_card(row) else {})
+            yield _told({"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
+                         "gpu": gpu, "asked": spec["precision"],
+                         "batch": spec["settings"]["batch_size"]}, spec)
 
 # %% ../../nbs/measure/15_results.ipynb #9e3e120b
 def _cached(place):

@@ -49,8 +49,7 @@ class Job:
                 with suppress(OSError, DataError): costs.write_receipt(self, state) # a full disk?
             error = with_package(state["error"], self.backend)
             return {**state, "error": with_variable(error, self.backend)}
-        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that "
-                        "exist")
+        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that exist")
 
     def status(self) -> str:
         "queued, running, done, error, timeout, cancelled or died."
