@@ -3,7 +3,9 @@ import json
 import math
 import subprocess
 import sys
+import time
 from argparse import Namespace
+from datetime import datetime
 
 import pytest
 from hypothesis import given, settings
@@ -233,8 +235,21 @@ def test_commands():
     answer, said = ask("gpus")
     assert len(answer["prices"]) == len(NOW) and "H100" in said
     for bad in (dict(budget=1.0, params=1e9), dict(method="lora"), dict(hours="x"),
-                dict(budget=0.0)):
+                dict(budget=0.0), dict(hours="T4=5", runs=0), dict(hours="T4=5,T4=3")):
         with pytest.raises(ConfigError): ask("advise", **bad)
+
+
+def test_a_moment_across_a_change_of_summer_time(monkeypatch):
+    "At 2 o'clock it is 3: to noon there are 11 hours."
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    try:
+        time.tzset()
+        midnight = datetime(2026, 3, 29)
+        assert commands.until("2026-03-29T12:00", midnight) == 11
+        assert commands.until("2026-03-29T12:00+00:00", midnight) == 13
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_nothing_heavy_is_imported():

@@ -926,6 +926,22 @@ def test_of_two_who_resume_it_at_once_one_does():
     until(lambda: not again.backend.alive(again.folder, again.spec))
 
 
+def test_links_that_stay_behind_are_named(tmp_path, monkeypatch, capsys):
+    "Other trainers leave `best` and `last` as links."
+    monkeypatch.chdir(tmp_path)
+    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir run; echo x > run/a; ln -s a run/best; "
+                                "ln -s / run/all"])
+    assert job.wait(60) == "done"
+    assert main(["jobs", "fetch", job.id, "ckpt/run", "--to", "out"]) == 0
+    assert "left out, as links are not followed: ckpt/run/all, ckpt/run/best\n" in capsys.readouterr().out
+    assert [p.name for p in (tmp_path/"out").iterdir()] == ["a"]
+    for name in ("ckpt/run/best", "ckpt/run/all"):
+        assert main(["jobs", "fetch", job.id, name]) == 2
+        assert f"left out, as links are not followed: {name}\n" in capsys.readouterr().out
+    assert main(["jobs", "fetch", job.id, "ckpt/run/a"]) == 0
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):
     job = submit("(CKPT/'run').mkdir()\n(CKPT/'run'/'new').touch()")
     job.wait()
@@ -984,6 +1000,7 @@ def test_the_end_of_a_long_log(mabe_home):
     (job.folder/"log").write_bytes(b"a\nb\n")
     for tail in (0, 1, 2, 3, 9):
         assert job.log(tail=tail) == "\n".join(job.log().split("\n")[-tail - 1:])
+    with pytest.raises(ConfigError, match="tail is '-3'"): job.log(tail=-3)
 
 
 def test_secrets_are_not_in_the_log(monkeypatch):
@@ -998,6 +1015,12 @@ def test_secrets_are_not_in_the_log(monkeypatch):
     kept = b"".join(p.read_bytes() for p in job.folder.rglob("*") if p.is_file())
     for secret in (*SECRETS.values(), "the\" door", 'the\\" door'):
         assert secret.encode() not in kept
+    monkeypatch.setenv("MY_OWN", 'pa"ss\\word/1 2')
+    job = submit("import os\nfrom urllib.parse import quote, quote_plus\nkey = os.environ['MY_OWN']\n"
+                 "print({'key': key}, quote(key), quote(key, ''), quote_plus(key))\n"
+                 "raise ValueError({'key': key})", secrets=["MY_OWN"])
+    assert job.wait(60) == "error" and job.log().startswith("{'key': '***'} *** *** ***\n")
+    assert job.state()["error"]["message"] == "{'key': '***'}"
     shown = submit("import os\nos.environ['HF_TOKEN']")
     assert [e["text"] for e in shown.events() if e["k"] == "result"] == ["'***'"]
 

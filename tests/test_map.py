@@ -1,6 +1,7 @@
 "A map over items on this machine: killed, resumed, counted; nothing that is done runs again."
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from mabe_nb.remote.inside.items import done_items
 from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.groups.map import map as map_items
 from mabe_nb.remote.groups.tagged import start_tagged, tag_digest
+from mabe_nb.remote.prune import prune
 
 ITEMS = 200
 QUIET = {"say": lambda text: None}
@@ -94,19 +96,36 @@ def test_killed_attached_and_resumed(top):
     assert [g.id for g in groups()] == [group.id]
 
 
-def test_cancelled_what_is_done_stays(top):
+def test_cancelled_what_is_done_stays(top, monkeypatch):
+    monkeypatch.setenv("LAB_KEY", "a-word-of-ours")
     items = [{"top": str(top), "n": n} for n in range(145, 155)]
-    group = map_items(work, items, at_once=2, **QUIET)
+    group = map_items(work, items, at_once=2, secrets=["LAB_KEY"], **QUIET)
     until(lambda: len(done_items(group.folder)) == 5)
     group.cancel()
     assert group.status() == "cancelled" and group.counts()["failed"] == 0
     assert not (group.folder/"failed").exists() or not list((group.folder/"failed").iterdir())
+    was = (group.folder/"group.json").read_text()
+    monkeypatch.delenv("LAB_KEY")
+    with pytest.raises(ConfigError, match="'LAB_KEY' is not in the environment"): group.resume()
+    assert group.status() == "cancelled" and (group.folder/"group.json").read_text() == was
+    monkeypatch.setenv("LAB_KEY", "a-word-of-ours")
     (top/"go").touch()
     assert group.resume().wait(120, progress=False) == "done"
     assert [ran(top)[n] for n in range(145, 150)] == [1] * 5
     group.remove()
     assert groups() == [] and not group.folder.exists()
     with pytest.raises(ConfigError, match="there is no job"): attach(group.id)
+
+
+def test_a_task_whose_group_is_gone_is_a_job(top):
+    "It runs, and may cost: it is listed, can be stopped, and goes with the old jobs."
+    group = map_items(work, [{"top": str(top), "n": 150}], **QUIET)
+    assert jobs() == []
+    shutil.rmtree(group.folder)
+    (task,) = jobs()
+    assert prune(0) == ([], [])
+    task.cancel()
+    assert prune(0) == ([task.id], []) and all_jobs() == []
 
 
 def test_arrays_travel_and_come_back():

@@ -56,12 +56,16 @@ def test_each_task_is_billed_in_whole_minutes():
     assert here.usd == pytest.approx(100 * 60.9 / 3600 * usd_per_hour("T4"))
 
 
-def test_what_it_cannot_is_refused_before_it_is_paid(hub):
+def test_what_it_cannot_is_refused_before_it_is_paid(hub, monkeypatch):
     for words, how in (("starts all tasks at once", {"tasks": 9}), ("at most 20,000 items",
                        {"items": range(90_000)}), ("did you mean 'A10'", {"gpu": "A10H"})):
         with pytest.raises(ConfigError, match=words):
             map_items(work, **{"items": [1, 2], "on": "hf", "say": print} | how)
     assert hub.asked == [] and groups() == []
+    monkeypatch.setenv("MABE_BUDGET", "0.2")
+    with pytest.raises(ConfigError, match="may cost 0.[2-9][0-9] USD.* 0.00 set aside for"):
+        map_items(work, [1, 2], on="hf", gpu="t4-small", timeout=300, say=print)
+    assert groups() == [] and all_jobs() == []
 
 
 def test_refused_on_the_way_nothing_is_left(hub):

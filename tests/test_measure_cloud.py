@@ -26,7 +26,9 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
                     say=said.append).set_index("where")
     most = quote("modal", "T4", 900)["most_usd"] + quote("modal", "L4", 900)["most_usd"]
     assert said == [f"at most about {most:.2f} USD: 2 probes of at most 900 s on rented cards"]
-    assert (table.basis == "measured").all(), table.say.tolist()
+    assert table.basis.to_dict() == dict.fromkeys(places[:2], "its processor") | {
+        "local:cpu": "measured"}, table.say.tolist()
+    assert "on the processor there (" in table.say["modal:T4"]
     assert (table.paid[places[:2]] > 0).all() and table.usd["local:cpu"] == 0
     cloud.faults.no_capacity |= {"H100"}
     again = compare(TINY, Workload(windows=800), ["modal:H100", *places], None, seconds=0.2,
@@ -43,4 +45,5 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     done = sweep(TINY, sizes=[8, 16], on="modal", gpu="L4", seconds=0.2, say=said.append)
     assert len(said) == 2 and "USD: 1 probe of" in said[1], "what is known costs nothing"
     assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
+    assert done.rows.say.str.contains("not on the card, with device 'auto'").all()
     assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5

@@ -1,4 +1,5 @@
 """Jobs at Hugging Face: the real client against a stand-in on loopback (localhf)."""
+import contextlib
 import json
 import os
 import shutil
@@ -14,13 +15,16 @@ from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 from localhf import LocalHub
+from test_jobs import small_disk  # noqa: F401
 from waiting import until
 
 from mabe_nb.errors import DataError, MabeError
+from mabe_nb.remote import costs
 from mabe_nb.remote.places import hf_inside, hf_send
 from mabe_nb.remote.places.hf_inside import LogWriter, Mirror, read_log_line
-from mabe_nb.remote.job import attach, jobs, quote, submit
+from mabe_nb.remote.job import attach, jobs, quote, refresh_reserved, submit
 from mabe_nb.remote.handle import JobError
+from mabe_nb.remote.row import row
 from mabe_nb.remote.places.hf import Backend
 from mabe_nb.remote.places.job_state import Unreachable
 
@@ -382,3 +386,18 @@ def test_what_is_taken_away_while_it_is_copied_is_passed_over(tmp_path, monkeypa
     there.write_text("no folder") # a fault of the bucket is no file taken away
     (here/"b").write_text("changed")
     with pytest.raises(OSError): mirror()
+
+
+def test_a_full_disk_hides_no_job_and_forgets_no_bill(small_disk, hub, monkeypatch):
+    "The last word and the bill cannot be kept: asked again, written once there is room."
+    monkeypatch.setenv("MABE_HOME", str(small_disk))
+    job = submit(["echo", "hello"], on="hf", gpu="t4-small")
+    until(lambda: container(hub, job).stage == "COMPLETED")
+    with open(small_disk/"more", "wb", 0) as file, contextlib.suppress(OSError):
+        while True: file.write(b"0" * 4096)
+    assert row(job)["status"] == "done" and row(job)["usd"] > 0 and "hello" in job.log()
+    assert costs.receipts() == [] and refresh_reserved() > 0
+    with pytest.raises(DataError, match="no space is left"): job.remove()
+    (small_disk/"more").unlink()
+    job.remove()
+    assert [r["id"] for r in costs.receipts()] == [job.id] and refresh_reserved() == 0

@@ -191,8 +191,12 @@ def test_a_training_that_was_paid_for_is_measured_on_that_card(colony, tmp_path,
         assert job.status() == "done"
     finally: del base.PLACES["rented"]
     receipt, = costs.receipts()
-    assert receipt["training"]["epochs"] == 2
-    costs.record(receipt | {"on": "modal", "gpu": "L4", "created": 1.79e9})
+    assert receipt["training"]["epochs"] == 2 and receipt["training"]["device"] == "cpu"
+    there = receipt | {"on": "modal", "gpu": "L4", "created": 1.79e9}
+    costs.record(there) # on the processor beside the card: that says nothing of the card
+    asked = TrainConfig(**receipt["training"]["settings"])
+    assert past_results(asked, Workload(42)) == []
+    costs.record(there | {"training": receipt["training"] | {"device": "cuda"}})
     capsys.readouterr()
     ask = ["advise", colony, *model, "--epochs", "9", "--seconds", "0.2"]
     assert cli.main(ask) == 0
@@ -202,8 +206,7 @@ def test_a_training_that_was_paid_for_is_measured_on_that_card(colony, tmp_path,
     assert rows["modal:L4"]["source"] == f"job {receipt['id']}, 2 epochs"
     assert rows["modal:A10"]["basis"] == "predicted"
     assert "from L4" in rows["modal:A10"]["source"]
-    other = TrainConfig(**receipt["training"]["settings"]).model_copy(update={"amp": True})
-    assert past_results(other, Workload(42)) == []
+    assert past_results(asked.model_copy(update={"amp": True}), Workload(42)) == []
 
 
 @pytest.mark.parametrize("training", [
@@ -266,7 +269,7 @@ def test_every_number_that_is_said_is_in_the_json(colony, capsys):
     ("--scenario train", "--scenario is a question without DATA"),
     ("--guide", "--guide is a question without DATA"),
     ("--params 1e9", "--params is a question without DATA"),
-    ("--by soon", "--by 'soon', expected hours such as 3h"),
+    ("--by soon", "--by 'soon', expected hours such as 3h"), ("--seconds 0", "seconds is 0"),
     ("--budget -1", "budget is -1.0, expected a number above 0"),
     ("--provider aws", "unknown provider 'aws'")])
 def test_flags_that_do_not_belong_are_refused(colony, words, says, capsys):

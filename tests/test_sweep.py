@@ -247,6 +247,7 @@ def test_a_hostile_result_stays_text():
 
 @pytest.mark.parametrize("ask, words", [
     ({"sizes": []}, "no sizes"), ({"sizes": [2.5]}, "size 2.5"), ({"on": "mars"}, "unknown"),
+    ({"on": "modal:L4", "gpu": "T4"}, "on names the card L4 and gpu T4; name one"),
     ({"seconds": 0}, "seconds is 0"), ({"precision": "fp4"}, "unknown precision")])
 def test_bad_input_is_one_sentence(ask, words):
     with pytest.raises(ConfigError, match=words): sweep(TINY, **ask)

@@ -213,6 +213,7 @@ def test_a_plan_starts_nothing(lab, tmp_path, capsys):
     assert plan["items"] == VIDEOS and plan["usd"] == 0 and plan["hours"] > 0
     assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"no", "--plan",
                 "--on", "local") == 0
-    assert f"{VIDEOS} items in 1 tasks, 4 at once: about" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{VIDEOS} items in 1 tasks, 4 at once: about" in said and "0.0 h" not in said
     assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
     assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()

@@ -95,6 +95,7 @@ def _hours(text): # "T4=5,A10=1.7"
     out = {}
     for part in text.split(","):
         gpu, _, number = part.rpartition("=")
+        if gpu.strip() in out: raise ConfigError(f"--hours names {gpu.strip()} twice; give its hours once")
         try: out[gpu.strip()] = float(number)
         except ValueError: gpu = ""
         if not gpu.strip(): raise ConfigError(
@@ -119,8 +120,8 @@ def advise(args, say) -> dict:
     elif args.training_type is not None:
         answer = language.by_training(args.training_type, **how)
     elif args.hours is not None:
-        runs = getattr(args, "runs", None) or 1
-        answer = by.by_speed(_hours(args.hours), provider, runs=runs, **how)
+        runs = getattr(args, "runs", None)
+        answer = by.by_speed(_hours(args.hours), provider, runs=1 if runs is None else runs, **how)
     elif args.scenario is not None:
         answer = by.by_scenario(args.scenario, provider, **how)
     else: return _all_scenarios(provider, how, say)
@@ -141,7 +142,7 @@ def until(
     except ValueError:
         raise ConfigError(f"--by {text[:40]!r}, expected hours such as 3h or 90m, or a "
                           "moment such as 2026-11-23T09:00") from None
-    hours = (moment - (now or datetime.now(moment.tzinfo))).total_seconds() / 3600
+    hours = (moment.timestamp() - (now or datetime.now()).timestamp()) / 3600 # none of a zone: here
     if hours <= 0: raise ConfigError(f"--by {text}: that is past")
     return hours
 
@@ -153,7 +154,7 @@ def _own_run(args, say):
     found = recommend(cfg, shape, budget=args.budget,
                       by=None if args.by is None else until(args.by),
                       provider=args.provider, retries=args.retries,
-                      seconds=args.seconds or 3.0, fresh=args.fresh, data=_as_asked(args))
+                      seconds=3.0 if args.seconds is None else args.seconds, fresh=args.fresh, data=_as_asked(args))
     say(str(found))
     return found.to_json()
 

@@ -40,7 +40,7 @@ def sweep(args, say) -> dict:
     done = on.sweep(cfg, shape, sizes, args.on, args.gpu, seconds=args.seconds,
                     memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress, say=say)
     say(_table(done.rows[["batch", "status", "ms", "p10", "p90", "windows_s", "gb"]]))
-    for row in done.rows[done.rows.status != "ok"].itertuples():
+    for row in done.rows[done.rows.say != ""].itertuples():
         say(row.say if row.status == "oom" else f"batch {row.batch}: {row.say}")
     answer = on.to_json(done)
     for name, unit, scale in (("time", "ms", 1e3), ("memory", "MB", 1e3)):

@@ -11,7 +11,7 @@ import sys
 from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
-from ..remote.row import as_line, next_steps, row
+from ..remote.row import as_line, links_of, next_steps, row
 
 # %% ../../nbs/commands/60_remote.ipynb #8c8753a7
 def _machine(args, say):
@@ -143,6 +143,8 @@ def _cancel_or_resume(job, args, say):
 
 def _fetch(job, args, say):
     "Copy one file or folder of a job; without a name, list what there is."
+    if links := links_of(job, args.name or ""):
+        say(f"left out, as links are not followed: {', '.join(links)}")
     if not args.name:
         found = job.files()
         for name, size in sorted(found.items()): say(f"{size:>14,}  {name}")

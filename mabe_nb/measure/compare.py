@@ -18,7 +18,7 @@ from ..hardware.catalog import (card, check_gpu, cost, gpus, prices,
                                       usd_per_hour)
 from .choice import run_hours
 from .workload import Workload, make_spec
-from .results import run_probes, say_price, where
+from .results import beside_card, run_probes, say_price, where
 from .sweep import rate_of
 
 # %% ../../nbs/measure/40_compare.ipynb #0a859df7
@@ -65,8 +65,9 @@ def recurrent_floor(
 
 # %% ../../nbs/measure/40_compare.ipynb #37c3eece
 def _row(target, result, windows, rate):
-    row = {"where": target, "basis": "measured" if result["status"] == "ok" else
-           result["status"], "usd_per_hour": rate, "say": result["say"],
+    basis = "measured" if result["status"] == "ok" else result["status"]
+    row = {"where": target, "basis": "its processor" if beside_card(result) else basis,
+           "usd_per_hour": rate, "say": result["say"],
            "reused": result["reused"], "paid": result["usd"],
            "card": result.get("card"),
            "date": str(date.fromtimestamp(result.get("created") or 0))}

@@ -80,7 +80,7 @@ def of_jobs(
     for r in kept:
         try:
             t = r["training"]
-            if t["parameters"] != weights: continue
+            if t["device"] != "cuda" or t["parameters"] != weights: continue
             if _step_settings(make_config(t["settings"])) != want: continue
             slow, usual, fast = (windows / float(w) for w in t["windows_s"])
         except (MabeError, KeyError, TypeError, ValueError, ZeroDivisionError): continue

@@ -92,6 +92,11 @@ def checked_sizes(
     if not sizes: raise ConfigError("no sizes, expected some such as 128, 256")
     return sorted({int(s) for s in sizes})
 
+
+def _one_card(named, gpu): # Of `on` and of `gpu`
+    if not named or gpu in (None, named): return gpu or named
+    raise ConfigError(f"on names the card {named} and gpu {gpu}; name one of them")
+
 # %% ../../nbs/measure/30_sweep.ipynb #7eaf2f90
 def _measured(cfg, sizes, ask, on, gpu, how, say): # Rows, one after the other
     def spec(size):
@@ -158,7 +163,7 @@ def sweep(
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
     (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
-    rate = rate_of(on, gpu := gpu or named, **options)
+    rate = rate_of(on, gpu := _one_card(named, gpu), **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
     for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):

@@ -101,7 +101,7 @@ def check_budget(
 # %% ../../nbs/remote/38_costs.ipynb #4a310de0
 def trained(
     job, # `Job` that is done
-) -> dict: # {"training": settings, parameters, epochs, windows_s}; {}: it trained nothing
+) -> dict: # {"training": settings, parameters, epochs, device, windows_s}; {}: it trained nothing
     "What a job that trained into a folder of `ckpt` measured of its card."
     import yaml
     try:
@@ -114,6 +114,7 @@ def trained(
         speeds = [float(r["windows_s"]) for r in rows][len(rows) > 1:]
         found = {"settings": yaml.safe_load(config), "epochs": len(rows),
                  "parameters": int(json.loads(metrics)["parameters"]),
+                 "device": "/".join(sorted({str(r["device"]) for r in rows})),
                  "windows_s": [min(speeds), statistics.median(speeds), max(speeds)]}
         json.dumps(found, allow_nan=False)
         return {"training": found}
@@ -191,12 +192,12 @@ def costs_text(
 ) -> str:
     "Receipts, the sum of each month, and what is left of the budget."
     lines = [f"{r['id']}  {r['on']:6s} {r['gpu'] or '-'!s:12s} {r['status']:10s} at most "
-             f"{r['foretold']:8.2f}  billed {r['usd']:8.2f}" for r in by_group(rows)]
+             f"{r['foretold']:8.2f}  about {r['usd']:8.2f}" for r in by_group(rows)]
     for name in sorted({month(r["created"]) for r in rows}):
         those = [r for r in rows if month(r["created"]) == name]
         usd, most = (sum(r[k] for r in those) for k in ("usd", "foretold"))
         many = len(by_group(those))
-        lines.append(f"{name}: {many} job{'s' * (many != 1)}, {usd:.2f} USD of at most {most:.2f}")
+        lines.append(f"{name}: {many} job{'s' * (many != 1)}, about {usd:.2f} USD of at most {most:.2f}")
     if reserved: lines.append(f"set aside for jobs that run: {reserved:.2f} USD")
     if (limit := budget()) is not None:
         left = max(limit - spent() - reserved, 0)

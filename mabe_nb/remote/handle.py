@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import atomic, read_json, temporary, write_json
+from ..files import atomic, disk_errors, read_json, temporary, write_json
 from ..locks import has_ended, locked, this_process
 from ..patch import patch
 from . import costs, values
@@ -45,11 +45,11 @@ class Job:
         "status, error (type, message, traceback), seconds, attempt."
         if (self.folder/"job.json").exists():
             state = self._place_says()
-            if state["status"] in ENDED and self.spec.get("most_usd"): costs.write_receipt(self, state)
+            if state["status"] in ENDED and self.spec.get("most_usd"):
+                with suppress(OSError, DataError): costs.write_receipt(self, state) # a full disk?
             error = with_package(state["error"], self.backend)
             return {**state, "error": with_variable(error, self.backend)}
-        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that "
-                        "exist")
+        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that exist")
 
     def status(self) -> str:
         "queued, running, done, error, timeout, cancelled or died."
@@ -91,7 +91,7 @@ def _place_says(self: Job):
 @patch
 def log(self: Job, tail=None) -> str:
     "What it printed so far; of it the last `tail` lines that have an end, and the one begun."
-    if tail is not None: return self._last_lines(tail)
+    if tail is not None: return self._last_lines(ConfigError.bounded("tail", tail, 0, whole=True))
     return _printed(self.backend.log(self.folder, self.spec, 0, False))
 
 
@@ -265,8 +265,10 @@ def _start_again(self: Job, state):
 @patch
 def remove(self: Job):
     "Delete it, here and where it ran; its receipt stays. Raises `ConfigError` if it runs."
-    if (status := self.status()) not in ENDED:
+    if (status := (state := self.state())["status"]) not in ENDED:
         raise ConfigError(f"job {self.id} is {status}; 'mabe jobs cancel {self.id}' stops it")
+    with disk_errors(self.folder): # its bill is not forgotten
+        if self.spec.get("most_usd"): costs.write_receipt(self, state)
     if self.sent(): self.backend.remove(self.folder, self.spec)
     gone = temporary(self.folder)
     self.folder.rename(gone) # at once, as far as anybody can see

@@ -266,8 +266,8 @@ def all_jobs(
 
 
 def jobs() -> list:
-    "Jobs of this user, newest first, without the tasks of groups."
-    return [job for job in all_jobs() if not job.spec.get("group")]
+    "Jobs of this user, newest first, without the tasks of groups that are there."
+    return [j for j in all_jobs() if not (home()/"groups"/str(j.spec.get("group"))/"group.json").exists()]
 
 # %% ../../nbs/remote/40_job.ipynb #68adf4f3
 def refresh_reserved() -> float: # USD

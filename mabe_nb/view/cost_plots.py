@@ -122,7 +122,7 @@ def plot_compare(
         ax.set_xlim(x.iloc[0] / 10, x.iloc[0] * 10)
     _front(ax, good[good.front], least)
     for measured in (True, False):
-        rows = good[(good.basis == "measured") == measured]
+        rows = good[(good.basis != "predicted") == measured]
         if len(rows): _points(ax, rows, least, measured)
     _logarithmic(ax, least if (good.usd <= 0).any() else None)
     figure.set_label("Time and price: " + "; ".join(

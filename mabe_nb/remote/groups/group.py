@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import home, read_json, temporary, write_json
+from ...files import home, read_json, temporary
 from ...safe_names import safe_id
 from ...locks import locked
 from ...patch import patch
 from .. import values
 from ..events import clean
-from .tasks import submit_many
+from .tasks import next_round, submit_many
 from ..inside.items import Pack, done_items, failed_items
 from ..job import all_jobs, attach as attach_job
 from ..places.base import get
@@ -180,12 +180,11 @@ def start(self: Group, todo, also=None):
     "Start tasks for some items. Raises `MabeError`, and starts none, if one cannot."
     spec = self.spec
     inputs = _inputs(self, todo, failed_items(self.folder))
-    spec["round"] += 1
-    ids = [f"{self.id}-{spec['round']}-{task:04d}" for task in range(len(inputs))]
-    write_json(self.folder/"group.json", spec)
-    submit_many(_RUN, inputs, ids, self.id, self.on, spec["gpu"], spec["at_once"],
-                spec["timeout"], spec["retries"], spec["secrets"], also,
-                data=str(self.folder/"pack"), **spec["options"])
+    with next_round(self):
+        ids = [f"{self.id}-{spec['round']}-{task:04d}" for task in range(len(inputs))]
+        submit_many(_RUN, inputs, ids, self.id, self.on, spec["gpu"], spec["at_once"],
+                    spec["timeout"], spec["retries"], spec["secrets"], also,
+                    data=str(self.folder/"pack"), **spec["options"])
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #75dd8470
 @patch

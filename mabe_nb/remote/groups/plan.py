@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ConfigError
+from ...hardware.speed_guide import time_words
 from ..choice import refuse_places
 from ..job import quote
 from ..places.base import get
@@ -54,8 +55,8 @@ def _notes(on, timeout, longest, tasks):
     if longest <= timeout: return ()
     need = int(-(-1.2 * longest // 600) * 600)
     more = min(int(tasks * 1.2 * longest / timeout) + 1, 1000)
-    return (f"the longest task takes {longest / 3600:.1f} h, more than its limit of "
-            f"{timeout / 3600:.1f} h: give --timeout {need}, or --tasks {more}",)
+    return (f"the longest task takes {time_words(longest)}, more than its limit of "
+            f"{time_words(timeout)}: give --timeout {need}, or --tasks {more}",)
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #466147f5
 def task_seconds(
@@ -133,7 +134,7 @@ def plan_text(plan: MapPlan) -> list: # Lines
            f"{plan.ceiling_usd:.2f}", f"storage: {plan.storage_usd:.2f} USD a month; about "
            f"{plan.requests:,} requests, for which nothing is billed"]
     each = ", ".join(f"{s:.3g}" for s in plan.seconds)
-    return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: about "
-            f"{plan.hours:.1f} h, in 19 of 20 cases less than {plan.hours_slow:.1f} h; the "
-            f"longest task {plan.task_hours:.1f} h; items took {each} s here", *(usd if plan.requests else ()),
-            *plan.notes]
+    most, slow, task = (time_words(3600 * h) for h in (plan.hours, plan.hours_slow, plan.task_hours))
+    return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: about {most}, "
+            f"in 19 of 20 cases less than {slow}; the longest task {task}; items took {each} s here",
+            *(usd if plan.requests else ()), *plan.notes]

@@ -7,13 +7,22 @@ __all__ = []
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #c5c7747b
 import time
+from contextlib import contextmanager, suppress
 
-from ...files import write_json
+from ...errors import ConfigError, DataError
+from ...files import read_json, write_json
 from .. import values
-from ..handle import Job
+from ..costs import check_budget
+from ..handle import Job, reserved
 from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
-                                job_code, take_back)
+                                job_code, refresh_reserved, take_back)
 from ..places.base import get
+
+# %% ../../../nbs/remote/groups/05_tasks.ipynb #1989929d
+def _check_together(backend, spec, tasks): # Raises `ConfigError` if the budget is too small for all
+    most = tasks * backend.most_seconds(spec) / 3600 * backend.usd_per_hour(spec)
+    try: check_budget(most, reserved(jobs_folder()))
+    except ConfigError: check_budget(most, refresh_reserved()) # some may have ended unseen
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #1c162058
 def submit_many(
@@ -36,6 +45,7 @@ def submit_many(
     backend.check(request)
     code = job_code(source, inputs[0], [], (), {}, options)
     if also: backend.check_imports(request, also.imports, also.modules)
+    _check_together(backend, request, len(ids))
     try:
         with _room_for(jobs_folder()/group):
             for id, given in zip(ids, inputs):
@@ -51,3 +61,17 @@ def submit_many(
         take_back(made)
         raise
     return made
+
+# %% ../../../nbs/remote/groups/05_tasks.ipynb #3f2e07dd
+@contextmanager
+def next_round(group): # `Group`
+    "Inside, tasks of its next round are started; one that cannot start is none."
+    before = read_json(group.folder/"group.json")
+    group.spec["round"] += 1
+    write_json(group.folder/"group.json", group.spec)
+    try: yield
+    except BaseException:
+        if not group.last_tasks(): # none is left
+            group.spec = before
+            with suppress(OSError, DataError): write_json(group.folder/"group.json", before)
+        raise

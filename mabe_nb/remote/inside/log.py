@@ -7,6 +7,7 @@ __all__ = ['SECRET', 'SHORTEST', 'MASK', 'GUESSED', 'MARK', 'LOG_LIMIT', 'EVENT_
 
 # %% ../../../nbs/remote/inside/09_log.ipynb #2d014c38
 import json, os, re
+from urllib.parse import quote, quote_plus
 
 # %% ../../../nbs/remote/inside/09_log.ipynb #1fd8f7bc
 SECRET = re.compile(r"(?i)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|"
@@ -19,11 +20,13 @@ def secret_values(
     names=(), # Of variables that hold secrets, besides those that look like it
     env=os.environ,
 ) -> list: # bytes, the longest first
-    "What must not be printed, also as it stands in JSON."
+    "What must not be printed, also as JSON, Python and a URL write it."
     found = {v for n, v in env.items() if n in names and len(v) >= SHORTEST or
              SECRET.search(n) and len(v) >= GUESSED}
-    found |= {json.dumps(v)[1:-1] for v in found} | {
-        line for v in found for line in v.split("\n") if len(line) >= SHORTEST}
+    found |= {line for v in found for line in v.split("\n") if len(line) >= SHORTEST}
+    found |= {repr(v)[1:-1] for v in found} # and that as JSON, in the message of an error
+    found |= {word for v in found for word in (json.dumps(v)[1:-1], quote(v),
+                                               quote(v, safe=""), quote_plus(v))}
     return sorted((v.encode() for v in found), key=len, reverse=True)
 
 # %% ../../../nbs/remote/inside/09_log.ipynb #3ce1fdec

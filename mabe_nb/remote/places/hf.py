@@ -7,6 +7,7 @@ __all__ = ['Backend']
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #9970a4ad
 import time
+from contextlib import suppress
 from urllib.parse import quote
 
 from ...errors import ConfigError, DataError, MabeError
@@ -112,7 +113,8 @@ def state(self: Backend, folder, spec):
     try: word = b"".join(self.read(folder, spec, "status.json", 2**20))
     except DataError: return self._gone(info, stage)
     state = checked_state(word)
-    if state["seconds"] is not None: write_json(kept, state)
+    with suppress(OSError, DataError): # a full disk; then it is asked for again
+        if state["seconds"] is not None: write_json(kept, state)
     return state
 
 

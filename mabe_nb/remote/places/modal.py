@@ -7,6 +7,7 @@ __all__ = ['DEFAULTS', 'BOUNDS', 'MOST_LEGS', 'OLDEST', 'settings', 'ready', 'Ba
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #46ed0728
 import io, json, math, time
+from contextlib import suppress
 from importlib.util import find_spec
 
 from ...errors import ConfigError, DataError
@@ -225,7 +226,8 @@ def state(self: Backend, folder, spec):
     try: return checked_state((folder/"status.json").read_bytes())
     except OSError: found = retried(lambda: self.remote_state(spec))
     if found["status"] in ENDED and found["attempt"]: # its own last word
-        with atomic(folder/"status.json") as tmp: tmp.write_text(json.dumps(found))
+        with suppress(OSError, DataError), atomic(folder/"status.json") as tmp: # a full disk?
+            tmp.write_text(json.dumps(found))
     return found
 
 

@@ -129,7 +129,8 @@ def after_epoch(self: RunRecorder, row, better, model, seconds):
     gpu = self.monitor.readings() if self.monitor else {}
     speed, self.windows = self.windows / max(seconds, 1e-9), 0
     self.log(event="epoch", **row, best=better, seconds=round(seconds, 3),
-             windows_s=round(speed, 1), **({"gpu": gpu} if gpu else {}))
+             windows_s=round(speed, 1), device=next(model.parameters()).device.type,
+             **({"gpu": gpu} if gpu else {}))
     numbered = cfg.save_freq and n % cfg.save_freq == 0
     for name in ["best"] * better + [f"{cfg.checkpoint_dir}/epoch_{n:04}"] * numbered:
         save_classifier(self.out/f"{name}.safetensors", replace(self.clf, model=model))
