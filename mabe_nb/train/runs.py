@@ -223,13 +223,10 @@ def report(
     clf, valid = _settled(clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
     save_classifier(out/"best.safetensors", clf)
     scores = validation_scores(valid, actions)
-    metrics = {"train_videos": ids[0], "valid_videos": ids[1],
-               "warnings": data.notes,
-               "classes": dict(zip(scores["valid"]["confusion"]["columns"],
-                                    data.counts.tolist())),
-               "least_ms": dict(zip(actions, clf.least_ms)),
-               "usual": dict(zip(actions, clf.usual)), "best": best_row(history),
-               "parameters": count_parameters(clf.model), "epochs": len(history),
+    metrics = {"train_videos": ids[0], "valid_videos": ids[1], "warnings": data.notes,
+               "classes": dict(zip(scores["valid"]["confusion"]["columns"], data.counts.tolist())),
+               "least_ms": dict(zip(actions, clf.least_ms)), "usual": dict(zip(actions, clf.usual)),
+               "best": best_row(history), "parameters": count_parameters(clf.model), "epochs": len(history),
                **scores, **_means(valid, prepared, actions),
                **_overlaps(clf, prepared, ids[1], valid),
                **_learned(prepared, actions, learned)}

@@ -22,12 +22,10 @@ from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
 from .decide import OutOfFold, choose, learned_only, oof_scores
-from .directed import (crowded, directed_actions, for_crowds,
-                                             members_for, shares_to_try)
+from .directed import crowded, directed_actions, for_crowds, members_for, shares_to_try
 from .folds import make_folds, read_folds, save_out_of_fold
-from .labs import (actions_by_lab, fold_facts, fold_notes,
-                                         lab_section, missing_action_notes,
-                                         reviewed_section, roles_section)
+from .labs import (actions_by_lab, fold_facts, fold_notes, lab_section,
+                                         missing_action_notes, reviewed_section, roles_section)
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
