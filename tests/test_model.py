@@ -122,7 +122,7 @@ def test_a_video_of_which_nothing_is_asked_is_named(data, folder, tmp_path, kind
     told, = [line for line in lines if "predicted" in line]
     assert told.startswith("note: in 5 of 6 videos (video v8, v2, v6, v1, v4) no action")
     assert {*map(str, table.video_id)} == {"5"} and {d.kind for d in check(bare[0])} >= {"unlabelled"}
-    with pytest.raises(DataError, match="lists nothing of animals with poses in v8"):
+    with pytest.raises(DataError, match="nothing is asked of animals with poses in v8"):
         model.predict(RecordingList(bare[:1]), cache=tmp_path/"g", threads=1)
 
 
