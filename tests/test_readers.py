@@ -424,6 +424,18 @@ def test_sleap_points_that_belong_together_in_no_way_are_refused(tmp_path, frame
     with pytest.raises(DataError, match=says): read_poses(tmp_path/"v.slp", fps=30)
 
 
+def test_a_track_of_sleap_is_at_one_place_in_a_frame(tmp_path):
+    "The CSV of such a project is refused as well; the second one took the place of the first."
+    sio = pytest.importorskip("sleap_io")
+    skeleton, track = sio.Skeleton(["nose"]), sio.Track("white")
+    one = lambda x: sio.PredictedInstance.from_numpy(np.array([[x, 1.]]), skeleton=skeleton,
+                                                     point_scores=np.ones(1), score=1., track=track)
+    film = sio.Video("v.mp4", open_backend=False)
+    sio.save_file(sio.Labels([sio.LabeledFrame(video=film, frame_idx=i, instances=[one(1.), one(300.)][:1 + (i == 2)])
+                              for i in range(4)]), str(tmp_path/"v.slp"))
+    with pytest.raises(DataError, match="frame 2: has an animal twice"): read_poses(tmp_path/"v.slp", fps=30)
+
+
 def test_sleap_animals_without_a_track_are_counted(tmp_path):
     sio = pytest.importorskip("sleap_io")
     film, skeleton = sio.Video("v.mp4", open_backend=False), sio.Skeleton(["nose", "tail"])

@@ -79,11 +79,14 @@ def slp_poses(
     row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
     place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
     xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
-    sure, trackless = xy[..., 0].copy(), []
+    sure, trackless, placed = xy[..., 0].copy(), [], set()
     for f in found: # what a person has placed counts more
         for one, score in [*((p, p.points["score"]) for p in f.predicted_instances),
                            *((u, np.nan) for u in f.user_instances)]:
-            at = row[int(f.frame_idx)], place.get(id(one.track))
+            at, kind = (row[int(f.frame_idx)], place.get(id(one.track))), type(one)
+            if at[1] is not None and (at, kind) in placed: raise DataError(
+                "has an animal twice; track them in SLEAP", path, f"frame {f.frame_idx}")
+            placed.add((at, kind))
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
