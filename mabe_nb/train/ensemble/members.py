@@ -48,6 +48,9 @@ class Boost:
         frames = np.arange(len(values))
         return np.stack([np.interp(frames, at, p) for p in some.T], 1).astype(np.float32)
 
+    def tells(self, actions: tuple) -> bool: # In this order, as far as it knows
+        return self.classes == 1 + len(actions)
+
     def save(self, path):
         "Write the member to a file."
         about = {"format": 1, "features": self.features, "names": list(self.names),
@@ -77,6 +80,8 @@ class Net:
         return probabilities(model, values, cfg.sequence_length, gap, self.clf.possible,
                              cfg.loss, inputs=inputs)
 
+    def tells(self, actions: tuple) -> bool: return self.clf.actions == actions
+
     def save(self, path):
         "Write the member to a file."
         save_classifier(path, self.clf)
@@ -93,9 +98,10 @@ def load_member(
     tensors, about = read_tensors(path, "mabe_trees")
     try:
         trees = trees_from({k: v.numpy() for k, v in tensors.items()})
+        if about["classes"] <= trees.classes[-1]: raise ValueError("classes differ in number")
         return Boost(trees, str(about["features"]), tuple(map(str, about["names"])),
                      int(about["classes"]), max(int(about["every"]), 1))
-    except (LookupError, TypeError, ValueError) as e:
+    except (LookupError, OverflowError, TypeError, ValueError) as e:
         raise DataError(f"header and trees do not fit together ({e})", path) from None
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #79e72dbe
