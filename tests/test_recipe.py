@@ -399,6 +399,19 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
     assert (tmp_path/"run"/name).read_bytes() == (run[0]/"run"/name).read_bytes()
 
 
+@pytest.mark.parametrize("name, left", [("trees-1-1", 0), ("net-3-1", 0), ("trees-2-1", 999)])
+def test_a_damaged_member_learns_again(run, colony, tmp_path, name, left):
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    (tmp_path/"run"/"recipe.json").unlink()
+    path = tmp_path/"run"/"members"/f"{name}.safetensors"
+    path.write_bytes((whole := path.read_bytes())[:left])
+    lines = []
+    train_recipe(colony, tmp_path/"run", "quick", folds=3, cache=run[0]/"features", say=lines.append)
+    assert f"{name} is damaged: it learns again" in lines and path.read_bytes() == whole
+    assert any(line.startswith(f"{name} learned, 6 of 6") for line in lines)
+    assert path.with_suffix(".damaged").stat().st_size == left
+
+
 def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
     about = json.loads((run[0]/"run"/"recipe.json").read_text())
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")
