@@ -309,7 +309,7 @@ def test_a_job_that_tells_of_too_many_seconds_costs_no_more_than_it_can(rented):
 @pytest.mark.parametrize("name, content", [
     ("config.yaml", "a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n" + "\n".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))),
-    ("config.yaml", "features: " + "x" * 2**17), ("config.yaml", "epochs: [" * 9999),
+    ("config.yaml", "features: " + "x" * 2**17), ("config.yaml", "epochs: " + "[" * 9999),
     ("metrics.json", "3"), ("metrics.json", '{"parameters": Infinity}'), ("metrics.json", "[" * 99999),
     ("log.jsonl", '{"event": "epoch", "windows_s": NaN}'), ("log.jsonl", "[]")])
 def test_what_a_job_says_of_its_training_is_bounded(tmp_path, name, content):

@@ -103,21 +103,24 @@ def trained(
     job, # `Job` that is done
 ) -> dict: # {"training": settings, parameters, epochs, windows_s}; {}: it trained nothing
     "What a job that trained into a folder of `ckpt` measured of its card."
-    from mabe_nb.train.config import TrainConfig
+    import yaml
     try:
         logs = [n for n in job.files("ckpt") if n.endswith("/log.jsonl")]
         if len(logs) != 1: return {}
         log, config, metrics = (job._fetched(logs[0].replace("log.jsonl", name), 2**most)
                                 for name, most in (("log.jsonl", 22), ("config.yaml", 16),
                                                    ("metrics.json", 22)))
+        text = read_text(config, "YAML", most=2**16)
+        if any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)): return {} # no end of values
         lines = read_text(log, "JSON lines", most=2**22).splitlines()
         rows = [r for r in map(parse_json, lines) if r["event"] == "epoch"]
         speeds = [float(r["windows_s"]) for r in rows][len(rows) > 1:]
-        found = {"settings": TrainConfig.from_yaml(config).model_dump(), "epochs": len(rows),
+        found = {"settings": yaml.safe_load(text), "epochs": len(rows),
                  "parameters": int(read_json(metrics)["parameters"]),
                  "windows_s": [min(speeds), statistics.median(speeds), max(speeds)]}
         return {"training": found} if len(json.dumps(found, allow_nan=False)) < 2**16 else {}
-    except (MabeError, ArithmeticError, LookupError, OSError, TypeError, ValueError): return {}
+    except (MabeError, ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError,
+            yaml.YAMLError): return {}
 
 # %% ../../nbs/remote/38_costs.ipynb #ecc58f23
 def cost_of_start(
