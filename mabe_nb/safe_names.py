@@ -55,4 +55,4 @@ def by_number(
     name: str,
 ) -> list: # Text and numbers in turns
     "What names are sorted by, so that v2 stands before v10."
-    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]
+    return [int(x[:999]) if x.isdecimal() else x for x in re.split(r"(\d+)", name)]

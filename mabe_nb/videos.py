@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from .data.blocks.registry import blocks_of, users_blocks
-from .data.cache.prepare import (plan_for, prepare, prepare_video, up_to_date,
-                                        video_key)
+from .data.cache.prepare import plan_for, prepare, prepare_video, up_to_date, video_key
 from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
 from .extend import file_texts, load_texts, own_files
 from .files import atomic, file_hash, write_csv
+from .remote.events import clean
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
@@ -240,19 +240,21 @@ def map_predict(
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
            "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
-           "learned_from": sorted(model.learned_from & set(ids))}
+           "learned_from": sorted(model.learned_from & set(ids)), "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)
 
 # %% ../nbs/06_videos.ipynb #375175e2
 _ROW = [str, str, str, int, int] # agent, target, action, first and last frame
 
 
-def _checked(found, file):
+def _checked(found, file, actions): # That the model knows; None: nobody said
     "What an item predicted. Raises `DataError` for what no item returns."
     good = isinstance(found, dict) and all(isinstance(found.get(k), list)
                                            for k in ("rows", "doubts", "messages"))
-    if good and all(isinstance(row, list) and list(map(type, row)) == _ROW
-                    and 0 <= row[3] < row[4] < 2**31 for row in found["rows"]): return found
+    if good and {*map(type, found["doubts"] + found["messages"])} <= {str} and all(
+            isinstance(row, list) and list(map(type, row)) == _ROW and 0 <= row[3] < row[4] < 2**31
+            and row[2] in (actions or row) for row in found["rows"]):
+        return found | {k: [clean(t)[:2000] for t in found[k][:50]] for k in ("doubts", "messages")}
     raise DataError("holds no bouts; 'mabe jobs rm' deletes the group", file)
 
 # %% ../nbs/06_videos.ipynb #a56445e3
@@ -262,8 +264,8 @@ def predicted_table(
     "The bouts of all videos that have a result now. Raises `DataError` for a damaged one."
     from mabe_nb.train.metrics import submission_table
     from mabe_nb.train.unlike import ONLY_LISTED, doubt_lines
-    found, pack = group.results(), Pack(group.folder/"pack")
-    by_video = {pack.item(n): _checked(r, group.done()[n]) for n, r in found.items()}
+    found, pack, known = group.results(), Pack(group.folder/"pack"), group.spec["tag"].get("actions")
+    by_video = {pack.item(n): _checked(r, group.done()[n], known) for n, r in found.items()}
     doubts = {v: r["doubts"] for v, r in by_video.items() if r["doubts"]}
     table = submission_table({v: r["rows"] for v, r in by_video.items()}, doubts)
     messages = [*dict.fromkeys(str(line) for r in by_video.values() for line in r["messages"])]

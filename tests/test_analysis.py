@@ -823,3 +823,12 @@ def test_videos_given_as_a_range_are_those_of_the_note(tmp_path):
     table = submission_table({"v0": data[0].bouts})
     said = notes_of(tmp_path, data, table, videos="v0-v1")
     assert sum("there are no bouts of 1 of 2 videos (video v1)" in n for n in said) == 1
+
+
+def test_what_an_earlier_analysis_left_is_told(tmp_path):
+    data, said = [make_recording(seed=i, frames=300, video_id=f"v{i}") for i in range(4)], []
+    groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
+    mb.analyse(data, tmp_path, groups=groups, by="dose", shuffles=5, say=said.append)
+    assert not any("did not write" in line for line in said)
+    mb.analyse(data, tmp_path, shuffles=5, say=said.append)
+    assert "holds groups.csv, groups.png, groups.svg too, which this analysis did not write" in said[-1]

@@ -212,6 +212,16 @@ def test_a_manifest_that_lists_no_videos_is_refused(tmp_path, ids):
     with pytest.raises(DataError, match="manifest.json: learned_from"): read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize("change", [{"evidence": {"lab": "sniff"}}, {"evidence": {"lab": ["sniff"]}},
+    {"evidence": {"lab": {"sniff": -5}}}, {"evidence": {"lab": {"sniff": "0"}}}, {"files": {"a" * 5000: "x"}}])
+def test_a_manifest_of_odd_values_is_refused(tmp_path, change):
+    about = {"format": FORMAT, "files": {}, "kind": "classifier", "evidence": {"lab": {"sniff": 5}}}
+    (tmp_path/"manifest.json").write_text(json.dumps(about))
+    assert read_manifest(tmp_path) == about
+    (tmp_path/"manifest.json").write_text(json.dumps(about | change))
+    with pytest.raises(DataError): read_manifest(tmp_path)
+
+
 def test_parts_of_another_model_or_video_are_not_taken(work, tmp_path):
     test, kit = open_dataset(work/"colony", "test"), open_bundle(work/"kit")
     calls = []

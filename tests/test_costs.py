@@ -7,6 +7,8 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from localcloud.billing import Resources
@@ -300,6 +302,31 @@ def test_lost_it_costs_the_most_that_it_can(rented, capsys):
     assert job.cost() == 21, "a receipt that cannot be read"
     commands.follow(job)
     assert "21.00 USD of at most 40.00]" in capsys.readouterr().out
+
+
+def test_a_job_that_tells_of_too_many_seconds_costs_no_more_than_it_can(rented):
+    job = submit("1", on="rented", timeout=3600)
+    end(job, seconds=9.9e8)
+    assert job.status() == "done"
+    (receipt,) = costs.receipts()
+    assert receipt["usd"] == receipt["foretold"] == costs.spent() > 0
+
+
+@pytest.mark.parametrize("name, content", [
+    ("config.yaml", "a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n" + "\n".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))),
+    ("config.yaml", "features: " + "x" * 2**17), ("config.yaml", "epochs: " + "[" * 9999),
+    ("metrics.json", "3"), ("metrics.json", '{"parameters": Infinity}'), ("metrics.json", "[" * 99999),
+    ("log.jsonl", '{"event": "epoch", "windows_s": NaN}'), ("log.jsonl", "[]")])
+def test_what_a_job_says_of_its_training_is_bounded(tmp_path, name, content):
+    files = {"config.yaml": "epochs: 2", "metrics.json": '{"parameters": 9}',
+             "log.jsonl": '{"event": "epoch", "windows_s": 4}'}
+    job = SimpleNamespace(files=lambda under: ["ckpt/log.jsonl"],
+                          _fetched=lambda name, most: tmp_path/Path(name).name)
+    for other, text in files.items(): (tmp_path/other).write_text(text)
+    assert costs.trained(job)["training"]["settings"]["epochs"] == 2
+    (tmp_path/name).write_text(content)
+    assert costs.trained(job) == {}
 
 
 def test_a_group_of_tasks_of_which_some_went_on():

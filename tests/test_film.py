@@ -77,6 +77,18 @@ def test_a_film_that_ends_before_the_poses(counted):
     assert not list(Film(counted, 200).pictures(150, 160, 25))
 
 
+def test_a_list_of_other_films_is_none(tmp_path, counted):
+    "Of a manifest that names a film by its whole path, which is not opened."
+    assert len(list(Film(counted).pictures(0, 10, 25))) == 10
+    (tmp_path/"x.webm").write_text(
+        '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" '
+        'mediaPresentationDuration="PT3S" profiles="urn:mpeg:dash:profile:isoff-on-demand:2011">'
+        '<Period><AdaptationSet mimeType="video/mp4"><Representation id="1" bandwidth="1000" '
+        f'width="{WIDTH}" height="{HEIGHT}"><BaseURL>{counted}</BaseURL><SegmentBase '
+        'indexRange="0-100"/></Representation></AdaptationSet></Period></MPD>')
+    with pytest.raises(DataError, match="x.webm: cannot be read as a film"): Film(tmp_path/"x.webm")
+
+
 def test_what_is_no_film(tmp_path):
     for name, content in (("a.mp4", b""), ("b.mp4", b"text\n" * 99), ("c.mp4", bytes(5000))):
         (tmp_path/name).write_bytes(content)

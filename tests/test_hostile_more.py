@@ -398,6 +398,14 @@ def test_a_table_of_ours_that_compresses_well_is_read(tmp_path, monkeypatch):
     assert read_value(file).equals(table.head(1000)) and file.stat().st_size < 10**4
 
 
+@pytest.mark.parametrize("key", ["keys", "structure"])
+def test_a_structure_far_larger_than_its_text(key, tmp_path):
+    save_arrays({"0": np.zeros(1)}, tmp_path/"t.safetensors", {
+        "mabe": "nested" if key == "structure" else "numpy", key: "[" + "[]," * 12_000_000 + "[]]"})
+    with pytest.raises(DataError, match="t.safetensors: is JSON whose values would take"):
+        read_value(tmp_path/"t.safetensors")
+
+
 @pytest.mark.parametrize("structure", [
     '{"array": Infinity}', '{"array": NaN}', '{"array": -1}', '{"array": true}', '{"array": "0"}',
     '{"array": 1}', "null", '{"dict": [1]}', '{"list":' * 10**5, '{"array": ' + "9" * 5000 + "}"])

@@ -14,11 +14,12 @@ from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.names import nearest_name
 from mabe_nb.data.folder.scored_tables import video_name
 from mabe_nb.data.folder.settings import make_settings, read_settings, read_yaml
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
-from mabe_nb.safe_names import plain_id, safe_id
+from mabe_nb.safe_names import by_number, plain_id, safe_id
 
 YAML = "fps: 30\nalone: [rear]\n"
 
@@ -242,3 +243,10 @@ def test_any_name_becomes_an_id_that_stays_in_its_folder(name):
         assert Path(found).name == found and found.encode().decode() == found
     if not plain.isascii():
         with pytest.raises(DataError, match="from a to z"): safe_id(plain, plain=True)
+
+
+def test_a_name_of_very_many_digits_is_a_name():
+    "Python makes no number of them."
+    assert nearest_name("1" * 5000, ["rat 1", "9" * 5000]) is None
+    assert nearest_name("rat_2", ["rat 1", "rat 2", "1" * 5000]) == "rat 2"
+    assert sorted(["v" + "2" * 5000, "v10", "v2"], key=by_number)[:2] == ["v2", "v10"]

@@ -492,6 +492,14 @@ def test_any_beginning_of_a_log_can_be_read(tmp_path_factory, cut, noise):
     assert found == sorted(set(found)) and set(found) <= {1, 2, 3}
 
 
+@pytest.mark.parametrize("odd", [{"epoch": True}, {"valid_f1": [1]}, {"seconds": "long"},
+                                 {"valid_loss": {}}, {"train_loss": "x"}])
+def test_a_line_of_a_log_whose_numbers_are_none_is_left_out(tmp_path, odd):
+    good = {"event": "epoch", "epoch": 1, "valid_loss": 1.0, "valid_f1": None, "seconds": 1}
+    (tmp_path/"log.jsonl").write_text(f"{json.dumps(good)}\n{json.dumps(good | {'epoch': 2} | odd)}\n")
+    assert epochs_of(tmp_path/"log.jsonl") == [good]
+
+
 @given(st.dictionaries(st.text(min_size=1, max_size=9), st.lists(st.tuples(
     st.integers(1, 99), st.floats(0, 1e9) | st.just(float("nan"))), max_size=5), max_size=3),
     st.text(max_size=9))

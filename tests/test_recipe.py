@@ -19,6 +19,7 @@ from mabe_nb.data.recording import bout_table
 from mabe_nb.data.splits import Split, check_no_leak, groups
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.files import read_tensors, write_tensors
 from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
 from mabe_nb.train.ensemble.boosting import trees_of
@@ -90,9 +91,13 @@ def test_trees_of_a_broken_file():
     assert np.array_equal(trees_from(good).root, trees.root)
     wrong = {"left": -good["left"] - 1, "right": good["right"] * 0, "feature":
              good["feature"] + 99, "root": good["root"] - 1, "classes":
-             good["classes"] - 5, "value": good["value"] * np.nan}
-    for key, value in wrong.items():
-        with pytest.raises(DataError): trees_from(good | {key: value})
+             good["classes"] - 5, "value": good["value"] * np.nan, "threshold":
+             good["threshold"] * np.nan, "baseline": good["baseline"] * np.nan}
+    wrong = [*wrong.items(), ("feature", good["feature"].astype(np.float32)), ("threshold",
+             good["threshold"][:, None]), ("baseline", good["baseline"].astype(np.int8)),
+             ("classes", good["classes"][::-1].copy())]
+    for key, value in wrong:
+        with pytest.raises(DataError, match="fit together|nowhere"): trees_from(good | {key: value})
     with pytest.raises(DataError, match="threshold"):
         trees_from({k: v for k, v in good.items() if k != "threshold"})
     with pytest.raises(DataError, match="3"): tree_probabilities(trees, x[:, :2], 2)
@@ -394,15 +399,28 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
     assert (tmp_path/"run"/name).read_bytes() == (run[0]/"run"/name).read_bytes()
 
 
+@pytest.mark.parametrize("name, left", [("trees-1-1", 0), ("net-3-1", 0), ("trees-2-1", 999)])
+def test_a_damaged_member_learns_again(run, colony, tmp_path, name, left):
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    (tmp_path/"run"/"recipe.json").unlink()
+    path = tmp_path/"run"/"members"/f"{name}.safetensors"
+    path.write_bytes((whole := path.read_bytes())[:left])
+    lines = []
+    train_recipe(colony, tmp_path/"run", "quick", folds=3, cache=run[0]/"features", say=lines.append)
+    assert f"{name} is damaged: it learns again" in lines and path.read_bytes() == whole
+    assert any(line.startswith(f"{name} learned, 6 of 6") for line in lines)
+    assert path.with_suffix(".damaged").stat().st_size == left
+
+
 def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
     about = json.loads((run[0]/"run"/"recipe.json").read_text())
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")
     said = {}
-    for bar in (0.0, 1.1):
+    for bar in (0.0, 1.01):
         about["decision"]["any_threshold"] = bar
         (tmp_path/"recipe.json").write_text(json.dumps(about))
         said[bar] = load_recipe(tmp_path).predict(colony, cache=run[0]/"features")
-    assert len(said[0.0]) and said[1.1].empty
+    assert len(said[0.0]) and said[1.01].empty
     del about["decision"]["any_threshold"] # as written by an earlier version
     (tmp_path/"recipe.json").write_text(json.dumps(about))
     assert load_recipe(tmp_path).decision.any_threshold == 0
@@ -437,7 +455,7 @@ def test_rates_that_are_none(run, tmp_path, usual):
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")
     about["decision"]["usual"] = usual
     (tmp_path/"recipe.json").write_text(json.dumps(about))
-    with pytest.raises(DataError, match="usual rates"): load_recipe(tmp_path)
+    with pytest.raises(DataError, match="usual"): load_recipe(tmp_path)
 
 
 @pytest.mark.parametrize("name, change, said", [
@@ -451,6 +469,49 @@ def test_broken_recipe(run, tmp_path, name, change, said):
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")
     (tmp_path/"recipe.json").write_text(json.dumps(about))
     with pytest.raises(DataError, match=said): load_recipe(tmp_path)
+
+
+NAN, INF, MS = float("nan"), float("inf"), "least_ms"
+
+
+@pytest.mark.parametrize("key, value", [
+    ("shares", [NAN, 0.5]), ("shares", [1e308] * 2), ("shares", [-1, 2]), ("shares", [1, 1]),
+    ("smooth_ms", NAN), ("smooth_ms", INF), ("smooth_ms", "5"), (MS, [NAN]), (MS, [INF]), (MS, [-1]),
+    ("thresholds", [-1]), ("thresholds", [INF]), ("any_threshold", NAN), ("any_threshold", True),
+    ("labs", {"A": [0.5]})])
+def test_a_decision_that_cannot_be(run, tmp_path, key, value):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text())
+    about["decision"][key] = value * len(about["actions"]) if key in (MS, "thresholds") else value
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    (tmp_path/"recipe.json").write_text(json.dumps(about))
+    key = "thresholds" if key == "labs" else key
+    with pytest.raises(DataError, match=f"recipe.json: .*{key}"): load_recipe(tmp_path)
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda r: {"actions": r["actions"][::-1]}, "other actions"),
+    (lambda r: {"actions": r["actions"][:1] * 8}, "actions are no list"),
+    (lambda r: {"actions": [{"a": 1}, None, 3, [], "x", "", "y", "z"]}, "actions are no list"),
+    (lambda r: {"self_actions": "rear"}, "self_actions are no list"),
+    (lambda r: {"pair_actions": "rear"}, "pair_actions are no list"),
+    (lambda r: {"labs": {"A": "rear"}}, "labs are no list"),
+    (lambda r: {"members": [m | {"name": "net"} for m in r["members"]]}, "members are no list"),
+    (lambda r: {"members": [m | {"files": m["files"] * 2} for m in r["members"]]}, "files of")])
+def test_names_that_cannot_be(run, tmp_path, change, said):
+    about = json.loads((run[0]/"run"/"recipe.json").read_text())
+    (tmp_path/"members").symlink_to(run[0]/"run"/"members")
+    (tmp_path/"recipe.json").write_text(json.dumps(about | change(about)))
+    with pytest.raises(DataError, match=said): load_recipe(tmp_path)
+
+
+@pytest.mark.parametrize("classes, said", [(3, "differ in number"), (8, "in number|other actions"),
+                                           (10**9, "other actions"), (INF, "fit together")])
+def test_trees_that_tell_of_other_classes(run, tmp_path, classes, said):
+    shutil.copytree(run[0]/"run", tmp_path/"run")
+    tensors, about = read_tensors(path := tmp_path/"run"/"members"/"trees-1-1.safetensors",
+                                  "mabe_trees")
+    write_tensors(path, tensors, {"mabe_trees": json.dumps(about | {"classes": classes})})
+    with pytest.raises(DataError, match=said): load_recipe(tmp_path/"run")
 
 
 def test_refusals(run, colony, tmp_path):

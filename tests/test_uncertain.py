@@ -157,6 +157,11 @@ def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path,
     assert any("share and seconds alone" in line for line in lines)
     assert any("by how much it tells too little" in line for line in lines)
     said = json.loads((run/"metrics.json").read_text())
+    rear, whole = said["calibration"]["actions"]["rear"], calibration_of(run)["rear"]
+    for key, odd in (("observed", 2.0), ("predicted", -1.0), ("frames", -5), ("frames", float("inf"))):
+        changed = {"rear": rear | {key: [odd] * len(whole[0])}}
+        (run/"metrics.json").write_text(json.dumps(said | {"calibration": {"actions": changed}}))
+        with pytest.raises(DataError, match="does not tell how often"): calibration_of(run)
     del said["calibration"]["actions"]["rear"]["frames"]
     (run/"metrics.json").write_text(json.dumps(said))
     with pytest.raises(DataError, match="does not tell how often"): calibration_of(run)

@@ -169,6 +169,14 @@ def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
             (1, "2"), (1, 10**30), (2, 1), (-1, 2)))):
         write_json(file, bad)
         with pytest.raises(DataError, match="holds no bouts"): predicted_table(first)
+    action, known = first.spec["tag"]["actions"][0], {"rows": [], "doubts": [], "messages": []}
+    for odd in ({"rows": [["a", "b", "evil", 0, 5]]}, {"doubts": [{"a": 1}]}, {"messages": [5]}):
+        write_json(file, known | odd)
+        with pytest.raises(DataError, match="holds no bouts"): predicted_table(first)
+    write_json(file, known | {"rows": [["a", "b", action, 0, 5]],
+                              "messages": ["\x1b]0;owned\x07\x1b[2Jnote", *map(str, range(99))]})
+    table = predicted_table(first)
+    assert len(table) == 1 and table.attrs["messages"][0] == "note" and len(table.attrs["messages"]) == 50
     others = [map_predict(lab/"run", lab/"data", videos="2", **quiet),
               map_predict(lab/"run", lab/"data", videos="1", options={"smooth_ms": 70.0}, **quiet)]
     assert len({first.id, *(g.id for g in others)}) == 3

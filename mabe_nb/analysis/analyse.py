@@ -120,6 +120,13 @@ def _write(out, tables, figures):
         warnings.filterwarnings("ignore", "Glyph .* missing") # drawn as a box
         for name, (figure, _) in figures: _save(figure, out/name)
 
+
+def _of_before(out, tables):
+    "A sentence if what an earlier analysis wrote lies beside what this one did."
+    names = {"groups", "drawn"} - {*tables}
+    old = sorted(f.name for f in out.iterdir() if f.stem in names)
+    return [f"{out} holds {', '.join(old)} too, which this analysis did not write"] if old else []
+
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
@@ -250,5 +257,5 @@ def analyse(
     _export(seen, out, to, data, "manual" if bouts is None else "automated")
     notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen),
               *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
-    for line in notes: say(f"note: {line}")
+    for line in notes + _of_before(out, tables): say(f"note: {line}")
     return tables

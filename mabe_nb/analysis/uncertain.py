@@ -92,6 +92,8 @@ def calibration_of(
                           for k in ("predicted", "observed"))
             marked = metrics.get("judged", {}).get(action) or metrics["seen"][action]
             long = marked["frames"] / max(marked["bouts"], 1) or 1.0
+            if not 0 <= (n / long).min() <= (n / long).max() < np.inf: raise ValueError("frames")
+            if ((np.r_[mean, seen] < 0) | (np.r_[mean, seen] > 1)).any(): raise ValueError("shares")
             if n.shape == mean.shape == seen.shape == (BINS,): out[action] = n / long, mean, seen
     except (KeyError, TypeError, AttributeError, ValueError):
         raise DataError("does not tell how often probabilities came true", run) from None

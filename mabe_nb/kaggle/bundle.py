@@ -71,13 +71,15 @@ def read_manifest(
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise DataError(f"is no manifest of this version ({FORMAT})", path)
     kinds = {"files": dict, "kind": str, "evidence": (dict, type(None))}
-    if not all(isinstance(about.get(k), t) for k, t in kinds.items()):
+    if not all(isinstance(about.get(k), t) for k, t in kinds.items()) or not all(
+            isinstance(of, dict) and all(type(n) is int and n >= 0 for n in of.values())
+            for of in (about["evidence"] or {}).values()):
         raise DataError("lacks files, kind or evidence; make the bundle again", path)
     if type(ids := about.get("learned_from", [])) is not list or {*map(type, ids)} - {str}:
         raise DataError("learned_from is no list of video ids; make the bundle again", path)
     for name, known in about["files"].items():
         file = Path(folder)/name
-        if ".." in Path(name).parts or Path(name).is_absolute() or not file.is_file():
+        if ".." in Path(name).parts or Path(name).is_absolute() or not os.path.isfile(file):
             raise DataError("is named in the manifest but is not there", file)
         if file_hash(file) != known:
             raise DataError("is not the file that was bundled (its hash is another); "

@@ -11,6 +11,7 @@ import errno, io, json, os, re, warnings
 from pathlib import Path
 
 from ..errors import DataError
+from ..files import refuse_bomb
 
 # %% ../../nbs/remote/12_compound.ipynb #f68c4bce
 def is_frame(
@@ -167,6 +168,7 @@ def read_tensors(
     from safetensors import SafetensorError, safe_open
     try:
         with safe_open(path, "np") as f: about = f.metadata() or {}
+        for key in ("keys", "structure"): refuse_bomb(about.get(key, ""), path)
         if about.get("mabe") == "torch": from safetensors.torch import load_file
         else: from safetensors.numpy import load_file
         arrays = load_file(path)
@@ -178,6 +180,7 @@ def read_tensors(
                             [arrays[str(i)] for i in range(len(arrays))])
     except ImportError: raise DataError("holds tensors, and torch is not installed", path) \
         from None
+    except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError,
             AttributeError, IndexError, RecursionError) as e:
         why = (str(e) or type(e).__name__).splitlines()[0][:200]

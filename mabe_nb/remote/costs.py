@@ -11,7 +11,7 @@ import json, math, os, re, statistics, time
 from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import home, read_json, regular_file, write_json
+from ..files import home, parse_json, read_json, read_text, regular_file, write_json
 from ..locks import locked
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
@@ -107,18 +107,20 @@ def trained(
     try:
         logs = [n for n in job.files("ckpt") if n.endswith("/log.jsonl")]
         if len(logs) != 1: return {}
-        log, config, metrics = (job._fetched(logs[0].replace("log.jsonl", name), 2**22)
-                                .read_text(encoding="utf-8") for name in
-                                ("log.jsonl", "config.yaml", "metrics.json"))
-        rows = [r for r in map(json.loads, log.splitlines()) if r["event"] == "epoch"]
+        log, config, metrics = (job._fetched(logs[0].replace("log.jsonl", name), 2**most)
+                                for name, most in (("log.jsonl", 22), ("config.yaml", 16),
+                                                   ("metrics.json", 22)))
+        text = read_text(config, "YAML", most=2**16)
+        if any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)): return {} # no end of values
+        lines = read_text(log, "JSON lines", most=2**22).splitlines()
+        rows = [r for r in map(parse_json, lines) if r["event"] == "epoch"]
         speeds = [float(r["windows_s"]) for r in rows][len(rows) > 1:]
-        found = {"settings": yaml.safe_load(config), "epochs": len(rows),
-                 "parameters": int(json.loads(metrics)["parameters"]),
+        found = {"settings": yaml.safe_load(text), "epochs": len(rows),
+                 "parameters": int(read_json(metrics)["parameters"]),
                  "device": "/".join(sorted({str(r["device"]) for r in rows})),
                  "windows_s": [min(speeds), statistics.median(speeds), max(speeds)]}
-        json.dumps(found, allow_nan=False)
-        return {"training": found}
-    except (MabeError, OSError, ValueError, KeyError, TypeError, RecursionError,
+        return {"training": found} if len(json.dumps(found, allow_nan=False)) < 2**16 else {}
+    except (MabeError, ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError,
             yaml.YAMLError): return {}
 
 # %% ../../nbs/remote/38_costs.ipynb #ecc58f23
@@ -130,7 +132,7 @@ def cost_of_start(
     place, most = job.backend, job.spec.get("most_usd") or 0.0
     seconds = place.used(job.folder, job.spec, state)
     if seconds is None: return most
-    return place.billed(max(seconds, 0.0)) * most / place.most_seconds(job.spec)
+    return min(place.billed(max(seconds, 0.0)) * most / place.most_seconds(job.spec), most)
 
 
 def cost_so_far(

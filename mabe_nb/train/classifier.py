@@ -25,7 +25,7 @@ from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs, users_code
 from .metrics import submission_table
-from .model import evidence_in, pair_decision, read_split
+from .model import evidence_in, names_in, pair_decision, read_split
 from .models import check_size, make_model
 from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
@@ -100,7 +100,7 @@ def load_classifier(
 
 # %% ../../nbs/train/60_classifier.ipynb #ed7139fc
 def pairs_of(about): # What a file of weights says, or `recipe.json`; those of old say nothing
-    return tuple(map(str, found)) if (found := about.get("pair_actions")) is not None else None
+    return None if (found := about.get("pair_actions")) is None else names_in(found, "pair_actions")
 
 # %% ../../nbs/train/60_classifier.ipynb #578a02d0
 def _rebuild(about, tensors, path):
@@ -119,9 +119,9 @@ def _rebuild(about, tensors, path):
     check_size(cfg, inputs.dim, 1 + len(about["actions"]), part("model."))
     model = make_model(cfg, inputs.dim, 1 + len(about["actions"]))
     model.load_state_dict(part("model."))
-    return Classifier(model.eval(), inputs, tuple(map(str, about["actions"])),
-                      tuple(map(str, about["self_actions"])), possible, cfg, path, least,
-                      usual, pairs_of(about))
+    actions, alone = (names_in(about[key], key) for key in ("actions", "self_actions"))
+    return Classifier(model.eval(), inputs, actions, alone, possible, cfg, path, least, usual,
+                      pairs_of(about))
 
 # %% ../../nbs/train/60_classifier.ipynb #b4e43d10
 def may_do(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'PairDecision', 'pair_decision', 'PairPrediction', 'Model', 'kind_of', 'refuse_models', 'load_model',
-           'no_options', 'evidence_in', 'read_split']
+           'no_options', 'evidence_in', 'read_split', 'names_in']
 
 # %% ../../nbs/train/58_model.ipynb #1ef1d861
 from pathlib import Path
@@ -160,3 +160,13 @@ def read_split(
                      for ids in lists): return dict(zip(("train", "valid"), lists))
     raise DataError('does not say which videos a run has, expected {"train": ["id", '
                     '...], "valid": [...]}', path)
+
+# %% ../../nbs/train/58_model.ipynb #7ae197a2
+def names_in(
+    values, # From a file from elsewhere
+    what: str, # What they name
+) -> tuple: # Of texts
+    "The names in a list. Raises `ValueError` if it is none, or has one twice."
+    if type(values) is list and {*map(type, values)} <= {str}:
+        if all(values) and len({*values}) == len(values): return tuple(values)
+    raise ValueError(f"{what} are no list of different names")

@@ -145,7 +145,8 @@ def unlisted_lines(
     actions, # That the model knows
 ) -> list: # Of sentences
     "In which videos actions are not predicted: they are not looked for there, or nobody is seen."
-    wanted = prepared.videos if ids is None else [v for v in map(str, ids) if v in prepared.videos]
+    among = prepared.videos if ids is None else {*map(str, ids)}
+    wanted = [v for v in prepared.videos if v in among] # in the order of the dataset
     listed = {v: {t[2] for t in known} for v in wanted
               if (known := prepared.labelled(v)) is not None}
     empty = [v for v, some in listed.items() if not some]

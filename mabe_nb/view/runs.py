@@ -32,7 +32,8 @@ def epochs_of(
         try: event = json.loads(line)
         except (ValueError, RecursionError): continue # still being written
         if isinstance(event, dict) and event.get("event") == "epoch" \
-                and isinstance(event.get("epoch"), int):
+                and type(event.get("epoch")) is int and {type(event.get(k)) for k in (
+                    "train_loss", "valid_loss", "valid_f1", "seconds")} <= {int, float, type(None)}:
             epochs[event["epoch"]] = event
     return [epochs[n] for n in sorted(epochs)]
 

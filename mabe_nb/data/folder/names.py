@@ -23,7 +23,8 @@ from ...safe_names import plain_id
 # %% ../../../nbs/data/folder/15_names.ipynb #38cda232
 def _words(name):
     "Words and numbers of a name, in order."
-    return [int(w) if w.isdecimal() else w for w in re.findall(r"\d+|[^\W\d_]+", name.lower())]
+    return [int(w) if w.isdecimal() and len(w) < 20 else w
+            for w in re.findall(r"\d+|[^\W\d_]+", name.lower())]
 
 
 def _numbers(name): return [w for w in _words(name) if isinstance(w, int)]

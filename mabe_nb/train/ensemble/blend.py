@@ -22,8 +22,9 @@ from .decide import Decision, decide_blend, said_by_all
 from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
+from .thresholds import decision_values
 from ..metrics import submission_table
-from ..model import evidence_in, no_options, pair_decision
+from ..model import evidence_in, names_in, no_options, pair_decision
 from ..predict import completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
 from ...workers import speaker
@@ -74,31 +75,20 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
                         "to 0.4 s only: train again into another folder",
                         folder/"recipe.json")
     if about["format"] != 4: raise ValueError("another format")
-    d = about["decision"]
-    bars = lambda values: tuple(None if v is None else float(v) for v in values)
-    decision = Decision(bars(d["thresholds"]), float(d["smooth_ms"]),
-                        tuple(map(float, d["shares"])),
-                        {str(lab): bars(of) for lab, of in d["labs"].items()},
-                        tuple(map(float, d.get("least_ms", ()))),
-                        float(d.get("any_threshold", 0.0)), tuple(map(float, d.get("usual", ()))))
-    members = {str(m["name"]): [load_member(folder/"members"/Path(f).name, m["kind"],
-                                            *how) for f in m["files"]]
-               for m in about["members"]}
-    if len(decision.shares) != len(members): raise ValueError("shares do not fit")
+    names = {key: names_in(about[key], key)
+             for key in ("actions", "self_actions", "parts", "directed")}
+    of, which = about["members"], names_in([m["name"] for m in about["members"]], "members")
+    decision = Decision(**decision_values(about["decision"], len(names["actions"]), len(of)))
+    names_in([Path(f).name for m in of for f in m["files"]], "files of members") # none twice
+    members = {name: [load_member(folder/"members"/Path(f).name, m["kind"], *how)
+                      for f in m["files"]] for name, m in zip(which, of)}
     if not members or not all(members.values()): raise ValueError("a member without files")
-    each = (decision.thresholds, *decision.labs.values(),
-            decision.least_ms or decision.thresholds)
-    if any(len(values) != len(about["actions"]) for values in each):
-        raise ValueError("thresholds do not fit the actions")
-    if len(decision.usual) not in (0, len(about["actions"])) or not all(
-            0 <= rate <= 1 for rate in decision.usual):
-        raise ValueError("usual rates do not fit the actions")
-    names = (tuple(map(str, about[k])) for k in ("actions", "self_actions", "parts"))
-    return Recipe(members, decision, *names,
-                  {str(k): list(map(str, v)) for k, v in about["labs"].items()},
-                  *(tuple(bool(m.get(k)) for m in about["members"])
-                    for k in ("which", "ordered")), tuple(map(str, about["directed"])),
-                  folder, pairs_of(about))
+    if not all(m.tells(names["actions"]) for some in members.values() for m in some):
+        raise ValueError("a member tells other actions")
+    return Recipe(members=members, decision=decision, **names, folder=folder,
+                  labs={k: list(names_in(v, "actions of labs")) for k, v in about["labs"].items()},
+                  which=tuple(bool(m.get("which")) for m in of),
+                  ordered=tuple(bool(m.get("ordered")) for m in of), pair_actions=pairs_of(about))
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #d71d95b7
 def load_recipe(

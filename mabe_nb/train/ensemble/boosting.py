@@ -203,12 +203,16 @@ def trees_from(
     "Trees from a file. Raises `DataError` if they are none."
     try: t = Trees(**{f.name: arrays[f.name] for f in fields(Trees)})
     except KeyError as e: raise DataError(f"holds no {e.args[0]!r} of trees") from None
-    n, inner = len(t.feature), np.flatnonzero(t.feature >= 0)
-    fits = all(len(v) == n for v in (t.threshold, t.missing_left, t.left, t.right, t.value))
-    if not (fits and t.root.ndim == 2 and t.root.size and t.channels.shape == (1,)
-            and t.feature.max() < t.channels[0] and len(t.baseline) == t.root.shape[1]
-            and len(t.classes) == max(len(t.baseline), 2) and t.classes.min() >= 0
-            and 0 <= t.root.min() <= t.root.max() < n and np.isfinite(t.value).all()):
+    kinds = "".join(getattr(t, f.name).dtype.kind for f in fields(t))
+    n, inner, scores = t.feature.size, np.flatnonzero(t.feature >= 0), t.root.shape[-1:]
+    fits = all(v.shape == (n,) for v in (t.feature, t.threshold, t.missing_left, t.left,
+                                         t.right, t.value))
+    if not (fits and kinds == "ifbiififii" and t.root.ndim == 2 and t.root.size
+            and t.channels.shape == (1,) and t.feature.max() < t.channels[0]
+            and t.baseline.shape == scores and t.classes.shape == (max(*scores, 2),)
+            and t.classes[0] >= 0 and (np.diff(t.classes) > 0).all()
+            and 0 <= t.root.min() <= t.root.max() < n and not np.isnan(t.threshold[inner]).any()
+            and np.isfinite(t.value).all() and np.isfinite(t.baseline).all()):
         raise DataError("holds trees whose arrays do not fit together")
     for child in (t.left, t.right):
         if (child[inner] <= inner).any() or (child[inner] >= n).any():

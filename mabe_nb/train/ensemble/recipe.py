@@ -17,7 +17,7 @@ from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
-from ...locks import clear_temporaries, fills_its_folder
+from ...locks import fills_its_folder
 from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
@@ -29,7 +29,8 @@ from .labs import (actions_by_lab, fold_facts, fold_notes, lab_section,
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
-from .queue import MemberTask, progress_reporter, thread_pool, train_members
+from .queue import (MemberTask, clear_members, progress_reporter, thread_pool,
+                                          train_members)
 from ..model import refuse_models
 from ..predict import completed
 from ..training_set import mixed_units
@@ -170,7 +171,7 @@ def keep_members_sources(
     say=lambda text: None, # Called with a line meant for a person
 ):
     "Write down what members learn from. Raises `ConfigError` if some learned from others."
-    clear_temporaries(out/"members") # of processes that were killed
+    clear_members(out/"members", tasks, say)
     now = learned_from([task.prepared for task in tasks], {"train": ids}, {})
     now["members"] = member_digests(tasks, now)
     stale, members = stale_members(out, now["members"])
