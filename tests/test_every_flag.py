@@ -106,7 +106,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
                "--gpu L4|--timeout 60|--retries 1|--option x=1"),
     "sweep": (f"sweep --sizes 2 --seconds 0.01 {TINY}",
               "DATA|--config YAML|--preset fastest|--seconds 0.02|--sizes 2,4|--on local|"
-              "--on moon|--gpu L4|--memory-gb 4"),
+              "--on moon|--gpu cpu|--memory-gb 4"),
     "compare": (f"compare --seconds 0.01 {TINY}",
                 "DATA|--config YAML|--preset fastest|--seconds 0.02|--gpus local|"
                 "--gpus moon:L4|--predict none|--predict hf-jobs")}

@@ -108,8 +108,8 @@ def test_a_script_without_a_main_is_told_so(tmp_path, guard, begun):
         {guard}print(prepare(open_dataset(root/"colony"), "symmetric", out=root/"out", workers=2,
                              progress=False, resume=False))
     """))
-    done = subprocess.run([sys.executable, tmp_path/"script.py"], capture_output=True,
-                          text=True, timeout=120)
+    done = subprocess.run([sys.executable, tmp_path/"script.py"], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, "PYTHONWARNINGS": "default"})
     assert "__name__ == '__main__'" in done.stderr and "3 videos" in done.stdout
     assert "without workers" in done.stderr and done.stdout.count("begun") <= begun
 

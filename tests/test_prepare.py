@@ -534,7 +534,7 @@ def test_a_list_of_animals_without_poses_is_named_as_such(tmp_path):
     rec = make_recording(1, 300)
     alone = rec.replace(xy=rec.xy[:, :1], mice=rec.mice[:1], bouts=bout_table(), labelled=frozenset(
         {("mouse1", "mouse2", "sniff")}))
-    with pytest.raises(DataError, match="nothing of animals with poses in"):
+    with pytest.raises(DataError, match="nothing is asked of animals with poses in"):
         prepare(RecordingList([alone], tmp_path, "one"), "coords", tmp_path/"out", unlabelled=True,
                 progress=False)
 
