@@ -317,10 +317,10 @@ def test_a_job_that_tells_of_too_many_seconds_costs_no_more_than_it_can(rented):
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))),
     ("config.yaml", "features: " + "x" * 2**17), ("config.yaml", "epochs: " + "[" * 9999),
     ("metrics.json", "3"), ("metrics.json", '{"parameters": Infinity}'), ("metrics.json", "[" * 99999),
-    ("log.jsonl", '{"event": "epoch", "windows_s": NaN}'), ("log.jsonl", "[]")])
+    ("log.jsonl", '{"event": "epoch", "device": "cuda", "windows_s": NaN}'), ("log.jsonl", "[]")])
 def test_what_a_job_says_of_its_training_is_bounded(tmp_path, name, content):
     files = {"config.yaml": "epochs: 2", "metrics.json": '{"parameters": 9}',
-             "log.jsonl": '{"event": "epoch", "windows_s": 4}'}
+             "log.jsonl": '{"event": "epoch", "device": "cuda", "windows_s": 4}'}
     job = SimpleNamespace(files=lambda under: ["ckpt/log.jsonl"],
                           _fetched=lambda name, most: tmp_path/Path(name).name)
     for other, text in files.items(): (tmp_path/other).write_text(text)

@@ -524,7 +524,7 @@ def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
     rec = open_dataset(two)["v1"]
     labels = frame_labels(rec, *key[:2], ["sniff"])[:, 0]
     assert {*labels[:30], *labels[60:90]} == {0} and {*labels[30:60], *labels[90:]} == {-1}
-    assert match_files(open_dataset(two)).settings.count("scored: [[0.0, 1.0], [2.0, 3.0]]") == 1
+    assert match_files(open_dataset(two)).settings.count("scored: [[0, 1], [2, 3]]") == 1
     assert main(["analyse", "annotations", str(two), "--out", str(tmp_path/"found")]) == 0
     found = pd.read_csv(tmp_path/"found"/"measures.csv")
     assert found.watched_s.unique().tolist() == [2]
