@@ -454,7 +454,8 @@ def test_a_slip_is_told_at_once_and_cannot_be_started():
 
 @pytest.mark.slow
 def test_a_training_that_fails_says_why(tmp_path):
-    panel = TrainPanel(tmp_path/"no such data")
+    panel = TrainPanel(tmp_path/"no such data") # a Path has a root, too: /
+    assert panel.data.value == str(tmp_path/"no such data")
     panel.go()
     assert panel.status == "error" and free(panel)
     assert "no such data" in panel.job.log()

@@ -144,7 +144,7 @@ class TrainPanel(JobFollower):
         self.gpu, self.drawn = gpu, None
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
-        self._controls(as_word(getattr(data, "root", data)), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
+        self._controls(as_word(data.root if hasattr(data, "ids") else data), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
         self.fill(cfg.model_dump())
         self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
                           self.valid_videos, self.hours) # what a preset fills in comes later
