@@ -99,7 +99,7 @@ def load_classifier(
         pick_device(clf.cfg.device), threads or torch.get_num_threads()))
 
 # %% ../../nbs/train/60_classifier.ipynb #ed7139fc
-def pairs_of(about): # What a file of weights says, or `recipe.json`; those of old say nothing
+def pair_actions_of(about): # What a file of weights says, or `recipe.json`; those of old say nothing
     return None if (found := about.get("pair_actions")) is None else names_in(found, "pair_actions")
 
 # %% ../../nbs/train/60_classifier.ipynb #578a02d0
@@ -121,7 +121,7 @@ def _rebuild(about, tensors, path):
     model.load_state_dict(part("model."))
     actions, alone = (names_in(about[key], key) for key in ("actions", "self_actions"))
     return Classifier(model.eval(), inputs, actions, alone, possible, cfg, path, least, usual,
-                      pairs_of(about))
+                      pair_actions_of(about))
 
 # %% ../../nbs/train/60_classifier.ipynb #b4e43d10
 def may_do(

@@ -191,7 +191,7 @@ def labels(
                         self.actions if actions is None else actions)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #f2f05095
-def _done(prepared, alone): # Names of actions
+def _actions_done(prepared, alone): # Names of actions
     found = {} # Action -> by oneself or not, where it was looked for -> bouts
     for v in prepared.sequences.video_id.unique():
         for a, t, action in prepared.labelled(v) or (): found.setdefault(action, {}).setdefault(a == t, 0)
@@ -207,14 +207,14 @@ def _done(prepared, alone): # Names of actions
 @property
 def self_actions(self: Prepared) -> tuple: # Sorted names
     "Actions that an animal does by itself; see `pair_actions`."
-    return _done(self, True)
+    return _actions_done(self, True)
 
 
 @patch
 @property
 def pair_actions(self: Prepared) -> tuple: # Sorted names
     "Actions that an animal does to another; one in both forms is a slip in the one that is rare."
-    return _done(self, False)
+    return _actions_done(self, False)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
 def _entry(path, id): # Of a video in manifest.json, as that of another `prepare` may lack it

@@ -17,7 +17,7 @@ from ...data.dataset import data_and_ids, LastRead
 from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
-from ..classifier import pairs_of, wanted_actions
+from ..classifier import pair_actions_of, wanted_actions
 from .decide import Decision, decide_blend, said_by_all
 from .labs import new_lab_notes
 from .members import Net, load_member
@@ -88,7 +88,7 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
     return Recipe(members=members, decision=decision, **names, folder=folder,
                   labs={k: list(names_in(v, "actions of labs")) for k, v in about["labs"].items()},
                   which=tuple(bool(m.get("which")) for m in of),
-                  ordered=tuple(bool(m.get("ordered")) for m in of), pair_actions=pairs_of(about))
+                  ordered=tuple(bool(m.get("ordered")) for m in of), pair_actions=pair_actions_of(about))
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #d71d95b7
 def load_recipe(
