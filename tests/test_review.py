@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,14 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.corrections import (Correction, add_correction, corrected, read_corrections,
                                       undo_correction, with_corrections)
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.recording import bout_table, frame_labels
+from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.folder.weights import load_run
 from mabe_nb.train.review.moments import (PairPrediction, _not_reviewed, moments_of,
-                                           rank_moments)
+                                           predict_for_review, rank_moments)
 from mabe_nb.train.review.retrain import retrain, reviewed_split
 from mabe_nb.train.runs import train
 from mabe_nb.view.video.review import ReviewPanel
@@ -469,3 +470,44 @@ def test_bouts_that_nobody_corrected_stay_as_they_are():
     assert new.bouts.equals(bout_table([*old[2:], (*there, "sniff", 10, 40)]))
     new = corrected(rec, [correction(7, "reject", "sniff", 20, 25)])
     assert new.bouts.equals(bout_table([old[0], (*there, "sniff", 25, 30), *old[2:]]))
+
+
+def test_a_review_asks_about_the_bouts_that_are_predicted(lab, tmp_path):
+    "It asked about those that a prediction leaves out for being too short."
+    train(lab, tmp_path/"run", TrainConfig(**{k: v for k, v in SMALL.items() if k not in ("progress", "say")}),
+          ["1"], ["2"], tmp_path/"cache")
+    clf = load_run(tmp_path/"run")
+    for weights in list(clf.model.parameters())[-2:]: weights.data *= 30 # says a lot
+    count = []
+    for least in (0.0, 400.0):
+        some = replace(clf, least_ms=(least,) * len(clf.actions))
+        told = predict_for_review(some, lab, ["3"], tmp_path/"cache")
+        asked = sorted((m.agent, m.target if m.target != m.agent else "self", m.actions[c], a, b)
+                       for m in told for c, a, b in run_lengths(m.codes))
+        table = some.predict(lab, ["3"], cache=tmp_path/"cache")
+        assert asked == sorted(table.iloc[:, 2:].itertuples(index=False, name=None))
+        count.append(len(asked))
+    assert count[0] > count[1] > 0
+
+
+def test_an_answer_about_actions_that_go_on_at_once_tells_of_one(tmp_path):
+    "To accept one said that the others, which were seen there, are not."
+    rec = make_recording(seed=1, frames=900, video_id="1")
+    seen = bout_table([("mouse1", "mouse1", a, 250, 400) for a in ACTIONS])
+    data = RecordingList([rec.replace(bouts=seen, labelled=None)], tmp_path)
+    told = of_video("1", "mouse1", 300)
+    moments = moments_of(told).query("action != ''").assign(why="")
+    for overlap, key, left in ((True, "y", [1, 1]), (False, "y", [1, 0]), (True, "2", [0, 1]),
+                               (True, "x", [0, 1]), (True, "c", [0, 0])):
+        panel = ReviewPanel(moments, data, [told], tmp_path/f"{overlap}{key}", "Ann", overlap=overlap)
+        panel.press(key)
+        assert panel.status == "done", panel.error
+        labels = frame_labels(corrected(data["1"], panel.rows), "mouse1", "mouse1", ACTIONS)
+        assert labels[320].tolist() == left and (labels[[260, 390]] == 1).all()
+
+
+@pytest.mark.parametrize("loss", ["binary", "cross_entropy"])
+def test_a_review_knows_which_models_tell_actions_that_go_on_at_once(loss, lab, tmp_path):
+    cfg = {k: v for k, v in SMALL.items() if k not in ("progress", "say")} | {"loss": loss}
+    train(lab, tmp_path/"run", TrainConfig(**cfg), ["1"], ["2"], tmp_path/"cache")
+    assert mb.review(tmp_path/"run", lab, cache=tmp_path/"cache").overlap == (loss == "binary")

@@ -21,7 +21,7 @@ from ...data.video_ids import select_videos
 from ...errors import ConfigError
 from ...patch import patch
 from ...train.model import load_model
-from ...train.review.moments import CONTEXT, predict_for_review, rank_moments
+from ...train.review.moments import CONTEXT, may_overlap, predict_for_review, rank_moments
 from ..panels.panel import FULL, Panel, button, control, row
 from .answers import Answers, answer_words
 from .player import Player
@@ -55,10 +55,11 @@ class ReviewPanel(Panel):
         file, # Of the corrections
         author: str = None, # None: the name of the user
         films: dict = {}, # Video id -> film of the same frames, to lie under the poses
+        overlap: bool = False, # Actions of a pair may go on at once: an answer tells of one
     ):
         super().__init__()
         self.moments, self.predictions = list(moments.itertuples()), list(predictions)
-        self.dataset, self.films, self.answers = dataset, films, Answers(file, author)
+        self.dataset, self.films, self.overlap, self.answers = dataset, films, overlap, Answers(file, author)
         self.asked = 0 # Number of the question that was shown last
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
@@ -184,8 +185,9 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
     "Write an answer; it is on the disk when this returns."
     if (m := self.moment) is not self.shown:
         raise ConfigError("this moment could not be shown, so it takes no answer; choose it again")
-    row = Correction(m[1], m[2], m[3], verdict, action, start, stop, self.names(), was)
-    return self.answers.add(row, m)
+    one = self.overlap and verdict != "nothing" # What else goes on stays as it is
+    told = tuple(a for a in self.names() if not one or a in (action, was and was[0]))
+    return self.answers.add(Correction(m[1], m[2], m[3], verdict, action, start, stop, told, was), m)
 
 @patch
 def _choose(self: ReviewPanel, number, options=None):
@@ -294,4 +296,4 @@ def review(
     predictions = list(predict_for_review(model, data, ids, cache))
     moments = rank_moments(predictions, minutes, read_corrections(file))
     return ReviewPanel(moments, data, predictions, file, author,
-                       find_films(data, moments.video_id.unique(), films))
+                       find_films(data, moments.video_id.unique(), films), may_overlap(model))
