@@ -76,6 +76,7 @@ def make_folder(
     path, # Folder
 ):
     "Make a folder, and those above it. Raises `DataError` if there can be none."
+    if not str(path).strip(): raise DataError("the folder to write has no name; give one ('.' is this one)")
     try: Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as e: raise refused(path, e) from e
 
