@@ -1,4 +1,5 @@
 "What people do who do not know the package: other orders, spellings, encodings and types."
+import json
 import unicodedata
 
 import numpy as np
@@ -12,6 +13,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.annotations import annotation_source
 from mabe_nb.data.body_parts import animal_prefixes
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.kaggle.tables import read_bouts
@@ -167,6 +169,27 @@ def test_a_review_asks_of_what_nobody_scored_broken_or_not(tmp_path, capsys, mon
     assert {*pd.read_csv("m.csv").video_id} == {"v4"}
 
 
+def test_a_run_is_trained_again_without_what_can_no_longer_be_read(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = lab((tmp_path/"lab").mkdir() or tmp_path/"lab", 6)
+    for video in "v4", "v5": next(folder.glob(f"{video}*bouts*")).unlink()
+    assert main(["train", "lab", "--out", "a", "--train-videos", "v0-v2", "--valid-videos", "v3",
+                 "--epochs", "1", "--device", "cpu", "--features", "coords"]) == 0
+    mice = mb.open_dataset(folder)["v0"].mice
+    for video in "v0", "v4", "v5": add_correction(folder/"corrections.jsonl", Correction(
+        video, *mice, "accept", "approach", 10, 60, ("approach",)), "Ann")
+    for video in "v1", "v4":
+        path = next(folder.glob(f"{video}*"))
+        if "bouts" in path.name: path = next(p for p in folder.glob(f"{video}*") if "bouts" not in p.name)
+        path.write_bytes(path.read_bytes()[:-300])
+    assert main(["retrain", "a", "lab", "--out", "b"]) == 2
+    assert "retrain" in capsys.readouterr().err
+    assert main(["retrain", "a", "lab", "--out", "b", "--skip-broken"]) == 0
+    assert capsys.readouterr().out.count("is left out") == 2
+    assert json.loads((tmp_path/"b"/"videos.json").read_text()) == {
+        "train": ["v0", "v2", "v5"], "valid": ["v3"]}
+
+
 def test_where_none_can_be_read_the_first_says_why(tmp_path):
     lab(tmp_path, 2)
     for p in tmp_path.glob("v*"):
@@ -216,6 +239,8 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.split(DATA, seed=-1), "seed is '-1'"), (lambda: mb.split(DATA, seed=1.5), "seed is '1.5'"),
     (lambda: mb.split(DATA, valid="x"), "valid is 'x'"), (lambda: mb.split(DATA, valid=1), "valid is '1'"),
     (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
+    (lambda: mb.fit(DATA, ""), "has no name"), (lambda: mb.fit(DATA, " ", recipe="quick"), "has no name"),
+    (lambda: mb.analyse(DATA, ""), "out is to be a folder"),
     (lambda: mb.read_poses(None, fps=30), "None")])
 def test_a_wrong_argument_gets_a_sentence(call, words):
     with pytest.raises(MabeError, match=words): call()

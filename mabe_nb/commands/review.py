@@ -50,7 +50,7 @@ def retrain(args, say) -> dict:
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
     table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress,
-                new_weights=args.new_weights)
+                new_weights=args.new_weights, skip_broken=args.skip_broken)
     known = table.dropna()
     for row in known.itertuples():
         say(f"  {row.action:16s} F1 {row.before:.3f} -> {row.after:.3f}, "
@@ -116,6 +116,7 @@ def _retrain_flags(p):
     p.add_argument("--corrections", **_ANSWERS)
     p.add_argument("--new-weights", action="store_true",
                    help="rather than go on from those of RUN")
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
 
 # %% ../../nbs/commands/74_review.ipynb #9fa4bf58
 def _agree_flags(p):

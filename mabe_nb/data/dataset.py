@@ -207,7 +207,7 @@ class LastRead:
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0002
 BROKEN = ("mabe audit lists all that cannot be read: mend it, or take it out of the data; "
-          "mabe prepare, train, predict, score, analyse, clips and review leave it out by --skip-broken")
+          "mabe prepare, train, predict, score, analyse, clips, review, retrain and agree leave it out by --skip-broken")
 
 
 def readable_videos(

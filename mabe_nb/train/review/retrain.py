@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.corrections import CorrectedDataset, corrections_file, with_corrections
-from ...data.dataset import as_dataset
+from ...data.dataset import as_dataset, readable_videos
 from ...errors import ConfigError
 from ..classifier import Classifier
 from ..config import TrainConfig
@@ -56,6 +56,12 @@ def _comparable(run, out, new_weights) -> Classifier:
                           "go on with it in the same way, or choose another out")
     return before
 
+# %% ../../../nbs/train/review/20_retrain.ipynb #2288b123
+def _broken(data, ids, say):
+    "Which videos of a run, and of those that only a review knows, cannot be read."
+    every = {*ids["train"], *ids["valid"], *data.only_reviewed}
+    return every.difference(readable_videos(data, sorted(every), say))
+
 # %% ../../../nbs/train/review/20_retrain.ipynb #894218e2
 def retrain(
     run, # Run folder of a single training
@@ -66,12 +72,16 @@ def retrain(
     say=print, # Called with each line meant for a person
     progress: bool = False, # Show bars
     new_weights: bool = False, # Rather than go on from those of the run
+    skip_broken: bool = False, # Leave out videos that cannot be read
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
     before = _comparable(run, out, new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
-    ids = reviewed_split(data, ids["train"], ids["valid"], cfg)
+    broken = _broken(data, ids, speaker(say)) if skip_broken else ()
+    learn, judge = reviewed_split(data, *([v for v in ids[k] if v not in broken]
+                                          for k in ("train", "valid")), cfg)
+    ids = [v for v in learn if v not in broken], judge
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
     train(data, out, cfg, *ids, resume=True, cache=cache, say=speaker(say), progress=progress,
