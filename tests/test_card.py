@@ -83,6 +83,9 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
         assert got.least_ms == ((1000.0, 0.0, 0.0) if kept == 2 else clf.least_ms)
         if kept == 2: save_classifier(tmp_path/"best.safetensors", got)
     assert load_classifier(tmp_path/"best.safetensors").least_ms == (1000.0, 0.0, 0.0)
+    counts = np.array([[[60, 0, 0]] * 3, [[60, 0, 0], [60, 0, 0], [58, 0, 2]]])
+    for apart, least in ((counts, ()), (counts[[0, 0]], (1000.0, 0.0, 0.0))): # of each action by itself
+        assert shortest_said(replace(clf, least_ms=()), said(slips), (1000.0, 0.0, 0.0), apart)[0].least_ms == least
 
 
 def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkeypatch):
@@ -96,7 +99,12 @@ def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkey
     before = predict_labelled(plain, prepared, ids[1])
     losses = iter((0.1, 0.2)) # With the rates, and without
     monkeypatch.setattr(runs, "log_loss", lambda pairs: next(losses))
+    asked, predict = [], runs.predict_sequences
+    monkeypatch.setattr(runs, "predict_sequences", lambda clf, prepared, ids, **how: asked.append(ids) or predict(
+        clf, prepared, ids, **how))
     rated, after = often_said(plain, prepared, ids, before)
+    assert asked == [ids[0]], "what judges was predicted before"
+    assert all(map(np.array_equal, after, predict_labelled(rated, prepared, ids[1])))
     assert rated.usual == pytest.approx(usual_rates((p, may) for _, p, may in rows))
     for a, b in zip(before.sequences(), after.sequences()):
         p = np.hstack([1 - a.p.sum(1, keepdims=True), a.p])

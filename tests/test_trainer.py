@@ -82,6 +82,30 @@ def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patien
     assert one.fit() == history, "what has stopped stays stopped"
 
 
+def test_while_nothing_is_found_the_loss_tells_what_is_better(monkeypatch):
+    "A rare action is found after a while: the first epoch was kept, and its patience ended."
+    one = trainer(epochs=8, early_stopping_patience=2)
+    scores = iter([(5., .0), (4., .0), (3., .0), (6., .1), (9., .1), (1., .05), (1., .9)])
+    monkeypatch.setattr(Trainer, "validate", lambda self: dict(zip(("valid_loss", "valid_f1"), next(scores))))
+    better = []
+    one.recorder.after_epoch = lambda row, best, *_: better.append(best)
+    assert len(one.fit()) == 6 and better == [True] * 4 + [False] * 2
+
+
+def test_an_epoch_is_judged_as_its_actions_are_asked_for():
+    "Of two actions that go on at once one alone was told, so that half of what is right was wrong."
+    labels = torch.tensor([[1, 1], [1, 0], [0, 1], [0, 0]], dtype=torch.int8).repeat_interleave(40, 0)
+    x, alone = labels.float().repeat(1, 3), labels.clone()
+    alone[:40, 1] = 0
+    class Says(torch.nn.Linear): # What there is, both actions alike
+        def forward(self, x): return torch.cat([x[..., :1] * 0, 9 * x[..., :2] - 4.5], -1)
+    for loss, truth, f1 in (("binary", labels, 1.0), ("cross_entropy", labels, 5 / 6),
+                            ("binary", alone, 1.0)): # that exclude each other
+        one = trainer(loss=loss, model_type="tcn")
+        one.average.model, one.valid = Says(6, 3), Frames(x, truth, np.array([160]))
+        assert one.validate()["valid_f1"] == pytest.approx(f1), loss
+
+
 def test_a_model_that_no_longer_learns_stops_early():
     "Steps too small to change a decision: no epoch is better than the first."
     still = trainer(epochs=9, learning_rate=1e-12, min_lr=0, early_stopping_patience=3)

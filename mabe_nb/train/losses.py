@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
-           'answer_weights', 'Loss', 'make_loss', 'plain_targets', 'classes_first', 'PlainLoss', 'objective']
+           'answer_weights', 'Loss', 'make_loss', 'told_at_once', 'plain_targets', 'classes_first', 'PlainLoss',
+           'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
 from dataclasses import dataclass
@@ -131,6 +132,14 @@ def make_loss(
     if weights is not None: weights = torch.as_tensor(weights, dtype=torch.float32)
     focal = (cfg.focal_gamma, cfg.focal_alpha) if "focal" in cfg.loss else ()
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
+
+# %% ../../nbs/train/30_losses.ipynb #631cb87c
+def told_at_once(
+    cfg, # `TrainConfig`
+    labels, # (frames, actions) int8: 1, 0 or -1 unknown; NumPy or torch, as given
+) -> bool:
+    "Are actions learned that go on at once, and are there any such frames?"
+    return "binary" in cfg.loss and bool(((labels == 1).sum(1) > 1).any())
 
 # %% ../../nbs/train/30_losses.ipynb #aea51e2a
 def plain_targets(

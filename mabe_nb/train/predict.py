@@ -245,10 +245,10 @@ def decide(
 def decide_apart(
     p: np.ndarray, # (frames, 1 + actions), `other` first, the actions `apart`
     wanted: np.ndarray, # (actions,) bool, may be predicted in this sequence
-    thresholds: np.ndarray, # (actions,) in 0..1, NaN: one half
+    thresholds: np.ndarray = None, # (actions,) in 0..1, None or NaN: one half
 ) -> list: # An array (frames,) for each action: its index, -1 = not there
     "The frames of each action, whatever else there is."
-    bar = np.where(np.isnan(thresholds), 0.5, thresholds)
+    bar = 0.5 if thresholds is None else np.where(np.isnan(thresholds), 0.5, thresholds)
     seen = wanted & (p[:, 1:] >= bar) & (p[:, 1:] > 0) # 0: never learned, whatever the bar
     return [np.where(row, k, -1) for k, row in enumerate(seen.T)]
 

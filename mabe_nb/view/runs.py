@@ -18,6 +18,7 @@ from ..files import read_json, regular_file
 from ..remote.row import row as row_of
 from ..remote.job import jobs
 from ..train.config import TrainConfig
+from ..train.scores.frames import best_row
 from .plots import COLORS, _axes, _empty, styled
 
 # %% ../../nbs/view/18_runs.ipynb #7224fb37
@@ -100,7 +101,7 @@ def _labs(run): # Of the videos that were learned from; known at the end
 def _run_row(name, run, job):
     "What is known of a run; its settings under `cfg`."
     epochs, about = epochs_of(run/"log.jsonl"), row_of(job) if job else {}
-    best = max(epochs, key=lambda e: e.get("valid_f1") or -1, default={})
+    best = best_row(epochs) or {}
     seconds = sum(e.get("seconds") or 0 for e in epochs)
     file = run/"log.jsonl"
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.stat().st_mtime)) \

@@ -259,7 +259,7 @@ def result_line(
             f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
             f"{_zeros(metrics, metrics['valid']['f1'])} This figure flatters: the same "
             f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, by an "
-            f"F1 of {best['valid_f1']:.3f} in windows that do not overlap, as here they do. "
+            f"F1 of {best['valid_f1']:.3f}{' of each action by itself' * ('overlap' in metrics)} in windows that do not overlap, as here they do. "
             "For a figure to publish judge by videos that chose nothing, or use a recipe "
             "(`mabe train --recipe best`), in which every video is predicted by models "
             "that never saw it.")

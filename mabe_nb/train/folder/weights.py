@@ -18,6 +18,7 @@ from ...files import read_tensors, regular_file
 from .recorder import BEFORE, NOW, STATE
 from ..classifier import Classifier, load_classifier
 from ..config import TrainConfig
+from ..scores.frames import best_row
 
 # %% ../../../nbs/train/folder/10_weights.ipynb #9eb86238
 def read_history(
@@ -83,9 +84,9 @@ def checked_run(
 def best_epoch(
     run: Path, # Run folder
 ): # int, None before the first epoch
-    "The epoch whose weights `best.safetensors` holds: highest F1, the first of equals."
-    history = read_history(run).dropna()
-    return int(history.epoch[history.valid_f1.idxmax()]) if len(history) else None
+    "The epoch whose weights `best.safetensors` holds, see `best_row`."
+    best = best_row(read_history(run).dropna().to_dict("records"))
+    return best and int(best["epoch"])
 
 # %% ../../../nbs/train/folder/10_weights.ipynb #ca8fb7b4
 def try_file(

@@ -20,10 +20,10 @@ from .few_videos import interval_of
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
     labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
-    codes: np.ndarray, # (frames,) predicted action, -1 = none
+    codes: np.ndarray, # (frames,) predicted action, -1 = none; or (frames, actions) bool
 ) -> np.ndarray: # (actions, 3): hit, wrong, missed frames
     "What F1 is made of."
-    predicted = codes[:, None] == np.arange(labels.shape[1])
+    predicted = codes if codes.ndim == 2 else codes[:, None] == np.arange(labels.shape[1])
     return np.stack([(predicted & (labels == 1)).sum(0), (predicted & (labels == 0)).sum(0),
                      (~predicted & (labels == 1)).sum(0)], 1)
 
@@ -38,7 +38,7 @@ def f1_of(
 
 def masked_f1(
     labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
-    codes: np.ndarray, # (frames,) predicted action, -1 = none
+    codes: np.ndarray, # See `frame_counts`
 ) -> np.ndarray: # (actions,) F1, NaN where there is nothing to judge
     "Frame-wise F1 of each action over the frames where it is known."
     return f1_of(frame_counts(labels, codes))
@@ -295,5 +295,5 @@ def validation_scores(
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #638f1950
 def best_row(history) -> dict: # None before the first epoch
-    "The epoch with the highest validation F1, the first of equals."
-    return max(history, key=lambda row: row["valid_f1"], default=None)
+    "The epoch with the highest validation F1, the first of equals; of 0 with the lowest loss."
+    return max(history, key=lambda e: e.get("valid_f1") or -(e.get("valid_loss") or 0), default=None)

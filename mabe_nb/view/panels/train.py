@@ -115,8 +115,9 @@ def epoch_words(
     "The last epoch, and what the card did, as a sentence."
     if not epochs: return "no epoch yet"
     from mabe_nb.train.fit.monitor import in_words
+    from mabe_nb.train.scores.frames import best_row
     e = epochs[-1]
-    best = max(epochs, key=lambda e: e.get("valid_f1") or -1)
+    best = best_row(epochs)
     gpu = in_words(e.get("gpu") or {}) or "no GPU readings on this machine"
     return (f"epoch {e['epoch']}{f' of {total}' if total else ''}: training loss "
             f"{e['train_loss']:.4g}, validation loss {e['valid_loss']:.4g}, F1 "
