@@ -391,7 +391,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
         code, out, err = mabe(*words, *slip)
         assert code == 2 and hint in err
-    for slip in (("--smooth-ms", "9"), ("--least-ms", "9"), ("--overlap",)):
+    for slip in (("--smooth-ms", "9"), ("--least-ms", "9"), ("--overlap",), ("--no-rates",)):
         code, out, err = mabe("predict", "blend", "colony", "--out", "x.csv", *slip)
         assert code == 2 and "decisions of its own" in err
     assert "did you mean 'best'" in mabe("train", "colony", "--out", "b", "--recipe", "bset")[2]

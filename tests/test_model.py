@@ -199,7 +199,7 @@ def test_recordings_and_ranges_do_for_data_and_ids(data, folder, tmp_path, kind)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_options_of_a_single_run_are_for_a_single_run(data, folder, tmp_path, kind):
-    options = {"smooth_ms": 100.0, "least_ms": 50.0, "overlap": True, "thresholds": {}}
+    options = {"smooth_ms": 100.0, "least_ms": 50.0, "overlap": True, "thresholds": {}, "rates": False}
     for name, value in options.items():
         if kind == "classifier":
             load_model(folder/kind).predict(data, ["3"], cache=tmp_path, **{name: value})

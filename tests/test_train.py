@@ -1,5 +1,6 @@
 """Training, classifiers and predictions: properties and faults."""
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from mabe_nb.cli import main
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
-from mabe_nb.data.synthetic import colony_video
+from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError
-from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds
+from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds, save_classifier
 from mabe_nb.train.config import TrainConfig, make_config
 from mabe_nb.train.scores.frames import masked_f1
 from mabe_nb.train.losses import allowed_classes, partial_cross_entropy
@@ -172,6 +174,21 @@ def test_the_score_in_the_run_is_the_score_of_its_predictions(run, colony):
     said = [metrics["valid"]["f1"][a] for a in clf.actions]
     assert np.allclose(ours, np.array(said, float), atol=1e-6, equal_nan=True)
     assert "overlap" not in metrics
+
+
+def test_what_is_frequent_counts_unless_it_is_not_to(run, colony, monkeypatch, tmp_path):
+    clf = load_classifier(run/"run"/"best.safetensors")
+    predict = lambda clf, **how: predict_dataset(clf, colony, ["10", "13"], cache=run/"cache", least_ms=0, **how)
+    rare, plain = replace(clf, usual=(1e-4,) * len(clf.actions)), predict(replace(clf, usual=()))
+    assert predict(rare, rates=False).equals(plain) and not predict(rare).equals(plain)
+    shutil.copytree(run/"run", tmp_path/"r")
+    save_classifier(tmp_path/"r"/"best.safetensors", rare)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    write_colony(tmp_path/"c", videos=5, minutes=0.3, messy=False)
+    for flags in ([], ["--no-rates"]):
+        assert main(["predict", str(tmp_path/"r"), str(tmp_path/"c"), "--least-ms", "0", "--out",
+                     str(tmp_path/f"{len(flags)}.csv"), *flags]) == 0
+    assert (tmp_path/"0.csv").read_text() != (tmp_path/"1.csv").read_text()
 
 
 def test_a_run_that_learned_what_goes_on_at_once_is_judged_by_that_too(colony, tmp_path):

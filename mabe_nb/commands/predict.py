@@ -40,6 +40,7 @@ def predict(args, say) -> dict:
         check_out(args.out, overwrite=args.overwrite)
     options = {k: v for k in ("thresholds", "smooth_ms", "least_ms", "overlap")
                if (v := getattr(args, k)) is not None and v is not False}
+    if args.no_rates: options["rates"] = False
     if args.watch is not None: return predict_new(args, options, say)
     if args.on: return predict_elsewhere(args, options, say)
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
@@ -120,6 +121,8 @@ def _predict_flags(p):
     p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
     p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
+    p.add_argument("--no-rates", action="store_true", help="what is frequent around a frame "
+                   "does not count")
     p.add_argument("--overlap", action="store_true", help="actions of one pair may "
                    "overlap, which the competition refuses")
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "

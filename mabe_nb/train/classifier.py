@@ -239,11 +239,11 @@ def predict(
     smooth_ms: float = None, # See `predict_sequences`
     least_ms: float = None, # Of the shortest bouts; None: of each action, as learned
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
+    rates: bool = True, # Look at what is frequent around a frame, if that was learned
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    thresholds, (dataset, ids) = read_thresholds(thresholds), data_and_ids(dataset, ids)
-    say = speaker(say)
+    thresholds, say, (dataset, ids) = read_thresholds(thresholds), speaker(say), data_and_ids(dataset, ids)
     for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
@@ -254,10 +254,10 @@ def predict(
         ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
     choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
              for i, lab in enumerate(labs)]
-    for i, p in predict_sequences(self, prepared, ids, smooth_ms, progress, overlap):
+    plain = self if rates else replace(self, usual=())
+    for i, p in predict_sequences(plain, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *choices[i])
-        codes = decide_apart(*how) if overlap else [decide(*how)]
-        every = [lasting(c, least, row.fps) for c in codes]
+        every = [lasting(c, least, row.fps) for c in (decide_apart(*how) if overlap else [decide(*how)])]
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
         if each: each(pair_decision(row, self.actions, choices[i][0], p, every))

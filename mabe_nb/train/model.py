@@ -133,7 +133,7 @@ def no_options(
     "Raises `ConfigError` if there is an option that only a single run has a use for."
     if options:
         raise ConfigError("a recipe has decisions of its own: leave out --thresholds, "
-                          "--smooth-ms, --least-ms, --overlap and --checkpoint")
+                          "--smooth-ms, --least-ms, --no-rates, --overlap and --checkpoint")
 
 # %% ../../nbs/train/58_model.ipynb #009f367b
 def evidence_in(
