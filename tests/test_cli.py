@@ -15,9 +15,13 @@ import pytest
 
 from mabe_nb.train.classifier import load_classifier
 from mabe_nb import cli
+from mabe_nb.analysis.agreement import agreement
+from mabe_nb.commands.score import IGNORED
 from mabe_nb.commands.parser import LISTED, PRESETS, config_from, setting_words
 from mabe_nb.data.blocks.registry import PRESETS as FEATURES
+from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.kaggle.examine import EFFECTS
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.presets import SPEED
 from mabe_nb.train.models import NETWORKS
@@ -286,10 +290,25 @@ def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
     pd.concat([table, quoted, strange]).to_csv(work/"ignored.csv", index=False)
     code, out, err = mabe("score", "colony", "ignored.csv", "--json")
     assert json.loads(out)["ignored"] == {"unknown_video": 2, "quoted_id": 1}
-    assert "quoted_id 1" in mabe("score", "colony", "ignored.csv")[1]
+    assert "quoted_id 1 (a name in quotation marks)" in mabe("score", "colony", "ignored.csv")[1]
+    assert set(IGNORED) == {kind for kind, effect in EFFECTS.items() if effect == "ignored"}
     some = [str(v) for v in table.video_id.unique()]
     told = json.loads(mabe("score", "colony", "clean.csv", "--videos", some[0], "--json")[1])
     assert len(some) > 1 and "ignored" not in told # the others are of the dataset, and not asked for
+
+
+def test_what_a_model_predicted_is_a_rater(mabe, trained, work):
+    mabe("predict", "run", "colony", "--out", "sub.csv", "--overwrite")
+    code, out, err = mabe("agree", "colony", "sub.csv", "--videos", "1,4", "--json") # of one lab
+    assert code == 0, err
+    found, table = json.loads(out), pd.read_csv(work/"sub.csv")
+    judged = json.loads(mabe("score", "colony", "sub.csv", "--videos", ",".join(found["videos"]), "--json")[1])
+    f1 = {row["action"]: row["frame_f1"] for row in found["actions"]}
+    scores = judged["labs"]["AmberOtter"]["actions"]
+    assert f1 and f1 == pytest.approx({a: scores[a] for a in f1}) and {*f1} <= {*table.action}
+    assert {*found["videos"]} == {"1", "4"} & {*table.video_id.astype(str)}
+    data = open_dataset(work/"colony")
+    assert agreement(data, table).table.equals(agreement(data, work/"sub.csv").table)
 
 
 def test_fix_is_offered_only_where_it_helps(mabe, trained, work):

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from .measures import actions_of_labs, checked_submission
 from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.folder.files import OBSERVED, OF_MANY
 from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
                                                with_scores)
 from ..data.folder.settings import read_settings
-from ..data.recording import frame_labels, run_lengths
+from ..data.recording import frame_labels, run_lengths, submitted_bouts
 from ..errors import DataError, ScoreError
 
 # %% ../../nbs/analysis/80_agreement.ipynb #914e06be
@@ -96,16 +97,33 @@ def bout_scores(
 # %% ../../nbs/analysis/80_agreement.ipynb #370eb4ce
 def second_rater(
     data, # Dataset of the first
-    other, # Of the second: dataset, path to one, or annotation files alone
+    other, # Of the second: dataset, path to one, annotation files alone, or a submission
 ): # Function of a `Recording` of the first: that of the second, None: not scored
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
+    if isinstance(other, pd.DataFrame): return _predicted(data, checked_submission(other))
     try: theirs = as_dataset(other)
     except DataError as e:
+        if Path(other).is_file() and (table := _submission(other)) is not None: return _predicted(data, table)
         files = _annotation_files(Path(other), data) if Path(other).exists() else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, *files[rec.video_id])
     return lambda rec: theirs[rec.video_id] if rec.video_id in theirs.ids else None
+
+# %% ../../nbs/analysis/80_agreement.ipynb #8e802676
+def _submission(path): # None if it is no table of predicted bouts
+    from mabe_nb.kaggle.doctor import read_submission
+    try: table = read_submission(path)
+    except DataError: return None
+    return checked_submission(table, path) if "row_id" in table else None
+
+
+def _predicted(data, table):
+    "A submission as a second rater, who looked for the actions that it has of a lab."
+    of, by_lab = dict([*table.groupby(table.video_id.astype(str))]), actions_of_labs(data, table)
+    known = lambda rec: frozenset(t for t in rec.labelled if t[2] in by_lab.get(rec.lab_id, ()))
+    return lambda rec: rec.replace(labelled=known(rec), bouts=submitted_bouts(
+        table, rec.video_id)) if rec.video_id in of else None
 
 # %% ../../nbs/analysis/80_agreement.ipynb #111d8d37
 def _scored(data, rec, path, rows):

@@ -122,8 +122,8 @@ def _retrain_flags(p):
 def _agree_flags(p):
     p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)
-    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, or annotation "
-                   "files alone")
+    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, annotation "
+                   "files alone, or a table that mabe predict wrote")
     p.add_argument("--out", metavar="CSV", help="file to write: where they differ")
     p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--skip-broken", **SKIP_BROKEN)
