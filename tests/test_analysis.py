@@ -18,8 +18,8 @@ from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_e
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import (compare_groups, compare_two, of_company, per_unit, read_groups,
-                                     with_groups)
+from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
+                                     per_unit, read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
@@ -437,6 +437,25 @@ def test_an_action_that_one_group_lacks_is_no_comparison():
 def test_bad_tables_of_groups(tmp_path, text, words):
     (tmp_path/"g.csv").write_text(text)
     with pytest.raises(DataError, match=words): read_groups(tmp_path/"g.csv")
+
+
+@pytest.mark.parametrize("dose, names", [
+    ([0.0, 5.0, np.nan, 0.5], ["0", "5", "", "0.5"]), ([0, 5, None, 10], ["0", "5", "", "10"]),
+    (pd.Categorical(["a", "b", None, "a"]), ["a", "b", "", "a"]), ([True, False, None, True], ["True", "False", "", "True"])])
+def test_a_table_of_pandas_may_have_numbers_and_gaps(tmp_path, dose, names):
+    data, said = [make_recording(k, 300, video_id=f"{k}") for k in range(4)], []
+    table = pd.DataFrame({"Video": [0, 1, 2, 3.0], "dose": dose, "subject": [1, 2, 3, 4]})
+    assert checked_groups(table).dose.tolist() == names
+    found = mb.analyse(data, tmp_path, groups=table, by="dose", unit="video", shuffles=5, say=said.append)["groups"]
+    assert {*found.a, *found.b} == {*names} - {""} and (found.n_a <= 2).all()
+    assert any("2 of 8 animals in videos have no dose" in line for line in said)
+    with pytest.raises(DataError, match="no column video"): checked_groups(table[["dose"]])
+    with pytest.raises(DataError, match="two rows for 1"): checked_groups(table.assign(Video=1))
+
+
+def test_doses_with_a_comma_are_numbers_too():
+    doses = ["0", "0,05 mg", "0,25 mg", "0.5 mg", "5", "10", "saline"]
+    assert sorted(reversed(doses), key=group_order) == doses
 
 
 # out again

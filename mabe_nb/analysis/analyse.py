@@ -14,7 +14,7 @@ import pandas as pd
 
 from . import figures
 from .exports import FORMATS
-from .groups import (compare_groups, of_company, of_no_group, of_no_value,
+from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_no_value,
                                      of_nothing, of_unlike_time, per_unit, read_groups,
                                      with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
@@ -62,7 +62,7 @@ def _figures(seen, tables, cases, value):
 # %% ../../nbs/analysis/70_analyse.ipynb #f0bdf48b
 def _groups(data, groups, by):
     "Groups in whatever form they are given, or those of the dataset."
-    if isinstance(groups, pd.DataFrame): return groups
+    if isinstance(groups, pd.DataFrame): return checked_groups(groups)
     if groups is not None: return read_groups(groups)
     table = data.groups() if hasattr(data, "groups") else None
     if table is None: raise ConfigError(f"to compare by {by} give a table of groups")
