@@ -1,5 +1,5 @@
 """From bouts to results: measures by brute force, statistics by simulation, round trips."""
-import json, time
+import json, re, time
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -851,3 +851,30 @@ def test_what_an_earlier_analysis_left_is_told(tmp_path):
     assert not any("did not write" in line for line in said)
     mb.analyse(data, tmp_path, shuffles=5, say=said.append)
     assert "holds groups.csv, groups.png, groups.svg too, which this analysis did not write" in said[-1]
+
+
+def test_exports_of_before_and_videos_without_a_file_are_told(tmp_path):
+    data, said = [recording([("a", "b", "sniff", 30, 40)]), recording([], "w")], []
+    mb.analyse(data, tmp_path, to=["csv", "elan", "boris"], shuffles=5, say=said.append)
+    assert [line for line in said if "without a bout" in line or "did not write" in line] == [
+        "note: elan and boris: of 1 video without a bout there is no file (w); that does not mean that nobody watched"]
+    mb.analyse(data, tmp_path, to=["elan"], videos=["w"], bouts=submission_table({"w": data[0].bouts}),
+               shuffles=5, say=said.append)
+    assert said[-1] == (f"note: {tmp_path} holds boris/bouts.boris, boris/v.csv, bouts.csv, elan/v.eaf too, "
+                        "which this analysis did not write")
+    times = [int(t) for t in re.findall('TIME_VALUE="(.+?)"', (tmp_path/"elan"/"w.eaf").read_text())]
+    assert times == [3000, 4000]
+
+
+def test_times_of_an_elan_file_stand_in_their_order(tmp_path):
+    path, = export_elan(observe([recording([("a", "b", "sniff", 30, 40), ("b", "a", "rear", 5, 35)])]), tmp_path)
+    assert re.findall('TIME_VALUE="(.+?)"', path.read_text()) == ["500", "3000", "3500", "4000"]
+
+
+def test_clips_of_before_are_told(tmp_path, capsys):
+    mb.write_colony(tmp_path/"colony", videos=1, minutes=0.5)
+    for action, more in (("attack", []), ("sniff", ["--overwrite"])):
+        assert main(["clips", "annotations", str(tmp_path/"colony"), "--out", str(tmp_path/"c"), "--action", action,
+                     "--most", "1", *more]) == 0
+    first = capsys.readouterr().out.split("note: ")
+    assert len(first) == 2 and "holds 1 more, of before, such as " in first[1]

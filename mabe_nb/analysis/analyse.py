@@ -121,11 +121,12 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 
-def _of_before(out, tables):
+def _of_before(out, tables, paths):
     "A sentence if what an earlier analysis wrote lies beside what this one did."
-    names = {"groups", "drawn"} - {*tables}
-    old = sorted(f.name for f in out.iterdir() if f.stem in names)
-    return [f"{out} holds {', '.join(old)} too, which this analysis did not write"] if old else []
+    names = {"groups", "drawn", "bouts"} - {*tables}
+    old = {f for f in out.iterdir() if f.stem in names}.union(*((out/name).glob("*") for name in FORMATS))
+    lost = sorted(f.relative_to(out).as_posix() for f in old - {*paths})
+    return [f"{out} holds {_some(lost)} too, which this analysis did not write"] if lost else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
@@ -164,18 +165,27 @@ def _measured(data, bouts, videos, shuffles, say):
     return seen, tables, decisions
 
 
-def _export(seen, out, to, data, method):
+def _export(seen, out, to, data, method): # Paths of what was written
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+    return [path for name in to for path in FORMATS[name](seen, out, **how.get(name, {}))]
+
+
+def _of_no_file(seen, to, paths):
+    "A sentence if a format has no file of videos in which nothing was done."
+    none = sorted({*seen.watched.video} - {*seen.bouts.video})
+    names = [f for f in to if f != "csv" and not {*none} <= {p.stem for p in paths if p.parent.name == f}]
+    return [f"{' and '.join(names)}: of {plural(len(none), 'video')} without a bout there is no file "
+            f"({_some(none)}); that does not mean that nobody watched"] if names else []
+
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
-def _of_nobody(seen):
+def _of_nobody(seen, table): # Is there a table of bouts?
     "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
             f"target in half the frames or more (video {', '.join(some[:5])}"
-            f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
+            f"{', ...' * (len(some) > 5)})" + "; seen in bouts.csv tells which" * table] if some else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _of_some(seen):
@@ -254,8 +264,8 @@ def analyse(
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
-    _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen),
+    paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
+    notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen, "csv" in to),
               *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
-    for line in notes + _of_before(out, tables): say(f"note: {line}")
+    for line in notes + _of_no_file(seen, to, paths) + _of_before(out, tables, paths): say(f"note: {line}")
     return tables
