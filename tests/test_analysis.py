@@ -878,3 +878,48 @@ def test_clips_of_before_are_told(tmp_path, capsys):
                      "--most", "1", *more]) == 0
     first = capsys.readouterr().out.split("note: ")
     assert len(first) == 2 and "holds 1 more, of before, such as " in first[1]
+
+
+def between(rows, video="v"):
+    "Scored from frame 0 to 100 and from 200 to 250."
+    rec = recording(rows, video)
+    return with_scores(rec, rec.bouts, None, ((0, 100), (200, 250)))
+
+
+def test_nothing_follows_across_a_time_in_which_nobody_watched(tmp_path):
+    rows = [("a", "b", "sniff", 40, 60), ("a", "b", "rear", 205, 210), ("a", "b", "sniff", 230, 240)]
+    table = mb.analyse([between(rows)], tmp_path, shuffles=5, say=None)["transitions"]
+    assert table[table["count"] > 0][["before", "after"]].values.tolist() == [["rear", "sniff"]]
+    seen = observe([recording(rows), between(rows, "w"), between(rows[:2] + [("b", "b", "rear", 60, 70)], "x")])
+    assert transitions(seen.bouts, shuffles=5)["count"].sum() == 2 + 2 + 1
+    assert transitions(seen.bouts, shuffles=5, watched=seen.watched)["count"].sum() == 2 + 1 + 0
+
+
+def test_a_latency_that_holds_a_pause_of_the_scorers_is_told(tmp_path):
+    of = lambda rows: [n for n in notes_of(tmp_path, [between(rows)]) if "nobody watched" in n]
+    assert of([("a", "b", "sniff", 40, 60), ("a", "b", "sniff", 205, 210)]) == []
+    assert of([("a", "b", "rear", 205, 210)]) == ["note: latency_s holds time in which nobody watched, and could "
+                                                  "have missed a bout, in 1 video (v)"]
+
+
+def test_actions_without_a_length_are_told(tmp_path):
+    rows = [("a", "a", "rear", 5, 6), ("a", "b", "sniff", 8, 20)]
+    of = lambda rows: [n for n in notes_of(tmp_path, [recording(rows)]) if "POINT" in n]
+    assert len(of(rows)) == 1 and "no bout of rear is longer" in of(rows)[0] and of(rows[1:]) == []
+
+
+def test_tracks_that_are_never_seen_at_once_are_told(tmp_path):
+    "An animal that is lost and comes back under another name is two, in every figure."
+    one = tracked("v", (1, 1), ("a", "b"))
+    xy = one.xy.copy()
+    xy[:500, 0] = xy[500:, 1] = np.nan
+    said = [n for n in notes_of(tmp_path, [one, one.replace(xy=xy, video_id="w")]) if "never seen" in n]
+    assert len(said) == 1 and said[0].startswith("note: 1 pair of animals is never seen in one frame (a and b of w): ")
+
+
+def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
+    data = [tracked(f"v{k}", (1, 1)) for k in range(4)]
+    groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
+    of = lambda groups: [n for n in notes_of(tmp_path, data, groups=groups, by="dose") if "nobody says" in n]
+    assert len(of(groups)) == 1 and "whether a of 4 videos is one animal, and it counts as 4 cases" in of(groups)[0]
+    assert of(groups.assign(subject=["w", "x", "y", "z"])) == []

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from . import figures
+from .boris import point_actions
 from .exports import FORMATS
-from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_no_value,
-                                     of_nothing, of_unlike_time, per_unit, read_groups,
-                                     with_groups)
+from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_no_subject,
+                                     of_no_value, of_nothing, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
@@ -78,7 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, value, unit) + of_company(rows, unit)
+    notes += of_no_value(rows, value, unit) + of_no_subject(rows) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
@@ -158,7 +158,7 @@ def _measured(data, bouts, videos, shuffles, say):
     if bouts is not None and not run:
         for line in _of_videos(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
-              "transitions": transitions(seen.bouts, shuffles=shuffles),
+              "transitions": transitions(seen.bouts, shuffles=shuffles, watched=seen.watched),
               "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
@@ -184,8 +184,8 @@ def _of_nobody(seen, table): # Is there a table of bouts?
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
-            f"target in half the frames or more (video {', '.join(some[:5])}"
-            f"{', ...' * (len(some) > 5)})" + "; seen in bouts.csv tells which" * table] if some else []
+            f"target in half the frames or more (video {_some(some)})"
+            + "; seen in bouts.csv tells which" * table] if some else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _of_some(seen):
@@ -193,7 +193,7 @@ def _of_some(seen):
     looked = seen.watched.groupby("video").animal.agg(set)
     some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
     return [f"in {len(some)} of {len(looked)} videos only some of the animals were looked for "
-            f"(video {', '.join(some[:5])}{', ...' * (len(some) > 5)}), in the others all: who "
+            f"(video {_some(some)}), in the others all: who "
             "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
@@ -208,12 +208,39 @@ def _of_absent(seen):
             ] if lost else []
 
 
+def _of_pauses(seen, measures):
+    "A sentence if a time in which nobody watched lies before first bouts."
+    keys = ["video", "animal", "action"]
+    first = seen.watched.drop_duplicates(keys).rename(columns={"seconds": "until"})
+    rows = measures.merge(first[[*keys, "until"]], on=keys)
+    some = [*rows.video[rows.latency_s > rows.until].unique()]
+    return [f"latency_s holds time in which nobody watched, and could have missed a bout, in "
+            f"{plural(len(some), 'video')} ({_some(some)})"] if some else []
+
+
 def _of_outside(seen):
     "A sentence if bouts reach out of their videos."
     videos, n = [*seen.outside], sum(seen.outside.values())
     return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
             "the first frame or end after the last, and are cut there or left out: are they of "
             "these videos, in frames?"] if n else []
+
+# %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
+def _of_apart(seen):
+    "A sentence if animals are never seen at once, as one that was lost and found again."
+    acting = {*zip(seen.watched.video, seen.watched.animal)}
+    some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
+            if {(v, a), (v, b)} <= acting]
+    return [f"{plural(len(some), 'pair')} of animals is never seen in one frame ({_some(some)}): one that was "
+            "lost and found again counts twice; give both tracks its name, under animals in dataset.yaml"
+            ] if some else []
+
+
+def _of_points(seen):
+    "A sentence if there are actions of which no bout has a length."
+    some = sorted(point_actions(seen))
+    return [f"no bout of {_some(some)} is longer than a frame, as POINT events are: how often is told, but share, "
+            "seconds and mean_s are those of single frames"] if some else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #947edcdc
 def _of_unmarked(seen, data):
@@ -240,8 +267,7 @@ def _check(out, groups, by, to):
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
-    for name in to:
-        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
+    if odd := [name for name in to if name not in FORMATS]: raise ConfigError.unknown("format", odd[0], FORMATS)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
@@ -265,7 +291,8 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen, "csv" in to),
+    notes += [*_of_outside(seen), *_of_absent(seen), *_of_apart(seen), *_of_points(seen),
+              *_of_pauses(seen, tables["measures"]), *_of_nobody(seen, "csv" in to),
               *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
     for line in notes + _of_no_file(seen, to, paths) + _of_before(out, tables, paths): say(f"note: {line}")
     return tables

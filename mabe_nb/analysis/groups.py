@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['KEYS', 'UNITS', 'FEW', 'ALIKE', 'checked_groups', 'read_groups', 'with_groups', 'of_nothing', 'of_no_group',
-           'of_unlike_time', 'per_unit', 'of_no_value', 'of_company', 'hedges', 'compare_two', 'group_order',
-           'compare_groups']
+           'of_unlike_time', 'per_unit', 'of_no_value', 'of_no_subject', 'of_company', 'hedges', 'compare_two',
+           'group_order', 'compare_groups']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
 import io, re, warnings
@@ -182,6 +182,17 @@ def of_no_value(
     return lines
 
 # %% ../../nbs/analysis/30_groups.ipynb #85a58441
+def of_no_subject(
+    rows: pd.DataFrame, # From `with_groups`
+) -> list: # One sentence, if it matters
+    "Animals of one name in several videos, of whom nobody says whether they are one."
+    own = rows.video + " " + rows.animal
+    videos = rows[rows.subject == own].groupby("animal").video.nunique()
+    if not len(videos) or (most := videos.max()) < 2: return []
+    return [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
+            "a column subject, or subject in dataset.yaml, gives animals their own names"]
+
+
 def of_company(
     rows: pd.DataFrame, # From `with_groups`
     unit: str = "animal", # As for `per_unit`
