@@ -913,8 +913,8 @@ def test_tracks_that_are_never_seen_at_once_are_told(tmp_path):
     one = tracked("v", (1, 1), ("a", "b"))
     xy = one.xy.copy()
     xy[:500, 0] = xy[500:, 1] = np.nan
-    said = [n for n in notes_of(tmp_path, [one, one.replace(xy=xy, video_id="w")]) if "never seen" in n]
-    assert len(said) == 1 and said[0].startswith("note: 1 pair of animals is never seen in one frame (a and b of w): ")
+    said = [n for n in notes_of(tmp_path, [one, one.replace(xy=xy, video_id="w")]) if "no frame" in n]
+    assert len(said) == 1 and said[0].startswith("note: no frame shows both a and b of w: ")
 
 
 def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
@@ -923,3 +923,9 @@ def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
     of = lambda groups: [n for n in notes_of(tmp_path, data, groups=groups, by="dose") if "nobody says" in n]
     assert len(of(groups)) == 1 and "whether a of 4 videos is one animal, and it counts as 4 cases" in of(groups)[0]
     assert of(groups.assign(subject=["w", "x", "y", "z"])) == []
+
+
+def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
+    one, two = (dyads(observe([recording([("a", "b", "sniff", 5, 9)], v) for v in videos]).bouts) for videos in ("v", "vw"))
+    assert [plot_dyads(t)[1].get_title("left") for t in (one, two)] == [
+        "Who to whom (bouts)", "Who to whom (bouts, by name, of 2 videos)"]

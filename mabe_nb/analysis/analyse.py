@@ -231,9 +231,8 @@ def _of_apart(seen):
     acting = {*zip(seen.watched.video, seen.watched.animal)}
     some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
             if {(v, a), (v, b)} <= acting]
-    return [f"{plural(len(some), 'pair')} of animals is never seen in one frame ({_some(some)}): one that was "
-            "lost and found again counts twice; give both tracks its name, under animals in dataset.yaml"
-            ] if some else []
+    return [f"no frame shows both {_some(some)}: one that was lost and found again counts twice; give both "
+            "tracks its name, under animals in dataset.yaml"] if some else []
 
 
 def _of_points(seen):
