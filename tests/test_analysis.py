@@ -1,5 +1,5 @@
 """From bouts to results: measures by brute force, statistics by simulation, round trips."""
-import json, time
+import json, re, time
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_e
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import (compare_groups, compare_two, of_company, per_unit, read_groups,
-                                     with_groups)
+from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
+                                     per_unit, read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
@@ -439,6 +439,25 @@ def test_bad_tables_of_groups(tmp_path, text, words):
     with pytest.raises(DataError, match=words): read_groups(tmp_path/"g.csv")
 
 
+@pytest.mark.parametrize("dose, names", [
+    ([0.0, 5.0, np.nan, 0.5], ["0", "5", "", "0.5"]), ([0, 5, None, 10], ["0", "5", "", "10"]),
+    (pd.Categorical(["a", "b", None, "a"]), ["a", "b", "", "a"]), ([True, False, None, True], ["True", "False", "", "True"])])
+def test_a_table_of_pandas_may_have_numbers_and_gaps(tmp_path, dose, names):
+    data, said = [make_recording(k, 300, video_id=f"{k}") for k in range(4)], []
+    table = pd.DataFrame({"Video": [0, 1, 2, 3.0], "dose": dose, "subject": [1, 2, 3, 4]})
+    assert checked_groups(table).dose.tolist() == names
+    found = mb.analyse(data, tmp_path, groups=table, by="dose", unit="video", shuffles=5, say=said.append)["groups"]
+    assert {*found.a, *found.b} == {*names} - {""} and (found.n_a <= 2).all()
+    assert any("2 of 8 animals in videos have no dose" in line for line in said)
+    with pytest.raises(DataError, match="no column video"): checked_groups(table[["dose"]])
+    with pytest.raises(DataError, match="two rows for 1"): checked_groups(table.assign(Video=1))
+
+
+def test_doses_with_a_comma_are_numbers_too():
+    doses = ["0", "0,05 mg", "0,25 mg", "0.5 mg", "5", "10", "saline"]
+    assert sorted(reversed(doses), key=group_order) == doses
+
+
 # out again
 
 @pytest.fixture(scope="module")
@@ -832,3 +851,81 @@ def test_what_an_earlier_analysis_left_is_told(tmp_path):
     assert not any("did not write" in line for line in said)
     mb.analyse(data, tmp_path, shuffles=5, say=said.append)
     assert "holds groups.csv, groups.png, groups.svg too, which this analysis did not write" in said[-1]
+
+
+def test_exports_of_before_and_videos_without_a_file_are_told(tmp_path):
+    data, said = [recording([("a", "b", "sniff", 30, 40)]), recording([], "w")], []
+    mb.analyse(data, tmp_path, to=["csv", "elan", "boris"], shuffles=5, say=said.append)
+    assert [line for line in said if "without a bout" in line or "did not write" in line] == [
+        "note: elan and boris: of 1 video without a bout there is no file (w); that does not mean that nobody watched"]
+    mb.analyse(data, tmp_path, to=["elan"], videos=["w"], bouts=submission_table({"w": data[0].bouts}),
+               shuffles=5, say=said.append)
+    assert said[-1] == (f"note: {tmp_path} holds boris/bouts.boris, boris/v.csv, bouts.csv, elan/v.eaf too, "
+                        "which this analysis did not write")
+    times = [int(t) for t in re.findall('TIME_VALUE="(.+?)"', (tmp_path/"elan"/"w.eaf").read_text())]
+    assert times == [3000, 4000]
+
+
+def test_times_of_an_elan_file_stand_in_their_order(tmp_path):
+    path, = export_elan(observe([recording([("a", "b", "sniff", 30, 40), ("b", "a", "rear", 5, 35)])]), tmp_path)
+    assert re.findall('TIME_VALUE="(.+?)"', path.read_text()) == ["500", "3000", "3500", "4000"]
+
+
+def test_clips_of_before_are_told(tmp_path, capsys):
+    mb.write_colony(tmp_path/"colony", videos=1, minutes=0.5)
+    for action, more in (("attack", []), ("sniff", ["--overwrite"])):
+        assert main(["clips", "annotations", str(tmp_path/"colony"), "--out", str(tmp_path/"c"), "--action", action,
+                     "--most", "1", *more]) == 0
+    first = capsys.readouterr().out.split("note: ")
+    assert len(first) == 2 and "holds 1 more, of before, such as " in first[1]
+
+
+def between(rows, video="v"):
+    "Scored from frame 0 to 100 and from 200 to 250."
+    rec = recording(rows, video)
+    return with_scores(rec, rec.bouts, None, ((0, 100), (200, 250)))
+
+
+def test_nothing_follows_across_a_time_in_which_nobody_watched(tmp_path):
+    rows = [("a", "b", "sniff", 40, 60), ("a", "b", "rear", 205, 210), ("a", "b", "sniff", 230, 240)]
+    table = mb.analyse([between(rows)], tmp_path, shuffles=5, say=None)["transitions"]
+    assert table[table["count"] > 0][["before", "after"]].values.tolist() == [["rear", "sniff"]]
+    seen = observe([recording(rows), between(rows, "w"), between(rows[:2] + [("b", "b", "rear", 60, 70)], "x")])
+    assert transitions(seen.bouts, shuffles=5)["count"].sum() == 2 + 2 + 1
+    assert transitions(seen.bouts, shuffles=5, watched=seen.watched)["count"].sum() == 2 + 1 + 0
+
+
+def test_a_latency_that_holds_a_pause_of_the_scorers_is_told(tmp_path):
+    of = lambda rows: [n for n in notes_of(tmp_path, [between(rows)]) if "nobody watched" in n]
+    assert of([("a", "b", "sniff", 40, 60), ("a", "b", "sniff", 205, 210)]) == []
+    assert of([("a", "b", "rear", 205, 210)]) == ["note: latency_s holds time in which nobody watched, and could "
+                                                  "have missed a bout, in 1 video (v)"]
+
+
+def test_actions_without_a_length_are_told(tmp_path):
+    rows = [("a", "a", "rear", 5, 6), ("a", "b", "sniff", 8, 20)]
+    of = lambda rows: [n for n in notes_of(tmp_path, [recording(rows)]) if "POINT" in n]
+    assert len(of(rows)) == 1 and "no bout of rear is longer" in of(rows)[0] and of(rows[1:]) == []
+
+
+def test_tracks_that_are_never_seen_at_once_are_told(tmp_path):
+    "An animal that is lost and comes back under another name is two, in every figure."
+    one = tracked("v", (1, 1), ("a", "b"))
+    xy = one.xy.copy()
+    xy[:500, 0] = xy[500:, 1] = np.nan
+    said = [n for n in notes_of(tmp_path, [one, one.replace(xy=xy, video_id="w")]) if "no frame" in n]
+    assert len(said) == 1 and said[0].startswith("note: no frame shows both a and b of w: ")
+
+
+def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
+    data = [tracked(f"v{k}", (1, 1)) for k in range(4)]
+    groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
+    of = lambda groups: [n for n in notes_of(tmp_path, data, groups=groups, by="dose") if "nobody says" in n]
+    assert len(of(groups)) == 1 and "whether a of 4 videos is one animal, and it counts as 4 cases" in of(groups)[0]
+    assert of(groups.assign(subject=["w", "x", "y", "z"])) == []
+
+
+def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
+    one, two = (dyads(observe([recording([("a", "b", "sniff", 5, 9)], v) for v in videos]).bouts) for videos in ("v", "vw"))
+    assert [plot_dyads(t)[1].get_title("left") for t in (one, two)] == [
+        "Who to whom (bouts)", "Who to whom (bouts, by name, of 2 videos)"]

@@ -8,8 +8,9 @@ import pytest
 from scipy import stats
 
 from mabe_nb.analysis.analyse import _of_no_interval, analyse
-from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors,
-                                        draw_seconds, drawn_measures, half_widths, pieces_of)
+from mabe_nb.analysis.groups import compare_groups, per_unit
+from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors, draw_seconds,
+                                        drawn_groups, drawn_measures, half_widths, pieces_of)
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.errors import DataError
 from mabe_nb.train import classifier
@@ -124,6 +125,18 @@ def test_little_validation_leaves_more_open():
     wide = lambda factor: np.diff(combined(a * factor, b * factor)[1:])[0]
     assert wide(rng.normal(1, 0.3, (200, 1))) > 1.1 * wide(np.ones((200, 1)))
     assert np.isnan(combined(np.ones((5, 1)), np.ones((5, 3)))).all()
+
+
+def test_each_pair_of_groups_has_its_drawn_difference_whatever_their_order():
+    "5 mg stands before 10 mg, as a number, and behind it as text."
+    pieces = pieces_of([pair([0.9] * (i + 1) + [0.1] * (9 - i), f"v{i}") for i in range(8)])
+    rows = pieces.keys.assign(subject=pieces.keys.video, group=["10 mg", "5 mg", "no", "5 mg"] * 2,
+                              watched_s=1.0, share=[0.1 * (i + 1) for i in range(8)])
+    table = drawn_groups(pieces, draw_seconds(pieces, {}, 3), rows, compare_groups(per_unit(rows))[0])
+    assert table[["a", "b"]].values.tolist() == [["5 mg", "10 mg"], ["5 mg", "no"], ["10 mg", "no"]]
+    means = rows.assign(share=0.1 + 0.08 * (1 + np.arange(8))).groupby("group").share.mean()
+    assert table.drawn.tolist() == pytest.approx([means[b] - means[a] for a, b in zip(table.a, table.b)])
+    assert table.drawn_low.notna().all()
 
 
 def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path, monkeypatch):

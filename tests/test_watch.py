@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from test_open_folder import recording, write_boris, write_dlc
 
-from mabe_nb.analysis.batch import DOUBT, batch_report, odd_lines, training_rates, video_facts
+from mabe_nb.analysis.batch import (DOUBT, _action_rows, batch_report, odd_lines, training_rates,
+                                    video_facts)
+from mabe_nb.analysis.watch import Watched, _write_batch
 from mabe_nb.cli import main
 from mabe_nb.data.folder.tracker_folder import TrackerFolder
 from mabe_nb.errors import DataError
@@ -228,3 +230,22 @@ def test_a_batch_of_few_is_no_measure_of_itself(tmp_path):
         facts(doubtful=d) | {"video": f"v{i}"} for i, d in enumerate(doubts)])}
     assert report(.95) == {"v0"} and report(1., 0.) == {"v0"}
     assert report(.3, .3, .3, .3) == set() and report(.3, .3, .3, .8) == {"v3"}
+
+
+def test_an_animal_that_does_so_to_two_at_once_spends_the_time_once():
+    rows = [["a", "b", "sniff", 0, 300], ["a", "c", "sniff", 100, 300], ["b", "self", "rear", 0, 60]]
+    found = facts() | {"missing": dict.fromkeys("abc", 0.0), "pairs": 9, "rows": rows}
+    table = _action_rows([found, found | {"video": "w", "rows": []}], {}).set_index("action")
+    assert table["share of an animal's time"].to_dict() == {"sniff": "8.3%", "rear": "1.7%"} # 30 of 360 s
+    assert list(_action_rows([found | {"rows": []}], {"dig": (.1, .1, 0, 1)})["share of an animal's time"]) == ["0.0%"]
+
+
+def test_a_page_that_was_taken_away_makes_no_room_for_another(tmp_path):
+    watched, said = Watched(tmp_path, {}), []
+    (tmp_path/"report-mine.html").write_text("")
+    for video in "uvw":
+        watched.keep(facts([5]) | {"video": video})
+        _write_batch(watched, [video], {}, "colony", said.append)
+        if video == "v": (tmp_path/"report-1.html").unlink()
+    assert sorted(p.name for p in tmp_path.glob("report-*")) == ["report-2.html", "report-3.html", "report-mine.html"]
+    assert ": batch 2" in (tmp_path/"report-2.html").read_text()

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from . import figures
+from .boris import point_actions
 from .exports import FORMATS
-from .groups import (compare_groups, of_company, of_no_group, of_no_value,
-                                     of_nothing, of_unlike_time, per_unit, read_groups,
-                                     with_groups)
+from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_no_subject,
+                                     of_no_value, of_nothing, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
@@ -62,7 +62,7 @@ def _figures(seen, tables, cases, value):
 # %% ../../nbs/analysis/70_analyse.ipynb #f0bdf48b
 def _groups(data, groups, by):
     "Groups in whatever form they are given, or those of the dataset."
-    if isinstance(groups, pd.DataFrame): return groups
+    if isinstance(groups, pd.DataFrame): return checked_groups(groups)
     if groups is not None: return read_groups(groups)
     table = data.groups() if hasattr(data, "groups") else None
     if table is None: raise ConfigError(f"to compare by {by} give a table of groups")
@@ -78,7 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, value, unit) + of_company(rows, unit)
+    notes += of_no_value(rows, value, unit) + of_no_subject(rows) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
@@ -121,11 +121,12 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 
-def _of_before(out, tables):
+def _of_before(out, tables, paths):
     "A sentence if what an earlier analysis wrote lies beside what this one did."
-    names = {"groups", "drawn"} - {*tables}
-    old = sorted(f.name for f in out.iterdir() if f.stem in names)
-    return [f"{out} holds {', '.join(old)} too, which this analysis did not write"] if old else []
+    names = {"groups", "drawn", "bouts"} - {*tables}
+    old = {f for f in out.iterdir() if f.stem in names}.union(*((out/name).glob("*") for name in FORMATS))
+    lost = sorted(f.relative_to(out).as_posix() for f in old - {*paths})
+    return [f"{out} holds {_some(lost)} too, which this analysis did not write"] if lost else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
@@ -157,25 +158,34 @@ def _measured(data, bouts, videos, shuffles, say):
     if bouts is not None and not run:
         for line in _of_videos(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
-              "transitions": transitions(seen.bouts, shuffles=shuffles),
+              "transitions": transitions(seen.bouts, shuffles=shuffles, watched=seen.watched),
               "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
     return seen, tables, decisions
 
 
-def _export(seen, out, to, data, method):
+def _export(seen, out, to, data, method): # Paths of what was written
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    for name in to: FORMATS[name](seen, out, **how.get(name, {}))
+    return [path for name in to for path in FORMATS[name](seen, out, **how.get(name, {}))]
+
+
+def _of_no_file(seen, to, paths):
+    "A sentence if a format has no file of videos in which nothing was done."
+    none = sorted({*seen.watched.video} - {*seen.bouts.video})
+    names = [f for f in to if f != "csv" and not {*none} <= {p.stem for p in paths if p.parent.name == f}]
+    return [f"{' and '.join(names)}: of {plural(len(none), 'video')} without a bout there is no file "
+            f"({_some(none)}); that does not mean that nobody watched"] if names else []
+
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
-def _of_nobody(seen):
+def _of_nobody(seen, table): # Is there a table of bouts?
     "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
-            f"target in half the frames or more (video {', '.join(some[:5])}"
-            f"{', ...' * (len(some) > 5)}); seen in bouts.csv tells which"] if some else []
+            f"target in half the frames or more (video {_some(some)})"
+            + "; seen in bouts.csv tells which" * table] if some else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _of_some(seen):
@@ -183,7 +193,7 @@ def _of_some(seen):
     looked = seen.watched.groupby("video").animal.agg(set)
     some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
     return [f"in {len(some)} of {len(looked)} videos only some of the animals were looked for "
-            f"(video {', '.join(some[:5])}{', ...' * (len(some) > 5)}), in the others all: who "
+            f"(video {_some(some)}), in the others all: who "
             "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
@@ -198,12 +208,38 @@ def _of_absent(seen):
             ] if lost else []
 
 
+def _of_pauses(seen, measures):
+    "A sentence if a time in which nobody watched lies before first bouts."
+    keys = ["video", "animal", "action"]
+    first = seen.watched.drop_duplicates(keys).rename(columns={"seconds": "until"})
+    rows = measures.merge(first[[*keys, "until"]], on=keys)
+    some = [*rows.video[rows.latency_s > rows.until].unique()]
+    return [f"latency_s holds time in which nobody watched, and could have missed a bout, in "
+            f"{plural(len(some), 'video')} ({_some(some)})"] if some else []
+
+
 def _of_outside(seen):
     "A sentence if bouts reach out of their videos."
     videos, n = [*seen.outside], sum(seen.outside.values())
     return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
             "the first frame or end after the last, and are cut there or left out: are they of "
             "these videos, in frames?"] if n else []
+
+# %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
+def _of_apart(seen):
+    "A sentence if animals are never seen at once, as one that was lost and found again."
+    acting = {*zip(seen.watched.video, seen.watched.animal)}
+    some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
+            if {(v, a), (v, b)} <= acting]
+    return [f"no frame shows both {_some(some)}: one that was lost and found again counts twice; give both "
+            "tracks its name, under animals in dataset.yaml"] if some else []
+
+
+def _of_points(seen):
+    "A sentence if there are actions of which no bout has a length."
+    some = sorted(point_actions(seen))
+    return [f"no bout of {_some(some)} is longer than a frame, as POINT events are: how often is told, but share, "
+            "seconds and mean_s are those of single frames"] if some else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #947edcdc
 def _of_unmarked(seen, data):
@@ -230,8 +266,7 @@ def _check(out, groups, by, to):
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
-    for name in to:
-        if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
+    if odd := [name for name in to if name not in FORMATS]: raise ConfigError.unknown("format", odd[0], FORMATS)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
@@ -254,8 +289,9 @@ def analyse(
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
-    _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += [*_of_outside(seen), *_of_absent(seen), *_of_nobody(seen),
+    paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
+    notes += [*_of_outside(seen), *_of_absent(seen), *_of_apart(seen), *_of_points(seen),
+              *_of_pauses(seen, tables["measures"]), *_of_nobody(seen, "csv" in to),
               *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
-    for line in notes + _of_before(out, tables): say(f"note: {line}")
+    for line in notes + _of_no_file(seen, to, paths) + _of_before(out, tables, paths): say(f"note: {line}")
     return tables

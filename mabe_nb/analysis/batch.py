@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .figures import plot_raster
-from .measures import Observed
+from .measures import Observed, time_spent
 from ..data.recording import plural
 from ..errors import DataError
 from ..files import read_json
@@ -153,13 +153,14 @@ def _action_rows(found, rates):
     seconds = np.array([f["frames"] / f["fps"] for f in found])
     of_pairs = seconds * [max(f["pairs"], 1) for f in found]
     of_animals = (seconds @ [max(len(f["missing"]), 1) for f in found]) or 1
+    own = time_spent(_seen(found).bouts, ["action", "video", "agent"]).groupby("action").sum()
     rows = []
     for action in sorted({*rates, *(a for some in here for a in some)}):
         shares, bouts = zip(*(some.get(action, (0.0, 0)) for some in here))
         usual, spent = rates.get(action, (0,))[0], shares @ of_pairs
         rows.append({"action": action, "bouts": sum(bouts), "bouts a minute":
                      60 * sum(bouts) / (seconds.sum() or 1), "share of an animal's time":
-                     f"{spent / of_animals:.1%}", "times as in training":
+                     f"{own.get(action, 0) / of_animals:.1%}", "times as in training":
                      round(spent / (of_pairs.sum() or 1) / usual, 2) if usual else None})
     return pd.DataFrame(rows)
 

@@ -123,10 +123,9 @@ def _eaf(bouts):
                               VERSION="3.0", DATE="1970-01-01T00:00:00+00:00", **SCHEMA)
     new(top, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
     order = new(top, "TIME_ORDER")
-    for i, b in enumerate(bouts.itertuples()):
-        for end, t in (("a", b.start), ("b", b.stop)):
-            new(order, "TIME_SLOT", TIME_SLOT_ID=f"ts{i}{end}",
-                TIME_VALUE=str(round(float(t) * 1000)))
+    slots = [(round(float(t) * 1000), f"ts{i}{end}") for i, b in enumerate(bouts.itertuples())
+             for end, t in (("a", b.start), ("b", b.stop))]
+    for t, name in sorted(slots): new(order, "TIME_SLOT", TIME_SLOT_ID=name, TIME_VALUE=str(t))
     numbered = bouts.assign(number=np.arange(len(bouts)))
     for (agent, target, action), some in numbered.groupby(["agent", "target", "action"]):
         tier = new(top, "TIER", TIER_ID=f"{agent} > {target}: {action}", PARTICIPANT=agent,

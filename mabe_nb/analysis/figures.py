@@ -161,7 +161,9 @@ def plot_dyads(
     x = both.to_numpy(float)
     words = [["" if v != v else f"{v:,.0f}" for v in row] for row in x]
     _draw_table(ax, x, words, names, names, np.nanmax(x))
-    ax.set(xlabel="to", ylabel="from", title=f"Who to whom ({value})")
-    figure.set_label(f"{value} between {len(names)} animals")
+    videos = table.video.nunique()
+    many = f", by name, of {videos} videos" * (videos > 1) # which may be of as many animals
+    ax.set(xlabel="to", ylabel="from", title=f"Who to whom ({value}{many})")
+    figure.set_label(f"{value} between {len(names)} animals{many}")
     return figure, ax
 

@@ -7,6 +7,7 @@ __all__ = ['NAMES', 'FRAMES', 'MEASURES', 'checked_submission', 'seen_share', 'O
            'time_spent', 'measure', 'over_time']
 
 # %% ../../nbs/analysis/10_measures.ipynb #3936a6a0
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,7 @@ class Observed(NamedTuple):
     animals: dict = {} # Video -> all of its animals, looked for or not
     tracked: dict = {} # (video, animal) -> share of the frames in which the tracker has a point
     outside: dict = {} # Video -> bouts that reach out of it, where there are some
+    apart: dict = {} # Video -> pairs of animals that are never seen in one frame
 
 
 def _looked_for(rec, bouts, actions):
@@ -111,6 +113,13 @@ def _timed(rec, some, video, annotated, actions, there):
         for who in looked for first, last in at[who]]
 
 # %% ../../nbs/analysis/10_measures.ipynb #88d42aec
+def _never_met(there):
+    "Pairs of animals of which no frame shows both."
+    if len(there) < 2: return []
+    seen = np.array([*there.values()], np.float32)
+    return [(a, b) for (i, a), (j, b) in combinations(enumerate(there), 2) if not seen[i] @ seen[j]]
+
+
 def _observe_one(out, rec, some, video, annotated, actions):
     "Add a video to what was seen."
     there = animals_seen(rec)
@@ -119,6 +128,7 @@ def _observe_one(out, rec, some, video, annotated, actions):
     out.watched.extend(rows)
     out.animals[video] = rec.mice
     out.tracked.update({(video, m): float(t.mean()) if len(t) else 0.0 for m, t in there.items()})
+    out.apart[video] = _never_met({m: t for m, t in there.items() if t.any()})
     if n := int(((some.start < 0) | (some.stop > len(rec)) | (some.stop <= some.start)).sum()):
         out.outside[video] = n
 
@@ -130,7 +140,7 @@ def observe(
     asked: dict = None, # Video -> actions that a model looked for; None: those predicted in its lab
 ) -> Observed:
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
-    data, out = as_dataset(data), Observed([], [], {}, {}, {})
+    data, out = as_dataset(data), Observed([], [], {}, {}, {}, {})
     if bouts is not None: bouts = checked_submission(bouts)
     by_lab = {} if bouts is None else actions_of_labs(data, bouts)
     of = {} if bouts is None else dict(list(bouts.groupby(bouts.video_id.astype(str))))

@@ -96,11 +96,11 @@ def _two_sided(found, drawn):
     return np.where((drawn.mean(0) > 0) | (found > 0), twice, np.nan)
 
 
-def _orders(rows, gap_s): # Codes of animals and bouts; which bouts follow each other, and touch
+def _orders(rows, gap_s, stretch): # Codes of animals and bouts; which follow each other, and touch
     group = rows.groupby(["video", "agent"]).ngroup().to_numpy()
     label = rows.groupby(["action", "target"]).ngroup().to_numpy()
     pause = rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1]
-    one = group[1:] == group[:-1]
+    one = (group[1:] == group[:-1]) & (stretch[1:] == stretch[:-1])
     return group, label, one & (pause <= gap_s + 1e-6), one & (pause < 1e-6)
 
 # %% ../../nbs/analysis/20_sequences.ipynb #a2172a08
@@ -114,12 +114,22 @@ def _merged(bouts):
         **{k: (k, "first") for k in [*key, "start"]}, stop=("stop", "max"))
 
 
+def _stretches(rows, watched):
+    "The number of the stretch that each bout lies in, which an animal was watched for any action."
+    if watched is None: return np.zeros(len(rows), int)
+    spans = _merged(watched.assign(agent=watched.animal, target="", action="", start=watched.begin,
+                                   stop=watched.begin + watched.seconds))
+    both = pd.concat([rows, spans.assign(stop=-np.inf)]).sort_values(["video", "agent", "start", "stop"])
+    new = both.stop == -np.inf
+    return new.cumsum()[~new].to_numpy()
+
 # %% ../../nbs/analysis/20_sequences.ipynb #d1bb998f
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
     gap_s: float = np.inf, # Longest pause between a bout and the one that follows it
     shuffles: int = None, # None: 1,000 to 10,000, with up to 15 actions one pair may have q < 0.05
     seed: int = 0,
+    watched: pd.DataFrame = None, # `Observed.watched`; across a time without it nothing follows
 ) -> pd.DataFrame: # before, after, count, share, expected, ratio, p, q
     "How often one action of an animal follows another, and how often by chance."
     actions = _actions(bouts)
@@ -128,7 +138,7 @@ def transitions(
     if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
     rows = _merged(bouts).sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
-    group, label, joined, touch = _orders(rows, gap_s)
+    group, label, joined, touch = _orders(rows, gap_s, _stretches(rows, watched))
     found, drawn = _drawn_counts(code, label, group, joined, touch, n, shuffles, seed)
     expected = drawn.mean(0)
     table = pd.DataFrame({"before": np.repeat(actions, n), "after": np.tile(actions, n),

@@ -8,7 +8,6 @@ __all__ = ['BINS', 'WEIGHT', 'Pieces', 'cut', 'pieces_of', 'calibration_of', 'dr
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #c841247d
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,12 +216,9 @@ def drawn_groups(
         of = seconds if value == "seconds" else np.minimum(seconds / found.watched_s, 1)
         cases.append(per_unit(found.assign(**{value: of}), value, unit))
     about, values = cases[0], np.array([c.value for c in cases])
-    ends = {}
-    for action, some in about.groupby("action"):
-        of = {g: values[:, some.index[some.group == g]] for g in some.group.unique()}
-        for a, b in combinations(sorted(of), 2): ends[action, a, b] = combined(of[a], of[b])
-    none = (np.nan,) * 3
-    out = np.array([ends.get((r.action, r.a, r.b), none) for r in table.itertuples()])
+    at = about.groupby(["action", "group"]).indices
+    out = np.array([combined(*(values[:, at.get((r.action, g), [])] for g in (r.a, r.b)))
+                    for r in table.itertuples()])
     return table.assign(**dict(zip(("drawn", "drawn_low", "drawn_high"), out.reshape(-1, 3).T)))
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #40dc02e4

@@ -121,7 +121,7 @@ def do_batch(
 def _write_batch(watched, done, rates, name, say):
     "Table, page and a line on a batch."
     watched.write_table()
-    number = len([*watched.out.glob("report-*.html")]) + 1
+    number = 1 + max((int(n) for p in watched.out.glob("report-*.html") if (n := p.stem[7:]).isdecimal()), default=0)
     page, found = watched.out/f"report-{number}.html", [watched.found[v] for v in done]
     args = (f"{name}: batch {number}", found, rates, usual_animals(watched.found.values()))
     odd = batch_report(page, *args)

@@ -6,6 +6,8 @@
 __all__ = ['COMMANDS', 'analyse', 'clips']
 
 # %% ../../nbs/commands/70_analysis.ipynb #f8240ee4
+from pathlib import Path
+
 from .parser import add_data, check_out, COUNT, OVERWRITE, pick, SKIP_BROKEN
 from ..errors import ConfigError
 
@@ -59,6 +61,8 @@ def clips(args, say) -> dict:
     done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
                        films={} if args.films == "none" else args.films, progress=say.progress)
     films = done.film[done.film != ""].nunique()
+    if old := {f.name for f in Path(args.out).glob("*.mp4")} - {*done.file}:
+        say(f"note: {args.out} holds {len(old)} more, of before, such as {min(old)}")
     say(f"{len(done)} clips of {len(found):,} bouts"
         + (f", over {films} film{'s' * (films != 1)}" if films else "") + f": {args.out}")
     return {"out": str(args.out), "films": films,

@@ -71,7 +71,8 @@ def audit(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     data = open_dataset(args.data, args.split)
     report = check(data, pick(data, args.videos), progress=say.progress)
-    say(report.summary().to_string(index=False) if len(report.table) else "nothing found")
+    say(report.summary().rename(columns={"share": "share of worst video"}).to_string(index=False)
+        if len(report.table) else "nothing found")
     for row in (rows := report.foremost()).itertuples():
         say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
     if more := int((report.table.severity != "info").sum()) - len(rows):
