@@ -75,7 +75,7 @@ def pose_source(
     path, # A pose file
 ) -> str: # A name in `TRACKERS`
     "The tracker that wrote `path`, by its content. Raises `DataError` if unknown."
-    path = regular_file(path)
+    if not (path := regular_file(path)).stat().st_size: raise DataError("is empty", path)
     try:
         for name, known in reversed(trackers().items()):
             if path.suffix in known.suffixes and known.claims(path): return name
