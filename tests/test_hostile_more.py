@@ -327,6 +327,16 @@ def test_file_that_cannot_be_read_at_all(name, tmp_path):
     with pytest.raises(DataError): list(open_dataset(tmp_path/name))
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no such file here")
+def test_a_disk_and_files_of_the_system_are_not_looked_through(tmp_path):
+    (tmp_path/"disk").symlink_to("/")
+    for path in ("/", "/proc/self", "/sys", tmp_path): # the last holds a link to all
+        with bounded(), pytest.raises(DataError, match="whole disk, or of the system"): open_dataset(path)
+    (tmp_path/"log.csv").symlink_to("/proc/kmsg") # without an end, whoever may read it
+    (tmp_path/"v1.csv").write_text("scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,2,1\n")
+    with bounded(): assert "log.csv is empty, not read" in match_files(open_dataset(tmp_path)).sentences
+
+
 def test_names_of_files_that_are_no_text(tmp_path, capsys):
     root = write_small(tmp_path/"data", ("1",))
     (root/"train_tracking/Ours"/os.fsdecode(b"\xff.parquet")).write_text("x")

@@ -523,6 +523,24 @@ def test_nwb_brings_its_own_frame_rate(tmp_path):
     assert np.allclose(rec.xy, want)
 
 
+@pytest.mark.parametrize("unit, conversion, offset, px_per_cm", [
+    ("meters", 1e-3, 0.25, 10), ("mm", 1., 250., 10), ("pixels", 2., 0., None), ("meters", 1e3, 0., None)],
+    ids=["metres", "millimetres", "pixels", "pixels called metres"])
+def test_lengths_of_nwb_are_read_by_their_unit(tmp_path, unit, conversion, offset, px_per_cm):
+    pynwb, ndx_pose = pytest.importorskip("pynwb"), pytest.importorskip("ndx_pose")
+    xy = np.random.default_rng(0).random((6, 2)) * 100 # As stored
+    series = ndx_pose.PoseEstimationSeries(
+        name="nose", data=xy, unit=unit, conversion=conversion, offset=offset, reference_frame="corner",
+        rate=25., starting_time=0., confidence=np.ones(6), confidence_definition="p")
+    file = pynwb.NWBFile("a mouse", "1", datetime.now(UTC))
+    file.create_processing_module("behavior", "poses").add(
+        ndx_pose.PoseEstimation(name="PoseEstimation", pose_estimation_series=[series]))
+    with pynwb.NWBHDF5IO(str(tmp_path/"v.nwb"), "w") as io: io.write(file)
+    rec, to_mm = read_poses(tmp_path/"v.nwb"), 1000 if px_per_cm and unit == "meters" else 1
+    assert rec.px_per_cm == px_per_cm
+    assert np.allclose(rec.xy[:, 0, 0], (xy * conversion + offset) * to_mm, rtol=1e-5)
+
+
 def sleap_labels(*films):
     "Two animals on a walk in each film, points missing here and there; and where they are."
     import sleap_io as sio

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .folder.files import why_odd, FOREIGN, sort_files, UNREAD
+from .folder.files import sort_files
+from .folder.odd_files import why_odd, FOREIGN, UNREAD
 # Each of these adds itself to `READERS`
 from .folder import tracker_folder # noqa: F401
 from . import calms21 # noqa: F401

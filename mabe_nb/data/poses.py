@@ -22,9 +22,10 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
-from .formats.hdf_poses import has_points, jabs_poses, movement_poses, nwb_poses, sleap_poses
+from .formats.hdf_poses import has_points, jabs_poses, movement_poses, sleap_poses
 from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
                                                   slp_poses)
+from .formats.nwb import nwb_poses
 from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.mabe22 import PARTS as JABS_PARTS
@@ -75,7 +76,7 @@ def pose_source(
     path, # A pose file
 ) -> str: # A name in `TRACKERS`
     "The tracker that wrote `path`, by its content. Raises `DataError` if unknown."
-    path = regular_file(path)
+    if not (path := regular_file(path)).stat().st_size: raise DataError("is empty", path)
     try:
         for name, known in reversed(trackers().items()):
             if path.suffix in known.suffixes and known.claims(path): return name
@@ -129,9 +130,8 @@ def _at_frames(values, frames, path):
 # %% ../../nbs/data/16_poses.ipynb #6535e9ec
 def _from_times(path, read):
     "`Points` of a file that says the frame of each row."
-    xy, sure, frames, names, parts, fps, *trackless = read(path)
-    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), names, parts, fps,
-                  None, (), *trackless)
+    xy, sure, frames, *more = read(path)
+    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), *more)
 
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):

@@ -68,8 +68,7 @@ def _slp_video(labels, path):
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #8194ea03
 def slp_poses(
     path, # A SLEAP project
-) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.nwb_poses`, and the frame of each
-            # animal that has no track
+) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.sleap_poses`, then as in `Points`
     "Points and confidences of a `.slp`; the videos that it names are not looked for."
     check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
     with quiet():
@@ -90,7 +89,7 @@ def slp_poses(
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, list(row), names, parts, None, tuple(sorted(trackless))
+    return xy, sure, list(row), names, parts, None, None, (), tuple(sorted(trackless))
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e02
 def is_sleap_csv(
@@ -166,4 +165,4 @@ def sleap_csv_poses(
         xy[at, place, i] = rows[[f"{part}.x", f"{part}.y"]]
         if f"{part}.score" in rows: sure[at, place, i] = rows[f"{part}.score"]
     trackless = tuple(sorted(table.frame_idx[~tracked]))
-    return xy, sure, frames, list(names), parts, None, trackless
+    return xy, sure, frames, list(names), parts, None, None, (), trackless
