@@ -19,7 +19,8 @@ from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.hardware.billing import OVERRUN, UNSEEN, most_starts
 from mabe_nb.hardware.catalog import usd_per_hour
 from mabe_nb.remote import costs
-from mabe_nb.remote.handle import Job, reserved
+from mabe_nb.remote.costs import reserved
+from mabe_nb.remote.handle import Job
 from mabe_nb.remote.job import attach, quote, submit
 from mabe_nb.remote.places import base
 from mabe_nb.remote.places.base import DiskPlace, place

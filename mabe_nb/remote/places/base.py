@@ -95,6 +95,7 @@ def data_files(
 class Base:
     "What places share: checks before anything is sent, and the price of the cards."
     on_disk, resumes = False, False # Are its files on this disk? Can a job start again?
+    found = None # (folder, spec) -> handle of a start that got no answer; {}: it never began
     name, provider, package, options = "", None, None, {} # As `place` sets them
     queue_limit = 7 * 86400.0 # Seconds that a job may wait before it counts as lost
     most_items = 1_000_000 # Of a group, in one task
