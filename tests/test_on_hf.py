@@ -465,6 +465,29 @@ def test_what_is_taken_away_while_it_is_copied_is_passed_over(tmp_path, monkeypa
     with pytest.raises(OSError): mirror()
 
 
+def test_what_a_job_takes_away_does_not_come_back(tmp_path):
+    "Nor are outputs of an attempt before those of this one; a link to a file of the job is a file."
+    here, there = tmp_path/"here", tmp_path/"there"
+    (here/"ckpt").mkdir(parents=True)
+    (here/"source.py").touch()
+    shutil.copytree(here, there)
+    mirror = Mirror(here, there)
+    for name in ("1", "2"): (here/"ckpt"/name).write_text(name)
+    for name, to in (("best", "1"), ("out", "/etc/hostname"), ("all", "."), ("gone", "3")):
+        (here/"ckpt"/name).symlink_to(to)
+    mirror()
+    assert sorted(p.name for p in (there/"ckpt").iterdir()) == ["1", "2", "best"]
+    (here/"ckpt"/"best").unlink()
+    (here/"ckpt"/"best").symlink_to("2")
+    (here/"ckpt"/"1").unlink()
+    mirror()
+    assert {p.name: p.read_text() for p in (there/"ckpt").iterdir()} == {"2": "2", "best": "2"}
+    shutil.rmtree(here/"ckpt")
+    (there/"ckpt"/"2").unlink() # as by somebody else
+    mirror()
+    assert [p.name for p in there.rglob("*") if p.is_file()] == ["source.py"]
+
+
 def test_a_full_disk_hides_no_job_and_forgets_no_bill(small_disk, hub, monkeypatch):
     "The last word and the bill cannot be kept: asked again, written once there is room."
     monkeypatch.setenv("MABE_HOME", str(small_disk))
