@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -276,6 +277,20 @@ def test_files_are_listed_and_fetched(tmp_path):
     assert job.fetch("ckpt/epoch2", tmp_path).read_text() == "2"
     assert len(list(job.fetch("ckpt", tmp_path/"all").iterdir())) == 3
     with pytest.raises(DataError, match="has no file"): job.fetch("ckpt/../../x", tmp_path)
+
+
+def test_links_on_a_volume_are_named(capsys, monkeypatch):
+    "The stand-in keeps none, so that one is listed as Modal would."
+    job = send("(CKPT/'a').touch()")
+    assert job.wait(60) == "done"
+    real = modal_place._volume("mabe-nb")
+    def iterdir(*args, **how):
+        yield from real.iterdir(*args, **how)
+        yield modal.volume.FileEntry(f"jobs/{job.id}/ckpt/best", modal.volume.FileEntryType.SYMLINK, 0, 1)
+    monkeypatch.setattr(modal_place, "_volume", lambda name: SimpleNamespace(iterdir=iterdir, read_file=real.read_file))
+    assert main(["jobs", "fetch", job.id]) == 0
+    out = capsys.readouterr().out
+    assert "left out, as links are not followed: ckpt/best\n" in out and "  ckpt/a\n" in out
 
 
 def test_all_attempts_together_cost_no_more_than_was_said(cloud):

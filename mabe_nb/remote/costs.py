@@ -82,9 +82,14 @@ def budget() -> float: # None: there is none
 
 
 def spent() -> float: # USD
-    "What the jobs of this month were billed."
+    "What the jobs of this month were billed at most, as a budget counts it: with their starts."
     now = month(time.time())
-    return sum(r["usd"] for r in receipts() if month(r["created"]) == now)
+    return sum(r["usd"] + _start(r) for r in receipts() if month(r["created"]) == now)
+
+
+def _start(row): # USD; receipts of earlier versions have none
+    usd = row.get("start_usd")
+    return usd if type(usd) is float and 0 <= usd < 1e12 else 0.0
 
 # %% ../../nbs/remote/38_costs.ipynb #efc74794
 def check_budget(
@@ -156,10 +161,16 @@ def cost_of_start(
     state: dict, # Of it: status, seconds
 ) -> float: # USD
     "What its latest start costs so far; the most that it can, if nobody knows how long it ran."
-    place, most = job.backend, job.spec.get("most_usd") or 0.0
+    place = job.backend
     seconds = place.used(job.folder, job.spec, state)
-    if seconds is None: return most
-    return min(place.billed(max(seconds, 0.0)) * most / place.most_seconds(job.spec), most)
+    if seconds is None: return job.spec.get("most_usd") or 0.0
+    return _share(job, place.billed(max(seconds, 0.0)))
+
+
+def _share(job, seconds):
+    "What so many seconds cost, at the price that was foretold."
+    most = job.spec.get("most_usd") or 0.0
+    return min(seconds * most / job.backend.most_seconds(job.spec), most)
 
 
 def cost_so_far(
@@ -184,8 +195,8 @@ def write_receipt(
     most, usd = spec["most_usd"], cost_of_start(job, state)
     receipt = {"id": job.id, "on": job.on, "gpu": spec["gpu"], "foretold": most,
                "created": spec.get("started", spec["created"]), "usd": usd,
-               "difference": most - usd, "seconds": state["seconds"],
-               "status": state["status"]}
+               "difference": most - usd, "seconds": state["seconds"], "status": state["status"],
+               "start_usd": min(_share(job, job.backend.unseen_seconds * (state["attempt"] or 1)), most - usd)}
     if state["status"] == "done": receipt |= trained(job)
     with ledger_locked():
         if path.exists(): return
@@ -230,5 +241,7 @@ def costs_text(
     if reserved: lines.append(f"set aside for jobs that run: {reserved:.2f} USD")
     if (limit := budget()) is not None:
         left = max(limit - spent() - reserved, 0)
-        lines.append(f"MABE_BUDGET is {limit:.2f} USD a month: {left:.2f} left")
+        starts = sum(_start(r) for r in rows if month(r["created"]) == month(time.time()))
+        lines.append(f"MABE_BUDGET is {limit:.2f} USD a month: {left:.2f} left" +
+                     f", with {starts:.2f} for starts that no job can count" * (starts >= 0.005))
     return "\n".join(lines) or "no job was billed"

@@ -100,7 +100,7 @@ class Base:
     queue_limit = 7 * 86400.0 # Seconds that a job may wait before it counts as lost
     most_items = 1_000_000 # Of a group, in one task
     holds_back = True # Can it let some tasks of a group wait for others?
-    stop_seconds = 0.0 # That are billed at most of a job that was stopped as it began
+    stop_seconds = unseen_seconds = 0.0 # Billed at most if stopped as it began; uncounted of a start
 
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
     def check_imports(self, spec, imports, modules):

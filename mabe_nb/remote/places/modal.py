@@ -16,15 +16,12 @@ from ...hardware.billing import LEG, OVERRUN, UNSEEN, most_seconds, most_starts
 from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
-from .base import (
-    ENDED, Base, checked_state, data_files, good_file, place, unended)
+from .base import ENDED, Base, checked_state, data_files, good_file, place, unended
 from .job_state import Unanswered, retried
 from .modal_call import NEVER_BEGUN, call_status, ended, spawned
-from .modal_volume import (FileMissing, LogReader,
-                                                UnknownToModal, client_errors,
-                                                file_sizes, in_thread, jobs_on,
-                                                manifest, read_file, read_small, remove,
-                                                seconds_counted, send_data)
+from .modal_volume import (
+    LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread, jobs_on,
+    manifest, read_file, read_small, remove, seconds_counted, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -90,7 +87,7 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes, queue_limit, stop_seconds = True, 86400.0, UNSEEN + 60.0
+    resumes, queue_limit, stop_seconds, unseen_seconds = True, 86400.0, UNSEEN + 60.0, UNSEEN
     most_items = 10_000 # An item leaves two files in a folder that is listed whole
 
     def check_options(self, spec):
@@ -282,14 +279,18 @@ def cancel(self: Backend, folder, spec, patience=15.0):
 
 
 @patch
-def files(self: Backend, folder, spec, under=""):
+def files(self: Backend, folder, spec, under="", **kind):
     under = under.rstrip("/")
     if under and not good_file(under): return {}
     top, found = f"jobs/{spec['id']}", self.volume(spec)
-    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True))
+    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True, **kind))
     found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
     return {n: size for n, size in found.items()
             if not n.startswith("log.d/") and n not in ("running", "clock.json", "call")}
+
+
+@patch
+def links(self: Backend, folder, spec, under=""): return self.files(folder, spec, under, kind=LINK)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #bf6246cf
 @patch
