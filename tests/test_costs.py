@@ -19,8 +19,9 @@ from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.hardware.billing import OVERRUN, UNSEEN, most_starts
 from mabe_nb.hardware.catalog import usd_per_hour
 from mabe_nb.remote import costs
-from mabe_nb.remote.handle import Job, reserved
-from mabe_nb.remote.job import attach, quote, submit
+from mabe_nb.remote.costs import reserved
+from mabe_nb.remote.handle import Job
+from mabe_nb.remote.job import attach, quote, refresh_reserved, submit
 from mabe_nb.remote.places import base
 from mabe_nb.remote.places.base import DiskPlace, place
 from mabe_nb.remote.places.modal_app import function_options
@@ -211,6 +212,23 @@ def test_the_budget_of_a_month(rented, monkeypatch, mabe_home):
     monkeypatch.setenv("MABE_BUDGET", "lots")
     with pytest.raises(ConfigError, match="expected USD a month"):
         submit("1", on="rented", timeout=1)
+
+
+def test_many_short_jobs_cannot_pass_the_budget(rented, monkeypatch, capsys):
+    "Their starts are billed where no job can count them."
+    monkeypatch.setattr(rented, "unseen_seconds", 4.0)
+    monkeypatch.setenv("MABE_BUDGET", "25")
+    for _ in range(2):
+        job = submit("1", on="rented", timeout=10)
+        end(job, seconds=1.0)
+        job.status()
+    assert [(r["usd"], r["start_usd"]) for r in costs.receipts()] == [(1, 4), (1, 4)] and job.cost() == 1
+    assert main(["jobs", "costs"]) == 0
+    assert "USD a month: 15.00 left, with 8.00 for starts that no job can count\n" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="10.00 are spent"): submit("1", on="rented", timeout=16)
+    end(submit("1", on="rented", timeout=3), seconds=1.0)
+    refresh_reserved()
+    assert costs.receipts()[-1]["start_usd"] == 2 # no more than was foretold
 
 
 def test_two_at_once_cannot_pass_the_budget(rented, mabe_home):

@@ -23,7 +23,8 @@ from mabe_nb.locks import has_ended, this_process
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.plan import task_seconds
-from mabe_nb.remote.job import attach, job_code, jobs, parse_options, quote, submit
+from mabe_nb.remote.choice import parse_options
+from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
 from mabe_nb.remote.prune import prune
 from mabe_nb.view.panels.source import split_options
 
@@ -968,7 +969,7 @@ def test_a_map_wants_a_time_limit_that_is_one(timeout):
 
 
 def test_options_in_words_are_the_same_everywhere():
-    from mabe_nb.remote.job import parse_options
+    from mabe_nb.remote.choice import parse_options
     assert parse_options(['pip=["einops"]', "cluster=true", "n=3", "x=nan", "y=NaN", "z=-Infinity"]) \
         == {"pip": ["einops"], "cluster": True, "n": 3, "x": "nan", "y": "NaN", "z": "-Infinity"}
     for bad in ("cpu", "=3", "a b=1"):

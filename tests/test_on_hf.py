@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from huggingface_hub import HfApi
 from hypothesis import given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,7 +20,9 @@ from localhf import LocalHub
 from test_jobs import small_disk  # noqa: F401
 from waiting import until
 
-from mabe_nb.errors import DataError, MabeError
+from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.files import write_json
+from mabe_nb.locks import this_process
 from mabe_nb.remote import costs
 from mabe_nb.remote.places import hf_inside, hf_send
 from mabe_nb.remote.places.hf_inside import LogWriter, Mirror, read_log_line
@@ -26,7 +30,7 @@ from mabe_nb.remote.job import attach, jobs, quote, refresh_reserved, submit
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.row import row
 from mabe_nb.remote.places.hf import Backend
-from mabe_nb.remote.places.job_state import Unreachable
+from mabe_nb.remote.places.job_state import Unanswered, Unreachable
 
 SLOW = "import time\nfor i in range(12): print('line', i); time.sleep(0.1)\nn = i"
 
@@ -39,6 +43,14 @@ def hub(tmp_path, monkeypatch):
     with LocalHub(tmp_path/"hub") as hub:
         for name, value in hub.env.items(): monkeypatch.setenv(name, value)
         yield hub
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    "Nobody waits for what does not answer."
+    monkeypatch.setattr(hf_send, "LOOKED", 0.1)
+    from huggingface_hub.utils import _http
+    monkeypatch.setattr(_http, "time", SimpleNamespace(**vars(time) | {"sleep": lambda s: None}))
 
 
 def lines(job): return "".join(e["text"] for e in job.events() if e["k"] == "print").split("\n")
@@ -210,11 +222,76 @@ def test_started_though_the_answer_was_lost_it_is_followed_and_stopped(hub):
     assert job.wait(20) == "cancelled" and container(hub, job).stage == "CANCELED"
 
 
-def test_nobody_knows_whether_it_started_and_it_is_said(hub, monkeypatch):
-    monkeypatch.setattr(hf_send, "LOOKED", 0.1)
+def test_nobody_knows_whether_it_started_and_it_is_found_later(hub, hasty):
+    "Nothing runs there that no list shows: at the first start, and at one that goes on."
     hub.lose = 9
-    with pytest.raises(Unreachable, match="it may have begun there all the same, and be billed"):
-        submit("1", on="hf")
+    with pytest.raises(Unanswered, match="it may have begun there all the same, and be billed"):
+        submit("import time; time.sleep(60)", on="hf", gpu="t4-small")
+    job, = jobs()
+    assert row(job)["status"] == "unknown" and refresh_reserved() > 0 # it cannot be asked
+    with pytest.raises(Unreachable): job.cancel()
+    hub.lose = 0
+    until(lambda: job.status() == "running")
+    assert attach(job.id).spec["handle"]["job"] == [*hub.jobs][0]
+    job.cancel()
+    assert job.wait(20) == "cancelled" and container(hub, job).stage == "CANCELED"
+    other, hub.lose = attach(job.id), 9
+    with pytest.raises(Unanswered): job.resume()
+    hub.lose = 0
+    for same in (other, attach(job.id)):
+        until(lambda: same.status() == "running")
+        assert container(hub, same) is hub.jobs[[*hub.jobs][1]]
+        with pytest.raises(ConfigError, match="is running"): same.resume()
+    other.cancel()
+    assert other.wait(20) == "cancelled" and len(hub.jobs) == 2
+
+
+def test_an_answer_of_a_proxy_is_no_refusal(hub):
+    "It began there all the same, and is found."
+    hub.proxy = 504
+    job = submit("import time; time.sleep(60)", on="hf")
+    assert len(hub.jobs) == 1 and container(hub, job).stage != "ERROR"
+    job.cancel()
+
+
+def test_it_never_got_there_and_costs_nothing(hub, hasty):
+    hub.lose = 9
+    with pytest.raises(Unanswered): submit("1", on="hf", gpu="t4-small")
+    for job in hub.jobs.values(): job.end("CANCELED", grace=0)
+    hub.jobs.clear()
+    hub.lose = 0
+    job, = jobs()
+    assert job.status() == "died" and "send it again" in job.state()["error"]["message"]
+    assert job.cost() == 0 and [r["usd"] for r in costs.receipts()] == [0]
+    for ask in (job.log, job.files, job.cancel):
+        with pytest.raises(ConfigError, match="has no place yet"): ask()
+    job.resume()
+    assert job.wait(30) == "done"
+
+
+def ended(): return [this_process()[0], 2**22 + 1] # As `this_process` of one that was killed
+
+
+def test_its_sender_was_killed_before_it_wrote_down_who_runs(hub):
+    job = submit("import time; time.sleep(60)", on="hf")
+    write_json(job.folder/"job.json", job.spec | {"handle": {}, "sender": ended()})
+    job, = jobs()
+    assert job.spec["handle"] == {} and job.status() in ("queued", "running")
+    attach(job.id).cancel()
+    assert job.wait(20) == "cancelled" and container(hub, job).stage == "CANCELED"
+    write_json(job.folder/"job.json", job.spec | {"handle": {}, "sender": ended(), "started": 1.0})
+    (job.folder/"status.json").unlink(missing_ok=True)
+    assert attach(job.id).status() == "died" and attach(job.id).cost() == 0 # no container of that start
+
+
+def test_interrupted_as_it_starts_it_is_stopped(hub, monkeypatch):
+    start = HfApi.run_job
+    def begun(*args, **how):
+        start(*args, **how)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(HfApi, "run_job", begun)
+    with pytest.raises(KeyboardInterrupt): submit("import time; time.sleep(60)", on="hf")
+    assert [job.stage for job in hub.jobs.values()] == ["CANCELED"] and jobs() == []
 
 
 def test_a_command_of_this_package(hub):
@@ -386,6 +463,29 @@ def test_what_is_taken_away_while_it_is_copied_is_passed_over(tmp_path, monkeypa
     there.write_text("no folder") # a fault of the bucket is no file taken away
     (here/"b").write_text("changed")
     with pytest.raises(OSError): mirror()
+
+
+def test_what_a_job_takes_away_does_not_come_back(tmp_path):
+    "Nor are outputs of an attempt before those of this one; a link to a file of the job is a file."
+    here, there = tmp_path/"here", tmp_path/"there"
+    (here/"ckpt").mkdir(parents=True)
+    (here/"source.py").touch()
+    shutil.copytree(here, there)
+    mirror = Mirror(here, there)
+    for name in ("1", "2"): (here/"ckpt"/name).write_text(name)
+    for name, to in (("best", "1"), ("out", "/etc/hostname"), ("all", "."), ("gone", "3")):
+        (here/"ckpt"/name).symlink_to(to)
+    mirror()
+    assert sorted(p.name for p in (there/"ckpt").iterdir()) == ["1", "2", "best"]
+    (here/"ckpt"/"best").unlink()
+    (here/"ckpt"/"best").symlink_to("2")
+    (here/"ckpt"/"1").unlink()
+    mirror()
+    assert {p.name: p.read_text() for p in (there/"ckpt").iterdir()} == {"2": "2", "best": "2"}
+    shutil.rmtree(here/"ckpt")
+    (there/"ckpt"/"2").unlink() # as by somebody else
+    mirror()
+    assert [p.name for p in there.rglob("*") if p.is_file()] == ["source.py"]
 
 
 def test_a_full_disk_hides_no_job_and_forgets_no_bill(small_disk, hub, monkeypatch):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -22,11 +23,11 @@ from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
 from mabe_nb.hardware.catalog import usd_per_hour  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.files import file_hash  # noqa: E402
-from mabe_nb.remote.places import modal_app  # noqa: E402
+from mabe_nb.remote.places import modal as modal_place, modal_app  # noqa: E402
 from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
-from mabe_nb.remote.places.job_state import unended  # noqa: E402
+from mabe_nb.remote.places.job_state import Unanswered, unended  # noqa: E402
 from mabe_nb.remote.places.modal_volume import (manifest, seconds_counted,  # noqa: E402
                                                 send_data)
 
@@ -165,6 +166,56 @@ def test_a_crash_without_retries_is_the_end(cloud):
     assert job.wait(120) == "done"
 
 
+class Silent:
+    def spawn(*args): raise TimeoutError
+
+
+def unanswered(monkeypatch, *sent, begin=True, **more):
+    "A start whose answer is lost, or that is lost itself."
+    real = modal_place.spawned
+    def lost(function, *args):
+        if begin: function.spawn(*args)
+        return real(Silent, *args)
+    with monkeypatch.context() as patch, pytest.raises(Unanswered, match="may have begun there all the same"):
+        patch.setattr(modal_place, "spawned", lost)
+        return send(*sent, **more) if sent else more["job"].resume()
+
+
+def test_a_start_whose_answer_was_lost_is_found_and_stopped(cloud, monkeypatch):
+    "At the first start, and at one that goes on; by a process that knew the one before, too."
+    before = {job.id for job in jobs()}
+    unanswered(monkeypatch, "import time\nprint('on', flush=True); time.sleep(60)")
+    job, = (job for job in jobs() if job.id not in before)
+    until(lambda: "on" in log_of(cloud, job))
+    assert job.status() == "running" and job.cost() > 0
+    elsewhere(f"attach({job.id!r}).cancel()")
+    assert job.status() == "cancelled"
+    other = attach(job.id)
+    unanswered(monkeypatch, job=job)
+    for same in (other, job):
+        until(lambda: same.status() == "running")
+        with pytest.raises(ConfigError, match="is running"): same.resume()
+    other.cancel()
+    assert other.status() == job.status() == "cancelled" and not cloud.cloud.busy()
+
+
+def test_a_start_that_was_lost_before_it_began_runs_no_more(cloud, monkeypatch):
+    cloud.faults.no_capacity.add("T4")
+    before = {job.id for job in jobs()}
+    unanswered(monkeypatch, "print('on', flush=True)")
+    unanswered(monkeypatch, "print('on', flush=True)", begin=False)
+    late, never = (job for job in jobs() if job.id not in before)
+    for job in (late, never):
+        assert job.status() == "queued" and job.cost() == 0
+        job.cancel()
+        assert attach(job.id).status() == "cancelled"
+    cloud.faults.no_capacity.clear()
+    until(lambda: not cloud.cloud.busy())
+    assert log_of(cloud, late) == log_of(cloud, never) == ""
+    never.resume()
+    assert never.wait(60) == "done" and printed(never) == "on\n"
+
+
 def test_cancelled_from_another_process(cloud):
     job = send("import time\nprint('on', flush=True)\ntry: time.sleep(60)\n"
                "except KeyboardInterrupt: (CKPT/'saved').touch()")
@@ -226,6 +277,20 @@ def test_files_are_listed_and_fetched(tmp_path):
     assert job.fetch("ckpt/epoch2", tmp_path).read_text() == "2"
     assert len(list(job.fetch("ckpt", tmp_path/"all").iterdir())) == 3
     with pytest.raises(DataError, match="has no file"): job.fetch("ckpt/../../x", tmp_path)
+
+
+def test_links_on_a_volume_are_named(capsys, monkeypatch):
+    "The stand-in keeps none, so that one is listed as Modal would."
+    job = send("(CKPT/'a').touch()")
+    assert job.wait(60) == "done"
+    real = modal_place._volume("mabe-nb")
+    def iterdir(*args, **how):
+        yield from real.iterdir(*args, **how)
+        yield modal.volume.FileEntry(f"jobs/{job.id}/ckpt/best", modal.volume.FileEntryType.SYMLINK, 0, 1)
+    monkeypatch.setattr(modal_place, "_volume", lambda name: SimpleNamespace(iterdir=iterdir, read_file=real.read_file))
+    assert main(["jobs", "fetch", job.id]) == 0
+    out = capsys.readouterr().out
+    assert "left out, as links are not followed: ckpt/best\n" in out and "  ckpt/a\n" in out
 
 
 def test_all_attempts_together_cost_no_more_than_was_said(cloud):

@@ -178,7 +178,7 @@ def group_options(
     args, # Parsed arguments with those of `add_group_flags`
 ) -> dict: # As `map` takes them
     "Where a map runs, and how. Raises `ConfigError` for an option that is none."
-    from mabe_nb.remote.job import parse_options
+    from mabe_nb.remote.choice import parse_options
     named = {name: value for name in ("on", "at_once", "tasks", "gpu", "timeout", "retries")
              if (value := getattr(args, name)) is not None}
     if "," in (args.gpu or ""): named["gpu"] = args.gpu.split(",")

@@ -68,8 +68,8 @@ def follow(
 # %% ../../nbs/commands/60_remote.ipynb #4f755ab3
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
-    from mabe_nb.remote.choice import cards, places_named
-    from mabe_nb.remote.job import parse_options, quote, submit as send
+    from mabe_nb.remote.choice import cards, parse_options, places_named
+    from mabe_nb.remote.job import quote, submit as send
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]

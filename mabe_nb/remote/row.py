@@ -39,10 +39,12 @@ def as_line(
 def links_of(
     job, # `Job`
     name: str = "", # File or folder of it; "": all
-) -> list: # Names; none of a job whose folder is elsewhere
+) -> list: # Names
     "Links of a job, which are not fetched."
     top, name = job.folder, name.rstrip("/")
-    if not job.backend.on_disk or name and not good_file(name): return []
+    if name and not good_file(name): return []
+    if not job.backend.on_disk:
+        return sorted(job.backend.links(top, job.spec, name)) if hasattr(job.backend, "links") else []
     if (top/name).resolve() != top.resolve()/name: return [name] # is or lies behind one
     found = (top/name).rglob("*")
     return sorted(path.relative_to(top).as_posix() for path in found if path.is_symlink())

@@ -19,7 +19,7 @@ class LocalHub:
     def __init__(self, root, user="mouse"):
         self.root, self.user, self.token = root, user, "hf_" + secrets.token_hex(16)
         self.buckets, self.jobs, self.asked = Buckets(root), {}, []
-        self.drop, self.skip, self.refuse, self.lose = [], (), {}, 0
+        self.drop, self.skip, self.refuse, self.lose, self.proxy = [], (), {}, 0, 0
         self.hold = threading.Event()
         self.hold.set()
 
@@ -126,6 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         spec = json.loads(body)
         if spec["flavor"] not in FLAVORS: return self.error(400, "unknown flavor")
         job = self.hub.run(owner, spec)
+        if self.hub.proxy: return self.error(self.hub.proxy, "from a proxy; it runs")
         if not self.hub.lose: return self.answer(job.info())
         self.hub.lose -= 1
         self.close_connection = True # it runs, and nobody is told

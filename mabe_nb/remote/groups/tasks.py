@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from ...errors import ConfigError, DataError
 from ...files import read_json, write_json
 from .. import values
-from ..costs import check_budget
-from ..handle import Job, reserved
+from ..costs import check_budget, reserved
+from ..handle import Job
 from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
                                 job_code, refresh_reserved, take_back)
 from ..places.base import get
@@ -57,8 +57,8 @@ def submit_many(
             for job, handle in zip(made, handles):
                 job.spec["handle"] = handle
                 write_json(job.folder/"job.json", job.spec)
-    except BaseException:
-        take_back(made)
+    except BaseException as e:
+        take_back(made, e)
         raise
     return made
 

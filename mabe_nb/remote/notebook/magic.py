@@ -16,9 +16,8 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from ...errors import ConfigError, MabeError
 from ..handle import JobError
 from ..row import as_line, row
-from ..choice import START_WITHIN
-from ..job import (attach, job_code, jobs, jobs_folder, parse_options,
-                                submit)
+from ..choice import START_WITHIN, parse_options
+from ..job import attach, job_code, jobs, jobs_folder, submit
 from ..places.base import place_names
 from .display import highest_price, watch
 

@@ -95,11 +95,12 @@ def data_files(
 class Base:
     "What places share: checks before anything is sent, and the price of the cards."
     on_disk, resumes = False, False # Are its files on this disk? Can a job start again?
+    found = None # (folder, spec) -> handle of a start that got no answer; {}: it never began
     name, provider, package, options = "", None, None, {} # As `place` sets them
     queue_limit = 7 * 86400.0 # Seconds that a job may wait before it counts as lost
     most_items = 1_000_000 # Of a group, in one task
     holds_back = True # Can it let some tasks of a group wait for others?
-    stop_seconds = 0.0 # That are billed at most of a job that was stopped as it began
+    stop_seconds = unseen_seconds = 0.0 # Billed at most if stopped as it began; uncounted of a start
 
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
     def check_imports(self, spec, imports, modules):

@@ -22,8 +22,9 @@ from .hf_inside import read_log_line
 from .modal_app import check_image
 from .modal_volume import in_thread
 from .hf_send import (
-    NotAtHub, api, check_options, client_errors, no_token, job_files,
+    NotAtHub, api, check_options, client_errors, no_token, job_files, marked,
     private_bucket, run_container)
+from .job_state import Unanswered
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
 @place("hf", provider="hf-jobs", package="huggingface_hub", options={
@@ -133,7 +134,7 @@ def _ran(info): # Seconds that its container ran; None: not told
 @patch
 def used(self: Backend, folder, spec, state):
     "As Hugging Face counts it, with the installation before the job; else as `Base`."
-    try: spent = _ran(self._info(spec))
+    try: spent = _ran(self._info(spec)) if spec["handle"] else None
     except NotAtHub: spent = None
     if spent is None: return Base.used(self, folder, spec, state)
     return max(spent, state["seconds"] or 0.0)
@@ -213,28 +214,39 @@ def _rest(self: Backend, folder, spec, seen):
     except DataError: return
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8e66ca84
+def _account(client, spec):
+    "Who pays, and the bucket."
+    with client_errors(): namespace = spec["options"].get("namespace") or client.whoami()["name"]
+    return {"namespace": namespace, "bucket": f"{namespace}/{spec['options'].get('bucket', 'mabe-jobs')}"}
+
+
 @patch
 def start(self: Backend, folder, spec):
     client = api()
-    with client_errors():
-        namespace = spec["options"].get("namespace") or client.whoami()["name"]
-        bucket = f"{namespace}/{spec['options'].get('bucket', 'mabe-jobs')}"
-        private_bucket(client, bucket)
-    found = self.files(folder, spec | {"handle": {"bucket": bucket}})
+    bucket = (account := _account(client, spec))["bucket"]
+    with client_errors(): private_bucket(client, bucket)
+    found = self.files(folder, spec | {"handle": account})
     names = [f"{spec['id']}/{name}" for name in ("status.json",) if name in found]
     sent = [(what, f"{spec['id']}/{name}") for what, name in job_files(folder, spec)]
     with client_errors(): client.batch_bucket_files(bucket, add=sent, delete=names)
     try:
-        with client_errors(): info = run_container(client, spec, namespace, bucket)
+        with client_errors(): info = run_container(client, spec, **account)
+    except Unanswered: raise # it may need them
     except MabeError:
         if not found:
             gone = [name for _, name in sent]
             with client_errors(): client.batch_bucket_files(bucket, delete=gone)
         raise
-    return {"job": safe_id(info.id, "job", plain=True), "namespace": namespace,
-            "bucket": bucket}
+    return {"job": safe_id(info.id, "job", plain=True)} | account
 
 
+@patch
+def found(self: Backend, folder, spec):
+    account = _account(client := api(), spec)
+    info = marked(client, spec, account["namespace"])
+    return {"job": safe_id(info.id, "job", plain=True)} | account if info else {}
+
+# %% ../../../nbs/remote/places/54_hf.ipynb #ef5f26ff
 @patch
 def cancel(self: Backend, folder, spec):
     if self.state(folder, spec)["status"] in ENDED: return

@@ -7,6 +7,7 @@ __all__ = ['PIECE', 'Mirror', 'LogWriter', 'read_log_line']
 
 # %% ../../../nbs/remote/places/50_hf_inside.ipynb #b33e4ea8
 import json, os, shutil, signal, sys, tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ..inside.machine import install_command, set_data
@@ -20,10 +21,11 @@ class Mirror:
         self.kept = {path: self.stamp(path) for path in self.files()}
 
     def files(self):
-        "Plain files that are not being written, the last word last."
+        "Files, and links to such, that are not being written; the last word last."
         found = [Path(top)/name for top, _, names in os.walk(self.here) for name in names
                  if not name.startswith(".") and f"{os.sep}." not in top[len(str(self.here)):]]
-        return sorted((p for p in found if p.is_file() and not p.is_symlink()),
+        top = self.here.resolve()
+        return sorted((p for p in found if p.is_file() and p.resolve().is_relative_to(top)),
                       key=lambda path: path == self.here/"status.json")
 
     def stamp(self, path):
@@ -31,7 +33,10 @@ class Mirror:
         return info.st_mtime_ns, info.st_size, info.st_ino
 
     def __call__(self):
-        for path in self.files():
+        for path in {*self.kept} - {*(files := self.files())}: # what the job took away
+            with suppress(OSError): (self.there/path.relative_to(self.here)).unlink()
+            del self.kept[path]
+        for path in files:
             to = self.there/path.relative_to(self.here)
             try:
                 if self.kept.get(path) == (stamp := self.stamp(path)): continue

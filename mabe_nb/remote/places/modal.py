@@ -6,7 +6,7 @@
 __all__ = ['DEFAULTS', 'BOUNDS', 'MOST_LEGS', 'OLDEST', 'settings', 'ready', 'Backend']
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #46ed0728
-import io, json, math, time
+import io, json, math, re, time
 from contextlib import suppress
 from importlib.util import find_spec
 
@@ -16,14 +16,12 @@ from ...hardware.billing import LEG, OVERRUN, UNSEEN, most_seconds, most_starts
 from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
-from .base import (
-    ENDED, Base, checked_state, data_files, died, good_file, place, unended)
-from .job_state import retried
-from .modal_volume import (FileMissing, LogReader,
-                                                UnknownToModal, client_errors,
-                                                file_sizes, in_thread, jobs_on, last_words,
-                                                manifest, read_file, read_small, remove,
-                                                seconds_counted, send_data)
+from .base import ENDED, Base, checked_state, data_files, good_file, place, unended
+from .job_state import Unanswered, retried
+from .modal_call import NEVER_BEGUN, call_status, ended, spawned
+from .modal_volume import (
+    LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread, jobs_on,
+    manifest, read_file, read_small, remove, seconds_counted, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -89,7 +87,7 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes, queue_limit, stop_seconds = True, 86400.0, UNSEEN + 60.0
+    resumes, queue_limit, stop_seconds, unseen_seconds = True, 86400.0, UNSEEN + 60.0, UNSEEN
     most_items = 10_000 # An item leaves two files in a folder that is listed whole
 
     def check_options(self, spec):
@@ -169,14 +167,28 @@ def volume(self: Backend, spec): return _volume(settings(spec)["volume"])
 
 @patch
 def call(self: Backend, spec):
+    "The call; of one whose answer was lost what its container has said; None: nothing yet."
     import modal
-    return modal.FunctionCall.from_id(str(spec["handle"].get("call")))
+    try: id = spec["handle"].get("call") or self.kept(spec, "call").decode()
+    except (FileMissing, UnicodeError): return None
+    return modal.FunctionCall.from_id(id) if re.fullmatch(r"fc-\w+", str(id)) else None
+
+
+@patch
+def kept(self: Backend, spec, name): return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}")
+
+
+@patch
+def found(self: Backend, folder, spec):
+    try: return {"call": None} if json.loads(self.kept(spec, "job.json"))["started"] == spec["started"] else {}
+    except (FileMissing, KeyError, TypeError, ValueError, RecursionError): return {}
 
 
 @patch
 def start(self: Backend, folder, spec):
-    old = ("status.json", ".status.json", "running", "clock.json") if spec["handle"] else ()
-    remove(self.volume(spec), *(f"jobs/{spec['id']}/{name}" for name in old))
+    there, top = file_sizes(self.volume(spec), f"jobs/{spec['id']}"), f"jobs/{spec['id']}"
+    old = "status.json", ".status.json", "running", "clock.json", "call"
+    remove(self.volume(spec), *(f"{top}/{name}" for name in old if name in there))
     return next(self.start_many([(folder, spec)], 1))
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #28d1fe08
@@ -191,34 +203,13 @@ def start_many(self: Backend, jobs, at_once):
         with client_errors(), volume.batch_upload(force=True) as batch:
             for folder, one in jobs: _put_job(batch, folder, one, files)
         for id in list(left):
-            with client_errors(): call = function.spawn(id, o["volume"], o["leg"])
+            call = spawned(function, id, o["volume"], o["leg"])
             del left[id]
-            yield {"call": call.object_id, "app": app}
-    except BaseException:
+            yield {"call": call, "app": app}
+    except BaseException as e:
+        if isinstance(e, Unanswered): del left[next(iter(left))] # it may need its folder
         if not spec["handle"]: remove(volume, *(f"jobs/{id}" for id in left))
         raise
-
-# %% ../../../nbs/remote/places/44_modal.ipynb #d98327ce
-_ENDS = {"TERMINATED": "cancelled", "TIMEOUT": "timeout"}
-
-
-def _ended(status, call, seconds):
-    "The state of a job whose call is over and which left no status."
-    about = died("its container ended without a word" + last_words(call))
-    status = _ENDS.get(status, "died")
-    late = {"type": "Timeout", "message": "stopped by Modal", "traceback": ""}
-    error = {"cancelled": None, "timeout": late}.get(status, about["error"])
-    return about | {"status": status, "error": error, "seconds": seconds}
-
-
-def _call_status(call):
-    "What Modal says of a call (queued, running, or how it ended); None: unknown."
-    try:
-        with client_errors(): graph = call.get_call_graph()
-    except UnknownToModal: return "FAILURE"
-    if not graph: return None
-    if graph[0].status.name != "PENDING": return graph[0].status.name
-    return "running" if graph[0].task_id else "queued"
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #ccd1970a
 @patch
@@ -237,11 +228,11 @@ def remote_state(self: Backend, spec):
     for _ in range(2): # it may have ended between the two questions
         try: return checked_state(read_small(self.volume(spec),
                                         f"jobs/{spec['id']}/status.json"))
-        except FileMissing: status = _call_status(self.call(spec))
+        except FileMissing: status = call_status(self.call(spec))
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
         if status in (None, "queued", "running"): return unended(status or "queued")
-    return _ended(status, self.call(spec), seconds_counted(self.volume(spec), spec["id"]))
+    return ended(status, self.call(spec), seconds_counted(self.volume(spec), spec["id"]))
 
 
 @patch
@@ -268,9 +259,19 @@ def log(self: Backend, folder, spec, seen=0, follow=True):
 
 
 @patch
+def _stop(self: Backend, spec) -> bool:
+    "Cancel the call; one of which nothing was heard ends as it begins."
+    with client_errors():
+        if call := self.call(spec): return call.cancel() is None
+        with self.volume(spec).batch_upload(force=True) as batch:
+            batch.put_file(_bytes(NEVER_BEGUN), f"/jobs/{spec['id']}/status.json")
+    return False
+
+
+@patch
 def cancel(self: Backend, folder, spec, patience=15.0):
     if self.state(folder, spec)["status"] in ENDED: return
-    with client_errors(): self.call(spec).cancel()
+    if not self._stop(spec): return
     end = time.monotonic() + patience
     while self.state(folder, spec)["status"] not in ENDED:
         if time.monotonic() > end: return
@@ -278,14 +279,18 @@ def cancel(self: Backend, folder, spec, patience=15.0):
 
 
 @patch
-def files(self: Backend, folder, spec, under=""):
+def files(self: Backend, folder, spec, under="", **kind):
     under = under.rstrip("/")
     if under and not good_file(under): return {}
     top, found = f"jobs/{spec['id']}", self.volume(spec)
-    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True))
+    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True, **kind))
     found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
     return {n: size for n, size in found.items()
-            if not n.startswith("log.d/") and n not in ("running", "clock.json")}
+            if not n.startswith("log.d/") and n not in ("running", "clock.json", "call")}
+
+
+@patch
+def links(self: Backend, folder, spec, under=""): return self.files(folder, spec, under, kind=LINK)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #bf6246cf
 @patch

@@ -258,6 +258,7 @@ def run_job(
     disk.reload()
     committer, over = Committer(folder, disk.commit), threading.Event()
     if not start_attempt(folder): return committer.commit()
+    (folder/"call").write_text(str(modal.current_function_call_id()))
     place, timer = prepare_machine(folder), threading.Timer(leg, _interrupt, [over])
     committer.commit()
     timer.daemon = True

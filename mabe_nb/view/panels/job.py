@@ -14,7 +14,8 @@ import ipywidgets as W
 from ...errors import ConfigError
 from ...patch import patch
 from ...remote.row import row as row_of
-from ...remote.job import JobError, attach, job_code, jobs, parse_options, submit
+from ...remote.choice import parse_options
+from ...remote.job import JobError, attach, job_code, jobs, submit
 from ...remote.notebook.display import follow
 from .gpu import place_of
 from .job_view import Detached, PanelDisplay
