@@ -27,7 +27,7 @@ VERBS = { # Name -> module, or module and the name that it has there
     "kaggle_score": "train.metrics", "solution_table": "train.metrics", "diagnose": "kaggle.doctor",
     "fix_submission": "kaggle.doctor", "bundle": "kaggle.bundle:make_bundle",
     "sweep": "measure.sweep", "compare": "measure.compare", "submit": "remote.job",
-    "jobs": "remote.job", "attach": "remote.groups.group", "map": "remote.groups.map",
+    "gpu": "remote.notebook.decorator", "jobs": "remote.job", "attach": "remote.groups.group", "map": "remote.groups.map",
     "groups": "remote.groups.group", "map_prepare": "videos", "map_predict": "videos",
     "map_train": "recipe_items",
     "plots": "view.plots:", "analyse": "analysis.analyse", "agreement": "analysis.agreement",
@@ -44,7 +44,7 @@ def __getattr__(name):
     place, colon, own = VERBS[name].partition(":")
     found = import_module(f"mabe_nb.{place}")
     if own or not colon: found = getattr(found, own or name)
-    from mabe_nb.verbs import with_parameters
+    from mabe_nb.patch import with_parameters
     globals()[name] = with_parameters(found)
     return found
 

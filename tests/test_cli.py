@@ -1,4 +1,5 @@
 """The command line as a user meets it: every command, and every way to get it wrong."""
+import argparse
 import json
 import os
 import re
@@ -436,6 +437,21 @@ def test_help_opens_with_an_example_and_shows_one_spelling_a_flag(mabe, monkeypa
     assert two <= {"-h, --help", "--resume, --no-resume"}, two
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_each_word_is_and_what_is_taken_without_it(name):
+    for action in (a for a in COMMANDS[name]._actions if a.help != argparse.SUPPRESS):
+        usual, words = action.default, action.help or ""
+        assert words, action
+        if action.option_strings and isinstance(usual, str | float | int) and not (
+                isinstance(usual, bool) or usual in ("", argparse.SUPPRESS)):
+            assert "default: " in words, action
+
+
+def test_help_says_which_data_a_command_takes(mabe):
+    for name in ("audit", "train", "predict", "score", "analyse", "agree"):
+        assert "a tracker's files" in " ".join(mabe(name, "--help")[1].split()), name
+
+
 def test_demo_trains_as_long_as_its_help_says(mabe, monkeypatch):
     from mabe_nb.commands import train
     from mabe_nb.view import demo
@@ -443,7 +459,7 @@ def test_demo_trains_as_long_as_its_help_says(mabe, monkeypatch):
     monkeypatch.setattr(demo, "run_demo", lambda *given: asked.append(given[4].epochs))
     for words in (["demo"], ["demo", "--epochs", "3"]):
         train.demo(cli.make_parser().parse_args(words), SimpleNamespace(progress=None))
-    assert asked == [int(re.search(r"default: (\d+)", mabe("demo", "--help")[1])[1]), 3]
+    assert asked == [int(re.search(r"EPOCHS +default: (\d+)", mabe("demo", "--help")[1])[1]), 3]
 
 
 def test_a_demo_replaces_no_run_of_somebody_else(mabe, tmp_path):

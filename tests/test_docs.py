@@ -10,6 +10,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+import mabe_nb
+
 TOP = Path(__file__).resolve().parents[1]
 INI = """[DEFAULT]
 repo = little
@@ -173,3 +175,8 @@ def test_the_readme_says_what_was_measured_last():
     assert len(newest) == 5 and f"default settings, macro F1 {mean(newest):.3f} " in text
     assert f"`--recipe best` {recipe['mean_f1']:.3f} " in text
     assert f"it took {recipe['minutes']:.0f} minutes for 46 videos of rats" in text
+
+
+def test_the_page_of_verbs_has_them_all():
+    page = (TOP/"nbs"/"04_verbs.ipynb").read_text(encoding="utf-8")
+    assert not [name for name in mabe_nb.VERBS if f"`mb.{name}" not in page]

@@ -96,7 +96,7 @@ def test_nothing_is_said_of_an_animal_that_no_frame_shows(data, folder, tmp_path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, tmp_path, kind):
+def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, tmp_path, kind, capsys):
     "As where annotations spell an action in another way: nothing of it is predicted."
     model = load_model(folder/kind)
     def say(ids):
@@ -110,6 +110,11 @@ def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, 
     line, = say(None)
     assert "in 1 of 3 videos (video 4)" in line or kind == "labs"
     assert line.endswith("is predicted, not sniff; looked for and never learned: Sniff")
+    capsys.readouterr()
+    model.predict(other, cache=tmp_path/"f", threads=1) # as one writes in a notebook
+    assert line in capsys.readouterr().out.splitlines()
+    model.predict(other, cache=tmp_path/"f", threads=1, say=None)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)

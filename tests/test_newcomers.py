@@ -297,3 +297,20 @@ def test_kaggle_annotations_may_say_self(tmp_path, agent):
 
 
 def test_recordings_stay_as_they_were(): assert isinstance(DATA["0"], Recording)
+
+
+@pytest.mark.parametrize("name", [n for n in mb.__all__ if n not in ("plots", "MabeError", "TrainConfig")])
+def test_help_tells_each_parameter_in_full(name):
+    from inspect import signature
+    verb, told = getattr(mb, name), (getattr(mb, name).__doc__ or "").splitlines()
+    assert not [line for line in told if line.startswith("  ") and line.endswith(("the", ",", "of"))]
+    if not [*signature(verb).parameters]: return
+    rows = [line.split(":")[0].strip(" *") for line in told if line.startswith("  ")]
+    assert rows and {*rows} <= {*signature(verb).parameters}
+
+
+def test_help_of_a_models_prediction_tells_each_parameter(tmp_path):
+    mb.fit(DATA, tmp_path/"run", train_videos=["0", "1"], valid_videos=["2"], epochs=1, stride=200,
+           conv_channels=[8], lstm_hidden=8, features="coords", device="cpu", say=None)
+    told = mb.load_model(tmp_path/"run").predict.__doc__
+    for word in ("thresholds", "smooth_ms", "overlap", "say"): assert f"\n  {word}: " in told

@@ -36,7 +36,7 @@ def video_facts(
     doubtful = [] # Share of the frames, of each pair
     near = lambda q: doubtful.append(((q.p > DOUBT[0]) & (q.p < DOUBT[1])).any(1).mean())
     with tempfile.TemporaryDirectory(prefix="mabe-") as cache:
-        table = model.predict(data, [video], cache=cache, each=near, **options)
+        table = model.predict(data, [video], cache=cache, say=None, each=near, **options)
     rec, n = data[video], len(doubtful)
     lost = ~np.isfinite(rec.xy).all(-1).any(-1)
     return {"video": video, "fps": float(rec.fps), "frames": len(rec), "pairs": n,

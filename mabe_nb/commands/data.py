@@ -9,8 +9,8 @@ __all__ = ['COMMANDS', 'synth', 'open_folder', 'audit', 'prepare', 'one_shard', 
 import argparse, json, time
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (COUNT, LISTED, NATURAL, OVERWRITE, add_data, number,
-                                     offer, pick, refuse_without)
+from .parser import (COUNT, LISTED, MINUTES, OVERWRITE, SEED, WORKERS,
+                                     add_data, number, offer, pick, refuse_without)
 from ..errors import ConfigError, DataError
 from ..hardware.tables import to_records
 
@@ -173,7 +173,7 @@ def _prepare_flags(p):
     offer(p.add_argument("--features", default="social", help=", ".join(
         LISTED["features"]) + ", or blocks joined by +; default: social"),
         *LISTED["features"])
-    p.add_argument("--workers", type=COUNT, default=1)
+    p.add_argument("--workers", **WORKERS)
     p.add_argument("--out", help="cache folder (default: under MABE_HOME)")
     p.add_argument("--resume", action=argparse.BooleanOptionalAction,
                    help="keep videos that are prepared already, or none (default: keep)")
@@ -186,12 +186,12 @@ def _prepare_flags(p):
 def _synth_flags(p):
     p.example = "mabe synth colony"
     p.add_argument("out", metavar="OUT", help="folder to write")
-    p.add_argument("--layout", default="kaggle", help="kaggle or calms21")
+    p.add_argument("--layout", default="kaggle", help="kaggle or calms21 (default: kaggle)")
     p.add_argument("--videos", type=COUNT, help="for training (default: 12)")
     p.add_argument("--labs", type=COUNT, nargs="+", metavar="N",
                    help="videos of each lab, one lab after the other, instead of --videos")
-    p.add_argument("--minutes", type=number(float, above=0), default=1.0)
-    p.add_argument("--seed", type=NATURAL, default=0)
+    p.add_argument("--minutes", **MINUTES)
+    p.add_argument("--seed", **SEED)
     p.add_argument("--overwrite", **OVERWRITE)
 
 

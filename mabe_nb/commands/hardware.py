@@ -259,15 +259,15 @@ def _advise_flags(p):
     p.add_argument("--training-type", help="demo, development, production or research")
     p.add_argument("--hours", metavar="GPU=H,...", help="measured hours of a run")
     p.add_argument("--runs", type=int, help="with --hours: so many runs")
-    p.add_argument("--retries", type=int, default=2, help="in the upper bound")
+    p.add_argument("--retries", type=int, default=2, help="in the upper bound (default: 2)")
     add_settings(p)
     _prices_flags(p)
 
 # %% ../../nbs/commands/40_hardware.ipynb #e78b6dc5
 def _cluster_flags(p):
     p.example = "mabe cluster --effective 64 --per-gpu 8"
-    p.add_argument("--effective", type=int, default=8, help="batch of a step")
-    p.add_argument("--per-gpu", type=int, default=1, help="batch of a card")
+    p.add_argument("--effective", type=int, default=8, help="batch of a step (default: 8)")
+    p.add_argument("--per-gpu", type=int, default=1, help="batch of a card (default: 1)")
     p.add_argument("--here", action="store_true",
                    help="look at the cards of this machine")
     p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")

@@ -180,7 +180,7 @@ def _workload_flags(p):
 
 
 def _probe_flags(p):
-    p.add_argument("--seconds", type=float, default=10.0, help="a probe")
+    p.add_argument("--seconds", type=float, default=10.0, help="a probe (default: 10)")
     p.add_argument("--fresh", action="store_true", help="measure again")
     return p
 
@@ -192,7 +192,8 @@ def _sweep_flags(p):
     _probe_flags(_workload_flags(p))
     p.add_argument("--sizes", metavar="N,...", help="batches (doubling from 16)")
     offer(p.add_argument("--on", default="local", metavar="PLACE",
-                         help=", ".join(place_names())), *place_names())
+                         help=", ".join(place_names()) + " (default: local)"),
+          *place_names())
     p.add_argument("--gpu", help="such as L4")
     p.add_argument("--memory-gb", type=float, help="most memory to take")
     p.add_argument("--gains", action="store_true", help="also AMP, batch, workers")
@@ -203,8 +204,10 @@ def _compare_flags(p):
     p.example = "mabe compare colony --gpus local --seconds 3"
     p.usage = "mabe compare [DATA] --gpus local,modal:L4,modal:H100 [...]"
     _probe_flags(_workload_flags(p))
-    p.add_argument("--gpus", default="local", metavar="PLACE:GPU,...")
-    p.add_argument("--predict", default="modal", help="modal, hf-jobs or none")
+    p.add_argument("--gpus", default="local", metavar="PLACE:GPU,...",
+                   help="cards to measure, such as modal:L4 (default: local)")
+    p.add_argument("--predict", default="modal", help="whose other cards are predicted: modal, hf-jobs or none "
+                   "(default: modal)")
 
 
 def _estimate_flags(p):

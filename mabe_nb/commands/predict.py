@@ -8,7 +8,7 @@ __all__ = ['OUT', 'COMMANDS', 'predict', 'predict_new', 'predict_elsewhere']
 # %% ../../nbs/commands/31_predict.ipynb #f98f8635
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (COUNT, OVERWRITE, SKIP_BROKEN, add_data, check_out,
+from .parser import (OVERWRITE, SKIP_BROKEN, WORKERS, add_data, check_out,
                                      number, offer, pick, refuse_without)
 from ..errors import ConfigError
 from ..locks import locked_beside
@@ -113,13 +113,15 @@ def _watch_flags(p):
 def _predict_flags(p):
     p.example = "mabe predict run colony --out sub.csv"
     p.add_argument("run", metavar="RUN", help="run folder, bundle, or a .safetensors file")
-    p.add_argument("--checkpoint", default="best", help="best, last or an epoch")
+    p.add_argument("--checkpoint", default="best",
+                   help="best, last or an epoch (default: best)")
     add_data(p)
-    p.add_argument("--out", default=OUT, help="CSV to write; with --watch a folder "
-                   "(default: predicted)")
+    p.add_argument("--out", default=OUT, help="CSV to write (default: submission.csv); "
+                   "with --watch a folder (default: predicted)")
     _watch_flags(p)
     p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
-    p.add_argument("--smooth-ms", type=number(float, low=0), help="default: the config's")
+    p.add_argument("--smooth-ms", type=number(float, low=0), help="moving average over "
+                   "probabilities, 0: none; default: the run's setting")
     p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
     p.add_argument("--no-rates", action="store_true", help="what is frequent around a frame "
                    "does not count")
@@ -128,9 +130,10 @@ def _predict_flags(p):
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
                    "what the video is unlike the training; not for the competition")
     p.add_argument("--skip-broken", **SKIP_BROKEN)
-    p.add_argument("--workers", type=COUNT, default=1)
+    p.add_argument("--workers", **WORKERS)
     offer(p.add_argument("--engine", default="float32", help="of networks: float32, "
-                         "bfloat16 (faster, classes of few frames change) or onnx"),
+                         "bfloat16 (faster, classes of few frames change) or onnx "
+                         "(default: float32)"),
           "float32", "bfloat16", "onnx")
     add_group_flags(p)
     p.add_argument("--overwrite", **OVERWRITE)

@@ -213,7 +213,7 @@ def _jobs_flags(p):
                                  "costs; default: list")
     offer(action, "list", "attach", "logs", "cancel", "resume", "fetch", "rm", "prune",
           "costs")
-    p.add_argument("id", nargs="?", metavar="ID")
+    p.add_argument("id", nargs="?", metavar="ID", help="of a job or group, as list shows it")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")
     p.add_argument("--overwrite", **OVERWRITE)
@@ -237,7 +237,7 @@ def _submit_flags(p):
     p.add_argument("--start-within", type=float, metavar="SECONDS", help="with cards of several "
                    "places: without a start in this time the next place gets it (300)")
     p.add_argument("--timeout", type=float, help="seconds an attempt; default: 3600")
-    p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies")
+    p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies (default: 0)")
     p.add_argument("--detach", action="store_true", help="do not wait for it")
     p.add_argument("--out", default="", metavar="NAMES", help="files it leaves in "
                    "{JOB}/out, without .json, .npy or .safetensors, by comma; folders "

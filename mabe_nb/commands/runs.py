@@ -109,7 +109,8 @@ def _export_flags(p):
     p.add_argument("run", metavar="RUN", help="run folder, of a classifier or a recipe, or a "
                    ".safetensors file")
     p.add_argument("--onnx", metavar="FOLDER", required=True, help="folder to make")
-    p.add_argument("--checkpoint", default="best", help="best, last or an epoch")
+    p.add_argument("--checkpoint", default="best",
+                   help="best, last or an epoch (default: best)")
     p.add_argument("--data", metavar="DATA", help="whose windows are compared; default: "
                    "invented ones")
     p.add_argument("--videos", metavar="A,B-C", help="of --data; default: the first")

@@ -7,8 +7,8 @@ __all__ = ['IGNORED', 'COMMANDS', 'score', 'ignored_rows', 'compared_submission'
            'report_metrics']
 
 # %% ../../nbs/commands/32_score.ipynb #5983ff1a
-from .parser import (OVERWRITE, SKIP_BROKEN, add_selection, check_out, pick,
-                                     refuse_without)
+from .parser import (DATA, OVERWRITE, SKIP_BROKEN, add_selection, check_out,
+                                     pick, refuse_without)
 from ..errors import DataError
 
 # %% ../../nbs/commands/32_score.ipynb #0ae96a61
@@ -156,7 +156,7 @@ def report_metrics(
 # %% ../../nbs/commands/32_score.ipynb #fec711ef
 def _score_flags(p):
     p.example = "mabe score colony sub.csv"
-    p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout")
+    p.add_argument("data", **DATA)
     p.add_argument("submission", metavar="SUBMISSION", help="CSV to score")
     p.add_argument("--fix", metavar="FILE", help="mend it first, into this file")
     p.add_argument("--overwrite", **OVERWRITE)

@@ -9,9 +9,9 @@ __all__ = ['COMMANDS', 'add_recipe', 'refuse_without_recipe', 'refuse_settings',
 # %% ../../nbs/commands/30_train.ipynb #a871c99a
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (COUNT, NATURAL, PRESETS, SKIP_BROKEN, add_settings,
-                                     check_out, config_from, epoch_event, number, offer,
-                                     pick, refuse_without)
+from .parser import (COUNT, DATA, MINUTES, PRESETS, SEED, SKIP_BROKEN,
+                                     add_settings, check_out, config_from, epoch_event,
+                                     number, offer, pick, refuse_without)
 from .score import figure, report_metrics, say_zeros
 from ..errors import ConfigError
 
@@ -168,7 +168,7 @@ def demo(args, say) -> dict:
 def _train_flags(p):
     p.example = "mabe train colony --out run --epochs 5"
     p.usage = "mabe train DATA --out RUN [--config FILE] [--SETTING VALUE ...]"
-    p.add_argument("data", metavar="DATA", help="folder in Kaggle's layout, or a file")
+    p.add_argument("data", **DATA)
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")
     offer(p.add_argument("--preset", help=", ".join(PRESETS) + " (the published baseline "
@@ -188,11 +188,11 @@ def _train_flags(p):
 # %% ../../nbs/commands/30_train.ipynb #0d3afc20
 def _demo_flags(p):
     p.example = "mabe demo --videos 6 --epochs 5"
-    p.add_argument("--out", default="demo", help="folder to write")
-    p.add_argument("--videos", type=number(int, low=6), default=12)
-    p.add_argument("--minutes", type=number(float, above=0), default=1.0)
+    p.add_argument("--out", default="demo", help="folder to write (default: demo)")
+    p.add_argument("--videos", type=number(int, low=6), default=12, help="default: 12")
+    p.add_argument("--minutes", **MINUTES)
     p.add_argument("--epochs", type=COUNT, help="default: 40")
-    p.add_argument("--seed", type=NATURAL, default=0)
+    p.add_argument("--seed", **SEED)
 
 
 COMMANDS = {"train": (train, _train_flags), "demo": (demo, _demo_flags)}

@@ -126,7 +126,7 @@ def trial(
     for n in lengths:
         mice, begun = wandering_mice(kit, n, rng), time.perf_counter()
         with tempfile.TemporaryDirectory() as cache:
-            kit.predict(mice, mice.ids, cache=cache, threads=1)
+            kit.predict(mice, mice.ids, cache=cache, say=None, threads=1)
         seen.append((n, time.perf_counter() - begun, resident(peak=True) / 2**20))
     (short, _, before), (long, seconds, after) = seen
     used = {d for m, ds in metadata.packages_distributions().items() if m in sys.modules

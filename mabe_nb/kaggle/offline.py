@@ -183,7 +183,7 @@ def predict_video(
     listed, may = dataset.labelled(video), allowed_actions(kit, dataset.lab(video))
     if listed is not None and not any(t[2] in may for t in listed): return []
     with tempfile.TemporaryDirectory() as cache: # on one core, as the time was foretold
-        table = kit.predict(dataset, [video], cache=cache, threads=1)
+        table = kit.predict(dataset, [video], cache=cache, say=None, threads=1)
     rows = table.drop(columns=["row_id", "video_id"]).itertuples(index=False, name=None)
     return [row for row in rows if row[2] in may]
 

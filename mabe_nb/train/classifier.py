@@ -227,16 +227,16 @@ def _overlap_lines(loss):
 @patch
 def predict(
     self: Classifier,
-    dataset, # See `open_dataset`
-    ids=None, # Video ids, None: all
-    thresholds={}, # See `read_thresholds`, or the file
+    dataset, # Dataset, path, or list of `Recording`s
+    ids=None, # Video ids, or text such as "1-3"; None: all
+    thresholds={}, # Lab (or "*") -> action -> threshold, or a JSON file of it
     *,
     cache=None, # Folder of prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
     progress: bool = False, # Show bars
-    say=lambda text: None, # Called with each line meant for a person
+    say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # Of recipes; a single network takes those of torch
-    smooth_ms: float = None, # See `predict_sequences`
+    smooth_ms: float = None, # Moving average over probabilities; None: the run's setting
     least_ms: float = None, # Of the shortest bouts; None: of each action, as learned
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
     rates: bool = True, # Look at what is frequent around a frame, if that was learned

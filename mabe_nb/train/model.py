@@ -16,6 +16,7 @@ import numpy as np
 from ..data.recording import frames_by_action
 from ..errors import ConfigError, DataError
 from ..files import read_json
+from ..patch import with_parameters
 
 # %% ../../nbs/train/58_model.ipynb #413df9d2
 class PairDecision(NamedTuple):
@@ -124,7 +125,9 @@ def load_model(
     options = {} if checkpoint == "best" else {"checkpoint": checkpoint}
     if device is not None: options["device"] = device
     if engine != "float32": options["engine"] = engine
-    return resolve_name(MODELS[kind_of(path)][1])(path, **options)
+    model = resolve_name(MODELS[kind_of(path)][1])(path, **options)
+    with_parameters(type(model).predict)
+    return model
 
 # %% ../../nbs/train/58_model.ipynb #31428940
 def no_options(

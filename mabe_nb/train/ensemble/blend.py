@@ -188,13 +188,13 @@ def prepared(
 @patch
 def predict(
     self: Recipe,
-    dataset, # See `open_dataset`
-    ids=None, # Video ids, None: all
+    dataset, # Dataset, path, or list of `Recording`s
+    ids=None, # Video ids, or text such as "1-3"; None: all
     *,
     cache=None, # Folder of prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
     progress: bool = False, # Show bars
-    say=lambda text: None, # Called with each line meant for a person
+    say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # See `thread_pool`
     each=None, # Called with the `PairDecision` of each pair
     **options, # Refused, see `no_options`

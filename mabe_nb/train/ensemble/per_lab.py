@@ -134,8 +134,8 @@ def load_per_lab(
 @patch
 def predict(
     self: PerLab,
-    dataset, # See `open_dataset`
-    ids=None, # Video ids, None: all
+    dataset, # Dataset, path, or list of `Recording`s
+    ids=None, # Video ids, or text such as "1-3"; None: all
     **how, # See `Recipe`
 ) -> pd.DataFrame: # The competition's submission columns
     "Every video by the recipe of its lab. Raises `DataError` if there is none for it."
