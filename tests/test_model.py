@@ -172,6 +172,19 @@ def test_wrong_sizes_and_ends_are_told(data, folder, tmp_path, kind, change, tol
     assert [t.startswith(told) for t in words] == [True] * bool(told), found
 
 
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_points_that_most_frames_lack_are_told(data, folder, tmp_path, kind):
+    "A channel that some frames have is not missing, and its mean is that of those few."
+    last, model, found = data[data.ids[-1]], load_model(folder/kind), {}
+    for share in (1.0, 0.3):
+        xy = last.xy.copy()
+        xy[int(share * len(xy)):, :, PARTS.index("nose")] = np.nan
+        found |= model.predict([last.replace(xy=xy, video_id=str(share))],
+                               cache=tmp_path/f"{share}").attrs["doubts"]
+    assert "most frames lack what was seen in training: front" in found["0.3"]
+    assert "most frames lack" not in str(found.get("1.0"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     "Absent alone is another tracker, new alone is more than was learned; both may be one part."
