@@ -234,6 +234,21 @@ def test_a_single_point_in_pixels_and_in_cm_is_told(tmp_path, features):
     assert sum("1 of 4 videos have no pixels per cm (video v0)" in line for line in lines) == 1
 
 
+@pytest.mark.parametrize("scale, told", [(0.1, 1), (None, 0)])
+def test_a_length_that_is_guessed_beside_a_known_one_is_told(tmp_path, scale, told):
+    "Animals without a scale are taken for mice, which rats and flies are not."
+    chase = bout_table([("mouse1", "mouse2", "chase", k, k + 30) for k in (100, 400)])
+    data = as_dataset([walk(900, 2, k, 0).replace(
+        video_id=f"v{k}", bouts=chase, labelled=frozenset({("mouse1", "mouse2", "chase")}),
+        px_per_cm=scale if k else None) for k in range(4)])
+    found = mixed_units(prepare(data, "directed", out=tmp_path/"p", progress=False))
+    assert len(found) == told and all(line.startswith(
+        "1 of 4 videos have no pixels per cm (video v0): their animals are taken to be 9.7 cm long, those "
+        "of the others are ") for line in found)
+    begin_training(data, tmp_path/"r", "quick", None, 2, cache=tmp_path/"c", say=(lines := []).append)
+    assert sum("(video v0): their animals are" in line for line in lines) == told
+
+
 def test_insects_have_a_center_and_a_rear():
     assert usual_names(["head", "thorax", "abdomen", "wingL"]) == {
         "head": "head", "thorax": "body_center", "abdomen": "tail_base", "wingL": "wingL"}

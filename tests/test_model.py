@@ -164,6 +164,32 @@ def test_doubtful_videos_are_named_beside_the_table(data, folder, tmp_path, kind
     assert list(table) == list(submission_table({})) # the competition's columns alone
 
 
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("change, told", (
+    ({}, ""), ({"px_per_cm": 32.0}, "animals are 0.5"),
+    ({"px_per_cm": 8.0}, "animals are 2"),
+    ({"parts": (*PARTS[:2], "tail_base", "nose")}, "left and right are exchanged")))
+def test_wrong_sizes_and_ends_are_told(data, folder, tmp_path, kind, change, told):
+    "Few of the channels are lengths, so that they lie in no tenth of all."
+    rec = data[data.ids[-1]].replace(**change)
+    found = load_model(folder/kind).predict([rec], cache=tmp_path/"f").attrs["doubts"]
+    words = [t for some in found.values() for t in some if "animals are" in t or "exchanged" in t]
+    assert [t.startswith(told) for t in words] == [True] * bool(told), found
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_points_that_most_frames_lack_are_told(data, folder, tmp_path, kind):
+    "A channel that some frames have is not missing, and its mean is that of those few."
+    last, model, found = data[data.ids[-1]], load_model(folder/kind), {}
+    for share in (1.0, 0.3):
+        xy = last.xy.copy()
+        xy[int(share * len(xy)):, :, PARTS.index("nose")] = np.nan
+        found |= model.predict([last.replace(xy=xy, video_id=str(share))],
+                               cache=tmp_path/f"{share}").attrs["doubts"]
+    assert "most frames lack what was seen in training: front" in found["0.3"]
+    assert "most frames lack" not in str(found.get("1.0"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     "Absent alone is another tracker, new alone is more than was learned; both may be one part."

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech,
                                       scored_window, with_bouts)
-from mabe_nb.data.checks import KINDS
+from mabe_nb.data.checks import KINDS, check
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
@@ -607,6 +607,23 @@ def test_a_point_that_was_not_detected_is_missing(tmp_path):
     (tmp_path/"v1.csv").write_text(head + "0,-1.0,-1.0,-1.0\n1,5,6,-0.01\n2,-1.0,-1.0,0.9\n")
     xy = read_poses(tmp_path/"v1.csv", 25).xy[:, 0, 0]
     assert np.isnan(xy[0]).all() and xy[1:].tolist() == [[5, 6], [-1, -1]], "smoothed; outside"
+
+
+@pytest.mark.parametrize("form", ("DeepLabCut", "SLEAP"))
+def test_a_point_at_0_0_is_missing_in_every_layout(tmp_path, form):
+    "As in Kaggle's, where an animal that is not seen would stand in a corner of the picture."
+    points = np.array([[[5, 6], [7, 0]], [[0, 0], [0, 3]]], float) # frames, parts, x and y
+    path = tmp_path/("t.csv" if form == "DeepLabCut" else "t.analysis.h5")
+    if form == "DeepLabCut":
+        dlc_csv(path, {f: np.c_[xy, [0.9, 0.9]].ravel() for f, xy in enumerate(points)}, ("",))
+    else:
+        with h5py.File(path, "w") as f:
+            f["tracks"], f["node_names"] = points.T[None], np.array([b"nose", b"tail"])
+            f["track_names"] = np.array([b"a"])
+    rec = read_poses(path, fps=30)
+    assert np.isnan(rec.xy[1, 0, 0]).all() and rec.xy[1, 0, 1].tolist() == [0, 3]
+    assert [(f.kind, f.count) for f in rec.findings] == [("zero_points", 1)]
+    assert [f.kind for f in check(rec) if f.kind == "zero_points"] == [] # told once
 
 
 def test_angles_of_anipose_are_no_video(tmp_path):

@@ -225,10 +225,12 @@ def _drop_unsure(xy, sure, least, path):
 def _tidy(xy, names, parts, video):
     "Two coordinates, one animal per name, and a `Finding` for what was changed."
     findings, parts = [], [unicodedata.normalize("NFC", part) for part in parts]
+    if count := int((zero := (xy == 0).all(-1)).sum()):
+        xy = np.where(zero[..., None], np.float32(np.nan), xy)
+        findings.append(Finding(video, "zero_points", count, f"{count} points at (0, 0), taken as missing"))
     if xy.shape[-1] > 2:
         xy = xy[..., :2]
-        findings.append(Finding(video, "third_coordinate", len(xy),
-                                "poses are 3-D, only x and y are used"))
+        findings.append(Finding(video, "third_coordinate", len(xy), "poses are 3-D, only x and y are used"))
     animals = animal_prefixes(parts) if len(names) == 1 else []
     if animals:
         own = [[p for p in parts if p.split("_", 1)[0] == a] for a in animals]

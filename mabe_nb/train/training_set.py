@@ -29,7 +29,7 @@ from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs, with_gap
 from .models import NETWORKS, make_model
-from .unlike import check_body
+from .unlike import check_body, mixed_sizes
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
 def memory_budget(
@@ -172,7 +172,7 @@ def mixed_units(
     odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
     pixels = [v for v, info in prepared.videos.items()
               if any(unit.startswith("px") for unit in info.get("units") or ())]
-    if len(pixels) in (0, len(prepared.videos)): return []
+    if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
     short, parts = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5), prepared.parts
     measured = odd and len(parts) > 1 and not missing_points(parts) # Animals have a length
     return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
