@@ -190,6 +190,20 @@ def test_the_source_of_a_users_block_counts(folder, tmp_path, own_block):
     assert not set(before.values()) & set(times(tmp_path/"out").values())
 
 
+def test_features_of_other_recordings_with_the_same_ids_are_told_apart(tmp_path):
+    def made(seed, *bouts):
+        return prepare([make_recording(seed, 90, 2, labelled={("mouse1", "mouse2", "chase")}).replace(
+            bouts=bout_table(("mouse1", "mouse2", "chase", *b) for b in bouts))],
+            "coords", tmp_path/"out", progress=False)
+    first = made(1, (3, 9))
+    before = np.array(first.values(0))
+    made(1, (3, 9), (20, 30)) # another label, the same poses
+    assert np.array_equal(first.values(0), before, equal_nan=True)
+    other = made(2, (3, 9))
+    assert other.root == first.root and not np.array_equal(other.values(0), before, equal_nan=True)
+    with pytest.raises(DataError, match="holds features of other data by now.*cache="): first.values(0)
+
+
 def test_a_file_that_is_written_again_counts_once_it_is_imported(folder, tmp_path, own_block):
     own_block(2)
     run(folder, tmp_path/"out", features="power_of")
