@@ -1,4 +1,5 @@
 "What one registration from outside adds, in under 25 lines, and the command line then uses."
+import importlib
 import json
 import sys
 
@@ -9,9 +10,11 @@ from short_recipe import short  # noqa: F401
 
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
+from mabe_nb.extend import own_source
 from mabe_nb.kaggle.bundle import read_manifest
 from mabe_nb.train.models import NETWORKS, network
 from mabe_nb.videos import _to_send, predict_item, prepare_item
@@ -50,6 +53,46 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
                  "--valid-videos", "cage4"]) == 0
     assert "3 videos to learn from, 1 to judge by" in capsys.readouterr().out
     assert main(["audit", str(tmp_path/"home")]) == 2 # no such files there
+
+
+READER = """
+import numpy as np
+from mabe_nb.data.poses import Points, tracker
+
+@tracker("Lists", [".lists"])
+def read_lists(path):
+    return Points({times} * np.loadtxt(path).reshape(-1, 2, 2, 2), None, ["a", "b"], ["nose", "tail"], 30)
+"""
+
+
+def test_a_tracker_that_reads_otherwise_is_read_again(tmp_path, monkeypatch):
+    "By workers too, which import its file; what was prepared before is of other poses."
+    from mabe_nb.data.poses import TRACKERS
+    monkeypatch.setitem(TRACKERS, "Lists", None) # and out again when the test ends
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path/"lab").mkdir()
+    for name in ("one", "two"):
+        np.savetxt(tmp_path/"lab"/f"{name}.lists", np.random.default_rng(0).uniform(1, 99, (90, 8)))
+    found = []
+    for times in (1, 2):
+        (tmp_path/"lists_reader.py").write_text(READER.format(times=times))
+        monkeypatch.delitem(sys.modules, "lists_reader", False)
+        importlib.invalidate_caches()
+        importlib.import_module("lists_reader")
+        made = prepare(tmp_path/"lab", "coords", tmp_path/"out", workers=2, unlabelled=True, progress=False)
+        found.append(np.array(made.values(0)))
+    monkeypatch.delitem(sys.modules, "lists_reader")
+    np.testing.assert_array_equal(2 * found[0], found[1])
+
+
+def test_what_a_cell_names_counts():
+    cell = {"__name__": "a_cell", "factor": 2}
+    exec("def inner(x): return [factor * y for y in x]\ndef outer(x): return inner(x)", cell)
+    first = own_source(cell["outer"])
+    cell["factor"] = 3
+    second = own_source(cell["outer"])
+    exec("def inner(x): return [factor + y for y in x]", cell)
+    assert len({first, second, own_source(cell["outer"])}) == 3
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ def own_block(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     yield write
     BLOCKS.pop("power_of", None)
-    sys.modules.pop("own_block", None)
+    for name in ("own_block", "own_power"): sys.modules.pop(name, None)
 
 
 def test_the_source_of_a_users_block_counts(folder, tmp_path, own_block):
@@ -188,6 +188,45 @@ def test_the_source_of_a_users_block_counts(folder, tmp_path, own_block):
     assert code_version(features="social") == ours == code_version()
     run(folder, tmp_path/"out", features="power_of")
     assert not set(before.values()) & set(times(tmp_path/"out").values())
+
+
+def test_features_of_other_recordings_with_the_same_ids_are_told_apart(tmp_path):
+    def made(seed, *bouts):
+        return prepare([make_recording(seed, 90, 2, labelled={("mouse1", "mouse2", "chase")}).replace(
+            bouts=bout_table(("mouse1", "mouse2", "chase", *b) for b in bouts))],
+            "coords", tmp_path/"out", progress=False)
+    first = made(1, (3, 9))
+    before = np.array(first.values(0))
+    made(1, (3, 9), (20, 30)) # another label, the same poses
+    assert np.array_equal(first.values(0), before, equal_nan=True)
+    other = made(2, (3, 9))
+    assert other.root == first.root and not np.array_equal(other.values(0), before, equal_nan=True)
+    with pytest.raises(DataError, match="holds features of other data by now.*cache="): first.values(0)
+
+
+def test_a_file_that_is_written_again_counts_once_it_is_imported(folder, tmp_path, own_block):
+    own_block(2)
+    run(folder, tmp_path/"out", features="power_of")
+    before = content(tmp_path/"out")
+    (tmp_path/"own_block.py").write_text(OWN.format(power=3))
+    run(folder, tmp_path/"out", features="power_of") # by what was imported
+    assert content(tmp_path/"out") == before
+    with pytest.warns(UserWarning, match="a worker died"): # as it would import something else
+        run(folder, tmp_path/"two", features="power_of", workers=2)
+    assert content(tmp_path/"two") == before
+    own_block(3)
+    run(folder, tmp_path/"out", features="power_of")
+    assert {k: v for k, v in content(tmp_path/"out").items() if before[k] == v} == {}
+
+
+def test_what_a_users_block_imports_from_its_folder_counts(tmp_path, own_block):
+    found = set()
+    for power in (2, 3):
+        (tmp_path/"own_power.py").write_text(f"HIGH = {power}")
+        sys.modules.pop("own_power", None)
+        own_block("__import__('own_power').HIGH\n\ndef later(): import own_power")
+        found.add(code_version(features="power_of"))
+    assert len(found) == 2
 
 
 def test_workers_import_the_module_of_a_users_block(folder, tmp_path, own_block):

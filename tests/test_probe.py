@@ -16,6 +16,7 @@ from mabe_nb.measure.workload import make_spec
 from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.step import (Clock, count_work, median_interval, time_parts,
                                   time_steps)
+from mabe_nb.system import free_memory
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.frames import batches
 from mabe_nb.train.machine import onednn_products
@@ -150,3 +151,19 @@ def test_as_a_command(tmp_path, capsys):
     {"shape": {"colour": 1}}, {"settings": None}, {"precision": None}, {"seconds": 1e9}])
 def test_a_spec_that_cannot_be(change):
     with pytest.raises(ConfigError): checked_spec({**make_spec(TINY), **change})
+
+
+@pytest.mark.parametrize("kinds, names, total", [
+    ("", ("memory.max", "memory.current"), ""),
+    ("cpu,memory", ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_")])
+def test_a_job_has_what_its_group_has_left(tmp_path, kinds, names, total):
+    "Its own has no limit, that of the job around it has; files that are kept for it can go."
+    (tmp_path/"table").write_text(f"3:cpuset:/elsewhere\n4:{kinds}:/slurm/job_7/step_0\n")
+    top = tmp_path/"groups"
+    for place, most in (("slurm/job_7", 8_000_000), ("slurm/job_7/step_0", "max"), ("", 2**62)):
+        here = top/("memory" if kinds else "")/place
+        here.mkdir(parents=True, exist_ok=True)
+        for name, n in zip(names, (most, 6_000_000)): (here/name).write_text(f"{n}\n")
+        (here/"memory.stat").write_text(f"{total}inactive_file 500000\n{total}active_file 1000000\n")
+    assert free_memory(tmp_path/"table", top) == 3_500_000
+    assert free_memory(tmp_path/"table", tmp_path/"nowhere") > 2**24 < free_memory("nowhere")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ConfigError, DataError
-from ..extend import load_announced
+from ..extend import load_announced, own_source
 from ..files import regular_file
 from ..safe_names import plain_id, safe_id
 from .body_parts import animal_prefixes
@@ -62,6 +62,7 @@ def tracker(
     "Puts the function below it into `TRACKERS`: from a path to `Points`."
     def register(read):
         TRACKERS[name] = Tracker(tuple(suffixes), claims, read)
+        own_source(read) # its file may be written again while this runs
         return read
     return register
 

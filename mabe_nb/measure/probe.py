@@ -22,7 +22,7 @@ from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
 from ..train.fit.loop import Trainer
 from ..train.fit.optim import Precision
-from ..system import account, resident
+from ..system import account, free_memory, resident
 from ..train.machine import (blocks_apart, memory_kept, onednn_products,
                                    out_of_memory, pick_device)
 from ..train.models import count_parameters, make_model
@@ -44,11 +44,6 @@ def memory_taken(
             "reserved": reserved, "context": int(min(context, CONTEXT)),
             "peak": reserved + int(min(context, CONTEXT))}
 
-# %% ../../nbs/measure/10_probe.ipynb #5ee14aea
-def _free(): # Bytes that could be had without swapping; None if nobody knows
-    try: return account("/proc/meminfo", "MemAvailable:")
-    except (OSError, StopIteration): return None
-
 # %% ../../nbs/measure/10_probe.ipynb #46d88c51
 @contextmanager
 def memory_limit(
@@ -59,7 +54,7 @@ def memory_limit(
     if device.type == "cuda" and gb:
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(min(gb * 1e9 / total, 1.0), device)
-    most = gb * 1e9 if gb else 0.9 * (_free() or 0)
+    most = gb * 1e9 if gb else 0.9 * free_memory()
     if device.type != "cpu" or not most or not Path("/proc/self/status").exists():
         yield
         return

@@ -8,7 +8,6 @@ __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balance
            'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.cache.prepare import prepare
 from ..errors import DataError
 from ..files import atomic
+from ..system import free_memory
 from .fit.augment import Augment, make_rescale, make_steps
 from .classifier import Classifier
 from .config import ModelConfig, TrainConfig
@@ -38,10 +38,8 @@ def memory_budget(
 ) -> float: # Bytes
     "How much training data may lie on a device."
     if budget_gb is not None: return budget_gb * 1e9
-    if device.type == "cuda": return torch.cuda.mem_get_info(device)[0] / 2
-    names = os.sysconf_names if hasattr(os, "sysconf_names") else {}
-    pages = next((n for n in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if n in names), None)
-    return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE") / 2 if pages else 4e9
+    cuda = device.type == "cuda"
+    return (torch.cuda.mem_get_info(device)[0] if cuda else free_memory()) / 2
 
 # %% ../../nbs/train/62_training_set.ipynb #c0ffee33
 def frames_at(

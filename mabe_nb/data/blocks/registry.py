@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['ROLES', 'BLOCKS', 'PRESETS', 'ALIASES', 'WHO', 'FEATURE_CODE', 'Channel', 'named', 'derived', 'Block', 'load_missing',
            'block', 'blocks_of', 'one_each', 'with_needs', 'check_alone', 'make_blocks', 'compute_blocks',
-           'counterpart', 'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks', 'source_of',
-           'code_version']
+           'counterpart', 'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks', 'code_version']
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #1fe9c2c3
 import hashlib, re
@@ -19,7 +18,7 @@ from array_api_compat import array_namespace
 
 import mabe_nb
 from ...errors import ConfigError
-from ...extend import load_announced
+from ...extend import load_announced, own_source
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #91fc7081
 ROLES = ("value", "statistic", "mask", "x", "y")
@@ -93,6 +92,7 @@ def block(
                 raise ConfigError(f"{name} compares with the whole video; no other "
                                   "block can be made of it")
         BLOCKS[make.__name__] = Block(make.__name__, make, tuple(needs), **fields)
+        own_source(make) # its file may be written again while this runs
         return make
     return register
 
@@ -252,17 +252,6 @@ def users_blocks(
     return [f for f in dict.fromkeys(every)
             if f and not f.__module__.startswith("mabe_nb.")]
 
-# %% ../../../nbs/data/blocks/05_registry.ipynb #e774df80
-def source_of(
-    function,
-) -> str:
-    "The source of a function's module, or what is left of it: its own, or its code."
-    import inspect
-    for thing in (inspect.getmodule(function), function):
-        try: return inspect.getsource(thing)
-        except (OSError, TypeError): continue
-    return repr((function.__code__.co_code, function.__code__.co_consts))
-
 # %% ../../../nbs/data/blocks/05_registry.ipynb #d209b917
 FEATURE_CODE = ("body_parts.py", "features.py", "recording.py", "blocks/*.py") # Under `mabe_nb/data`
 
@@ -277,5 +266,5 @@ def code_version(
         digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
         digest.update(path.read_bytes())
     for function in users_blocks(blocks_of(features)):
-        digest.update(source_of(function).encode())
+        digest.update(own_source(function).encode())
     return digest.hexdigest()

@@ -13,14 +13,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from ..blocks.registry import (blocks_of, code_version, kept_once,
-                                          order_free, users_blocks)
+from ..blocks.registry import blocks_of, code_version, kept_once, order_free, users_blocks
 from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
 from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead
+from ..poses import TRACKERS
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
+from ...extend import own_modules
 from ...files import atomic, disk_errors, temporary, write_json
 from ...safe_names import safe_id
 from ...locks import clear_temporaries, locked_folder
@@ -38,7 +39,7 @@ class Plan(NamedTuple):
     unlabelled: bool # Also prepare videos in which nobody looked for anything
     code: str # See `code_version`
     selves: bool = False # In those, each mouse by itself too; see `pairs`
-    modules: tuple = () # To import in workers: those of the user's blocks
+    modules: tuple = () # To import in workers: those of the user's blocks and trackers
     once: bool = False # See `kept_once`
     order_free: bool = False # See `mabe_nb.data.blocks.registry.order_free`
     most: float = float("inf") # Bytes of a video's features that are kept, see `MOST`
@@ -121,8 +122,8 @@ def prepare_video(
         checks, got = write_pairs(rec, plan.features, [*dict.fromkeys(pairs)], plan.parts,
                                   tmp, plan.most)
         if got is not None:
-            animals = {key[0]: crc for key, crc in checks.items() if len(key) == 1}
-            if animals: info |= {"animals": animals, "individual": individual(got)}
+            if animals := {key[0]: crc for key, crc in checks.items() if len(key) == 1}:
+                info |= {"animals": animals, "individual": individual(got)}
             info |= {name: list(getattr(got, name)) for name in CHANNELS}
             info |= {"channels": len(got.names), "checks": [checks.get(p, 0) for p in pairs]}
             info["findings"] |= {f.kind: f.count for f in got.findings}
@@ -149,6 +150,8 @@ def _start(plan): # Runs once in each worker
     global _plan
     _plan = plan
     for module in plan.modules: import_module(module)
+    if plan.modules and code_version(features=plan.features) != plan.code: raise ConfigError(
+        "a file of a block has changed since it was imported: start Python anew")
 
 
 def _try(video_id, plan=None): # What `prepare_video` returns, or the error in the data
@@ -161,10 +164,9 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features), blocks_of(features)
-    once, free = kept_once(blocks), order_free(blocks)
-    own = {f.__module__ for f in users_blocks(blocks)} - {"__main__"}
-    return Plan(dataset, Path(out or default_folder(dataset, features, parts)), features,
-                tuple(parts), unlabelled, code, selves, tuple(sorted(own)), once, free, most)
+    own = own_modules([*users_blocks(blocks), *(t.read for t in TRACKERS.values())])
+    return Plan(dataset, Path(out or default_folder(dataset, features, parts)), features, tuple(parts), unlabelled,
+                code, selves, tuple(sorted(own)), kept_once(blocks), order_free(blocks), most)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5b1e08f4
 def _channels(entries): # `CHANNELS` over all videos; names must agree
@@ -292,7 +294,6 @@ def prepare_shard(
     if not 1 <= i <= n:
         raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan = plan_for(dataset, out, features)
-    with _alone(plan.out):
-        entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken,
-                             progress)
+    with disk_errors(plan.out), _alone(plan.out):
+        entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken, progress)
     return len(entries)

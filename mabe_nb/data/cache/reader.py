@@ -17,7 +17,7 @@ from .arrays import (CURE, check_values, pair_file, pair_files, read_pair,
                                        read_values)
 from ..recording import Recording, bout_table, frame_labels
 from ...errors import ConfigError, DataError
-from ...files import home, read_json
+from ...files import home, read_json, regular_file
 from ...patch import patch
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b0948b01
@@ -144,6 +144,7 @@ class Prepared(KnownVideos):
     ):
         super().__init__(videos)
         self.compute, self.computed = compute, (None, {}) # Of which animals, and what
+        self.same: dict = {} # Folder of a video -> its video.json, which was seen to be of these
         self.root, self.skipped = root, manifest["skipped"]
         self.features, self.parts = manifest["features"], manifest["parts"]
         self.names, self.units, self.roles = map(manifest.get, ("names", "units", "roles"))
@@ -162,6 +163,19 @@ class Prepared(KnownVideos):
 
     def __len__(self): return len(self.sequences)
 
+# %% ../../../nbs/data/cache/30_reader.ipynb #dd909167
+def _check_same(prepared, folder, info):
+    "Raises `DataError` if features of other data lie there by now, whatever else has changed."
+    about = (file := regular_file(folder/"video.json")).stat()
+    if prepared.same.get(folder) == (about.st_mtime_ns, about.st_ino): return
+    now, of = read_json(file), info["pairs"]
+    try: same = [pair_files(now, *p) for p in of] == [pair_files(info, *p) for p in of]
+    except (AttributeError, LookupError, TypeError, ValueError): same = False
+    if not same: raise DataError(
+        "holds features of other data by now, as it was prepared again meanwhile: run this "
+        "again, or give each dataset a folder of its own (cache=, out= or MABE_HOME)", folder)
+    prepared.same[folder] = about.st_mtime_ns, about.st_ino
+
 # %% ../../../nbs/data/cache/30_reader.ipynb #c8e2f3c2
 @patch
 def values(
@@ -172,7 +186,9 @@ def values(
     row = self.sequences.iloc[i]
     info, pair = self.videos[row.video_id], (row.agent, row.target)
     if not (self.compute and info.get("when_asked")):
-        return read_pair(Path(row.path).parent, info, *pair)
+        found = read_pair(folder := Path(row.path).parent, info, *pair)
+        _check_same(self, folder, info) # once it can no longer be exchanged
+        return found
     if self.computed[0] != (row.video_id, {*pair}):
         self.computed = None, {} # which frees the disk
         self.computed = (row.video_id, {*pair}), self.compute(info, {*pair})

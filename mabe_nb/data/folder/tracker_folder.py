@@ -22,13 +22,14 @@ from ..formats.bout_tables import scorers_in
 from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
-from ..poses import TRACKERS, read_poses, tracked_points
+from ..poses import TRACKERS, read_poses, tracked_points, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .scored_tables import (
     looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored, scored_agents,
     scored_columns, scored_frames, video_name, with_scores)
 from ..video_ids import unknown_video
 from ...errors import DataError
+from ...extend import own_source
 from ...files import file_hash
 from ...safe_names import by_number, plain_id, safe_id
 from ...patch import patch
@@ -156,11 +157,12 @@ def films(self: TrackerFolder, video_id) -> list: # Paths
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
-    "Changes when a file of the video or a line of `dataset.yaml` does."
-    words = [str(video_id), repr(self.settings_of(video_id))]
+    "Changes when a file of the video, a line of `dataset.yaml` or a tracker of one's own does."
     poses, scored, _ = self.files(str(video_id))
     beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
-    words += [f and file_hash(f) or "" for f in (poses, scored, *beside)]
+    own = (own_source(t.read) for t in trackers().values() if poses.suffix in t.suffixes)
+    words = [str(video_id), repr(self.settings_of(video_id)), *(
+        f and file_hash(f) or "" for f in (poses, scored, *beside)), *filter(None, own)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
@@ -239,9 +241,8 @@ def _unknown(self: TrackerFolder) -> list:
 @patch
 def labelled(self: TrackerFolder, video_id):
     "The (agent, target, action) looked for; None, and nothing is read, if unlabelled."
-    if str(video_id) not in self._scored and not (self.split == "test"
-                                                  and self.settings.actions): return None
-    return self._labels_of(video_id)[1]
+    if str(video_id) in self._scored or self.split == "test" and self.settings.actions:
+        return self._labels_of(video_id)[1]
 
 
 @patch
