@@ -83,8 +83,7 @@ def pose_source(
             if path.suffix in known.suffixes and known.claims(path): return name
     except DataError: raise
     except Exception as e: # h5py answers damage with exceptions of many kinds
-        raise DataError(f"cannot be opened as a {path.suffix} file ({e})",
-                        path) from None
+        raise DataError(f"cannot be opened as a {path.suffix} file ({e})", path) from None
     raise DataError("is not recognised as a pose file; give source=, one of "
                     + ", ".join(TRACKERS), path)
 
