@@ -189,6 +189,31 @@ def test_one_point_that_comes_by_a_place_of_another_video_connects_nothing():
         assert groups([*recs, half]).group.tolist() == [*range(12), 3]
 
 
+@pytest.mark.parametrize("mice, parts", [(1, 1), (2, 1), (1, 3), (2, 2), (2, 7)])
+def test_a_copy_of_fewer_frames_a_second_is_found(mice, parts):
+    "Of few points several frames count together, and in a copy others came after them."
+    def video(seed):
+        steps = np.random.default_rng(seed).normal(0, 3, (9000, mice, parts, 2)).cumsum(0)
+        return Recording(abs((steps + 200) % 800 - 400).astype(np.float32), tuple("ab"[:mice]),
+                         tuple("hijklmn"[:parts]), 30.0, video_id=str(seed))
+    recs = [video(k) for k in range(8)]
+    thin = lambda i, k, first=0: recs[i].replace(xy=recs[i].xy[first::k], fps=30 / k, video_id=f"{i} by {k}")
+    copies = [thin(0, 2), thin(0, 3, 1), thin(1, 5, 4), thin(2, 6), thin(3, 10)]
+    assert groups([*recs, *copies]).group.tolist() == [*range(8), 0, 0, 1, 2, 3]
+    assert groups(copies[:2]).group.tolist() == [0, 0]
+
+
+def test_points_that_are_lost_at_the_same_place_connect_nothing():
+    "As trackers write those that they do not see, before the animal comes back at a door."
+    def video(seed):
+        rng = np.random.default_rng(seed)
+        seen = np.round(abs((rng.normal(0, 3, (40, 200, 1, 1, 2)).cumsum(1) + 200) % 400 - 200))
+        seen[:, 100:] = 1000
+        return Recording(seen.reshape(-1, 1, 1, 2).astype(np.float32), ("rat",), ("centre",), 30.0,
+                         video_id=str(seed))
+    assert groups([video(k) for k in range(12)]).group.nunique() == 12
+
+
 # Datasets
 
 def test_groups_reads_datasets_and_lists_alike(tmp_path):
