@@ -124,6 +124,17 @@ def test_rare_actions_are_on_both_sides(seed):
     assert 2 <= len(split.valid) <= 8
 
 
+def test_a_video_as_long_as_all_others_is_learned_from():
+    "Of three hours and four clips the three hours judged what 200 frames had taught."
+    for frames in ([50, 1, 324_000, 50, 120], [50, 90_000, 80_000]):
+        table = pd.DataFrame({"video_id": [*map(str, range(len(frames)))], "lab_id": "A", "group": range(len(frames)),
+                              "frames": frames, "seconds": 33.0, "frames_sniff": pd.array(frames, "Int64")})
+        for seed in range(9):
+            learn, judge = holdout(table, 0.2, seed)
+            shown = describe(table, (learn, judge)).frames
+            assert {*learn, *judge} == {*table.video_id} and shown["valid"] < shown["train"]
+
+
 # Hashes
 
 @settings(max_examples=25, deadline=None)
