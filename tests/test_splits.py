@@ -346,7 +346,7 @@ def test_annotated_videos_without_a_list_of_actions_are_told_once(tmp_path):
     with pytest.warns(UserWarning) as said:
         assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == ["v0", "v1"]
         assert len(said) == 1
-    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6, ...)", "into behaviors_labeled"):
+    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6 and 2 more)", "into behaviors_labeled"):
         assert words in str(said[0].message)
     with pytest.warns(UserWarning, match="1 annotated video without"):
         assert labelled_groups([recs[0].replace(labelled=frozenset())]).empty
