@@ -124,6 +124,17 @@ def test_rare_actions_are_on_both_sides(seed):
     assert 2 <= len(split.valid) <= 8
 
 
+def test_a_video_as_long_as_all_others_is_learned_from():
+    "Of three hours and four clips the three hours judged what 200 frames had taught."
+    for frames in ([50, 1, 324_000, 50, 120], [50, 90_000, 80_000]):
+        table = pd.DataFrame({"video_id": [*map(str, range(len(frames)))], "lab_id": "A", "group": range(len(frames)),
+                              "frames": frames, "seconds": 33.0, "frames_sniff": pd.array(frames, "Int64")})
+        for seed in range(9):
+            learn, judge = holdout(table, 0.2, seed)
+            shown = describe(table, (learn, judge)).frames
+            assert {*learn, *judge} == {*table.video_id} and shown["valid"] < shown["train"]
+
+
 # Hashes
 
 @settings(max_examples=25, deadline=None)
@@ -187,6 +198,31 @@ def test_one_point_that_comes_by_a_place_of_another_video_connects_nothing():
         half = recs[3].replace(xy=np.concatenate([recs[3].xy[4500:], video(99, unit).xy]),
                                video_id="half", px_per_cm=None)
         assert groups([*recs, half]).group.tolist() == [*range(12), 3]
+
+
+@pytest.mark.parametrize("mice, parts", [(1, 1), (2, 1), (1, 3), (2, 2), (2, 7)])
+def test_a_copy_of_fewer_frames_a_second_is_found(mice, parts):
+    "Of few points several frames count together, and in a copy others came after them."
+    def video(seed):
+        steps = np.random.default_rng(seed).normal(0, 3, (9000, mice, parts, 2)).cumsum(0)
+        return Recording(abs((steps + 200) % 800 - 400).astype(np.float32), tuple("ab"[:mice]),
+                         tuple("hijklmn"[:parts]), 30.0, video_id=str(seed))
+    recs = [video(k) for k in range(8)]
+    thin = lambda i, k, first=0: recs[i].replace(xy=recs[i].xy[first::k], fps=30 / k, video_id=f"{i} by {k}")
+    copies = [thin(0, 2), thin(0, 3, 1), thin(1, 5, 4), thin(2, 6), thin(3, 10)]
+    assert groups([*recs, *copies]).group.tolist() == [*range(8), 0, 0, 1, 2, 3]
+    assert groups(copies[:2]).group.tolist() == [0, 0]
+
+
+def test_points_that_are_lost_at_the_same_place_connect_nothing():
+    "As trackers write those that they do not see, before the animal comes back at a door."
+    def video(seed):
+        rng = np.random.default_rng(seed)
+        seen = np.round(abs((rng.normal(0, 3, (40, 200, 1, 1, 2)).cumsum(1) + 200) % 400 - 200))
+        seen[:, 100:] = 1000
+        return Recording(seen.reshape(-1, 1, 1, 2).astype(np.float32), ("rat",), ("centre",), 30.0,
+                         video_id=str(seed))
+    assert groups([video(k) for k in range(12)]).group.nunique() == 12
 
 
 # Datasets
@@ -310,7 +346,7 @@ def test_annotated_videos_without_a_list_of_actions_are_told_once(tmp_path):
     with pytest.warns(UserWarning) as said:
         assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == ["v0", "v1"]
         assert len(said) == 1
-    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6, ...)", "into behaviors_labeled"):
+    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6 and 2 more)", "into behaviors_labeled"):
         assert words in str(said[0].message)
     with pytest.warns(UserWarning, match="1 annotated video without"):
         assert labelled_groups([recs[0].replace(labelled=frozenset())]).empty
