@@ -16,7 +16,7 @@ from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
-from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
+from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
                                      per_unit, read_groups, with_groups)
@@ -927,5 +927,13 @@ def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
 
 def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
     one, two = (dyads(observe([recording([("a", "b", "sniff", 5, 9)], v) for v in videos]).bouts) for videos in ("v", "vw"))
-    assert [plot_dyads(t)[1].get_title("left") for t in (one, two)] == [
-        "Who to whom (bouts)", "Who to whom (bouts, by name, of 2 videos)"]
+    assert [plot_dyads(t)[1].get_xlabel() for t in (one, two)] == ["to", "to\nof 2 videos, by name"]
+
+
+def test_names_that_begin_alike_are_told_apart_in_pictures_of_a_size_that_can_be_looked_at():
+    groups = [f"line {k}, whose mothers were treated with {what}" for k in (1, 2) for what in ("saline", "drug")]
+    rows = [(g, u, f"a long action number {a}", .1 * u) for g in groups for u in range(3) for a in range(200)]
+    figure, ax = plot_budgets(pd.DataFrame(rows, columns=["group", "unit", "action", "value"]))
+    assert len({t.get_text() for t in ax.get_legend().get_texts()}) == 4
+    assert len({t.get_text() for t in ax.get_xticklabels()}) == 200
+    assert figure.get_size_inches()[0] <= 20
