@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from test_open_folder import recording as tracks, write_dlc
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -937,3 +938,14 @@ def test_names_that_begin_alike_are_told_apart_in_pictures_of_a_size_that_can_be
     assert len({t.get_text() for t in ax.get_legend().get_texts()}) == 4
     assert len({t.get_text() for t in ax.get_xticklabels()}) == 200
     assert figure.get_size_inches()[0] <= 20
+
+
+def test_results_do_not_lie_among_the_data_whose_annotations_they_would_be(tmp_path, capsys):
+    write_dlc(tmp_path, "v1", tracks(1, 300))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nactions: [rear]\nalone: [rear]\n")
+    (tmp_path.parent/"sub.csv").write_text("video_id,agent_id,target_id,action,start_frame,stop_frame\n"
+                                           "v1,black,self,rear,10,20\n")
+    words = ["analyse", str(tmp_path.parent/"sub.csv"), str(tmp_path), "--overwrite", "--out"]
+    assert main([*words, str(tmp_path)]) == 2
+    assert "would be read as annotations: choose another" in capsys.readouterr().err
+    assert main([*words, str(tmp_path/"results")]) == 0 and mb.open_dataset(tmp_path).labelled("v1") is None
