@@ -923,7 +923,13 @@ def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
     groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
     of = lambda groups: [n for n in notes_of(tmp_path, data, groups=groups, by="dose") if "nobody says" in n]
     assert len(of(groups)) == 1 and "whether a of 4 videos is one animal, and it counts as 4 cases" in of(groups)[0]
-    assert of(groups.assign(subject=["w", "x", "y", "z"])) == []
+    whole = [n for n in notes_of(tmp_path, data, groups=groups.assign(subject=["w", "x", "y", "z"]), by="dose")
+             if "subject" in n]
+    assert whole == ["note: 'w' is the subject of all 2 animals of v0, which count as one case (so in 4 videos in "
+                     "all): a column animal tells whose it is"]
+    each = pd.DataFrame([(r.video_id, m, f"{r.video_id[1]}{m}", d) for r, d in zip(data, groups.dose) for m in "ab"],
+                        columns=["video", "animal", "subject", "dose"])
+    assert not any("subject" in n for n in notes_of(tmp_path, data, groups=each, by="dose"))
 
 
 def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
