@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from test_open_folder import recording as tracks, write_dlc
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
-from mabe_nb.analysis.figures import colors_of, plot_dyads, plot_raster, plot_transitions
+from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
                                      per_unit, read_groups, with_groups)
@@ -922,10 +923,35 @@ def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
     groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
     of = lambda groups: [n for n in notes_of(tmp_path, data, groups=groups, by="dose") if "nobody says" in n]
     assert len(of(groups)) == 1 and "whether a of 4 videos is one animal, and it counts as 4 cases" in of(groups)[0]
-    assert of(groups.assign(subject=["w", "x", "y", "z"])) == []
+    whole = [n for n in notes_of(tmp_path, data, groups=groups.assign(subject=["w", "x", "y", "z"]), by="dose")
+             if "subject" in n]
+    assert whole == ["note: 'w' is the subject of all 2 animals of v0, which count as one case (so in 4 videos in "
+                     "all): a column animal tells whose it is"]
+    each = pd.DataFrame([(r.video_id, m, f"{r.video_id[1]}{m}", d) for r, d in zip(data, groups.dose) for m in "ab"],
+                        columns=["video", "animal", "subject", "dose"])
+    assert not any("subject" in n for n in notes_of(tmp_path, data, groups=each, by="dose"))
 
 
 def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
     one, two = (dyads(observe([recording([("a", "b", "sniff", 5, 9)], v) for v in videos]).bouts) for videos in ("v", "vw"))
-    assert [plot_dyads(t)[1].get_title("left") for t in (one, two)] == [
-        "Who to whom (bouts)", "Who to whom (bouts, by name, of 2 videos)"]
+    assert [plot_dyads(t)[1].get_xlabel() for t in (one, two)] == ["to", "to\nof 2 videos, by name"]
+
+
+def test_names_that_begin_alike_are_told_apart_in_pictures_of_a_size_that_can_be_looked_at():
+    groups = [f"line {k}, whose mothers were treated with {what}" for k in (1, 2) for what in ("saline", "drug")]
+    rows = [(g, u, f"a long action number {a}", .1 * u) for g in groups for u in range(3) for a in range(200)]
+    figure, ax = plot_budgets(pd.DataFrame(rows, columns=["group", "unit", "action", "value"]))
+    assert len({t.get_text() for t in ax.get_legend().get_texts()}) == 4
+    assert len({t.get_text() for t in ax.get_xticklabels()}) == 200
+    assert figure.get_size_inches()[0] <= 20
+
+
+def test_results_do_not_lie_among_the_data_whose_annotations_they_would_be(tmp_path, capsys):
+    write_dlc(tmp_path, "v1", tracks(1, 300))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nactions: [rear]\nalone: [rear]\n")
+    (tmp_path.parent/"sub.csv").write_text("video_id,agent_id,target_id,action,start_frame,stop_frame\n"
+                                           "v1,black,self,rear,10,20\n")
+    words = ["analyse", str(tmp_path.parent/"sub.csv"), str(tmp_path), "--overwrite", "--out"]
+    assert main([*words, str(tmp_path)]) == 2
+    assert "would be read as annotations: choose another" in capsys.readouterr().err
+    assert main([*words, str(tmp_path/"results")]) == 0 and mb.open_dataset(tmp_path).labelled("v1") is None

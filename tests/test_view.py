@@ -25,7 +25,7 @@ from mabe_nb.errors import DataError
 from mabe_nb import view
 from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
-from mabe_nb.view.report import figure_svg, page_html, write_report
+from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -233,6 +233,12 @@ def test_any_text_gives_a_whole_page(name):
         "li", "a", "main", "section", "h2", "p", "dl", "div", "dt", "dd", "table",
         "thead", "tr", "th", "tbody", "td", "footer"}
     assert all(set(a) <= {"href"} for a in page.all("a"))
+
+
+def test_numbers_that_round_up_are_written_as_others_are():
+    for value, text in ((999.7, "1,000"), (999.4, "999"), (-999.7, "-1,000"), (1234.5, "1,234"), (0.51234, "0.512")):
+        assert f"<dd>{text}</dd>" in numbers_html({"x": value})
+    assert [clock_words(s) for s in (59.994, 59.996, 119.999, 0)] == ["0:59.99", "1:00.00", "2:00.00", "0:00.00"]
 
 
 def test_page_has_landmarks_headings_and_alternative_text():

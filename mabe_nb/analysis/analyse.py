@@ -15,7 +15,7 @@ import pandas as pd
 from . import figures
 from .boris import point_actions
 from .exports import FORMATS
-from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_no_subject,
+from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects,
                                      of_no_value, of_nothing, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
@@ -78,7 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, value, unit) + of_no_subject(rows) + of_company(rows, unit)
+    notes += of_no_value(rows, value, unit) + of_subjects(rows) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
@@ -260,11 +260,13 @@ def _of_reviewed(data):
             "what was measured in them is no time budget"] if n else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
-def _check(out, groups, by, to):
+def _check(data, out, groups, by, to):
     "Raises `ConfigError` before any work is done."
     if isinstance(out, pd.DataFrame) or not str(out).strip() or Path(out).is_file():
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
+    if hasattr(data, "settings_of") and Path(out).resolve() == Path(data.root).resolve():
+        raise ConfigError(f"{out} holds the data, of which bouts.csv would be read as annotations: choose another")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     if odd := [name for name in to if name not in FORMATS]: raise ConfigError.unknown("format", odd[0], FORMATS)
 
@@ -283,8 +285,8 @@ def analyse(
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    _check(out, groups, by, to)
     data, rows, cases, notes, say = as_dataset(data), None, None, [], speaker(say)
+    _check(data, out, groups, by, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)

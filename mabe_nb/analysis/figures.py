@@ -76,11 +76,11 @@ def plot_raster(
 
 
 # %% ../../nbs/analysis/40_figures.ipynb #3a086ce4
-def _mean_bar(ax, x, values, color, label, rng):
+def _mean_bar(ax, x, values, color, label, rng, dot): # Points
     "The mean as a bar, each case as a dot, and 95 % of the mean as a line."
     size, mean = len(values), values.mean()
     ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=label)
-    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=3, color=color, alpha=0.8)
+    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=dot, color=color, alpha=0.8)
     if size > 1:
         half = stats.t.ppf(0.975, size - 1) * values.std() / np.sqrt(size)
         ax.plot([x, x], [mean - half, mean + half], color=_ink(ax), linewidth=1.2)
@@ -94,16 +94,18 @@ def plot_budgets(
 ) -> tuple: # figure, axes
     "A measure of every action, by group."
     actions, groups = sorted(cases.action.unique()), sorted(cases.group.unique(), key=group_order)
-    figure, ax = _axes(ax, 2 + 0.45 * len(actions) * (len(groups) + 1), 3.2)
+    bar = min(0.45, 18 / max(len(actions) * (len(groups) + 1), 1)) # Inches; a picture has an end
+    figure, ax = _axes(ax, 2 + bar * len(actions) * (len(groups) + 1), 3.2)
     rng, wide = np.random.default_rng(0), len(groups) + 0.8
     for g, group in enumerate(groups):
         color = COLORS[g % len(COLORS)]
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = _short(group) if i == 0 else None
-            _mean_bar(ax, i * wide + g, some, color, label, rng)
+            _mean_bar(ax, i * wide + g, some, color, label, rng, max(1, 6.7 * bar))
     middle = np.arange(len(actions)) * wide + (len(groups) - 1) / 2
-    ax.set_xticks(middle, [_short(a, 16) for a in actions])
+    aside = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if bar * (len(groups) + 1) < 1.1 else {}
+    ax.set_xticks(middle, [_short(a, 16) for a in actions], **aside)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
     ax.tick_params(axis="x", length=0)
     ax.grid(axis="y")
@@ -162,8 +164,8 @@ def plot_dyads(
     words = [["" if v != v else f"{v:,.0f}" for v in row] for row in x]
     _draw_table(ax, x, words, names, names, np.nanmax(x))
     videos = table.video.nunique()
-    many = f", by name, of {videos} videos" * (videos > 1) # which may be of as many animals
-    ax.set(xlabel="to", ylabel="from", title=f"Who to whom ({value}{many})")
-    figure.set_label(f"{value} between {len(names)} animals{many}")
+    many = f"of {videos} videos, by name" * (videos > 1) # which may be of as many animals
+    ax.set(xlabel=f"to\n{many}".strip(), ylabel="from", title=f"Who to whom ({value})")
+    figure.set_label(f"{value} between {len(names)} animals {many}".strip())
     return figure, ax
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KEYS', 'UNITS', 'FEW', 'ALIKE', 'checked_groups', 'read_groups', 'with_groups', 'of_nothing', 'of_no_group',
-           'of_unlike_time', 'per_unit', 'of_no_value', 'of_no_subject', 'of_company', 'hedges', 'compare_two',
+           'of_unlike_time', 'per_unit', 'of_no_value', 'of_subjects', 'of_company', 'hedges', 'compare_two',
            'group_order', 'compare_groups']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
@@ -182,15 +182,19 @@ def of_no_value(
     return lines
 
 # %% ../../nbs/analysis/30_groups.ipynb #85a58441
-def of_no_subject(
+def of_subjects(
     rows: pd.DataFrame, # From `with_groups`
-) -> list: # One sentence, if it matters
-    "Animals of one name in several videos, of whom nobody says whether they are one."
-    own = rows.video + " " + rows.animal
-    videos = rows[rows.subject == own].groupby("animal").video.nunique()
-    if not len(videos) or (most := videos.max()) < 2: return []
-    return [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
-            "a column subject, or subject in dataset.yaml, gives animals their own names"]
+) -> list: # Sentences, if there are any
+    "Whom videos call alike and nobody says to be one, and animals of one video that are one subject."
+    videos = rows[rows.subject == rows.video + " " + rows.animal].groupby("animal").video.nunique()
+    told = [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
+            "a column subject, or subject in dataset.yaml, gives animals their own names"
+            ] if len(videos) and (most := videos.max()) > 1 else []
+    alike = rows.groupby(["video", "subject"]).animal.nunique()
+    if not (n := int((alike > 1).sum())): return told
+    (video, subject), most = alike.idxmax(), alike.max()
+    return [*told, f"{subject!r} is the subject of all {most} animals of {video}, which count as one case (so in {n} "
+            "videos in all): a column animal tells whose it is"]
 
 
 def of_company(

@@ -70,7 +70,8 @@ def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _lab
     warn_of_boxes(name)
     name = " " * name.startswith("_") + name
     if rcParams["text.parse_math"]: name = name.replace("$", "\\$") # in axes of another style
-    return name if len(name) <= width else name[:width-1] + "…"
+    half = width // 2 # Names that begin alike may differ at their ends
+    return name if len(name) <= width else name[:half] + "…" + name[half + 1 - width:]
 
 def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these frames
     ends = np.clip(bouts[["start", "stop"]].to_numpy(float), start, stop) / fps

@@ -26,7 +26,7 @@ def _text(value): # What a value looks like, escaped
     if value is None or value is pd.NA or value != value: return "–"
     if isinstance(value, Integral) and not isinstance(value, bool): return f"{value:,}"
     if isinstance(value, Real) and not isinstance(value, bool):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}" # 999.7 would be 1e+03
     return escape(str(value))
 
 # %% ../../nbs/view/20_report.ipynb #ea21cb7a
@@ -132,7 +132,8 @@ def axes_on_page(
 # %% ../../nbs/view/20_report.ipynb #a12b7db4
 def clock_words(seconds: float) -> str:
     "Minutes and seconds."
-    return f"{int(seconds // 60)}:{seconds % 60:05.2f}"
+    minutes, rest = divmod(round(seconds * 100), 6000)
+    return f"{minutes}:{rest / 100:05.2f}"
 
 # %% ../../nbs/view/20_report.ipynb #9ae3dced
 CSS = """
