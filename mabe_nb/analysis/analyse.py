@@ -15,7 +15,7 @@ import pandas as pd
 from . import figures
 from .exports import FORMATS
 from .groups import (compare_groups, of_company, of_no_group, of_no_value,
-                                     of_nothing, of_unlike_time, per_unit, read_groups,
+                                     of_nothing, of_spelling, of_unlike_time, per_unit, read_groups,
                                      with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
@@ -78,7 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, value, unit) + of_company(rows, unit)
+    notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
