@@ -20,7 +20,7 @@ from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_e
 from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
 from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
-                                     per_unit, read_groups, with_groups)
+                                     of_nothing, of_spelling, per_unit, read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
@@ -369,8 +369,14 @@ def test_the_videos_of_an_animal_are_one_case():
     assert len(cases) == 2
     x = cases.set_index("unit").value["x"]
     assert x == pytest.approx((60 * 0 + 120 * 0.1) / 180)
-    with pytest.raises(ConfigError, match="'x' is in 2 groups"):
+    with pytest.raises(ConfigError, match=r"'x' is in 2 groups \(low, high\); groups are compared"):
         per_unit(with_groups(table_of(), groups.assign(dose=["low", "high"] * 2), "dose"))
+    with pytest.raises(ConfigError, match=r"\(low, Low\); spell them alike"):
+        per_unit(with_groups(table_of(), groups.assign(dose=["low", "Low"] * 2), "dose"))
+    assert of_spelling(with_groups(table_of(), groups, "dose")) == []
+    said, = of_spelling(with_groups(table_of(), groups.assign(dose=list("aAbb"), subject=list("xyzZ")), "dose"))
+    assert said.startswith("a and A; z and Z differ in capitals")
+    assert of_nothing(table_of(), groups.replace("v1", "V1"))[0].endswith("'V1'; did you mean 'v1'?")
     with pytest.raises(ConfigError, match="did you mean 'dose'"):
         with_groups(table_of(), groups, "doze")
     with pytest.raises(ConfigError, match="unknown measure"): per_unit(table_of(), "size")

@@ -439,7 +439,13 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert main(["agree", str(two), str(ben)]) == 0
     assert ("dig of 1 video(s) (1.0 s) was marked by the second alone and is not compared"
             in capsys.readouterr().out)
-    (ben/"v1.ben.boris.csv").rename(ben/"v11.boris.csv")
+    write_boris(ben, "v1.ben", [("mouse_1", "Sniff", 30, 45), ("mouse_2", "rear", 90, 120)])
+    assert main(["agree", str(two), str(ben)]) == 0
+    assert "note: sniff and Sniff are compared as several actions" in capsys.readouterr().out
+    (ben/"v1.ben.boris.csv").rename(ben/"V1.ben.boris.csv")
+    assert main(["agree", str(two), str(ben)]) == 2
+    assert "expected one of the videos v1, v2; did you mean 'v1'?" in capsys.readouterr().err
+    (ben/"V1.ben.boris.csv").rename(ben/"v11.boris.csv")
     assert main(["agree", str(two), str(ben)]) == 2
     assert "is of 'v11', expected one of the videos v1, v2" in capsys.readouterr().err
 
@@ -507,7 +513,7 @@ def test_names_with_a_space_are_the_tracker_s_and_proposed_for_the_scorer_s(tmp_
     assert [b[0] for b in open_dataset(tmp_path)["v1"].bouts.values] == ["Rat_A", "Rat_B"]
 
 
-def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
+def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path, capsys):
     yaml = "fps: 30\nalone: [rear]\nactions: [sniff, rear]\n"
     (two/"dataset.yaml").write_text(yaml + "videos: {v1: {scored: [1, 3]}}\n")
     data, key = open_dataset(two), ("mouse_1", "mouse_2", "sniff")
@@ -520,6 +526,9 @@ def test_minutes_of_a_video_are_scored_and_the_rest_is_unknown(two, tmp_path):
     guess.to_csv(tmp_path/"s.csv", index=False)
     assert mb.score(data, guess)["labs"]["two"]["actions"]["sniff"] == 1
     assert main(["score", str(two), str(tmp_path/"s.csv")]) == 0
+    guess.replace("sniff", "Sniff").to_csv(tmp_path/"s.csv", index=False)
+    assert main(["score", str(two), str(tmp_path/"s.csv")]) == 0
+    assert "note: sniff and Sniff are scored as several actions" in capsys.readouterr().out
     (two/"dataset.yaml").write_text(yaml + "scored: [[0, 1], [2, 3]]\n")
     rec = open_dataset(two)["v1"]
     labels = frame_labels(rec, *key[:2], ["sniff"])[:, 0]

@@ -136,6 +136,20 @@ def test_an_elan_file_goes_to_the_video_of_its_name_or_of_its_film(lab):
     assert "is the file cut off?" in str(match_files(open_dataset(lab)))
 
 
+def test_tiers_that_say_to_whom_are_believed_where_actions_are_listed(lab):
+    (lab/"v1.eaf").write_text(eaf(('TIER_ID="black &gt; white: sniff"', [(1000, 2000, "")])))
+    (lab/"dataset.yaml").write_text("fps: 30\nactions: [sniff]\n")
+    said = match_files(open_dataset(lab)).sentences
+    assert not any("no file says" in s for s in said)
+    assert "actions are listed, and not which of them an animal does by itself" in said[-1]
+    (lab/"v1.eaf").write_text(eaf(('TIER_ID="black"', [(1000, 2000, "sniff")])))
+    said = match_files(open_dataset(lab)).sentences
+    assert "no file says to whom these are done: sniff" in said[-1]
+    for line in ("alone: []", "target: white"):
+        (lab/"dataset.yaml").write_text(f"fps: 30\nactions: [sniff]\n{line}\n")
+        assert len(match_files(open_dataset(lab)).sentences) == 1 # v2 is not scored
+
+
 def test_what_analyse_writes_for_elan_is_read_beside_poses(lab, tmp_path):
     colony = [make_recording(k, 300, video_id=f"v{k}") for k in (1, 2)]
     (lab/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nanimals: {black: mouse1, white: mouse2}\n")

@@ -473,6 +473,17 @@ def test_sleap_video_and_skeleton_are_those_of_the_points(tmp_path):
     assert rec.parts == ("nose", "tail") and rec.xy[1, 0].tolist() == [[5, 6], [7, 8]]
 
 
+def test_a_sleap_project_of_several_videos_is_none_beside_its_exports(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    labels, _ = sleap_labels("a.mp4", "b.mp4")
+    sio.save_slp(labels, str(tmp_path/"labels.v001.slp"))
+    with pytest.raises(DataError, match="labels.v001.slp: holds frames of 2 videos"): open_dataset(tmp_path/"labels.v001.slp")
+    with pytest.raises(DataError, match="labels.v001.slp holds frames of 2 videos"): open_dataset(tmp_path)
+    for name in "ab": (tmp_path/f"{name}.csv").write_text("track,frame_idx,nose.x,nose.y\nA,0,1,2\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("a", "b") and "one file a video in SLEAP, not read" in data.findings()[0].message
+
+
 @pytest.mark.parametrize("columns", [
     [("a", "nose", "xyp"), ("a", "tail", "xyp"), ("b", "tail", "xyp"), ("b", "nose", "xyp")],
     [("a", "nose", "xyp"), ("b", "nose", "xyp"), ("a", "tail", "xyp"), ("b", "tail", "xyp")],

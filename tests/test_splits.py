@@ -323,6 +323,8 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
     pd.testing.assert_frame_equal(same.dropna(axis=1), labelled_groups(dataset).dropna(
         axis=1), check_dtype=False)
     assert not len(labelled_groups(dataset, dataset.ids[4:]))
+    with pytest.raises(DataError, match="and has none; mabe audit tells which"):
+        choose_videos(dataset, TrainConfig(), dataset.ids[4:])
 
 
 def test_a_video_whose_labelled_animals_are_not_tracked_is_told(tmp_path):

@@ -17,10 +17,11 @@ from .measures import actions_of_labs, checked_submission
 from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.folder.files import OBSERVED, OF_MANY
+from ..data.folder.names import did_you_mean
 from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
                                                with_scores)
 from ..data.folder.settings import read_settings
-from ..data.recording import frame_labels, run_lengths, submitted_bouts
+from ..data.recording import frame_labels, run_lengths, some_of, submitted_bouts
 from ..errors import DataError, ScoreError
 
 # %% ../../nbs/analysis/80_agreement.ipynb #914e06be
@@ -177,8 +178,9 @@ def _annotation_files(other, data):
                                           "scorer in dataset.yaml says who is the first", other)
     if of_none and not found:
         path, (name, *_) = of_none[0]
-        raise DataError(f"is of {video_name(name) if name == path else name!r}, expected one of the "
-                        f"videos {', '.join(ids[:3])}", path)
+        name = video_name(name) if name == path else name
+        raise DataError(f"is of {name!r}, expected one of the videos {', '.join(ids[:3])}"
+                        + did_you_mean(ids, name), path)
     return found
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
@@ -215,6 +217,13 @@ def _both(a, other, videos):
         yield video, mine, theirs
 
 # %% ../../nbs/analysis/80_agreement.ipynb #b462c3dd
+def _marked(rest):
+    "What each rater marked, as the end of a sentence."
+    by = {who: some_of(f"{action} ({agent} to {target})" for _, agent, target, action, *_, w in rest if w == who)
+          for who in "ab"}
+    return f": the first marked {by['a'] or 'nothing'}, the second {by['b'] or 'nothing'}" * bool(rest)
+
+
 def agreement(
     a, # Dataset, path, or list of `Recording`s: the first rater
     b, # The second, see `second_rater`
@@ -234,7 +243,7 @@ def agreement(
         for who, bouts_of in (("a", mine.bouts), ("b", theirs.bouts)):
             rest += [(video, *b, (b.stop - b.start) / mine.fps, who) for b in bouts_of[
                 ~_known(bouts_of, common)].itertuples(index=False)]
-    if not frames: raise DataError("no action of a video was scored by both", a.root)
+    if not frames: raise DataError("no action of a video was scored by both" + _marked(rest), a.root)
     apart, unshared = (pd.DataFrame(rows, columns=[
         "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
         for rows in (differ, rest))

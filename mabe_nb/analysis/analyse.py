@@ -15,8 +15,8 @@ import pandas as pd
 from . import figures
 from .boris import point_actions
 from .exports import FORMATS
-from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects,
-                                     of_no_value, of_nothing, of_unlike_time, per_unit, read_groups, with_groups)
+from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
+                                     of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
@@ -78,7 +78,7 @@ def _by_group(data, tables, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_no_value(rows, value, unit) + of_subjects(rows) + of_company(rows, unit)
+    notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows) + of_company(rows, unit)
     notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes

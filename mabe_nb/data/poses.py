@@ -23,7 +23,7 @@ from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
 from .formats.hdf_poses import has_points, jabs_poses, movement_poses, sleap_poses
-from .formats.movement_files import (is_sleap_csv, movement_data, sleap_csv_poses,
+from .formats.movement_files import (check_films, is_sleap_csv, movement_data, sleap_csv_poses,
                                                   slp_poses)
 from .formats.nwb import nwb_poses
 from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
@@ -153,7 +153,7 @@ def _from_movement(path, source):
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
             _is_dlc_csv(_header(path)[0]) if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", ".csv", *HDF), lambda path: path.suffix == ".slp" or (
+        ("SLEAP", (".slp", ".csv", *HDF), lambda path: not check_films(path) if path.suffix == ".slp" else (
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in (names := _header(path)) and (

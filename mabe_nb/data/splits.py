@@ -268,9 +268,10 @@ def choose_videos(
     table = labelled_groups(dataset, named)
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
-        if pool.group.nunique() < 2:
-            raise DataError("needs at least two labelled videos with tracks of their own, "
-                            "one to learn from and one to judge by", dataset.root)
+        if (n := pool.group.nunique()) < 2:
+            raise DataError("needs at least two labelled videos with tracks of their own, one to learn "
+                            "from and one to judge by, and has " + ("one" if n else "none; mabe audit "
+                            "tells which videos nobody has annotated"), dataset.root)
         train_ids, valid_ids = holdout(pool, valid=cfg.valid_share, seed=cfg.seed)
     judged = table[table.video_id.isin(valid_ids)]
     pool = pool[~pool.group.isin(judged.group) if train_ids is None else pool.video_id.isin(train_ids)]

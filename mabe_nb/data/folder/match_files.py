@@ -16,7 +16,8 @@ from ..annotations import (annotated_rate, annotation_source, late_end,
 from ..checks import pieces, seen, table as video_table, untracked
 from ..recording import some_of
 from .films import beside_seconds, scored_seconds
-from .names import did_you_mean, one_animal, renamed, same_name, unknown_names
+from .names import one_animal, renamed, same_name
+from .questions import questions
 from .settings import OF_ONE_VIDEO, settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses, tracked_points
@@ -166,8 +167,7 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
         strangers=tuple(sorted(strangers)),
         odd=(*look.odd, *odd), no_target=() if alone or s.target or s.alone is not None
-        or not s.actions and (source == "BORIS" and s.target_from
-                              or source in TO_WHOM and bouts.target.all())
+        or source == "BORIS" and s.target_from or source in TO_WHOM and bouts.target.all()
         else tuple(actions))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
@@ -186,9 +186,6 @@ class Matches(NamedTuple):
             table = shown.astype(object).fillna("?").to_string(index=False)
         return "\n".join([table, *(f"- {s}" for s in self.sentences)])
 
-
-def _verb(verb, names): return verb + "s" * (len(names) == 1)
-
 # %% ../../../nbs/data/folder/40_match_files.ipynb #cd315d30
 def match_files(
     data, # `TrackerFolder`, see `open_dataset`
@@ -202,80 +199,8 @@ def match_files(
     table["frames"] = table.frames.astype("Int64")
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    sentences = [*dict.fromkeys(s for k in looks for s in k.odd), *_about_strays(data.findings()),
-            *_about_scores(looks, table), *_about_actions(looks, data.settings), *_about_rates(table, rates), *_about_parts(data, looks)]
-    mice, parts = ({n for k in looks for n in names(k)} for names in (
-        lambda k: k.mice, lambda k: k.parts))
-    actions = {a for k in looks for a in k.actions or ()}
-    sentences += unknown_names(data.settings, mice, parts, actions, data.ids)
+    sentences = [*dict.fromkeys(s for k in looks for s in k.odd), *questions(data, looks, table, rates)]
     return Matches(table, sentences, _proposal(data, looks, table, rates))
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #159de32a
-def _about_strays(findings, most=20):
-    "Sentences on files that belong to no video, the first `most` of them."
-    yield from (f.message for f in findings[:most])
-    if len(findings) > most:
-        yield f"{len(findings) - most:,} more files belong to no video; mabe audit lists them"
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #045cafc5
-def _about_scores(looks, table):
-    "Sentences on annotations, animals and targets."
-    bare = table.video[(table.annotation == "none") & table.frames.notna()]
-    if len(bare) == len(table): yield "no video has an annotation: nothing to learn from yet"
-    elif len(bare): yield (f"{some_of(bare)}: poses without an annotation, to be predicted and "
-                           "not learned from")
-    named = {}
-    for k in looks:
-        if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
-    for (strangers, animals), files in named.items():
-        yield (f"{some_of(k.row['annotation'] for k in files)} {_verb('name', files)} "
-               f"{some_of(strangers)}, the poses {animals}: say who is who under subjects, "
-               "or whom the poses lack under untracked"
-               + did_you_mean(animals.split(", "), *strangers))
-    if files := [k.nobody for k in looks if k.nobody]:
-        yield f"{some_of(files)} {_verb('name', files)} no animal: write under agent who acts"
-    if no_target := sorted({a for k in looks for a in k.no_target}):
-        yield (f"no file says to whom these are done: {some_of(no_target, 20)}; list under alone what "
-               "an animal does by itself, [] if nothing")
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #c1d76bd2
-def _about_actions(looks, settings):
-    "A sentence if some videos have no bout of what others have, and nobody has said why."
-    read = {k.row["video"]: {*k.actions} for k in looks if k.actions is not None}
-    every = sorted(set().union(*read.values())) or ["anything"]
-    lack = {a: some_of((v for v in read if a not in read[v]), 3) for a in every}
-    if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
-        yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
-               "under actions what scorers looked for, and it is known to be absent")
-
-# %% ../../../nbs/data/folder/40_match_files.ipynb #af5f9404
-def _about_rates(table, rates):
-    "Sentences on frames per second."
-    if len(rates) > 1:
-        yield ("annotations were made at " + " and ".join(
-            f"{r:g} ({v})" for r, v in sorted(rates.items())) + " frames per second")
-    lost = table.video[table.fps.isna() & table.frames.notna()]
-    if not len(lost): return
-    yield f"{some_of(lost)}: no file says the frames per second; " + (
-        f"fps of dataset.yaml is proposed as {[*rates][0]:g}, as of {[*rates.values()][0]}"
-        if len(rates) == 1 else "fill in fps, or fps of the video under videos")
-
-
-def _about_parts(data, looks):
-    "A sentence if videos do not have the same body parts, and on points of no animal."
-    own, none = {}, {}
-    for k in looks:
-        if k.left_out: none.setdefault(k.left_out, []).append(k.row["video"])
-        usual = usual_names(k.parts) | data.settings.parts
-        if k.parts: own.setdefault(frozenset(usual[p] for p in k.parts), []).append(k.row["video"])
-    for points, videos in none.items():
-        yield f"{some_of(videos)}: points that belong to no animal are left out: {some_of(points, 8)}"
-    if len(own) < 2: return
-    every = frozenset.intersection(*own)
-    yield "videos have different body parts: " + "; ".join(
-        f"{some_of(videos)}: {some_of(sorted(parts - every), 8) or 'no others'}"
-        for parts, videos in own.items()) + (f"; all: {some_of(sorted(every), 20)}" if every else
-                                              "; none is in all: edit parts")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #b7547cb7
 def _proposal(data, looks, table, rates):
