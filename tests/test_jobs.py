@@ -19,6 +19,7 @@ from waiting import until
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
+from mabe_nb.files import write_json
 from mabe_nb.locks import has_ended, this_process
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
@@ -173,6 +174,17 @@ def test_a_job_whose_sender_was_killed_is_not_on_its_way(mabe_home):
     job, = jobs()
     job.resume()
     assert job.wait(20) == "done"
+
+
+def test_a_job_whose_sender_was_killed_as_it_began_can_be_stopped():
+    "Nobody has written down the number of its process."
+    job = submit("import time\nprint('on', flush=True)\ntry: time.sleep(60)\nfinally: (CKPT/'saved').touch()")
+    until(lambda: "on" in job.log())
+    write_json(job.folder/"job.json", job.spec | {"handle": {}})
+    again = attach(job.id)
+    assert again.spec["handle"] == {} and again.status() == "running"
+    again.cancel()
+    assert again.status() == "cancelled" and "ckpt/saved" in again.files()
 
 
 def test_a_process_id_that_is_somebody_elses_is_left_alone():
