@@ -85,6 +85,17 @@ class ConfigError(MabeError, ValueError):
         if _within(value, low, high, whole): return value
         raise cls(f"{name} is {str(value)[:40]!r}, expected a {_bounds(low, high, whole)}")
 
+    @classmethod
+    def of_kind(cls,
+        name: str, # Of the argument
+        value, # What was given
+        kind: type, # What it should be
+        such: str, # An example, as code
+    ): # `value`
+        "Gives back a value of a kind. Raises `ConfigError` for any other thing."
+        if isinstance(value, kind): return value
+        raise cls(f"{name} is {str(value)[:40]!r}, expected a {kind.__name__}, such as {such}")
+
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):
     "A solution or submission that the official metric refuses."

@@ -19,9 +19,11 @@ from waiting import until
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
+from mabe_nb.files import write_json
 from mabe_nb.locks import has_ended, this_process
 from mabe_nb.remote.places.base import DiskPlace
 from mabe_nb.remote.handle import JobError
+from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds
 from mabe_nb.remote.choice import parse_options
 from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
@@ -172,6 +174,17 @@ def test_a_job_whose_sender_was_killed_is_not_on_its_way(mabe_home):
     job, = jobs()
     job.resume()
     assert job.wait(20) == "done"
+
+
+def test_a_job_whose_sender_was_killed_as_it_began_can_be_stopped():
+    "Nobody has written down the number of its process."
+    job = submit("import time\nprint('on', flush=True)\ntry: time.sleep(60)\nfinally: (CKPT/'saved').touch()")
+    until(lambda: "on" in job.log())
+    write_json(job.folder/"job.json", job.spec | {"handle": {}})
+    again = attach(job.id)
+    assert again.spec["handle"] == {} and again.status() == "running"
+    again.cancel()
+    assert again.status() == "cancelled" and "ckpt/saved" in again.files()
 
 
 def test_a_process_id_that_is_somebody_elses_is_left_alone():
@@ -502,6 +515,21 @@ def test_a_default_that_would_be_another(names):
     names["K"] = [2]
     with pytest.raises(ConfigError, match=r"'get' has the default n=2, .* would be \[2\]"):
         job_code("Late().get()", {}, [], namespace=names)
+
+
+def counted(v, n=max(1, 2), *, m=os.getpid()): return [n, m] # noqa: B008
+
+
+def test_a_default_that_a_call_makes_is_told(mabe_home):
+    "It is another one in the job, which may be meant."
+    said = []
+    assert submit(counted, inputs={"v": 1}, say=said.append).result()["value"] != counted(1)
+    assert [line for line in said if line.startswith("note")] == [
+        "note: 'counted' has the default m=os.getpid(), which the machine of the job makes anew; "
+        "give the argument if yours is meant"]
+    said.clear()
+    mb_map(counted, [1], say=said.append).wait()
+    assert sum("m=os.getpid()" in line for line in said) == 1
 
 
 AROUND = """

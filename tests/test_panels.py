@@ -523,6 +523,17 @@ def test_the_plan_knows_what_the_same_took():
     assert "never done there" in panel.price.value
 
 
+@pytest.mark.parametrize("make, what", [
+    (lambda: JobPanel("1", gpu="L4", namespace={}), "gpu is 'L4', expected a GPUPanel, such as GPUPanel('modal', 'L4')"),
+    (lambda: TrainPanel(gpu="L4"), "expected a GPUPanel"), (lambda: SweepPanel(gpu="L4"), "expected a GPUPanel"),
+    (lambda: TrainPanel(cfg={"epochs": 3}), "expected a TrainConfig, such as TrainConfig(epochs=10)"),
+    (lambda: SweepPanel({"epochs": 3}), "cfg is .* expected a TrainConfig"),
+    (lambda: GPUPanel(cfg={"epochs": 3}), "expected a TrainConfig"), (lambda: GPUPanel(gpu=["L4"]), "expected a str"),
+    (lambda: SweepPanel(train=TrainConfig()), "expected a TrainPanel"), (lambda: GPUPanel(shape=3), "expected a Workload")])
+def test_what_is_no_panel_or_config_is_named(make, what):
+    with pytest.raises(ConfigError, match=what.replace("(", r"\(").replace(")", r"\)")): make()
+
+
 def test_the_plan_names_card_and_memory():
     card = GPUPanel("modal", "L4")
     panel = JobPanel("x = 1", namespace={}, gpu=card)

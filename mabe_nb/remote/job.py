@@ -20,6 +20,7 @@ from .places.job_state import Unanswered
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
 from .handle import Job, JobError # noqa: F401
+from .definitions import made_anew
 from .travel import cell_code, files_here, function_code, goes_words
 
 # %% ../../nbs/remote/40_job.ipynb #181e50bd
@@ -117,6 +118,7 @@ def _written_job(spec, code, inputs, say):
     try:
         if words := goes_words(code, _written(folder)): say(words)
         for line in [] if backend.on_disk else files_here(code): say(line)
+        for line in made_anew(code.source) if code else []: say(line)
         with _room_for(folder): foretell(job := Job(folder, spec))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -17,6 +17,7 @@ from ..inside.items import ATTEMPTS, write_pack
 from .plan import task_seconds
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import data_files, get
+from ..definitions import made_anew
 from ..travel import cell_code, files_here
 from ...workers import speaker
 
@@ -137,7 +138,7 @@ def map(
     group = Group(_groups_folder()/spec["id"], spec)
     _write_group(group, code, items, given, folders)
     say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once{price}")
-    for line in [] if get(on).on_disk else files_here(code): say(line)
+    for line in [*([] if get(on).on_disk else files_here(code)), *made_anew(code.source)]: say(line)
     try: group.start(range(len(items)), code)
     except BaseException:
         shutil.rmtree(group.folder, ignore_errors=True)

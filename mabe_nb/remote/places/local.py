@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import mabe_nb
-from ...errors import ConfigError
+from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .base import DiskPlace, died, place, rents
 from .job_state import unended
@@ -91,17 +91,27 @@ def cancel(self: Backend, folder, spec, grace=15.0):
     end = time.monotonic() + grace
     if not self.alive(folder, spec): return
     with suppress(OSError): (folder/"cancel").touch()
-    if fcntl: _signal(spec["handle"], signal.SIGTERM) # on Windows the runner sees the file
+    runner = _runner(folder, spec["handle"])
+    if fcntl: _signal(runner, signal.SIGTERM) # on Windows the runner sees the file
     while self.alive(folder, spec):
-        if time.monotonic() > end: _signal(spec["handle"], KILL)
+        if time.monotonic() > end: _signal(runner, KILL)
+        if time.monotonic() > end + grace: raise MabeError(
+            f"the process of job {spec['id']} is not found, or does not end; 'ps -ef' shows it")
         time.sleep(0.02)
     self.write_cancelled(folder, max(0.0, time.time() - spec["created"]))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #466585d5
-def _signal(handle, number):
+def _runner(folder, handle): # Who started it may have been killed before it wrote down a number
+    "Process number of the runner; None if there is none."
+    import psutil
+    if type(pid := handle.get("pid")) is int and pid > 1: return pid
+    return next((p.pid for p in psutil.process_iter(["cmdline"])
+                 if (p.info["cmdline"] or [])[-3:-1] == [str(folder), "quiet"]), None)
+
+
+def _signal(pid, number):
     "Signal the runner. It stops its child; the child stops itself if the runner is gone."
-    pid = handle.get("pid") if isinstance(handle, dict) else None
-    if type(pid) is not int or pid < 2: return
+    if pid is None: return
     if fcntl is None: return win32.tell(pid, 0.0, None, number)
     try: os.kill(pid, number)
     except (ProcessLookupError, PermissionError): return

@@ -17,7 +17,7 @@ from ...remote.row import row as row_of
 from ...remote.choice import parse_options
 from ...remote.job import JobError, attach, job_code, jobs, submit
 from ...remote.notebook.display import follow
-from .gpu import place_of
+from .gpu import checked_card, place_of
 from .job_view import Detached, PanelDisplay
 from .memory import recall, remember, values_of
 from .panel import (FULL, Panel, button, control, one_at_a_time,
@@ -161,7 +161,7 @@ class JobPanel(Spending, JobFollower):
         super().__init__()
         if kind not in SOURCE_KINDS:
             raise ConfigError.unknown("kind", kind, SOURCE_KINDS)
-        self.gpu, self.took = gpu, {} # What was sent and where -> what it took
+        self.gpu, self.took = checked_card(gpu), {} # What was sent and where -> what it took
         self.namespace = _notebook_variables() if namespace is None else namespace
         text, words = (text if isinstance(text, str) else shlex.join(text)), (inputs, outputs)
         self._fields(kind, text, *(w if isinstance(w, str) else ", ".join(w) for w in words),

@@ -16,6 +16,7 @@ from ...errors import ConfigError
 from ...patch import patch
 from ...train.config import TrainConfig, choices, make_config
 from ...train.presets import SPEED, preset
+from .gpu import checked_card
 from .job import JobFollower
 from .labels import label_of
 from .panel import FULL, button, control, one_at_a_time, row
@@ -142,7 +143,8 @@ class TrainPanel(JobFollower):
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
-        self.gpu, self.drawn = gpu, None
+        self.gpu, self.drawn = checked_card(gpu), None
+        ConfigError.of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
         self._controls(as_word(data.root if hasattr(data, "ids") else data), *videos, ConfigError.bounded("hours", hours, 0.01, 720))

@@ -17,12 +17,13 @@ from ....patch import patch
 from ....remote.job import jobs
 from ....train.config import TrainConfig, make_config
 from ...cost_plots import plot_sweep
-from ..gpu import place_of
+from ..gpu import checked_card, checked_training, place_of
 from ..job_view import Detached
 from ..memory import recall, remember, values_of
 from ..plan import Spending, rate_at
 from .probes import adopt
 from ..question import Question
+from ..train import TrainPanel
 from ..source import call_of, split_names
 from ..panel import (LOCK, Panel, button, control, facts_html,
                                        one_at_a_time, row)
@@ -57,7 +58,8 @@ class MeasuringPanel(Spending, Panel):
         seconds: float, # Of steps, for each probe
     ):
         super().__init__()
-        self.given, self.shape, self.gpu, self.train = cfg, shape, gpu, train
+        (self.shape, self.given), self.gpu = checked_training(shape, cfg), checked_card(gpu)
+        self.train = train and ConfigError.of_kind("train", train, TrainPanel, "TrainPanel('colony')")
         self.cancelled, self.so_far, self.measured_once = False, None, False
         self.question = Question(self.start)
         self.table, self.picture = W.HTML(), W.HTML()
