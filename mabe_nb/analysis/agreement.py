@@ -101,7 +101,8 @@ def second_rater(
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
     try: theirs = as_dataset(other)
     except DataError as e:
-        files = _annotation_files(Path(other), data) if Path(other).exists() else {}
+        there = isinstance(other, (str, Path)) and Path(other).exists()
+        files = _annotation_files(Path(other), data) if there else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, *files[rec.video_id])
