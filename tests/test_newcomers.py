@@ -128,6 +128,20 @@ def test_ids_as_the_file_system_shows_them(tmp_path, capsys):
     assert tuple(read_groups(tmp_path/"groups.csv").video) == data.ids
 
 
+def test_a_stimulus_animal_that_nobody_scored_is_unknown_where_the_resident_does_nothing(tmp_path):
+    for i in range(2):
+        rec = make_recording([7, i], 600, mice=3, parts=PARTS)
+        write_dlc(tmp_path, f"v{i}", rec)
+        own = rec.bouts[(rec.bouts.agent == rec.mice[0]) & (rec.bouts.target != rec.mice[0])][:1 - i]
+        own.assign(start=own.start / 30, stop=own.stop / 30, target="")[
+            ["agent", "action", "start", "stop"]].to_csv(tmp_path/f"v{i}.bouts.csv", index=False)
+    (tmp_path/"dataset.yaml").write_text(
+        f"fps: 30\nalone: [rear]\nactions: [sniff, rear]\nagent: {rec.mice[0]}\ntarget: {rec.mice[1]}\n")
+    data = open_dataset(tmp_path)
+    for video in data.ids:
+        assert {a for a, *_ in data.labelled(video)} == {rec.mice[0]}, video
+
+
 # a video that cannot be read
 
 def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, monkeypatch):
