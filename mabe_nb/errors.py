@@ -34,6 +34,7 @@ class DataError(MabeError, ValueError):
 # %% ../nbs/00_errors.ipynb #96440115
 import difflib
 from numbers import Integral, Real
+from pathlib import Path
 
 # %% ../nbs/00_errors.ipynb #c0450a4e
 OWN = " (one of your own: import its file first, on the command line with --load FILE)"
@@ -95,6 +96,15 @@ class ConfigError(MabeError, ValueError):
         "Gives back a value of a kind. Raises `ConfigError` for any other thing."
         if isinstance(value, kind): return value
         raise cls(f"{name} is {str(value)[:40]!r}, expected a {kind.__name__}, such as {such}")
+
+    @classmethod
+    def path(cls,
+        name: str, # Of the argument, as the user knows it
+        value, # What was given
+    ) -> Path:
+        "The path that is named. Raises `ConfigError` for no text or `Path`, and an empty one."
+        if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
+        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

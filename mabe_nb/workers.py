@@ -86,6 +86,7 @@ def side_by_side(
 ): # Yields each thing with what came of it, in the order in which they end
     "Work in several processes, and in this one if there is one or one of them dies."
     left = dict(enumerate(todo))
+    ConfigError.bounded("workers", workers, whole=True)
     if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{AGAIN}; going on without workers")
     if (workers := min(workers, len(left))) > 1 and not again:

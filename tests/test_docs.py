@@ -11,6 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import mabe_nb
+from mabe_nb.cli import make_parser
 
 TOP = Path(__file__).resolve().parents[1]
 INI = """[DEFAULT]
@@ -172,11 +173,22 @@ def test_the_readme_says_what_was_measured_last():
     rats, = (d["rows"] for d in json.loads((results/"defaults.json").read_text())
              if d["data"] == "rats")
     newest = [r["macro_f1"] for r in rats if r["settings"] == rats[-1]["settings"]]
+    halves, folds = (json.loads((results/f"blends_rats{name}.json").read_text())["blends"][
+        "the recipe"]["f1"] for name in ("_halves", ""))
+    one = json.loads((results/"rats.json").read_text())["train_s"] / 60
     assert len(newest) == 5 and f"default settings, macro F1 {mean(newest):.3f} " in text
     assert f"`--recipe best` {recipe['mean_f1']:.3f} " in text
     assert f"it took {recipe['minutes']:.0f} minutes for 46 videos of rats" in text
+    assert f"had {halves:.3f}, and {folds:.3f} in folds" in text
+    assert round(one) == 1 and "after a minute a fold on two CPU cores" in text
 
 
 def test_the_page_of_verbs_has_them_all():
     page = (TOP/"nbs"/"04_verbs.ipynb").read_text(encoding="utf-8")
     assert not [name for name in mabe_nb.VERBS if f"`mb.{name}" not in page]
+
+
+def test_programs_are_told_of_all_commands():
+    told = (TOP/"nbs"/"llms.txt").read_text().partition("`mabe synth")[2].partition("`")[0]
+    names = next(a.choices for a in make_parser()._actions if a.choices)
+    assert {"synth", *told.replace("|", " ").split()} == {*names}

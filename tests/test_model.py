@@ -207,6 +207,16 @@ def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_scale_that_is_wrong_is_told(data, folder, tmp_path, kind):
+    last, model = data["3"], load_model(folder/kind)
+    for times in (1, 2, 0.5):
+        rec = last.replace(px_per_cm=last.px_per_cm / times, video_id=f"x{times}")
+        found = str(model.predict(RecordingList([rec]), cache=tmp_path/f"{times}", say=None).attrs["doubts"])
+        assert ("times as long as in training" in found) == (times != 1)
+        assert times == 1 or f"animals are {times:g}" in found, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_its_files_are_all_that_prediction_reads(data, folder, tmp_path, kind):
     model = load_model(folder/kind)
     for name, path in model.files().items():

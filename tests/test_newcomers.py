@@ -130,6 +130,20 @@ def test_ids_as_the_file_system_shows_them(tmp_path, capsys):
     assert tuple(read_groups(tmp_path/"groups.csv").video) == data.ids
 
 
+def test_a_stimulus_animal_that_nobody_scored_is_unknown_where_the_resident_does_nothing(tmp_path):
+    for i in range(2):
+        rec = make_recording([7, i], 600, mice=3, parts=PARTS)
+        write_dlc(tmp_path, f"v{i}", rec)
+        own = rec.bouts[(rec.bouts.agent == rec.mice[0]) & (rec.bouts.target != rec.mice[0])][:1 - i]
+        own.assign(start=own.start / 30, stop=own.stop / 30, target="")[
+            ["agent", "action", "start", "stop"]].to_csv(tmp_path/f"v{i}.bouts.csv", index=False)
+    (tmp_path/"dataset.yaml").write_text(
+        f"fps: 30\nalone: [rear]\nactions: [sniff, rear]\nagent: {rec.mice[0]}\ntarget: {rec.mice[1]}\n")
+    data = open_dataset(tmp_path)
+    for video in data.ids:
+        assert {a for a, *_ in data.labelled(video)} == {rec.mice[0]}, video
+
+
 # a video that cannot be read
 
 def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, monkeypatch):
@@ -314,3 +328,40 @@ def test_help_of_a_models_prediction_tells_each_parameter(tmp_path):
            conv_channels=[8], lstm_hidden=8, features="coords", device="cpu", say=None)
     told = mb.load_model(tmp_path/"run").predict.__doc__
     for word in ("thresholds", "smooth_ms", "overlap", "say"): assert f"\n  {word}: " in told
+
+
+REST = DATA["0"].bouts.assign(video_id="0")
+
+
+@pytest.mark.parametrize("call, words", [
+    *[(lambda f=f: f(None), "is 'None', expected the name") for f in (
+        mb.write_colony, lambda out: mb.write_kaggle(DATA, out), lambda out: mb.bundle("run", out),
+        lambda out: mb.analyse(DATA, out, say=None), lambda out: mb.write_clips(DATA, REST, out),
+        lambda out: mb.map_train(DATA, out), lambda out: mb.fit(DATA, out))],
+    (lambda: mb.prepare(DATA, "coords", out=3), "out is '3'"),
+    (lambda: mb.analyse(DATA, ""), "out is ''"), (lambda: mb.write_kaggle(DATA, " "), "root is ' '"),
+    (lambda: mb.with_bouts(DATA["0"], "bouts.csv"), "mb.read_boris reads a file"),
+    (lambda: mb.with_bouts(DATA["0"], 3), "agent, target, action, start, stop"),
+    (lambda: mb.with_bouts(DATA["0"], [3]), "agent, target, action, start, stop"),
+    (lambda: mb.write_clips(DATA, DATA["0"].bouts, "films"), "of which video"),
+    (lambda: mb.write_clips(DATA, 3, "films"), "has no column video_id"),
+    (lambda: mb.submitted_bouts("sub.csv", "0"), "lacks the column video_id.*DataFrame"),
+    (lambda: mb.plot_predicted("nowhere", BOUTS), "nowhere: does not exist"),
+    (lambda: mb.plot_predicted(DATA, 3, ["0"]), "lacks the column"),
+    (lambda: mb.with_corrections("nowhere"), "nowhere: does not exist"),
+    (lambda: mb.agreement(DATA, 3), "'3' is no dataset"),
+    (lambda: mb.sweep(DATA), "expected a TrainConfig"), (lambda: mb.map(len, 3), "items is '3'"),
+    (lambda: mb.prepare(DATA, "coords", workers="two"), "workers is 'two'")])
+def test_what_is_no_path_and_no_table_gets_a_sentence(call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MabeError, match=words): call()
+    assert not [p for p in tmp_path.iterdir() if p.name != "home"]
+
+
+@pytest.mark.parametrize("words", [["synth"], ["demo", "--out"], ["train", "mice", "--out"],
+                                   ["analyse", "annotations", "mice", "--out"], ["predict", "run", "mice", "--out"]])
+def test_an_empty_name_is_not_the_current_folder(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mb.write_colony("mice", videos=6, minutes=0.1)
+    assert main([*words, ""]) == 2 and "is '', expected the name" in capsys.readouterr().err
+    assert not {p.name for p in tmp_path.iterdir()} - {"mice", "home"}

@@ -104,8 +104,9 @@ def second_rater(
     if isinstance(other, pd.DataFrame): return _predicted(data, checked_submission(other))
     try: theirs = as_dataset(other)
     except DataError as e:
-        if Path(other).is_file() and (table := _submission(other)) is not None: return _predicted(data, table)
-        files = _annotation_files(Path(other), data) if Path(other).exists() else {}
+        there = isinstance(other, (str, Path)) and Path(other).exists()
+        if there and Path(other).is_file() and (table := _submission(other)) is not None: return _predicted(data, table)
+        files = _annotation_files(Path(other), data) if there else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
             data, rec, *files[rec.video_id])

@@ -181,8 +181,10 @@ def write_clips(
     Raises `ConfigError` for an action that was not found, `DataError` for a film that cannot
     be read or is not that of the poses.
     """
-    data, out = as_dataset(data), Path(out)
-    if "stop" not in bouts: bouts = observe(data, bouts).bouts
+    data, out = as_dataset(data), ConfigError.path("out", out)
+    if "stop" not in getattr(bouts, "columns", ()): bouts = observe(data, bouts).bouts
+    if "video" not in bouts: raise DataError(
+        "bouts do not say of which video; give rec.bouts.assign(video=rec.video_id)")
     chosen = _chosen(bouts, action, most)
     out.mkdir(parents=True, exist_ok=True)
     films = find_films(data, chosen.video.unique(), films)

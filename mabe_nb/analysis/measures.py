@@ -38,7 +38,7 @@ def checked_submission(
         raise DataError(f"{column} is {str(bouts[column].iloc[at])[:40]!r}, expected {what}",
                         path, f"row {at + 2}")
 
-    if lost := [c for c in (*NAMES, *FRAMES) if c not in bouts]:
+    if lost := [c for c in (*NAMES, *FRAMES) if c not in getattr(bouts, "columns", ())]:
         raise DataError(f"has no column {', '.join(lost)}", path)
     numbers = {c: pd.to_numeric(bouts[c], errors="coerce").astype(float) for c in FRAMES}
     for c in NAMES: refuse(bouts[c].isna().to_numpy(), c, "a name")

@@ -159,8 +159,7 @@ def check_out(
     overwrite: bool = True, # May a file that is there be replaced?
 ):
     "Raises `DataError` if nothing can be written there."
-    if not str(path).strip(): raise DataError("the file or folder to write has no name; give one")
-    path = Path(path)
+    path = ConfigError.path("what is to be written", path)
     if path.exists() and path.is_dir() != folder:
         raise DataError("is a file, expected a folder to write" if folder else
                         "is a folder, expected a file to write", path)

@@ -160,6 +160,7 @@ def demo(args, say) -> dict:
     "Colony, audit, features, training, prediction, score and a report."
     from mabe_nb.train.config import make_config
     from mabe_nb.view.demo import DEMO, run_demo
+    check_out(args.out, folder=True)
     given = {"seed": args.seed} | ({"epochs": args.epochs} if args.epochs else {})
     return run_demo(args.out, args.videos, args.minutes, args.seed,
                     make_config(DEMO | given), say, say.progress)

@@ -8,7 +8,6 @@ __all__ = ['VERDICTS', 'MOST_ACTIONS', 'Correction', 'check_correction', 'correc
 
 # %% ../../nbs/data/26_corrections.ipynb #9450e481
 import getpass, json, os, re, secrets
-from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .dataset import as_dataset
 from .recording import Recording, bout_table, frame_labels, looked_at, run_lengths
 from ..errors import ConfigError, DataError
 from ..files import parse_json, read_text, regular_file
@@ -206,9 +206,9 @@ def corrected(
     rows, # `Correction`s, those of other videos are passed over
 ) -> Recording:
     "A recording with corrections on top of its bouts. Raises `DataError`."
-    by_pair = defaultdict(list)
+    by_pair = {}
     for row in rows:
-        if row.video == rec.video_id: by_pair[row.agent, row.target].append(row)
+        if row.video == rec.video_id: by_pair.setdefault((row.agent, row.target), []).append(row)
     if not by_pair: return rec
     if strange := sorted({m for pair in by_pair for m in pair} - {*rec.mice}):
         raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the poses of "
@@ -288,12 +288,12 @@ def scored(self: CorrectedDataset, video_id) -> dict: # See `looked_at`
 
 # %% ../../nbs/data/26_corrections.ipynb #d3557285
 def with_corrections(
-    data, # See `open_dataset`
+    data, # Dataset, path, or list of `Recording`s
     path=None, # File of corrections; None: that beside the data, which must be there
 ) -> CorrectedDataset:
     "A dataset with what people said in reviews. Raises `ConfigError` or `DataError`."
+    data = as_dataset(data)
     path = corrections_file(data) if path is None else Path(path)
     found = CorrectedDataset(data, read_corrections(path))
     if found.rows: return found
-    raise ConfigError(f"there are no corrections of these videos in {path}; mb.review "
-                      "in JupyterLab makes some")
+    raise ConfigError(f"no corrections of these videos are in {path}; mb.review makes some")

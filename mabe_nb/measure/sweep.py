@@ -166,6 +166,7 @@ def sweep(
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
+    make_spec(cfg, **ask) # refuses what is no config
     for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):
         each(done := summarize(found, shape, rate))
     return done

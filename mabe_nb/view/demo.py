@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..data.audit import audit
-from ..data.dataset import open_dataset, select_videos
+from ..data.dataset import data_and_ids, open_dataset
 from ..errors import ConfigError, DataError
 from ..data.recording import bout_table, of_pair, submitted_bouts
 from ..data.synthetic import write_colony
@@ -38,12 +38,12 @@ def most_eventful_pair(
 
 # %% ../../nbs/view/30_demo.ipynb #7e837e0e
 def plot_predicted(
-    dataset, # Annotated, see `open_dataset`
+    dataset, # Annotated dataset, path, or list of `Recording`s
     submission: pd.DataFrame, # As `model.predict` gives it
     ids=None, # Videos to choose from, also as text; None: all with annotations
 ): # Figure and axes
     "Bouts as seen and as predicted, for the pair that does most different things."
-    if isinstance(ids, str): ids = select_videos(dataset, ids)
+    dataset, ids = data_and_ids(dataset, ids)
     if ids is None: ids = [i for i in dataset.ids if len(dataset.annotations(i))]
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),

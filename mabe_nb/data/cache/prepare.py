@@ -165,8 +165,9 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features), blocks_of(features)
     own = own_modules([*users_blocks(blocks), *(t.read for t in TRACKERS.values())])
-    return Plan(dataset, Path(out or default_folder(dataset, features, parts)), features, tuple(parts), unlabelled,
-                code, selves, tuple(sorted(own)), kept_once(blocks), order_free(blocks), most)
+    out = ConfigError.path("out", out or default_folder(dataset, features, parts))
+    return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves, tuple(sorted(own)),
+                kept_once(blocks), order_free(blocks), most)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5b1e08f4
 def _channels(entries): # `CHANNELS` over all videos; names must agree

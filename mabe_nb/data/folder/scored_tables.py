@@ -103,7 +103,7 @@ def scored_agents(
 ) -> list: # Names of animals
     "Whose acts an annotation could tell of. Raises `DataError` if it does not say."
     if annotation_source(path) not in NAMING: return [_agent(rec, settings, path)]
-    return [settings.agent] if {*bouts.agent} == {settings.agent} else list(rec.mice)
+    return [settings.agent] if {*bouts.agent} <= {settings.agent} <= {*rec.mice} else list(rec.mice)
 
 
 def scored_columns(

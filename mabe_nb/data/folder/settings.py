@@ -240,7 +240,7 @@ ghosts: {ghosts}  # tracks of no animal, say a reflection: left out
 subjects:{subjects}
 untracked: {untracked}  # scorers' names of whom the poses do not have: their rows are left out
 # Who acts and to whom, where a table names nobody{nobody}
-agent: {agent}
+agent: {agent}  # where it alone acts, nobody else was scored: what others do is unknown
 target: {target}
 target_from: {target_from}  # column of BORIS's tables that says to whom: Modifiers, 'Modifier #2'
 

@@ -7,6 +7,7 @@ __all__ = ['PLACES', 'map']
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #3d5cbece
 import inspect, os, shutil, time
+from collections.abc import Iterable
 from pathlib import Path
 
 from ...errors import ConfigError, DataError
@@ -127,6 +128,8 @@ def map(
 
     Raises `MabeError`, and leaves nothing behind, if it cannot start.
     """
+    if not isinstance(items, Iterable):
+        raise ConfigError(f"items is {str(items)[:40]!r}, expected a list of what to call it with")
     items, (name, code) = list(items), _code(function, with_, given | folders)
     say = speaker(say)
     spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,

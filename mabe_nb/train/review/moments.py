@@ -174,7 +174,7 @@ def rank_moments(
     reviewed=(), # `Correction`s: what overlaps one is left out
 ) -> pd.DataFrame: # `MOMENT_COLUMNS` and those of `worth`, the best first
     "Moments to look at, as many as the minutes allow. Raises `ConfigError`."
-    if not minutes > 0: raise ConfigError(f"minutes is {minutes}, expected above 0")
+    if isinstance(minutes, str) or not minutes > 0: raise ConfigError(f"minutes is {minutes}, expected above 0")
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
     table = worth(pd.concat(tables, ignore_index=True))

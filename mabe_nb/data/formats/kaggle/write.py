@@ -8,14 +8,13 @@ __all__ = ['COLUMNS', 'whitelist_text', 'tracking_table', 'annotation_table', 'w
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #ee264bb3
 import json
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from .tables import MICE, triple
 from ...recording import Recording, looked_at
-from ....errors import DataError
+from ....errors import ConfigError, DataError
 from ....files import atomic
 from ....safe_names import safe_id
 
@@ -114,9 +113,10 @@ def write_kaggle(
     zeros=(), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
     "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
-    paths, rows, folders = _paths(Path(root), split), [], {}
+    root = ConfigError.path("root", root)
+    paths, rows, folders = _paths(root, split), [], {}
     with ExitStack() as stack:
-        if not Path(root).exists(): stack.callback(_remove_empty, Path(root))
+        if not root.exists(): stack.callback(_remove_empty, root)
         file = stack.enter_context(atomic(paths["videos"])) # appears last
         for rec in recordings:
             rows.append(_row(rec))
