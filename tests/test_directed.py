@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from mabe_nb.data import features
-from mabe_nb.data.blocks.bodies import blind_note
+from mabe_nb.data.blocks.bodies import blind_note, of_parts
 from mabe_nb.data.blocks.registry import BLOCKS, block
 from mabe_nb.data.body_parts import plain_part, usual_names
 from mabe_nb.data.cache.prepare import prepare
@@ -85,6 +85,27 @@ def test_exchanged_animals_exchange_channels(name):
 def test_no_block_of_one_that_compares_with_the_whole_video():
     with pytest.raises(ConfigError, match="whole video"):
         block(needs=("zscored",))(lambda a, zscored: {})
+
+
+@pytest.mark.parametrize("name", [*OF_PAIRS, "coords", "kaggle288"])
+@pytest.mark.parametrize("learned", [PARTS[1:], PARTS[2:]])
+def test_parts_that_nobody_learned_from_change_nothing(name, learned):
+    "A nose beside ears is another front, and a front where there was none."
+    rec = walk(300, mice=3).replace(px_per_cm=None)
+    less = rec.replace(xy=rec.xy[:, :, [PARTS.index(p) for p in learned]], parts=learned)
+    got, want = (compute(r, name, rec.mice[:2], learned) for r in (rec, less))
+    assert got.names == want.names and got.units == want.units
+    assert np.array_equal(got.values, want.values, equal_nan=True)
+
+
+@pytest.mark.parametrize("learned, kept", [
+    (("nose", "tail_base"), ("nose", "tail_base")), (("head", "neck"), PARTS[:1]), ((), PARTS),
+    (("ear_left", "ear_right", "tail_base"), PARTS), (("a", "b"), PARTS)])
+def test_a_part_may_stand_in_for_one_that_was_learned_from(learned, kept):
+    rec = walk(9)
+    found = of_parts(rec, learned)
+    assert found.parts == kept
+    assert np.array_equal(found.xy, rec.xy[:, :, [PARTS.index(p) for p in found.parts]], equal_nan=True)
 
 
 @pytest.mark.parametrize("mice", [1, 2, 3, 8])

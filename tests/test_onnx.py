@@ -55,6 +55,22 @@ def run(tmp_path_factory):
     return root
 
 
+def test_channels_that_no_training_video_had_change_nothing():
+    "Weights that nothing was learned for would read a part that is new, in pixels or cm."
+    clf, new = classifier(), [0, 2, 3]
+    s, names = clf.inputs.scaler, ("a", "b", "agent.nose_missing.mean200", "d", "agent.ear_missing")
+    s.mean[:], s.std[:] = (0, 2, 1, 0, 0), (1, 3, 1, 1, 1) # the ear was never missing
+    clf = replace(clf, inputs=replace(clf.inputs, names=names))
+    assert np.flatnonzero(clf.inputs.unlearned).tolist() == new
+    x = torch.randn(2, 30, 5) * 9
+    less = x.clone()
+    less[..., new] = torch.nan
+    assert (by_torch(clf, x) == by_torch(clf, less)).all()
+    assert not (by_torch(clf, x) == by_torch(clf, x + 1)).all()
+    told = export.FromFeatures(clf)(x).detach().numpy()
+    assert np.allclose(told, by_torch(clf, x), atol=1e-6)
+
+
 @needs_onnx
 @pytest.mark.parametrize("kind", choices("model_type"))
 def test_every_network_says_in_onnx_what_it_says_in_pytorch(kind, tmp_path):

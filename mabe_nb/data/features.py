@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from .blocks import arena, directed, ownerless # they register theirs # noqa: F401
-from .blocks.bodies import pair_points, places, scale
+from .blocks.bodies import of_parts, pair_points, places, scale
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
                                         natural_layout)
 from .blocks.pair import cage, two_of
@@ -269,8 +269,9 @@ def compute_pairs(
     whole: bool = False, # Each pair in one piece, however long the video
 ): # Yields pairs with their `Features`, stretch by stretch
     "Features of several ordered pairs: what they have in common is computed once."
-    xy, names, by_source = poses(rec, backend), blocks_of(name), {}
     if not pairs: return
+    rec = of_parts(rec, parts)
+    xy, names, by_source = poses(rec, backend), blocks_of(name), {}
     for n in names: by_source.setdefault(BLOCKS[n].source, []).append(n)
     step = max(len(rec), 1) if whole else STRETCH
     found = (pair_features(rec, xy, by_source["pair"], pairs, parts, each_animal, whole)

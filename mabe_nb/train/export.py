@@ -50,7 +50,8 @@ class FromFeatures(torch.nn.Module):
     def forward(self,
         x: torch.Tensor, # (windows, frames, channels), NaN = missing
     ) -> torch.Tensor: # (windows, frames, 1 + actions), rows sum to 1
-        of, gone, clip = self.arrays, x.isnan(), self.inputs.scaler.clip
+        of, clip = self.arrays, self.inputs.scaler.clip
+        gone = x.isnan() | torch.from_numpy(self.inputs.unlearned)
         scaled = (torch.where(gone, of["mean"], x) - of["mean"]) / of["std"]
         scaled = scaled.clamp(-clip, clip)
         parts = [scaled[..., of["direct"]]]

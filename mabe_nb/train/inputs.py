@@ -8,6 +8,7 @@ __all__ = ['EVERY_MS', 'moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_
 
 # %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from ..errors import DataError
 from ..extend import own_files
 from ..patch import patch
 from .models import NETWORKS
+from .unlike import MISSING
 
 # %% ../../nbs/train/35_inputs.ipynb #2778ab57
 def moments(
@@ -165,10 +167,17 @@ class Inputs:
     pca: PCA = None
     rate: float = 30.0 # Frames per second that they are brought to
 
+    @cached_property
+    def unlearned(self) -> np.ndarray: # (channels,) bool
+        "Channels that no training video had; where they tell what is missing, it always was."
+        masks = [bool(MISSING.search(name)) for name in self.names]
+        return (self.scaler.std == 1) & (self.scaler.mean == masks)
+
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared, NaN = missing
     ) -> torch.Tensor: # (frames, dim) float32, nothing missing
         "Scaled channels, masks and components."
+        if self.unlearned.any(): values = np.where(self.unlearned, np.float32(np.nan), values)
         scaled = self.scaler(values)
         if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
         out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALTERNATIVES', 'POINTS', 'PRIORITY', 'MOUSE_CM', 'body_points', 'missing_points', 'blind_note', 'other_parts',
-           'pair_points', 'body_length', 'scale', 'mouse_order', 'places']
+           'pair_points', 'of_parts', 'body_length', 'scale', 'mouse_order', 'places']
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #2f6c8a03
 import numpy as np
@@ -92,6 +92,23 @@ def pair_points(
     names = other_parts(parts or rec.parts)
     return [*body_points(rec).values(),
             *((index[p],) if p in index else () for p in names)], names
+
+# %% ../../../nbs/data/blocks/20_bodies.ipynb #1c96d49a
+def of_parts(
+    rec: Recording,
+    parts=None, # Body parts of the dataset; None: its own
+) -> Recording:
+    "Without parts that the dataset lacks, but for those that make a point in their place."
+    at, known = part_index(rec.parts), {*part_index(parts or ())}
+    if not known or {*at} <= known: return rec
+    seen = {p for p, i in at.items() if np.isfinite(rec.xy[:, :, i, 0]).any()}
+    kept = {*at} & known
+    for choices in ALTERNATIVES.values():
+        some = [{*c.split()} for c in choices]
+        if any(c <= known for c in some) and not any(c <= seen & known for c in some):
+            kept |= next((c for c in some if c <= seen), set())
+    if not (where := [i for p, i in at.items() if p in kept]): return rec
+    return rec.replace(xy=rec.xy[:, :, where], parts=tuple(rec.parts[i] for i in where))
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #235545dc
 def body_length(
