@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import DataError
-from .files import TEMPORARY, refused
+from .files import disk_errors, refused, TEMPORARY
 from .workers import check_main
 
 # %% ../nbs/05_locks.ipynb #d19ec870
@@ -47,13 +47,14 @@ def locked(
     check_main()
     lock = Path(lock)
     held = FileLock(lock)
-    try: held.acquire(timeout=0)
-    except Timeout:
-        if wait is None:
-            raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
-                            "choose another folder (--out)", what) from None
-        wait(owner_of(lock))
-        held.acquire()
+    with disk_errors(what):
+        try: held.acquire(timeout=0)
+        except Timeout:
+            if wait is None:
+                raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
+                                "choose another folder (--out)", what) from None
+            wait(owner_of(lock))
+            held.acquire()
     try:
         if not isinstance(held, SoftFileLock): # which says who it is of
             with suppress(OSError): lock.write_text(owner(), encoding="utf-8")

@@ -246,6 +246,13 @@ def test_two_in_one_folder(tmp_path, monkeypatch, start):
     assert not (tmp_path/"run"/LOCK).exists() and (tmp_path/"run"/"card.md").exists()
 
 
+@pytest.mark.parametrize("start", [fit, lambda out: blend(out.parent, out=out.name)])
+def test_a_folder_that_refuses_its_lock_is_named(tmp_path, monkeypatch, start):
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    (tmp_path/"run"/LOCK).mkdir(parents=True) # for root, who may write everywhere
+    with pytest.raises(DataError, match="cannot be written: Is a directory"): start(tmp_path/"run")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="Windows locks in another way")
 def test_where_a_disk_has_no_locks_the_file_says_who_holds_it(tmp_path, monkeypatch):
     "In the words of `filelock`: a file of any others passes for one that was left behind."
