@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import DataError
-from .files import TEMPORARY, refused
+from .files import disk_errors, refused, TEMPORARY
 from .workers import check_main
 
 # %% ../nbs/05_locks.ipynb #d19ec870
@@ -31,6 +31,8 @@ def owner_of(
     "Who says that it holds a lock."
     try: text = Path(lock).read_text(encoding="utf-8", errors="replace")[:200]
     except OSError: text = ""
+    match text.split(): # that of `filelock`
+        case [pid, machine] | [pid, machine, _] if pid.isdecimal(): text = f"process {pid} on {machine}"
     return "".join(c for c in text if c.isprintable()) or "another process"
 
 # %% ../nbs/05_locks.ipynb #ceec2c2c
@@ -41,19 +43,21 @@ def locked(
     wait=None, # Function of the owner, called before waiting; None: do not wait
 ):
     "Be the only one inside. Raises `DataError` that names who is, unless it may wait."
-    from filelock import FileLock, Timeout
+    from filelock import FileLock, SoftFileLock, Timeout
     check_main()
     lock = Path(lock)
     held = FileLock(lock)
-    try: held.acquire(timeout=0)
-    except Timeout:
-        if wait is None:
-            raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
-                            "choose another folder (--out)", what) from None
-        wait(owner_of(lock))
-        held.acquire()
+    with disk_errors(what):
+        try: held.acquire(timeout=0)
+        except Timeout:
+            if wait is None:
+                raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
+                                "choose another folder (--out)", what) from None
+            wait(owner_of(lock))
+            held.acquire()
     try:
-        with suppress(OSError): lock.write_text(owner(), encoding="utf-8")
+        if not isinstance(held, SoftFileLock): # which says who it is of
+            with suppress(OSError): lock.write_text(owner(), encoding="utf-8")
         yield
     finally:
         with suppress(OSError): lock.unlink() # while it is held, so it is ours

@@ -87,7 +87,7 @@ def free_memory(
 ) -> int: # Bytes
     "Memory that this process could still take: of the machine, and of its job or container."
     import psutil
-    try: text = Path(table).read_text()
+    try: text = Path(table).read_text("utf-8", "replace")
     except OSError: text = "" # no Linux
     lefts = (_left(*group) for group in _groups(text, top))
     return min([psutil.virtual_memory().available, *(n for n in lefts if n is not None)])

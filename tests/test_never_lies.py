@@ -1,4 +1,5 @@
 """Runs and caches never lie: what changed is named, and nobody's files are touched."""
+import errno
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import SoftFileLock
 
 import mabe_nb.train.ensemble.per_lab as per_lab_page
 import mabe_nb.train.folder.recorder as sources_page
@@ -242,6 +244,25 @@ def test_two_in_one_folder(tmp_path, monkeypatch, start):
         assert [p.name for p in (tmp_path/"run").iterdir()] == [LOCK]
     start(tmp_path/"run")
     assert not (tmp_path/"run"/LOCK).exists() and (tmp_path/"run"/"card.md").exists()
+
+
+@pytest.mark.parametrize("start", [fit, lambda out: blend(out.parent, out=out.name)])
+def test_a_folder_that_refuses_its_lock_is_named(tmp_path, monkeypatch, start):
+    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    (tmp_path/"run"/LOCK).mkdir(parents=True) # for root, who may write everywhere
+    with pytest.raises(DataError, match="cannot be written: Is a directory"): start(tmp_path/"run")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows locks in another way")
+def test_where_a_disk_has_no_locks_the_file_says_who_holds_it(tmp_path, monkeypatch):
+    "In the words of `filelock`: a file of any others passes for one that was left behind."
+    def none(*asked): raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    monkeypatch.setattr("fcntl.flock", none)
+    with pytest.warns(UserWarning, match="flock not supported"), locked(tmp_path/LOCK, tmp_path):
+        assert SoftFileLock(tmp_path/LOCK).pid == os.getpid()
+        with pytest.raises(DataError, match=f"is being written by process {os.getpid()} on "):
+            with locked(tmp_path/LOCK, tmp_path): raise AssertionError("two of us")
+    assert not (tmp_path/LOCK).exists()
 
 
 HOLD = """

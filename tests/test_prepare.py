@@ -190,6 +190,15 @@ def test_the_source_of_a_users_block_counts(folder, tmp_path, own_block):
     assert not set(before.values()) & set(times(tmp_path/"out").values())
 
 
+def test_workers_end_at_an_error_that_somebody_keeps(folder, tmp_path):
+    "As a notebook does; they would go on without the lock of the folder."
+    (folder/"v0.txt").write_text("no number")
+    with pytest.raises(DataError, match="v0.*expected a number") as kept:
+        run(folder, tmp_path/"out", workers=2)
+    left = [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+    assert not left and kept.value.__traceback__
+
+
 def test_features_of_other_recordings_with_the_same_ids_are_told_apart(tmp_path):
     def made(seed, *bouts):
         return prepare([make_recording(seed, 90, 2, labelled={("mouse1", "mouse2", "chase")}).replace(

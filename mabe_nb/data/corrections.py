@@ -96,9 +96,9 @@ def _append(path, row):
             f.flush()
             os.fsync(f.fileno())
             if not text: _sync_folder(path.parent)
-    except OSError as e:
-        raise DataError(f"cannot be written: {e.strerror or e}; give another file "
-                        "(corrections=, --corrections)", path) from None
+    except (OSError, DataError) as e:
+        if not isinstance(why := e.__cause__ or e, OSError): raise
+        raise DataError(f"cannot be written: {why.strerror or why}; give another file (corrections=, --corrections)", path) from None
 
 
 def _sync_folder(folder): # the name of a new file

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.dataset import as_dataset
+from ..data.dataset import as_dataset, may_be_labelled
+from ..data.recording import plural, some_of
 from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
@@ -50,7 +51,15 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
-def _announce(dataset, data, ids, clf, say):
+def _left_out(dataset, ids, named): # A line on videos that were asked for and teach nothing, or none
+    left = [v for v in dict.fromkeys(map(str, named)) if v not in {*ids[0], *ids[1]}
+            and not may_be_labelled(dataset, v)]
+    return [f"note: left out: {plural(len(left), 'video')} that nobody has annotated "
+            f"({some_of(left)})"] if left else []
+
+
+def _announce(dataset, data, ids, named, clf, say):
+    for line in _left_out(dataset, ids, named): say(line)
     for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
@@ -288,7 +297,7 @@ def train(
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress,
                                    each, cfg)
-            _announce(dataset, data, ids, clf, say)
+            _announce(dataset, data, ids, [*(train_ids or ()), *(valid_ids or ())], clf, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

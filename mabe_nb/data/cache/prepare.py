@@ -8,6 +8,7 @@ __all__ = ['MOST', 'CHANNELS', 'NOTHING', 'Plan', 'video_key', 'up_to_date', 'pr
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
 import hashlib, json, os, re, shutil, warnings
+from contextlib import closing
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -205,8 +206,8 @@ def _check_room(plan, entry, left): # Warns if `left` more videos like this one 
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
-    videos = side_by_side(_try, ids, workers, _start, plan, here=partial(_try, plan=plan))
-    with tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
+    every = side_by_side(_try, ids, workers, _start, plan, here=partial(_try, plan=plan))
+    with closing(every) as videos, tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
                 raise DataError(f"{got.what}; {BROKEN}", got.path,
@@ -292,8 +293,7 @@ def prepare_shard(
     "Prepare a part of the videos. Raises `ConfigError` if `shard` names none."
     numbers = re.fullmatch(r"(\d{1,4})/(\d{1,4})", shard)
     i, n = map(int, numbers.groups()) if numbers else (0, 0)
-    if not 1 <= i <= n:
-        raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
+    if not 1 <= i <= n: raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan = plan_for(dataset, out, features)
     with disk_errors(plan.out), _alone(plan.out):
         entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken, progress)
