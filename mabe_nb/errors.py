@@ -59,20 +59,8 @@ def _bounds(low, high, whole):
         f"{word} {end:.15g}" for word, end in ends if end is not None])
 
 # %% ../nbs/00_errors.ipynb #fa62d931
-class ConfigError(MabeError, ValueError):
-    "A setting, flag or name that does not exist or has a value it cannot have."
-
-    @classmethod
-    def unknown(cls,
-        kind: str, # What the name should be: "setting", "feature block", ...
-        name: str, # What was given
-        known, # The names that exist
-        where: str = None, # File and line, or flag, where it was given
-        own: bool = False, # May users add names of their own?
-    ) -> "ConfigError":
-        "The error for a name that is not among `known`, with the nearest one that is."
-        hint = _nearest(name, sorted(map(str, known))) + OWN * own
-        return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
+class _Refused(MabeError, ValueError):
+    "A value that cannot be used."
 
     @classmethod
     def bounded(cls,
@@ -105,6 +93,22 @@ class ConfigError(MabeError, ValueError):
         "The path that is named. Raises `ConfigError` for no text or `Path`, and an empty one."
         if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
         raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
+
+# %% ../nbs/00_errors.ipynb #99370973
+class ConfigError(_Refused):
+    "A setting, flag or name that does not exist or has a value it cannot have."
+
+    @classmethod
+    def unknown(cls,
+        kind: str, # What the name should be: "setting", "feature block", ...
+        name: str, # What was given
+        known, # The names that exist
+        where: str = None, # File and line, or flag, where it was given
+        own: bool = False, # May users add names of their own?
+    ) -> "ConfigError":
+        "The error for a name that is not among `known`, with the nearest one that is."
+        hint = _nearest(name, sorted(map(str, known))) + OWN * own
+        return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

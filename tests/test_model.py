@@ -212,7 +212,7 @@ def test_a_scale_that_is_wrong_is_told(data, folder, tmp_path, kind):
     for times in (1, 2, 0.5):
         rec = last.replace(px_per_cm=last.px_per_cm / times, video_id=f"x{times}")
         found = str(model.predict(RecordingList([rec]), cache=tmp_path/f"{times}", say=None).attrs["doubts"])
-        assert ("times as long as in training" in found) == (times != 1)
+        assert ("times as long as those learned from" in found) == (times != 1)
         assert times == 1 or f"animals are {times:g}" in found, found
 
 

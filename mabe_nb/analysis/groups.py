@@ -44,9 +44,7 @@ def checked_groups(
     keys = [c for c in ("video", "animal") if c in table]
     if path is not None: table[keys] = table[keys].map(plain_id) # As ids of files are
     if not len(again := table[table.duplicated(keys)]): return table
-    raise DataError(f"has two rows for {' of '.join(again[keys[::-1]].iloc[0])}, expected "
-                    "one", path)
-
+    raise DataError(f"has two rows for {' of '.join(again[keys[::-1]].iloc[0])}, expected one", path)
 
 # %% ../../nbs/analysis/30_groups.ipynb #08f411ae
 def read_groups(
@@ -57,12 +55,9 @@ def read_groups(
     text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24, composed=True))
     head = text.readline()
     text.seek(0)
-    try: table = pd.read_csv(text, dtype=str, keep_default_na=False,
-                             sep=max(",;\t", key=head.count))
-    except ValueError as e:
-        raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
+    try: table = pd.read_csv(text, dtype=str, keep_default_na=False, sep=max(",;\t", key=head.count))
+    except ValueError as e: raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
     return checked_groups(table, path)
-
 
 # %% ../../nbs/analysis/30_groups.ipynb #3c2fe82b
 def with_groups(
@@ -94,13 +89,11 @@ def of_nothing(
     "Rows of the groups that no video, or no animal, is called as."
     keys = [c for c in ("video", "animal") if c in groups]
     there = set(map(tuple, measured[keys].astype(str).values))
-    unseen = {*map(str, ids)} - {*measured.video.astype(str)}
-    lost = [" of ".join(row[::-1]) for row in groups[keys].values
-            if tuple(row) not in there and row[0] not in unseen]
-    if not lost: return []
+    unseen, name = {*map(str, ids)} - {*measured.video.astype(str)}, lambda row: " of ".join(row[::-1])
+    lost = [name(row) for row in groups[keys].values if tuple(row) not in there and row[0] not in unseen]
     return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the data: "
             + ", ".join(map(repr, lost[:5])) + ", ..." * (len(lost) > 5)
-            + did_you_mean([*map(" of ".join, (row[::-1] for row in sorted(there)))], *lost[:5])]
+            + did_you_mean([*map(name, sorted(there))], *lost[:5])] if lost else []
 
 
 def of_spelling(
@@ -108,8 +101,8 @@ def of_spelling(
 ) -> list: # One sentence, if there are any
     "Groups, and subjects, that differ in capitals alone and count as several."
     found = [s for c in ("group", "subject") for s in differ_in_capitals(rows[c])]
-    return [f"{'; '.join(found[:5])} differ in capitals or spaces alone and count as several: spell "
-            "them alike if they are one"] if found else []
+    return ["; ".join(found[:5]) + " differ in capitals or spaces alone and count as several: spell them "
+            "alike if they are one"] if found else []
 
 # %% ../../nbs/analysis/30_groups.ipynb #69703da5
 def of_no_group(
@@ -174,7 +167,6 @@ def per_unit(
     out["value"] /= out.pop("weight")
     return out.reset_index()
 
-
 # %% ../../nbs/analysis/30_groups.ipynb #3a7e7f16
 def of_no_value(
     rows: pd.DataFrame, # From `with_groups`
@@ -224,10 +216,10 @@ def of_company(
     each = rows.drop_duplicates(["video", "subject"]).groupby(["video", "group"]).subject.size()
     same, groups = each.groupby("video").max() > 1, each.groupby("video").size()
     of = lambda some: f"in {some.sum()} of {len(some)} videos animals of"
-    told = [f"{of(same)} one group meet, and each counts as a case though one's doings are "
-            f"the other's{cage}"] if same.any() else []
-    return told + [f"{of(groups > 1)} different groups meet, and are compared as if they had not"
-                   ] * bool((groups > 1).any())
+    told = [f"{of(same)} one group meet, and each counts as a case though one's doings are the other's{cage}"
+            ] if same.any() else []
+    if not (groups > 1).any(): return told
+    return [*told, f"{of(groups > 1)} different groups meet, and are compared as if they had not"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #ba1125eb
 FEW = 6 # Animals in a group, under which a comparison gets a note
@@ -304,4 +296,3 @@ def compare_groups(
         if n < FEW: notes.append(f"{group} has {n} case{'s' * (n != 1)} of some action: intervals "
                                  "are wide, and no difference found does not mean none there")
     return table.assign(q=false_discovery(table.p)), notes
-

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids',
-           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'dataset_parts']
+           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'of_no_labels',
+           'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from .formats import mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import check_parts, part_index
-from .recording import Recording, content_hash, looked_at
+from .recording import Recording, content_hash, looked_at, plural, some_of
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
 
@@ -242,6 +243,15 @@ def may_be_labelled(
     "False for what is known to be unlabelled before it is read."
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
+
+# %% ../../nbs/data/20_dataset.ipynb #e2ed50b1
+def of_no_labels(
+    dataset, # See `open_dataset`
+    ids, # Video ids
+) -> list: # One sentence, or none
+    "Which videos are known to be unlabelled."
+    left = [v for v in dict.fromkeys(map(str, ids)) if not may_be_labelled(dataset, v)]
+    return [f"left out: {plural(len(left), 'video')} that nobody has annotated ({some_of(left)})"] if left else []
 
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(

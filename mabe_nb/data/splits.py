@@ -250,8 +250,7 @@ def leave_one_lab_out(
         mine = table.lab_id == lab
         train = ~table.group.isin(table.group[mine])
         if not train.any():
-            raise DataError("all other videos share poses with it, so none is left to "
-                            "train on", where=f"lab {lab}")
+            raise DataError("all other videos share poses with it, so none is left to train on", where=f"lab {lab}")
         out[lab] = Split(tuple(table.video_id[train]), tuple(table.video_id[mine]))
     return out
 

@@ -164,7 +164,7 @@ def sweep(
     "Measure a training step at several batch sizes. Raises `ConfigError`."
     (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
-    ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
+    ask: dict = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
     make_spec(cfg, **ask) # refuses what is no config
     for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):

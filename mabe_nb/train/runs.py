@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.dataset import as_dataset, may_be_labelled
-from ..data.recording import plural, some_of
+from ..data.dataset import as_dataset, of_no_labels
 from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
@@ -51,16 +50,8 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
-def _left_out(dataset, ids, named): # A line on videos that were asked for and teach nothing, or none
-    left = [v for v in dict.fromkeys(map(str, named)) if v not in {*ids[0], *ids[1]}
-            and not may_be_labelled(dataset, v)]
-    return [f"note: left out: {plural(len(left), 'video')} that nobody has annotated "
-            f"({some_of(left)})"] if left else []
-
-
 def _announce(dataset, data, ids, named, clf, say):
-    for line in _left_out(dataset, ids, named): say(line)
-    for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
+    for text in [*of_no_labels(dataset, named), *data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "

@@ -273,8 +273,8 @@ def prepare(
     "Compute features of all pairs once. Raises `DataError` for unusable data."
     dataset = as_dataset(dataset)
     ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
-    if unknown := set(ids) - set(dataset.ids):
-        raise DataError(f"has no video {', '.join(sorted(unknown)[:5])}", dataset.root)
+    unknown = sorted({*ids} - {*dataset.ids})
+    if unknown: raise DataError(f"has no video {', '.join(unknown[:5])}", dataset.root)
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     plan = plan_for(dataset, out, features, parts, unlabelled, selves, most)
     with disk_errors(plan.out), _alone(plan.out):
@@ -294,7 +294,6 @@ def prepare_shard(
     numbers = re.fullmatch(r"(\d{1,4})/(\d{1,4})", shard)
     i, n = map(int, numbers.groups()) if numbers else (0, 0)
     if not 1 <= i <= n: raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
-    plan = plan_for(dataset, out, features)
+    plan, ids = plan_for(dataset, out, features), list(dataset.ids)[i - 1::n]
     with disk_errors(plan.out), _alone(plan.out):
-        entries, _ = _gather(plan, list(dataset.ids)[i - 1::n], workers, skip_broken, progress)
-    return len(entries)
+        return len(_gather(plan, ids, workers, skip_broken, progress)[0])

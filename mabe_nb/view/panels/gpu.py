@@ -88,7 +88,7 @@ def _known_place(on):
     raise ConfigError.unknown("place", on, PLACES.values())
 
 
-def checked_training(shape, cfg):
+def checked_training(shape, cfg) -> tuple[Workload, TrainConfig]:
     "Both, of a panel. Raises `ConfigError`."
     return (ConfigError.of_kind("shape", shape, Workload, "workload_of(data, cfg)"),
             ConfigError.of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)"))
