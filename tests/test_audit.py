@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from mabe_nb.cli import main
 from mabe_nb.data.audit import (COLUMNS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
+from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
@@ -383,3 +384,15 @@ def test_recordings_in_any_form_show_a_bar_and_take_ranges(ids, found, capsys):
     bar = capsys.readouterr().err
     assert f"{found}video" in bar.replace(" ", "") or f"{found}/{found}" in bar
     with pytest.raises(ConfigError, match="v9"): audit(recs, "v9")
+
+
+def test_a_part_of_few_frames_in_the_place_of_others_is_told():
+    rec, told = make_recording(1, 600, parts=("nose", "ear_left", "ear_right", "tail_base")), {}
+    for name, frames in (("some", 300), ("few", 20), ("none", 0)):
+        xy = rec.xy.copy()
+        xy[frames:, :, 0] = np.nan
+        table = audit([rec.replace(xy=xy)]).table
+        told[name] = [*table[table.kind == "rare_parts"].message]
+    assert told["some"] == told["none"] == []
+    assert told["few"][0].startswith("the front of an animal is its nose, seen in 3.3% of the frames, and not "
+                                     "ear_left and ear_right, seen in 100%")

@@ -3,10 +3,11 @@ import unicodedata
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
-from test_open_folder import recording, simba_table, write_boris, write_dlc
+from test_open_folder import PARTS, recording, simba_table, write_boris, write_dlc
 
 import mabe_nb as mb
 from mabe_nb.analysis.groups import of_nothing, read_groups
@@ -250,3 +251,64 @@ def test_a_name_of_very_many_digits_is_a_name():
     assert nearest_name("1" * 5000, ["rat 1", "9" * 5000]) is None
     assert nearest_name("rat_2", ["rat 1", "rat 2", "1" * 5000]) == "rat 2"
     assert sorted(["v" + "2" * 5000, "v10", "v2"], key=by_number)[:2] == ["v2", "v10"]
+
+
+def write_apart(folder, video, rec, form="{video}_{animal}DLC_net.csv"):
+    "A file for each animal, as of a tracker of one."
+    for k, animal in enumerate(("black", "white")):
+        one = rec.replace(xy=rec.xy[:, k:k + 1], mice=("x",), bouts=rec.bouts[:0], labelled=None)
+        write_dlc(folder, "one", one, ("id_0",))
+        (folder/"oneDLC_net.csv").rename(folder/form.format(video=video, animal=animal))
+
+
+@pytest.fixture
+def apart(tmp_path):
+    write_apart(tmp_path, "cage1", recording(1))
+    write_apart(tmp_path, "cage2", recording(2), "{video}DLC_net_{animal}.csv") # as movement splits
+    for k in (1, 2): write_boris(tmp_path, f"cage{k}", [("white", "sniff", 30, 60 + k)])
+    (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []\n")
+    return tmp_path
+
+
+def test_files_of_one_animal_each_are_asked_about_and_joined_by_a_line(apart, capsys):
+    said = "\n".join(match_files(open_dataset(apart)).sentences)
+    assert "cage1_black, cage1_white have an animal each and are as long as each other; if these" in said
+    assert "animal_files: [black, white]" in said and "has 2 such files (cage2DLC_net_black.csv" in said
+    (apart/"cage1_black.mp4").write_bytes(b"") # a film of its own
+    assert "an animal each" not in "".join(match_files(open_dataset(apart)).sentences)
+    (apart/"cage1_black.mp4").rename(apart/"cage1.mp4")
+    assert main(["open", str(apart), "--overwrite", "--set", "animal_files=[black, white]"]) == 0
+    data, whole = open_dataset(apart), recording(1)
+    assert data.ids == ("cage1", "cage2") and data["cage1"].mice == ("black", "white")
+    assert np.allclose(data["cage1"].xy, whole.xy, atol=1e-3, equal_nan=True)
+    assert data["cage2"].bouts.values.tolist() == [["white", "black", "sniff", 30, 62]]
+    assert [f.name for f in data.films("cage1")] == ["cage1.mp4"]
+    table = match_files(data).table
+    assert table.animals.tolist() == ["black, white"] * 2 and table.film[0] == "cage1.mp4"
+    assert not any("no file that was read has" in s for s in match_files(data).sentences)
+    before = {v: data.fingerprint(v) for v in data.ids}
+    write_apart(apart, "cage1", whole.replace(xy=whole.xy[:, ::-1]))
+    assert [data.fingerprint(v) != before[v] for v in data.ids] == [True, False]
+    assert open_dataset(apart/"cage1_whiteDLC_net.csv").ids == ("cage1_white",)
+
+
+def test_files_of_one_animal_each_that_do_not_fit(apart):
+    (apart/"dataset.yaml").write_text("fps: 30\nalone: []\nanimal_files: [black, white, gray]\n")
+    assert any("animal_files: no file that was read has the animal 'gray'" in s
+               for s in match_files(open_dataset(apart)).sentences)
+    write_dlc(apart, "cage1_gray", recording(3))
+    with pytest.raises(DataError, match="has 2 animals, expected 'gray' alone"): open_dataset(apart)["cage1"]
+    write_dlc(apart, "cage1_gray", recording(3, mice=1), ("id_0",), ("nose", *PARTS)[:5])
+    with pytest.raises(DataError, match="has the body parts nose, Snout, .* expected the same"): open_dataset(apart)["cage1"]
+    (apart/"cage1_grayDLC_net.csv").rename(apart/"cage1DLC_net.csv")
+    with pytest.raises(DataError, match="video 'cage1' has 3 such files"): open_dataset(apart)["cage1"]
+    (apart/"cage1DLC_net.csv").unlink()
+    (apart/"cage1_whiteDLC_net.csv").unlink()
+    assert open_dataset(apart)["cage1"].mice == ("black",)
+
+
+def test_opening_a_folder_anew_keeps_what_is_said_of_videos_that_are_away(apart):
+    (apart/"dataset.yaml").write_text("animals: {id_0: id_0, mouse1: Jo}\nvideos:\n  cage9: {dose: low}\n  cage8: {dose: }\n")
+    assert main(["open", str(apart), "--overwrite"]) == 0
+    said = read_settings(apart/"dataset.yaml")
+    assert said.animals == {"mouse1": "Jo"} and said.videos["cage9"]["dose"] == "low" and "cage8" not in said.videos

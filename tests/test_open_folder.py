@@ -13,7 +13,8 @@ from mabe_nb.cli import main
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
-from mabe_nb.data.folder.settings import make_settings, read_settings, write_settings
+from mabe_nb.data.folder.settings import make_settings, read_settings
+from mabe_nb.data.folder.settings_file import write_settings
 from mabe_nb.data.formats.simba import simba_actions
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.scored_tables import read_scored

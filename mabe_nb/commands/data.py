@@ -28,7 +28,7 @@ def synth(args, say) -> dict:
 def open_folder(args, say) -> dict:
     "Show what lies in a folder of tracker files, and write its dataset.yaml to fill in."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.data.folder.settings import write_settings
+    from mabe_nb.data.folder.settings_file import write_settings
     from mabe_nb.data.folder.match_files import match_files
     data, answers = open_dataset(args.data), args.set
     if not hasattr(data, "settings_file"):

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .blocks.bodies import rare_parts
 from .checks import KINDS, check, part_distances, seen
 from .dataset import as_dataset, each_video
 from .recording import LabNote, Recording
@@ -100,6 +101,8 @@ def video_rows(
     rows = {f.kind: (f.kind, f.count, None, f.message) for f in rec.findings}
     for d in check(rec):
         if d.kind not in rows or rows[d.kind][1] <= d.count: rows[d.kind] = tuple(d)
+    if rare := rare_parts(rec): rows["rare_parts"] = ("rare_parts", len(rare), None, "; ".join(rare) + "; if "
+        "that is not meant, take the part out or give it another name, under parts in dataset.yaml")
     return [_row(rec.video_id, rec.lab_id, *row) for row in rows.values()]
 
 # %% ../../nbs/data/50_audit.ipynb #6c59f3fa

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..annotations import annotation_source
+from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
-from .odd_files import endings, not_read, odd_files, too_deep
+from .odd_files import file_types, not_read, odd_files, too_deep
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
@@ -82,12 +83,13 @@ class LabFiles(NamedTuple):
     findings: list # `Finding`s on what belongs to no video
 
 
-def _by_name(poses, root):
+def _by_name(poses, root, endings):
     "Last part of a video's name -> videos that end so, with the folders of each."
     out = {}
     for video, paths in poses.items():
         with suppress(DataError): # a name only with its folders
-            out.setdefault(video_name(paths[0]), {})[video] = naming_folders(paths[0], root)
+            name = without_animal(video_name(paths[0]), endings)[0]
+            out.setdefault(name, {})[video] = naming_folders(paths[0], root)
     return out
 
 # %% ../../../nbs/data/folder/25_files.ipynb #151606ff
@@ -144,10 +146,10 @@ def _earlier_stages(poses):
         paths[:] = last
 
 # %% ../../../nbs/data/folder/25_files.ipynb #34ba06fb
-def _files_of(root, deepest, findings):
+def _files_of(root, deepest, endings, findings):
     "Pose files by video, and annotations with their program."
     poses, tables, deeper = {}, [], []
-    ends = endings()
+    ends = file_types()
     for files in lab_files(root, deepest, deeper):
         odd, known = [], len(poses) + len(tables)
         for path in files:
@@ -168,7 +170,7 @@ def _files_of(root, deepest, findings):
             findings += odd_files(odd, root)
     if deepest: findings += too_deep(deeper, deepest, root)
     earlier = {*_earlier_stages(poses)}
-    return poses, [t for t in tables if t[0] not in earlier]
+    return by_video(poses, endings), [t for t in tables if t[0] not in earlier]
 
 # %% ../../../nbs/data/folder/25_files.ipynb #ad17dcda
 def _named_videos(rows, path, poses, ends, root):
@@ -222,11 +224,12 @@ def _observed(path, source, poses, ends, root, scored, findings):
 def sort_files(
     root, # Folder
     deepest: int = DEEPEST, # As for `lab_files`
+    endings=(), # As for `without_animal`
 ) -> LabFiles:
     "Every file of a folder, to the video that it is of. Raises `DataError`."
     root, scored, findings = Path(root), {}, []
-    poses, tables = _files_of(root, deepest, findings)
-    ends = _by_name(poses, root)
+    poses, tables = _files_of(root, deepest, endings, findings)
+    ends = _by_name(poses, root, endings)
     for path, source in tables:
         rows = OF_MANY[source](path) if source in OF_MANY else {}
         if any(rows): # some cell names a video

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..annotations import annotation_source
+from .animal_files import without_animal
 from .scored_tables import video_name
 from ..formats.boris import boris_rows
 from ..recording import parse_seconds
@@ -70,16 +71,18 @@ def films_in(
 # %% ../../../nbs/data/folder/22_films.ipynb #a9b1543f
 def films_beside(
     poses, # A pose file
+    endings=(), # As for `without_animal`
 ) -> list: # Paths
     "The films that lie beside the poses and have their name."
-    return films_in(Path(poses).parent).get(video_name(poses), [])
+    return films_in(Path(poses).parent).get(without_animal(video_name(poses), endings)[0], [])
 
 
 def beside_seconds(
     poses, # A pose file
+    endings=(), # As for `without_animal`
 ) -> float: # None if no film of the same video lies beside it, or none says
     "How long the film lasts that lies beside the poses."
-    return next(filter(None, map(film_seconds, films_beside(poses))), None)
+    return next(filter(None, map(film_seconds, films_beside(poses, endings))), None)
 
 
 # %% ../../../nbs/data/folder/22_films.ipynb #499b18e1

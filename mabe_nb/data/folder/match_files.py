@@ -15,12 +15,14 @@ from ..annotations import (annotated_rate, annotation_source, late_end,
                                     scored_window, streams_of)
 from ..checks import pieces, seen, table as video_table, untracked
 from ..recording import some_of
+from .animal_files import joined_points
 from .films import beside_seconds, scored_seconds
 from .names import one_animal, renamed, same_name
 from .questions import questions
-from .settings import OF_ONE_VIDEO, settings_text
+from .settings import OF_ONE_VIDEO
+from .settings_file import settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
-from ..poses import pose_source, read_poses, tracked_points
+from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
 from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts,
                                                scored_columns)
@@ -28,9 +30,9 @@ from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #aecf61ea
-def _length(rec, poses, scored, one):
+def _length(rec, poses, endings, scored, one):
     "A sentence if the poses do not last as long as the film."
-    long = scored_seconds(scored, one) or beside_seconds(poses)
+    long = scored_seconds(scored, one) or beside_seconds(poses, endings)
     yield from (f"{rec.video_id}: {d.message}" for d in video_table(
         rec.replace(meta={"video_duration_sec": long}), rec.xy)
         if long and d.kind == "fps_mismatch")
@@ -75,7 +77,7 @@ def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=
 
 def _poses(data, path, video, s, rate):
     "Poses; frames per second, None if nobody says; points of no animal."
-    points = tracked_points(path)
+    points = joined_points(data.pose_files(video))
     fps = data.frame_rate(video, points[1].fps, rate)
     rec = read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points)
     return rec, fps, points[1].left_out
@@ -88,7 +90,7 @@ def look_at(
     "One video's files. What cannot be read is a sentence in `odd`."
     try:
         poses, scored, rows = data.files(video)
-        row = _row(video, data.shown(poses), pose_source(poses), scored=_shown(
+        row = _row(video, some_of(map(data.shown, data.pose_files(video).values())), pose_source(poses), scored=_shown(
             data, scored, rows), film=next(map(data.shown, data.films(video)), ""))
     except DataError as e:
         several = ", ".join(map(data.shown, data._poses.get(video, ())))
@@ -102,7 +104,7 @@ def look_at(
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
-           *(_length(rec, poses, scored, one) if fps else ())]
+           *(_length(rec, poses, data._endings, scored, one) if fps else ())]
     look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate, odd=tuple(odd),
                 left_out=left_out, facts=mouse_tracker_facts(poses, rec.mice))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
@@ -214,11 +216,13 @@ def _proposal(data, looks, table, rates):
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
     columns = dict.fromkeys(used or ("group", "condition"))
+    other = {k: v for k, v in s.animals.items() if k in animals or k != v}
+    away = {v: own for v, own in s.videos.items() if v not in data.ids and any(x is not None for x in own.values())}
     values = s.model_dump() | {
         "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
-        "animals": animals | s.animals, "subjects": strangers | s.subjects,
+        "animals": animals | other, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
-                                      for v, k in zip(data.ids, looks)}}
+                                      for v, k in zip(data.ids, looks)} | away}
     seen = sorted({a for k in looks for a in k.actions or ()})
     return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
                          sorted({a for k in looks for a in k.no_target}))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OF_MARS', 'nearest_name', 'did_you_mean', 'same_name', 'one_animal', 'renamed', 'unknown_names',
-           'is_plain', 'naming_folders', 'of_scorer']
+           'is_plain', 'naming_folders', 'of_scorer', 'by_scorer']
 
 # %% ../../../nbs/data/folder/15_names.ipynb #67cf2180
 import difflib, re
@@ -16,6 +16,7 @@ from ..annotations import annotation_source
 from ..checks import seen
 from .settings import FolderSettings, of_video
 from ..formats.boris import boris_observations
+from ..formats.bout_tables import scorers_in
 from ..recording import Finding, Recording, plural, some_of
 from ...errors import DataError
 from ...safe_names import plain_id
@@ -128,7 +129,7 @@ def unknown_names(
         ("target", {one.target or ""} - {s.target}, animals, "animal"))]
     for key, names, known, what in (
             ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
-            ("ghosts", s.ghosts, mice, "track"), ("videos", s.videos, videos, "video"),
+            ("ghosts", s.ghosts, mice, "track"), ("animal_files", s.animal_files, mice, "animal"), ("videos", s.videos, videos, "video"),
             ("agent", [s.agent or ""], animals, "animal"), ("target", [s.target or ""], animals, "animal"),
             *own):
         for name in names:
@@ -211,3 +212,20 @@ def of_scorer(
         for one in some: others |= {w for w in _name_words(one) - called if isinstance(w, str)}
     alone = lambda some: some if len(some) > 1 or not others & _name_words(some[0]) else []
     return {v: kept for v, some in scored.items() if (kept := mine[v] or alone(some))}
+
+# %% ../../../nbs/data/folder/15_names.ipynb #5e6417d9
+def by_scorer(
+    scored: dict, # Video -> [(path, rows)], see `LabFiles`
+    scorer: str, # Who; None: all are read
+) -> dict: # Likewise, without those tables that others scored
+    "What one of several scorers did, by a column of a table or by names. Raises `DataError`."
+    if not scorer: return scored
+    def who(path, rows):
+        bouts = annotation_source(path) == "bouts"
+        return scorers_in(path, rows and (lambda cell: cell in rows)) if bouts else set()
+    by = {v: [(who(*s), s) for s in some] for v, some in scored.items()}
+    names = {w for some in by.values() for of, _ in some for w in of}
+    if names and scorer not in names: raise DataError(
+        f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
+    kept = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
+    return of_scorer({v: some for v, some in kept.items() if some}, scorer)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TEXT', 'SHEETS', 'FOREIGN', 'OF_ONE_FRAME', 'EXPORT', 'UNREAD', 'JSON', 'WORKBOOK', 'STRANGE', 'BOUTS', 'not_read',
-           'why_odd', 'odd_files', 'endings', 'too_deep']
+           'why_odd', 'odd_files', 'file_types', 'too_deep']
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #9cdd8d6c
 import os
@@ -77,7 +77,7 @@ def odd_files(
         yield not_read(p, root, why or STRANGE, kind, hint=also if why else BOUTS)
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #9b8b4e74
-def endings() -> set: # Such as ".csv"
+def file_types() -> set: # Such as ".csv"
     "How names of files end that may be poses or annotations."
     return {".json"}.union(TEXT, SHEETS, FOREIGN, *(t.suffixes for t in trackers().values()))
 
@@ -88,7 +88,7 @@ def too_deep(
     root, # The folder that was opened
 ): # Yields `Finding`s
     "What is said of folders with files that nobody looks into, of the first alone."
-    ends = endings()
+    ends = file_types()
     deep = [d for d in folders if any(Path(f).suffix.lower() in ends
                                       for *_, names in os.walk(d) for f in names)]
     if deep: yield not_read(deep[0], root, f"lies in more than {deepest} folders", hint=

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..annotations import annotated_rate, annotation_source
+from ..annotations import annotated_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
-from .names import of_scorer, one_animal, renamed, unknown_names
+from .animal_files import by_animal, joined_points
+from .names import by_scorer, one_animal, renamed, unknown_names
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import FolderSettings, group_rows, of_video, read_settings
-from ..formats.bout_tables import scorers_in
 from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
-from ..poses import TRACKERS, read_poses, tracked_points, trackers
+from ..poses import TRACKERS, read_poses, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .scored_tables import (
     looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored, scored_agents,
@@ -41,19 +41,6 @@ def _misnamed(here):
             for p in here.iterdir() if p.name != "dataset.yaml"
             and p.name.lower() in ("dataset.yml", "dataset.yaml")]
 
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #46b4959c
-def _by_scorer(scored, scorer): # Without those tables that others scored
-    if not scorer: return scored
-    def who(path, rows):
-        bouts = annotation_source(path) == "bouts"
-        return scorers_in(path, rows and (lambda cell: cell in rows)) if bouts else set()
-    by = {v: [(who(*s), s) for s in some] for v, some in scored.items()}
-    names = {w for some in by.values() for of, _ in some for w in of}
-    if names and scorer not in names: raise DataError(
-        f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
-    kept = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
-    return of_scorer({v: some for v, some in kept.items() if some}, scorer)
-
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:
     "Pose files and annotations of a folder, or one pose file and what lies beside it."
@@ -66,14 +53,8 @@ class TrackerFolder:
         self.name = self.root.resolve().stem
         self.settings_file = here/"dataset.yaml"
         self._here = here
-        deepest = DEEPEST if self.root.is_dir() else 0
-        self._poses, self._every, found = sort_files(here, deepest)
-        self._findings = found + _misnamed(here)
+        self.settings = self._poses = None
         self.answer(read_settings(self.settings_file))
-        if self.root.is_file():
-            self._poses = {video_name(self.root): [self.root]}
-        self.ids = tuple(i for i in sorted(self._poses, key=by_number)
-                         if split == "train" or i not in self._scored)
         self._names = {} # Video -> the tracker's names of animals and parts
 
     def __len__(self): return len(self.ids)
@@ -85,7 +66,15 @@ class TrackerFolder:
 @patch
 def answer(self: TrackerFolder, settings: FolderSettings):
     "Go on as if `dataset.yaml` said this."
-    self.settings, self._scored = settings, _by_scorer(self._every, settings.scorer)
+    one = self.root.is_file()
+    if self._poses is None or settings.animal_files != self.settings.animal_files:
+        self._endings = () if one else settings.animal_files
+        self._poses, self._every, found = sort_files(self._here, 0 if one else DEEPEST, self._endings)
+        self._findings = found + _misnamed(self._here)
+    if one: self._poses = {video_name(self.root): [self.root]}
+    self.settings, self._scored = settings, by_scorer(self._every, settings.scorer)
+    self.ids = tuple(i for i in sorted(self._poses, key=by_number)
+                     if self.split == "train" or i not in self._scored)
     self._labels, self._last = {}, None # Small; and the video that was read last
 
 
@@ -113,22 +102,32 @@ def findings(self: TrackerFolder):
     return [*self._findings, *self._unknown()]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #cc6d298d
+def _several(data, video, names, why="keep ", by=""):
+    "The error for several files where one is expected."
+    return DataError(f"video {video!r} has {len(names)} such files ({', '.join(names)}); {why}one of them"
+                     + by, data._here)
+
+
 @patch
-def files(self: TrackerFolder, video_id) -> tuple: # Pose file; annotation or None; its rows
-    "The files of a video. Raises `DataError` if there are several of a kind."
+def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; None: the file of all
+    "The pose files of a video. Raises `DataError` if there are several of the same."
     if video_id not in self._poses: raise unknown_video(video_id, self.ids, self.root)
-    poses, scored = self._poses[video_id], self._scored.get(video_id, [])
-    if len(poses) == 2 and len({p.with_suffix("") for p in poses}) == 1:
-        poses = sorted(poses, key=lambda p: p.suffix == ".csv")[:1]
-    for found in (poses, scored):
-        if len(found) > 1:
-            names = [self.shown(f) if found is poses else self.shown(f[0])
-                     + (f": {f[1]}" if isinstance(f[1], str) else "") for f in found]
-            odd = found is poses and any(other_sign(found[0], f) for f in found[1:])
-            why = "differ in a sign that no name of a video can hold: rename " * odd
-            by = ", or name its scorer in dataset.yaml" * (found is scored)
-            raise DataError(f"video {video_id!r} has {len(found)} such files ({', '.join(names)}"
-                            f"); {why or 'keep '}one of them{by}", self._here)
+    found = by_animal(self._poses[video_id], self._endings)
+    if len(some := [p for paths in found.values() for p in paths]) == len(found) and (
+            None not in found or len(found) == 1): return {a: p for a, (p,) in found.items()}
+    if any(other_sign(some[0], p) for p in some[1:]):
+        why, by = "differ in a sign that no name of a video can hold: rename ", ""
+    else: why, by = "keep ", ", or list under animal_files in dataset.yaml what they end in, if each is of one animal"
+    raise _several(self, video_id, [*map(self.shown, some)], why, by)
+
+
+@patch
+def files(self: TrackerFolder, video_id) -> tuple: # First pose file; annotation or None; its rows
+    "The files of a video. Raises `DataError` if there are several of a kind."
+    poses, scored = [*self.pose_files(video_id).values()], self._scored.get(video_id, [])
+    if len(scored) > 1: raise _several(self, video_id, [
+        self.shown(path) + (f": {rows}" if isinstance(rows, str) else "") for path, rows in scored],
+        by=", or name its scorer in dataset.yaml")
     if not scored: return poses[0], None, None
     if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
         raise DataError(f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "
@@ -152,17 +151,18 @@ def frame_rate(self: TrackerFolder,
 @patch
 def films(self: TrackerFolder, video_id) -> list: # Paths
     "Films of a video that lie beside its poses."
-    return films_beside(self.files(str(video_id))[0])
+    return films_beside(self.files(str(video_id))[0], self._endings)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video, a line of `dataset.yaml` or a tracker of one's own does."
-    poses, scored, _ = self.files(str(video_id))
+    files, (poses, scored, _) = self.pose_files(str(video_id)), self.files(str(video_id))
     beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
     own = (own_source(t.read) for t in trackers().values() if poses.suffix in t.suffixes)
-    words = [str(video_id), repr(self.settings_of(video_id)), *(
-        f and file_hash(f) or "" for f in (poses, scored, *beside)), *filter(None, own)]
+    words = [str(video_id), repr(self.settings_of(video_id)), *filter(None, own)]
+    if None not in files: words += files # Names of animals
+    words += [f and file_hash(f) or "" for f in (*files.values(), scored, *beside)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
@@ -184,11 +184,11 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     self._names.setdefault(video_id, ((), ()))
     poses, scored, rows = self.files(video_id)
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
-    points = tracked_points(poses)
+    points = joined_points(self.pose_files(video_id))
     rec = one_animal(read_poses(poses, self.frame_rate(video_id, points[1].fps, rate), None,
                                 s.min_confidence, video_id, s.px_per_cm, points), s)
     self._names[video_id] = (*rec.mice, *rec.meta.get("taken_apart", ())), rec.parts
-    if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses):
+    if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses, self._endings):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
     rec = _with_rates(rec, rate, s, scored, poses)
