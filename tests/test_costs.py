@@ -181,6 +181,21 @@ def test_a_job_on_its_way_is_not_billed_as_dead(rented, monkeypatch, mabe_home):
     assert reserved(mabe_home/"jobs") == 10
 
 
+def test_who_had_asked_before_it_goes_on_does_not_end_it(rented, monkeypatch, mabe_home):
+    "The answer of a slow network is written down while it starts again."
+    job = submit("1", on="rented", timeout=10)
+    end(job, "error")
+    assert job.status() == "error"
+    def start(self, folder, spec):
+        end(job, "error")
+        (folder/"receipt.json").write_text("{}")
+        return {"n": 2}
+    monkeypatch.setattr(rented, "on_disk", False)
+    monkeypatch.setattr(rented, "start", start)
+    job.resume()
+    assert attach(job.id).status() == "running" and reserved(mabe_home/"jobs") == 10
+
+
 def test_refused_to_go_on_it_is_billed_once(rented, monkeypatch):
     job = submit("1", on="rented", timeout=10)
     end(job, "error")

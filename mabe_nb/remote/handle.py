@@ -254,8 +254,9 @@ def _start_again(self: Job, state):
         for path, data in had.items(): path.write_bytes(data)
         self.spec = before
         raise
+    late = () if self.backend.on_disk else names[1:] # of who had asked just before
+    for name in (*late, "collected", "brought"): (self.folder/name).unlink(missing_ok=True)
     write_json(self.folder/"job.json", self.spec)
-    for read in ("collected", "brought"): (self.folder/read).unlink(missing_ok=True)
 
 # %% ../../nbs/remote/39_handle.ipynb #d744c36e
 @patch
