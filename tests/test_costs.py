@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -111,6 +112,18 @@ def test_prices_need_no_account(monkeypatch):
     assert quote("modal", "L4")["most_usd"] > 0.9 and quote("hf", "A10G")["most_usd"] > 1
     assert quote("modal", "L4")["most_seconds"] == 3600 + 6 * UNSEEN + OVERRUN
     with pytest.raises(ConfigError, match="unknown GPU"): quote("modal", "H10")
+
+
+def test_a_sum_by_old_prices_says_so(mabe_home, monkeypatch, capsys):
+    assert costs.price_note(["L4:2", "H100!"], "modal", date(2026, 8, 30)) == ""
+    assert costs.price_note(None, "hf", date(2030, 1, 1)).startswith(" by prices of 20")
+    (mabe_home/"prices.csv").write_text("provider,flavor,usd_per_hour,as_of\n"
+        + "".join(f"modal,{name},1,{date.today()}\n" for name in ("L4", "cpu-core", "memory-gib")))
+    assert costs.price_note("L4", "modal") == "" and costs.price_note("T4", "modal", date(2030, 1, 1))
+    (mabe_home/"prices.csv").write_text("provider,flavor,usd_per_hour,as_of\nmodal,L4,1,2020-01-02\n")
+    monkeypatch.setenv("MODAL_TOKEN_ID", "")
+    assert main(["submit", "--on", "modal", "--gpu", "L4", "--", "true"]) == 2 # there is no account
+    assert " USD by prices of 2020-01-02 ('mabe gpus --refresh' asks" in capsys.readouterr().out
 
 
 # the ledger
