@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,6 +114,18 @@ def test_prices_need_no_account(monkeypatch):
     with pytest.raises(ConfigError, match="unknown GPU"): quote("modal", "H10")
 
 
+def test_a_sum_by_old_prices_says_so(mabe_home, monkeypatch, capsys):
+    assert costs.price_note(["L4:2", "H100!"], "modal", date(2026, 8, 30)) == ""
+    assert costs.price_note(None, "hf", date(2030, 1, 1)).startswith(" by prices of 20")
+    (mabe_home/"prices.csv").write_text("provider,flavor,usd_per_hour,as_of\n"
+        + "".join(f"modal,{name},1,{date.today()}\n" for name in ("L4", "cpu-core", "memory-gib")))
+    assert costs.price_note("L4", "modal") == "" and costs.price_note("T4", "modal", date(2030, 1, 1))
+    (mabe_home/"prices.csv").write_text("provider,flavor,usd_per_hour,as_of\nmodal,L4,1,2020-01-02\n")
+    monkeypatch.setenv("MODAL_TOKEN_ID", "")
+    assert main(["submit", "--on", "modal", "--gpu", "L4", "--", "true"]) == 2 # there is no account
+    assert " USD by prices of 2020-01-02 ('mabe gpus --refresh' asks" in capsys.readouterr().out
+
+
 # the ledger
 
 @pytest.fixture
@@ -179,6 +192,21 @@ def test_a_job_on_its_way_is_not_billed_as_dead(rented, monkeypatch, mabe_home):
     submit("1", on="rented", timeout=10)
     assert seen == [("queued", "is being sent")] and rows() == []
     assert reserved(mabe_home/"jobs") == 10
+
+
+def test_who_had_asked_before_it_goes_on_does_not_end_it(rented, monkeypatch, mabe_home):
+    "The answer of a slow network is written down while it starts again."
+    job = submit("1", on="rented", timeout=10)
+    end(job, "error")
+    assert job.status() == "error"
+    def start(self, folder, spec):
+        end(job, "error")
+        (folder/"receipt.json").write_text("{}")
+        return {"n": 2}
+    monkeypatch.setattr(rented, "on_disk", False)
+    monkeypatch.setattr(rented, "start", start)
+    job.resume()
+    assert attach(job.id).status() == "running" and reserved(mabe_home/"jobs") == 10
 
 
 def test_refused_to_go_on_it_is_billed_once(rented, monkeypatch):

@@ -733,6 +733,15 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
         assert "\n" not in str(e.value)
     job = submit("1")
     job.wait()
+    shutil.copytree(job.folder, job.folder.with_name(f"{job.id}.bak"))
+    with pytest.warns(UserWarning, match=f"is a copy of job '{job.id}'"): assert len(jobs()) == 1
+    with pytest.raises(DataError, match="is a copy"): attach(f"{job.id}.bak")
+    shutil.rmtree(job.folder.with_name(f"{job.id}.bak"))
+    for key, value in (("billed", "x"), ("started", None), ("cwd", None)):
+        write_json(job.folder/"job.json", job.spec | {key: value})
+        with pytest.warns(UserWarning, match=f"'{key}' is missing or of the wrong"): assert jobs() == []
+    write_json(job.folder/"job.json", {k: v for k, v in job.spec.items() if k not in ("gpu", "secrets", "sender")})
+    assert attach(job.id).status() == "done" # of an earlier version
     (job.folder/"job.json").write_text('{"id": 3}')
     with pytest.raises(DataError, match="'id' is missing"): attach(job.id)
     with pytest.warns(UserWarning, match="left out"): assert jobs() == []

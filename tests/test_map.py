@@ -184,6 +184,18 @@ def test_what_failed_for_good_is_tried_once_more_when_that_is_asked(top, capsys)
     assert cli.main(["jobs", "attach", group.id, "--failed"]) == 2
 
 
+def test_resumed_by_another_process_it_goes_on_from_there(top):
+    "A notebook that knows the round before: it spoke of that one, and wrote over the tasks of the next."
+    group = map_items(mended, [str(top)] * 2, at_once=1, **QUIET)
+    assert group.wait(60, progress=False) == "error"
+    other = attach(group.id).resume(failed=True)
+    assert other.wait(60, progress=False) == "error" and other.failed() == {0: 3, 1: 3}
+    assert [t.id for t in group.last_tasks()] == [t.id for t in other.last_tasks()] and group.failed() == other.failed()
+    (top/"go").touch()
+    assert group.resume(failed=True).wait(60, progress=False) == "done"
+    assert [t.id[-6:] for t in group.tasks()] == ["1-0000", "2-0000", "3-0000"]
+
+
 def test_the_same_line_with_another_limit_goes_on_as_it_says(top):
     said, tag = [], {"verb": "begin", "digest": tag_digest("begin")}
     line = lambda **how: start_tagged(begin, [str(top)] * 2, tag, said.append, **how)

@@ -69,6 +69,7 @@ def follow(
 def submit(args, say) -> dict:
     "Run a command on this machine or on a rented GPU."
     from mabe_nb.remote.choice import cards, parse_options, places_named
+    from mabe_nb.remote.costs import price_note
     from mabe_nb.remote.job import quote, submit as send
     gpu, timeout = _machine(args, say)
     options = parse_options(args.option) | ({"data": args.data} if args.data else {})
@@ -77,7 +78,8 @@ def submit(args, say) -> dict:
     if within and len(places_named(args.on, gpu)) < 2:
         raise ConfigError("--start-within is for cards of several places, such as --gpu "
                           "modal:L4,hf:l4x1; a job at one place waits there")
-    if most: say(f"at most about {most:.2f} USD")
+    old = next((n for place, cards in places_named(args.on, gpu) if (n := price_note(cards, place))), "")
+    if most: say(f"at most about {most:.2f} USD{old}")
     if args.on != "slurm" and cards(gpu) != 1 and args.words[:2] != ["mabe", "train"]:
         say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
             "uses them ('torchrun ...'); 'mabe train' does")

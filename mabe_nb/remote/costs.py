@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['TASK', 'ledger_path', 'ledger_locked', 'record', 'receipts', 'month', 'budget', 'spent', 'check_budget', 'reserved',
-           'set_aside', 'trained', 'cost_of_start', 'cost_so_far', 'write_receipt', 'by_group', 'costs_text']
+           'set_aside', 'trained', 'price_note', 'cost_of_start', 'cost_so_far', 'write_receipt', 'by_group',
+           'costs_text']
 
 # %% ../../nbs/remote/38_costs.ipynb #7ccb41b0
 import json, math, os, re, statistics, time
@@ -154,6 +155,22 @@ def trained(
         return {"training": found} if len(json.dumps(found, allow_nan=False)) < 2**16 else {}
     except (MabeError, ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError,
             yaml.YAMLError): return {}
+
+# %% ../../nbs/remote/38_costs.ipynb #a9881890
+def price_note(
+    gpu, # As for `submit`
+    on: str, # A place
+    today=None, # Day from which the age of prices counts
+) -> str: # Empty if all of them are recent, or nothing is billed
+    "Words on old prices of a machine, to stand behind a sum."
+    from mabe_nb.hardware.catalog import EXTRA, check_gpu, price_rows
+    from mabe_nb.remote.places.base import get
+    if not (provider := get(on).provider): return ""
+    asked = check_gpu(gpu, provider).split(",") if gpu else ["cpu-basic"]
+    names = {*EXTRA, *(name.partition(":")[0].rstrip("!+") for name in asked)}
+    old = [row["as_of"] for row in price_rows(provider, today=today)
+           if row["flavor"] in names and row["stale"] and row["as_of"]]
+    return f" by prices of {min(old)} ('mabe gpus --refresh' asks for those of today)" if old else ""
 
 # %% ../../nbs/remote/38_costs.ipynb #ecc58f23
 def cost_of_start(

@@ -44,7 +44,6 @@ class Job:
     def state(self) -> dict:
         "status, error (type, message, traceback), seconds, attempt."
         if (self.folder/"job.json").exists():
-            self._look()
             state = self._place_says()
             if state["status"] in ENDED and self.spec.get("most_usd"):
                 with suppress(OSError, DataError): costs.write_receipt(self, state) # a full disk?
@@ -84,6 +83,7 @@ def _on_its_way(self: Job): # Does somebody send it?
 
 @patch
 def sent(self: Job) -> bool: # Can its place be asked for it?
+    self._look()
     if self.spec["handle"] or self.backend.on_disk: return True
     return not self._on_its_way() and self.find()
 
@@ -106,7 +106,6 @@ def unanswered(self: Job):
 
 @patch
 def refuse_unsent(self: Job):
-    self._look()
     if not self.sent(): raise ConfigError(
         f"job {self.id} has no place yet: it is being sent, or who sent it was killed")
 
@@ -115,8 +114,9 @@ NOT_THERE = "who sent it was killed before its place had it, or it never got the
 
 @patch
 def _place_says(self: Job):
-    place, spec = self.backend, self.spec
-    if self.sent(): state = place.state(self.folder, spec)
+    place, known = self.backend, self.sent()
+    spec = self.spec
+    if known: state = place.state(self.folder, spec)
     else: state = died(NOT_THERE) | {"seconds": 0.0} if place.found else place.vanished(spec)
     if spec["handle"] or state["status"] != "died": return state
     if self._on_its_way(): return unended("queued", reason="is being sent")
@@ -212,7 +212,8 @@ def figures(self: Job) -> list:
 # %% ../../nbs/remote/39_handle.ipynb #066c4314
 @patch
 def cancel(self: Job):
-    "End it for good; nothing happens if it had ended."
+    "End it for good; nothing happens if it had ended, or never began."
+    if not self.sent() and not self._on_its_way(): return
     self.refuse_unsent()
     self.backend.cancel(self.folder, self.spec)
 
@@ -254,8 +255,9 @@ def _start_again(self: Job, state):
         for path, data in had.items(): path.write_bytes(data)
         self.spec = before
         raise
+    late = () if self.backend.on_disk else names[1:] # of who had asked just before
+    for name in (*late, "collected", "brought"): (self.folder/name).unlink(missing_ok=True)
     write_json(self.folder/"job.json", self.spec)
-    for read in ("collected", "brought"): (self.folder/read).unlink(missing_ok=True)
 
 # %% ../../nbs/remote/39_handle.ipynb #d744c36e
 @patch

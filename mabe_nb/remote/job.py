@@ -216,19 +216,25 @@ def _write_folder(folder, spec, code, inputs):
 # %% ../../nbs/remote/40_job.ipynb #bb32deaa
 _KEYS = {"id": str, "on": str, "outputs": list, "timeout": (int, float), "retries": int,
          "limit": int, "created": (int, float), "handle": dict, "options": dict}
+_LATER = {"billed": (int, float), "cwd": str, "gpu": (str, list, type(None)), "secrets": list,
+          "started": (int, float)} # Which jobs of earlier versions lack
 
 
 def _read_job(folder):
     "The job in a folder. Raises `DataError` if its `job.json` is none."
-    spec = read_json(folder/"job.json")
-    if not isinstance(spec, dict): raise DataError("is no job", folder/"job.json")
-    for key, kind in _KEYS.items():
+    spec, file = read_json(folder/"job.json"), folder/"job.json"
+    if not isinstance(spec, dict): raise DataError("is no job", file)
+    spec = {"gpu": None, "secrets": []} | spec
+    for key, kind in (_KEYS | {k: kind for k, kind in _LATER.items() if k in spec}).items():
         if not isinstance(spec.get(key), kind):
             raise DataError(f"{key!r} is missing or of the wrong type; remove the folder "
-                            "if the job is of no use any more", folder/"job.json")
+                            "if the job is of no use any more", file)
+    if spec["id"] != folder.name:
+        raise DataError(f"is a copy of job {spec['id'][:40]!r}, which must not be stopped or deleted "
+                        "with it; move the folder elsewhere", file)
     most = spec.get("most_usd") or 0
     if type(most) in (int, float) and 0 <= most < 1e12: return Job(folder, spec)
-    raise DataError(f"most_usd is {str(most)[:40]!r}, expected a sum", folder/"job.json")
+    raise DataError(f"most_usd is {str(most)[:40]!r}, expected a sum", file)
 
 
 def attach(

@@ -17,7 +17,7 @@ from ...locks import locked
 from ...patch import patch
 from .. import values
 from ..events import clean
-from .tasks import next_round, submit_many
+from .tasks import next_round, reread, submit_many
 from ..inside.items import Pack, done_items, failed_items
 from ..job import all_jobs, attach as attach_job
 from ..places.base import get
@@ -44,13 +44,14 @@ class Group:
 
     def tasks(self) -> list:
         "The jobs that have or had a share of the items, oldest first."
+        reread(self)
         found = [job for job in all_jobs(f"{self.id}-*") if job.spec.get("group") == self.id]
         return sorted(found, key=lambda job: job.id)
 
     def last_tasks(self) -> list:
         "Those that were started last."
-        last = f"{self.id}-{self.spec['round']}-"
-        return [task for task in self.tasks() if task.id.startswith(last)]
+        tasks, last = self.tasks(), f"{self.id}-{self.spec['round']}-"
+        return [task for task in tasks if task.id.startswith(last)]
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #14193eda
 @patch

@@ -18,6 +18,7 @@ from ..inside.items import ATTEMPTS, write_pack
 from .plan import task_seconds
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import data_files, get
+from ..costs import price_note
 from ..definitions import made_anew
 from ..travel import cell_code, files_here
 from ...workers import speaker
@@ -87,7 +88,7 @@ def _price(spec, items):
     number = 1 if spec["on"] == "local" else min(spec["tasks"], items)
     usd = number * quote(spec["on"], spec["gpu"], spec["timeout"], spec["retries"],
                          **spec["options"])["most_usd"]
-    return f", at most about {usd:.2f} USD" if usd else ""
+    return f", at most about {usd:.2f} USD{price_note(spec['gpu'], spec['on'])}" if usd else ""
 
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #276895ee

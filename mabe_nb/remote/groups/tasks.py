@@ -63,6 +63,13 @@ def submit_many(
     return made
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #3f2e07dd
+def reread(group): # `Group`
+    "Take what another process wrote that has started it again."
+    with suppress(DataError):
+        now = read_json(group.folder/"group.json")
+        group.spec |= {key: now[key] for key in ("round", "again") if key in now}
+
+
 @contextmanager
 def next_round(group): # `Group`
     "Inside, tasks of its next round are started; one that cannot start is none."

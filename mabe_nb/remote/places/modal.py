@@ -18,7 +18,7 @@ from ...patch import patch
 from . import modal_app
 from .base import ENDED, Base, checked_state, data_files, good_file, place, unended
 from .job_state import Unanswered, retried
-from .modal_call import NEVER_BEGUN, call_status, ended, spawned
+from .modal_call import NEVER_BEGUN, UNHEARD, call_status, ended, spawned
 from .modal_volume import (
     LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread, jobs_on,
     manifest, read_file, read_small, remove, seconds_counted, send_data)
@@ -228,10 +228,10 @@ def remote_state(self: Backend, spec):
     for _ in range(2): # it may have ended between the two questions
         try: return checked_state(read_small(self.volume(spec),
                                         f"jobs/{spec['id']}/status.json"))
-        except FileMissing: status = call_status(self.call(spec))
+        except FileMissing: status = call_status(call := self.call(spec))
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
-        if status in (None, "queued", "running"): return unended(status or "queued")
+        if status in (None, "queued", "running"): return unended(status or "queued", reason=None if call else UNHEARD)
     return ended(status, self.call(spec), seconds_counted(self.volume(spec), spec["id"]))
 
 
