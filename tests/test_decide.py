@@ -121,6 +121,16 @@ def test_slips_are_not_said_unless_that_costs(monkeypatch):
     assert shortest_bouts((0 * s.labels, s.fps) for s in learn) == (0.0,)
 
 
+def test_an_action_that_is_never_found_keeps_its_short_bouts(monkeypatch):
+    "One bout of ten seconds was marked, and the action was never predicted for less."
+    monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # which would do the same
+    some = [s._replace(p=np.pad(s.p, ((0, 0), (0, 0), (0, 1))), labels=np.pad(s.labels, ((0, 0), (0, 1))))
+            for s in flickering(0)]
+    some[3].labels[200:500] = 0, 1
+    found, lost = choose(some).least_ms
+    assert 500 <= found <= 1000 and lost == 0
+
+
 def of_their_own(seed, rates, bias=0.0):
     "Videos in which an action has these rates; what is said of a frame knows the mean rate, or errs."
     rng, out = np.random.default_rng(seed), []

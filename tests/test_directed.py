@@ -270,6 +270,17 @@ def test_a_length_that_is_guessed_beside_a_known_one_is_told(tmp_path, scale, to
     assert sum("(video v0): their animals are" in line for line in lines) == told
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_a_recipe_says_that_actions_go_on_at_once(tmp_path, both):
+    "One alone is told of each frame, so that half of what was marked is missed, without a word."
+    pair, labelled = ("mouse1", "mouse2"), frozenset({("mouse1", "mouse2", a) for a in ("contact", "sniff")})
+    bouts = bout_table([(*pair, "contact", 100, 300), (*pair, "sniff", 250 - 130 * both, 350 - 100 * both)])
+    data = as_dataset([walk(600, 2, k, 0).replace(video_id=f"v{k}", bouts=bouts, labelled=labelled) for k in range(4)])
+    begin_training(data, tmp_path/"r", "quick", None, 2, cache=tmp_path/"c", say=(lines := []).append)
+    told = [line for line in lines if "beside them" in line]
+    assert len(told) == both and all("take a single run with --loss binary" in line for line in told)
+
+
 def test_insects_have_a_center_and_a_rear():
     assert usual_names(["head", "thorax", "abdomen", "wingL"]) == {
         "head": "head", "thorax": "body_center", "abdomen": "tail_base", "wingL": "wingL"}

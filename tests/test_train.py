@@ -191,6 +191,17 @@ def test_what_is_frequent_counts_unless_it_is_not_to(run, colony, monkeypatch, t
     assert (tmp_path/"0.csv").read_text() != (tmp_path/"1.csv").read_text()
 
 
+def test_how_short_an_action_is_stays_open_where_no_video_that_judges_tells(colony, tmp_path):
+    "One bout of 13 s was marked to learn from, and no bout of less was predicted ever after."
+    pair = "mouse1", "mouse2"
+    marked = lambda v, *bouts: colony[v].replace(labelled=frozenset({(*pair, "sniff"), (*pair, "mount")}),
+                                                 bouts=bout_table([(*pair, *b) for b in bouts]))
+    data = RecordingList([marked("1", ("mount", 100, 490), ("sniff", 20, 50)), marked("4", ("sniff", 20, 50)),
+                          marked("10", ("sniff", 20, 50))])
+    metrics = train(data, tmp_path/"r", TrainConfig(**TINY | {"epochs": 1}), ["1", "4"], ["10"], tmp_path/"c")
+    assert metrics["least_ms"].get("mount", 0) == 0
+
+
 def test_a_run_that_learned_what_goes_on_at_once_is_judged_by_that_too(colony, tmp_path):
     contact = lambda bouts: bouts[bouts.agent != bouts.target].assign(action="contact")
     data = RecordingList([v.replace(

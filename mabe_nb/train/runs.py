@@ -32,7 +32,7 @@ from .losses import told_at_once
 from .predict import LEAST_COST, decide, decide_apart, lasting, shortest_bouts, usual_rates, with_rates
 from .scores.frames import (best_row, counts_by_video, f1_of, frame_counts, frame_scores,
                                          seen_counts, validation_scores)
-from .scores.means import lab_scores, log_loss, mean_f1, only_false_alarms, said_counts, time_looked_at
+from .scores.means import lab_scores, log_loss, mean_f1, only_false_alarms, said_counts, time_looked_at, where_found
 from .training_set import TrainingSet, load_training_set, new_classifier
 from .unlike import shared_subjects
 
@@ -214,6 +214,7 @@ def overlap_scores(
 def _settled(clf, prepared, ids, least):
     "What is learned beside the weights, predictions of the videos that judge, and scores of overlaps."
     clf, valid = often_said(clf, prepared, ids, predict_labelled(clf, prepared, ids[1]))
+    least = where_found(least, sum(frame_counts(s.labels, lasting(s.codes, least, s.fps)) for s in valid.sequences()))
     if not told_at_once(clf.cfg, valid.labels): return *shortest_said(clf, valid, least), {}
     apart = overlap_counts(clf, prepared, ids[1], ((), least))
     clf, valid = shortest_said(clf, valid, least, apart)

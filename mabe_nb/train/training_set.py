@@ -193,7 +193,7 @@ def mixed_rates(
 def together(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
     actions, # Their names
-    loss: str, # Of the config
+    loss: str, # Of the config; empty: of a recipe
 ) -> list: # Of sentences: one, or none
     "Actions that have others beside them in most of their frames."
     seen = labels == 1
@@ -201,7 +201,7 @@ def together(
     share = both.sum(0) / np.maximum(seen.sum(0), 1)
     if not (odd := [k for k in range(len(actions)) if share[k] > 0.5]): return []
     named = ", ".join(f"{actions[k]} {share[k]:.0%}" for k in odd)
-    cure = "" if "binary" in loss else "--loss binary, and "
+    cure = "" if "binary" in loss else "a single run with " * (not loss) + "--loss binary, and "
     return [f"most frames of these actions have another one beside them ({named}), and one "
             f"alone is told of each frame: to be told both take {cure}mabe predict --overlap"]
 

@@ -21,7 +21,7 @@ from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
-                                        only_false_alarms, said_counts, time_looked_at)
+                                        only_false_alarms, said_counts, time_looked_at, where_found)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -223,7 +223,9 @@ def choose(
     decision = decision._replace(any_threshold=any_threshold(best, decision))
     codes = [codes_of(decision, s) for s in sequences]
     least = shortest_bouts((s.labels, s.fps) for s in sequences)
-    steady = [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
+    steadied = lambda least: [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
+    least = where_found(least, video_counts([s.labels for s in sequences], steadied(least)).sum(0))
+    steady = steadied(least)
     gain = macro_f1(sequences, steady) - macro_f1(sequences, codes)
     return decision._replace(least_ms=least) if gain >= -LEAST_COST else decision
 

@@ -33,7 +33,7 @@ from .queue import (MemberTask, clear_members, progress_reporter, thread_pool,
                                           train_members)
 from ..model import refuse_models
 from ..predict import completed
-from ..training_set import mixed_units
+from ..training_set import mixed_units, together
 from ..unlike import shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
@@ -199,8 +199,7 @@ def begin_training(
     "Prepare what a recipe reads, and write down what it learns from."
     if recipe not in RECIPES: raise ConfigError.unknown("recipe", recipe, RECIPES)
     specs, folds = RECIPES[recipe], read_folds(folds)
-    dataset = as_dataset(dataset)
-    table = labelled_groups(dataset, train_ids)
+    table = labelled_groups(dataset := as_dataset(dataset), train_ids)
     if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
     if not table.filter(like="frames_").fillna(0).to_numpy().any():
         raise DataError("no action was seen in any video to learn from", dataset.root)
@@ -208,13 +207,14 @@ def begin_training(
     if crowded(dataset, table): specs = for_crowds(specs)
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
                        "parts": parts, "seed": seed}, fresh)
-    for line in blind_note(parts): say(f"note: {line}")
-    for line in missing_action_notes(actions_by_lab(table)): say(line)
-    for line in [*fold_notes(fold_facts(table, splits)), *shared_subjects(
-            dataset, *(s.valid for s in splits))]: say(line)
+    for line in [*(f"note: {text}" for text in blind_note(parts)), *missing_action_notes(actions_by_lab(table)),
+                 *fold_notes(fold_facts(table, splits)), *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
     specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
                                       workers, progress)
-    for line in sorted({*sum(map(mixed_units, prepared.values()), [])}): say(f"note: {line}")
+    of = prepared[specs[0].name]
+    seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
+    for line in [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
+                 *together(np.concatenate(seen), of.actions, "")]: say(f"note: {line}")
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
     keep_members_sources(out, sum(tasks.values(), []), list(table.video_id), fresh, say)
