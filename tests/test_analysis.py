@@ -35,6 +35,7 @@ from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.view.colors import action_color
+from mabe_nb.view.report import figure_svg
 
 MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
 
@@ -605,6 +606,8 @@ def test_a_raster_shows_when_nobody_watched():
     late = seen.watched.assign(begin=np.where(seen.watched.video == "v1", 2., 0.))
     ax = plot_raster(seen._replace(watched=late))[1]
     assert ax.get_title("left").endswith("grey: watched")
+    assert "fill-opacity" in (svg := figure_svg(ax.figure)) # no ink of the page, in which dark bouts would be lost
+    assert not re.search("currentColor[^\"]*fill-opacity", svg)
     begins = {p.get_extents().x0 for c in ax.collections for p in c.get_paths() if c.get_alpha()}
     assert begins == {0., 2.}
 
