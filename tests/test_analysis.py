@@ -69,8 +69,7 @@ def test_measures_are_those_of_counting_frames(rows):
             first = min((a / 10 for a, _ in mine), default=np.nan)
             assert row.latency_s == pytest.approx(first, nan_ok=True)
     bins = over_time(observe([rec]), 7.0)
-    width = (bins.start_s + 7).clip(upper=30) - bins.start_s
-    whole = (bins.share * width).groupby([bins.animal, bins.action]).sum()
+    whole = (bins.share * (bins.stop_s - bins.start_s)).groupby([bins.animal, bins.action]).sum()
     assert np.allclose(whole[table.index], table.seconds)
 
 
@@ -702,7 +701,7 @@ def test_what_lies_between_scored_stretches_counts_for_nothing():
     assert row.share == pytest.approx(4 / 15) and row.per_minute == pytest.approx(12)
     times = over_time(seen, 5.0)
     mine = times[(times.animal == "a") & (times.action == "sniff")]
-    assert mine.start_s.tolist() == [0, 5, 20]
+    assert mine[["start_s", "stop_s"]].values.tolist() == [[0, 5], [5, 10], [20, 25]]
     assert mine.share.tolist() == pytest.approx([0.2, 0.4, 0.2])
     guess = submission_table({rec.video_id: rows}) # a prediction holds everywhere
     assert measure(observe([rec], guess)).set_index("animal").loc["a", "watched_s"] == 30
