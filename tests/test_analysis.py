@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mabe_nb as mb
+from mabe_nb.analysis import exports
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
@@ -957,3 +958,11 @@ def test_results_do_not_lie_among_the_data_whose_annotations_they_would_be(tmp_p
     assert main([*words, str(tmp_path)]) == 2
     assert "would be read as annotations: choose another" in capsys.readouterr().err
     assert main([*words, str(tmp_path/"results")]) == 0 and mb.open_dataset(tmp_path).labelled("v1") is None
+
+
+def test_a_format_that_cannot_be_written_is_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(exports, "find_spec", lambda name: None if name == "ndx_ethogram" else True)
+    with pytest.raises(ConfigError, match="the format ethogram needs ndx-ethogram: pip install ndx-ethogram"):
+        mb.analyse([recording([])], tmp_path/"out", to=["csv", "nwb", "ethogram"], say=None)
+    with pytest.raises(ConfigError, match="unknown format 'xls'"): mb.analyse([recording([])], tmp_path/"out", to=["xls"])
+    assert not (tmp_path/"out").exists()
