@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mabe_nb as mb
+from mabe_nb.analysis import exports
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
@@ -35,6 +36,7 @@ from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.view.colors import action_color
+from mabe_nb.view.report import figure_svg
 
 MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
 
@@ -68,8 +70,7 @@ def test_measures_are_those_of_counting_frames(rows):
             first = min((a / 10 for a, _ in mine), default=np.nan)
             assert row.latency_s == pytest.approx(first, nan_ok=True)
     bins = over_time(observe([rec]), 7.0)
-    width = (bins.start_s + 7).clip(upper=30) - bins.start_s
-    whole = (bins.share * width).groupby([bins.animal, bins.action]).sum()
+    whole = (bins.share * (bins.stop_s - bins.start_s)).groupby([bins.animal, bins.action]).sum()
     assert np.allclose(whole[table.index], table.seconds)
 
 
@@ -611,6 +612,8 @@ def test_a_raster_shows_when_nobody_watched():
     late = seen.watched.assign(begin=np.where(seen.watched.video == "v1", 2., 0.))
     ax = plot_raster(seen._replace(watched=late))[1]
     assert ax.get_title("left").endswith("grey: watched")
+    assert "fill-opacity" in (svg := figure_svg(ax.figure)) # no ink of the page, in which dark bouts would be lost
+    assert not re.search("currentColor[^\"]*fill-opacity", svg)
     begins = {p.get_extents().x0 for c in ax.collections for p in c.get_paths() if c.get_alpha()}
     assert begins == {0., 2.}
 
@@ -705,7 +708,7 @@ def test_what_lies_between_scored_stretches_counts_for_nothing():
     assert row.share == pytest.approx(4 / 15) and row.per_minute == pytest.approx(12)
     times = over_time(seen, 5.0)
     mine = times[(times.animal == "a") & (times.action == "sniff")]
-    assert mine.start_s.tolist() == [0, 5, 20]
+    assert mine[["start_s", "stop_s"]].values.tolist() == [[0, 5], [5, 10], [20, 25]]
     assert mine.share.tolist() == pytest.approx([0.2, 0.4, 0.2])
     guess = submission_table({rec.video_id: rows}) # a prediction holds everywhere
     assert measure(observe([rec], guess)).set_index("animal").loc["a", "watched_s"] == 30
@@ -961,3 +964,11 @@ def test_results_do_not_lie_among_the_data_whose_annotations_they_would_be(tmp_p
     assert main([*words, str(tmp_path)]) == 2
     assert "would be read as annotations: choose another" in capsys.readouterr().err
     assert main([*words, str(tmp_path/"results")]) == 0 and mb.open_dataset(tmp_path).labelled("v1") is None
+
+
+def test_a_format_that_cannot_be_written_is_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(exports, "find_spec", lambda name: None if name == "ndx_ethogram" else True)
+    with pytest.raises(ConfigError, match="the format ethogram needs ndx-ethogram: pip install ndx-ethogram"):
+        mb.analyse([recording([])], tmp_path/"out", to=["csv", "nwb", "ethogram"], say=None)
+    with pytest.raises(ConfigError, match="unknown format 'xls'"): mb.analyse([recording([])], tmp_path/"out", to=["xls"])
+    assert not (tmp_path/"out").exists()

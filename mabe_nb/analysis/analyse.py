@@ -14,7 +14,7 @@ import pandas as pd
 
 from . import figures
 from .boris import point_actions
-from .exports import FORMATS
+from .exports import FORMATS, check_formats
 from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
                                      of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import actions_of_labs, checked_submission, measure, observe, over_time
@@ -268,7 +268,7 @@ def _check(data, out, groups, by, to):
     if hasattr(data, "settings_of") and Path(out).resolve() == Path(data.root).resolve():
         raise ConfigError(f"{out} holds the data, of which bouts.csv would be read as annotations: choose another")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
-    if odd := [name for name in to if name not in FORMATS]: raise ConfigError.unknown("format", odd[0], FORMATS)
+    check_formats(to)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(

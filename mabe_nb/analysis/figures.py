@@ -14,7 +14,7 @@ from scipy import stats
 from .groups import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color
-from ..view.plots import GRID, _axes, _empty, _ink, _short, styled
+from ..view.plots import _axes, _empty, _ink, _short, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
@@ -46,7 +46,8 @@ def _draw_watched(ax, rows, watched):
     "When somebody looked, in grey, if not at all of it in all rows; what the title then says."
     of = {key: some[["begin", "seconds"]].drop_duplicates() for key, some in watched.groupby(["video", "animal"])}
     if len({(r.begin, r.seconds) for some in of.values() for r in some.itertuples()}) < 2: return ""
-    for y, key in enumerate(rows): ax.broken_barh(of[key].to_numpy(), (y - 0.45, 0.9), color=GRID, alpha=0.3, linewidth=0)
+    for y, key in enumerate(rows): # in a grey that pages leave as it is, light or dark
+        ax.broken_barh(of[key].to_numpy(), (y - 0.45, 0.9), color="gray", alpha=0.15, linewidth=0)
     return "; grey: watched"
 
 # %% ../../nbs/analysis/40_figures.ipynb #2b142eeb

@@ -208,7 +208,7 @@ def measure(
 def over_time(
     seen: Observed,
     bin_s: float = 60.0, # Length of a bin in s
-) -> pd.DataFrame: # video, animal, action, start_s, share of the bin
+) -> pd.DataFrame: # video, animal, action, start_s, stop_s, share of the bin
     "How much of each stretch of a video each animal spent on each action."
     if not bin_s > 0: raise ConfigError(f"bin_s is {bin_s}, expected seconds above 0")
     rows = []
@@ -222,6 +222,6 @@ def over_time(
                            if len(ends) else ends[:, 0])
         for a, b in zip(edges[:-1], edges[1:]):
             inside = np.clip(ends[:, 1], a, b) - np.clip(start, a, b)
-            rows.append((video, animal, action, a, inside.clip(0).sum() / (b - a)))
-    return pd.DataFrame(rows, columns=["video", "animal", "action", "start_s", "share"])
+            rows.append((video, animal, action, a, b, inside.clip(0).sum() / (b - a)))
+    return pd.DataFrame(rows, columns=["video", "animal", "action", "start_s", "stop_s", "share"])
 
