@@ -118,6 +118,16 @@ def test_what_is_not_looked_for_in_a_video_is_said_to_be_left_out(data, folder, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_what_is_left_out_is_told_of_each_list(data, folder, tmp_path, kind):
+    only = lambda v, x: data[v].replace(labelled=frozenset(t for t in LISTED if t[2] == x), bouts=data[v].bouts[:0])
+    lines = []
+    load_model(folder/kind).predict(RecordingList([only("3", "attack"), only("4", "sniff"), only("5", "attack")]),
+                                    cache=tmp_path/"f", threads=1, say=lines.append)
+    line, = [line for line in lines if "looked for there" in line]
+    assert line.endswith("not sniff (video 3, 5); not attack (video 4)"), line
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_video_of_which_nothing_is_asked_is_named(data, folder, tmp_path, kind):
     "Its list is empty, as in a table of new videos that nobody filled; names come in order."
     model, lines = load_model(folder/kind), []

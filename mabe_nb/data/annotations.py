@@ -276,19 +276,19 @@ def with_bouts(
     scored: tuple = None, # See `scored_window`; outside nothing is known; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
+    if isinstance(bouts, str | Path | int | None): raise DataError("bouts are no table; read_boris reads a file")
     if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target} - {*rec.mice}):
         raise DataError(f"bouts are of {', '.join(map(repr, names))}, the poses of "
                         f"{', '.join(map(repr, rec.mice))}; rename one of them",
                         where=f"video {rec.video_id}")
-    labelled = labelled_in(bouts, labelled)
     cut = bouts.assign(start=bouts.start.clip(0, len(rec)),
                        stop=bouts.stop.clip(0, len(rec)))
     outside = int(((bouts.start < 0) | (bouts.stop > len(rec))).sum())
     late, findings = late_end(rec, bouts, scored), rec.findings
-    if late: findings += (Finding(rec.video_id, "late_annotation", max(outside, 1), late
-                                  + f" Cut or left out: {plural(outside, 'bout')}"),)
-    elif outside: findings += (Finding(rec.video_id, "bouts_outside", outside,
-        f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out"),)
+    what = f"{late} Cut or left out: {plural(outside, 'bout')}" if late else (
+        f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out")
+    if late or outside: findings += (Finding(rec.video_id, "late_annotation" if late
+                                             else "bouts_outside", max(outside, 1), what),)
     if scored:
         scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
         if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
@@ -296,4 +296,4 @@ def with_bouts(
             f"frames before {scored[0]:,} and from {scored[1]:,} on were not") +
             " scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
-                       labelled=labelled, scored=scored, findings=findings)
+                       labelled=labelled_in(bouts, labelled), scored=scored, findings=findings)

@@ -31,7 +31,10 @@ class LabNote(UserWarning):
     "What does not fit in a lab's files, and can be learned from all the same."
 
 # %% ../../nbs/data/00_recording.ipynb #53f4c9ce
-def plural(n: int, noun: str) -> str:
+def plural(
+    n: int,
+    noun: str,
+) -> str:
     "A number and what it counts."
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
@@ -65,10 +68,7 @@ def bout_table(
 ) -> pd.DataFrame: # Columns of `BOUT_COLUMNS`, sorted by start; frames are int64
     "A table of bouts in the one order and with the one set of dtypes used everywhere."
     if isinstance(rows, pd.DataFrame): rows = _rows_of(rows)
-    try: rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
-    except (TypeError, IndexError): raise DataError(
-        f"bouts are no table with the columns {', '.join(BOUT_COLUMNS)}, and no tuples of "
-        "these; mb.read_boris reads a file") from None
+    rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
     columns, index = list(zip(*rows)) or [()] * 5, pd.RangeIndex(len(rows))
     kinds = [object] * 3 + [np.int64] * 2
     return pd.DataFrame({c: pd.Series(v, index, dtype=kind) for c, v, kind
@@ -265,8 +265,8 @@ def submitted_bouts(
 ) -> pd.DataFrame: # See `bout_table`
     "One video of a submission as bouts."
     columns = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
-    if gone := [c for c in ("video_id", *columns) if c not in getattr(submission, "columns", ())]:
-        raise DataError(f"a submission lacks the column {', '.join(gone)}; expected a DataFrame")
+    if gone := [c for c in ("video_id", *columns) if c not in submission]:
+        raise DataError(f"a submission lacks the column {', '.join(gone)}")
     rows = submission[submission.video_id.astype(str) == str(video_id)]
     return bout_table((a, a if t == "self" else t, *rest) for a, t, *rest
                       in rows[columns].itertuples(index=False))

@@ -184,6 +184,13 @@ def shared_subjects(
     return [f"note: videos of {plural(len(both), 'subject')} ({', '.join(both[:5])}"
             f"{', ...' * (len(both) > 5)}) are learned from and judge: of animals that are new the score may say too much"]
 
+# %% ../../nbs/train/56_unlike.ipynb #053de419
+def _by_lists(short, names): # Video -> actions that are not looked for there
+    alike = {}
+    for video, lost in short.items(): alike.setdefault(names(sorted(lost)), []).append(video)
+    where = lambda videos: f" (video {names(videos)})" * (len(alike) > 1)
+    return "; ".join([f"not {lost}{where(v)}" for lost, v in [*alike.items()][:3]] + ["..."] * (len(alike) > 3))
+
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
 ONLY_LISTED = "only what is looked for there is predicted"
 
@@ -206,7 +213,7 @@ def unlisted_lines(
              "is behaviors_labeled empty?"] if empty else []
     if blank: lines.append(f"{of(blank)} no frame shows an animal, so nothing is predicted")
     if not short: return lines
-    line = f"{of(short)} {ONLY_LISTED}, not {names(sorted(set().union(*short.values())))}"
+    line = f"{of(short)} {ONLY_LISTED}, {_by_lists(short, names)}"
     odd = sorted(set().union(*(listed[v] for v in short)) - {*actions})
     return [*lines, line + (f"; looked for and never learned: {names(odd)}" if odd else "")]
 

@@ -44,6 +44,8 @@ def plot_predicted(
 ): # Figure and axes
     "Bouts as seen and as predicted, for the pair that does most different things."
     dataset, ids = data_and_ids(dataset, ids)
+    if not isinstance(submission, pd.DataFrame):
+        raise DataError(f"submission is a {type(submission).__name__}, expected a DataFrame")
     if ids is None: ids = [i for i in dataset.ids if len(dataset.annotations(i))]
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),
