@@ -199,6 +199,7 @@ def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     few = last.replace(parts=names, xy=last.xy[:, :, :-1], video_id="few")
     found = model.predict(RecordingList([few]), cache=tmp_path/"few").attrs["doubts"]
     assert "learned from and are absent" not in str(found)
+    assert f"parts are absent that every training video had: {last.parts[-1]}" in found["few"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

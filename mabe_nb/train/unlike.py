@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'LENGTH', 'LOST', 'MISSING', 'FPS_RATIO', 'FAR', 'MANY', 'ONLY_LISTED', 'check_body', 'doubts',
-           'renamed_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'with_doubts', 'shared_subjects',
-           'unlisted_lines', 'unused_thresholds']
+           'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'with_doubts', 'shared_subjects', 'unlisted_lines',
+           'unused_thresholds']
 
 # %% ../../nbs/train/56_unlike.ipynb #128aaaf1
 import re
@@ -71,7 +71,7 @@ MISSING = re.compile(r"\.(\w+)_missing(\.mean\d+)?$") # Channels: 1 in frames th
 
 def _lost(names, mean, scaler, known):
     "A few words if most frames lack points that training videos had."
-    off = known & (mean > 0.5) & (mean - scaler.mean > LOST)
+    off = known & (mean > 0.5) & (mean < 1) & (mean - scaler.mean > LOST) # 1: told of channels
     points = [m[1] for name, odd in zip(names, off) if odd and (m := MISSING.search(name))]
     return [f"most frames lack what was seen in training: {some_of(points)}"] if points else []
 
@@ -104,16 +104,18 @@ def doubts(
                   for text in look(inputs.names, mean, s, known)]
 
 # %% ../../nbs/train/56_unlike.ipynb #eaad3a62
-def renamed_parts(
+def absent_parts(
     inputs, # `Inputs`
     parts, # Names of a video's body parts
 ) -> list: # Of a few words, if there are any
-    "Parts that were learned and are absent, beside others that were never seen: renamed?"
+    "Parts that were learned and are absent; beside others that were never seen: renamed?"
     learned, own = {*part_index(inputs.parts)}, {*part_index(parts)}
     lost, new = (sorted(names)[:6] for names in (learned - own, own - learned))
-    return [f"{', '.join(lost)} were learned from and are absent, {', '.join(new)} were not: if "
-            "they are the same, say so under parts in dataset.yaml, or in the files of Kaggle's "
-            "layout"] if lost and new else []
+    if lost and new: return [
+        f"{', '.join(lost)} were learned from and are absent, {', '.join(new)} were not: if "
+        "they are the same, say so under parts in dataset.yaml, or in the files of Kaggle's layout"]
+    gone = sorted({*inputs.common} - own)
+    return [f"parts are absent that every training video had: {some_of(gone)}"] if gone else []
 
 # %% ../../nbs/train/56_unlike.ipynb #8e270ccd
 def doubt_lines(
@@ -136,7 +138,7 @@ def doubtful(
     "The doubtful videos of a dataset, by every tenth frame of the first pair of each."
     rows = prepared.sequences.drop_duplicates("video_id")
     if ids is not None: rows = rows[rows.video_id.isin([*map(str, ids)])]
-    named = {v: renamed_parts(inputs, about.get("parts", ())) for v, about in prepared.videos.items()}
+    named = {v: absent_parts(inputs, about.get("parts", ())) for v, about in prepared.videos.items()}
     found = ((row.video_id, doubts(inputs, prepared.values(row.Index)[::10], row.fps)
               + named.get(row.video_id, [])) for row in rows.itertuples())
     return {video: some for video, some in found if some}
