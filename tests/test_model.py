@@ -176,7 +176,7 @@ def test_doubtful_videos_are_named_beside_the_table(data, folder, tmp_path, kind
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("change, told", (
-    ({}, ""), ({"px_per_cm": 32.0}, "animals are 0.5"),
+    ({}, ""), ({"px_per_cm": 32.0}, "animals are 0.5"), ({"px_per_cm": 12.0}, "animals are 1."),
     ({"px_per_cm": 8.0}, "animals are 2"),
     ({"parts": (*PARTS[:2], "tail_base", "nose")}, "left and right are exchanged")))
 def test_wrong_sizes_and_ends_are_told(data, folder, tmp_path, kind, change, told):
@@ -214,6 +214,7 @@ def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     few = last.replace(parts=names, xy=last.xy[:, :, :-1], video_id="few")
     found = model.predict(RecordingList([few]), cache=tmp_path/"few").attrs["doubts"]
     assert "learned from and are absent" not in str(found)
+    assert f"parts are absent that every training video had: {last.parts[-1]}" in found["few"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ..data.blocks.registry import blocks_of, users_blocks
+from ..data.body_parts import part_index
 from ..data.features import VERSION
 from ..errors import DataError
 from ..extend import own_files
@@ -166,6 +167,7 @@ class Inputs:
     always: np.ndarray # Indices of channels that all of them have
     pca: PCA = None
     rate: float = 30.0 # Frames per second that they are brought to
+    common: tuple = () # Body parts that every training video had; empty: not known
 
     @cached_property
     def unlearned(self) -> np.ndarray: # (channels,) bool
@@ -244,18 +246,19 @@ def fit_inputs(
     scaler = fit_standardize(each())
     base = np.flatnonzero(coord & cfg.include_pca)
     pca = _components(prepared, rows, base, scaler, cfg)
-    fps = prepared.sequences.fps.iloc[list(rows)]
+    table = prepared.sequences.iloc[list(rows)]
+    common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))}
+                                for v in table.video_id))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler,
-                  (float(fps.min()), float(fps.max())), np.flatnonzero(always), pca,
-                  common_rate(fps))
+                  (float(table.fps.min()), float(table.fps.max())), np.flatnonzero(always), pca,
+                  common_rate(table.fps), tuple(sorted(common)))
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch
 def arrays(self: Inputs) -> dict:
     "Everything that is an array, by name."
-    out = {"direct": self.direct, "masks": self.masks, "base": self.base,
-           "always": self.always,
+    out = {"direct": self.direct, "masks": self.masks, "base": self.base, "always": self.always,
            "mean": self.scaler.mean, "std": self.scaler.std}
     return out | ({"components": self.pca.components, "share": self.pca.share}
                   if self.pca else {})
@@ -264,7 +267,8 @@ def arrays(self: Inputs) -> dict:
 @patch
 def about(self: Inputs) -> dict:
     "Everything else."
-    return {"features": self.features, "parts": list(self.parts), "names": list(self.names),
+    return {"features": self.features, "names": list(self.names),
+            "parts": list(self.parts), "common": list(self.common),
             "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate,
             "version": VERSION}
 
@@ -290,6 +294,6 @@ def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
     rate = float(about.get("rate", fps[0]))
     if not all(0.01 <= f <= 1e5 for f in (*fps, rate)):
         raise DataError("its frame rates are not from 0.01 to 100,000 frames per second")
-    return cls(str(about["features"]), tuple(map(str, about["parts"])),
-               tuple(map(str, about["names"])), arrays["direct"], arrays["masks"],
-               arrays["base"], scaler, fps, arrays["always"], pca, rate)
+    parts, names, common = (tuple(map(str, about.get(k, ()))) for k in ("parts", "names", "common"))
+    return cls(str(about["features"]), parts, names, arrays["direct"], arrays["masks"],
+               arrays["base"], scaler, fps, arrays["always"], pca, rate, common)

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from ..blocks.bodies import seen_parts
 from ..blocks.registry import blocks_of, code_version, kept_once, order_free, users_blocks
 from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
@@ -76,7 +77,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         format=FORMAT, key=key, video_id=rec.video_id, lab_id=rec.lab_id,
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
         frames=len(rec), tracks=tracks_hash(rec), findings=count,
-        pairs=[list(p) for p in pairs(rec, plan.selves)], parts=list(rec.parts), order_free=plan.order_free,
+        pairs=[list(p) for p in pairs(rec, plan.selves)], parts=seen_parts(rec), order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
