@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from .data.blocks.registry import blocks_of, users_blocks
-from .data.cache.prepare import plan_for, prepare, prepare_video, up_to_date, video_key
+from .data.cache.prepare import _alone, plan_for, prepare, prepare_video, up_to_date, video_key
 from .data.cache.reader import default_folder
 from .data.dataset import dataset_parts, open_dataset, select_videos
 from .data.splits import may_be_labelled
@@ -172,15 +172,15 @@ def move_prepared(
 
 def _bring(group, out):
     "Move what the tasks of a group prepared to the cache."
-    out.mkdir(parents=True, exist_ok=True)
-    for job in group.tasks():
-        if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
-        elif not (job.folder/"brought").exists():
-            over, made = job.status() in ENDED, job.files("ckpt/prepared")
-            if any(n.endswith("/video.json") for n in made):
-                with tempfile.TemporaryDirectory(prefix=".map-", dir=out) as tmp:
-                    move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
-            if over: (job.folder/"brought").touch() # the next round does not fetch it again
+    with _alone(out): # who prepares there now would take what is being moved for rubbish
+        for job in group.tasks():
+            if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
+            elif not (job.folder/"brought").exists():
+                over, made = job.status() in ENDED, job.files("ckpt/prepared")
+                if any(n.endswith("/video.json") for n in made):
+                    with tempfile.TemporaryDirectory(".tmp", ".mabe-00000000-", out) as tmp: # see `temporary`
+                        move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+                if over: (job.folder/"brought").touch() # the next round does not fetch it again
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(
