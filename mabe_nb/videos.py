@@ -16,7 +16,7 @@ import numpy as np
 from .data.blocks.registry import blocks_of, users_blocks
 from .data.cache.prepare import _alone, plan_for, prepare, prepare_video, up_to_date, video_key
 from .data.cache.reader import default_folder
-from .data.dataset import dataset_parts, open_dataset, select_videos
+from .data.dataset import dataset_parts, open_dataset, own_readers, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
 from .extend import file_texts, load_texts, own_files
@@ -37,8 +37,8 @@ def _plan(data, split, features, parts, out):
     return plan_for(_open(data, split), out, features, parts)
 
 # %% ../nbs/06_videos.ipynb #3d80a4f3
-def _own_code(features): # Of the blocks in a name for `compute`
-    return file_texts(own_files(users_blocks(blocks_of(features)))[0])
+def _own_code(features=None): # Of trackers, and of the blocks in a name for `compute`
+    return file_texts(own_files([*users_blocks(blocks_of(features) if features else ()), *own_readers()])[0])
 
 # %% ../nbs/06_videos.ipynb #328a1b0a
 def prepare_item(
@@ -208,7 +208,7 @@ def _to_send(run, checkpoint):
     model = load_model(run, checkpoint)
     if file := getattr(model, "file", None): run, checkpoint = file, "best"
     sent = load_model(run, checkpoint) if file else model
-    return model, run, checkpoint, _hashes(sent), file_texts(model.files())
+    return model, run, checkpoint, _hashes(sent), _own_code() | file_texts(model.files())
 
 
 def _with_thresholds(options):
