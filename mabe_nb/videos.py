@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from .data.blocks.registry import blocks_of, users_blocks
-from .data.cache.prepare import plan_for, prepare, prepare_video, up_to_date, video_key
+from .data.cache.prepare import _alone, plan_for, prepare, prepare_video, up_to_date, video_key
 from .data.cache.reader import default_folder
-from .data.dataset import dataset_parts, open_dataset, select_videos
+from .data.dataset import dataset_parts, open_dataset, own_readers, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
 from .extend import file_texts, load_texts, own_files
@@ -37,8 +37,8 @@ def _plan(data, split, features, parts, out):
     return plan_for(_open(data, split), out, features, parts)
 
 # %% ../nbs/06_videos.ipynb #3d80a4f3
-def _own_code(features): # Of the blocks in a name for `compute`
-    return file_texts(own_files(users_blocks(blocks_of(features)))[0])
+def _own_code(features=None): # Of trackers, and of the blocks in a name for `compute`
+    return file_texts(own_files([*users_blocks(blocks_of(features) if features else ()), *own_readers()])[0])
 
 # %% ../nbs/06_videos.ipynb #328a1b0a
 def prepare_item(
@@ -172,15 +172,15 @@ def move_prepared(
 
 def _bring(group, out):
     "Move what the tasks of a group prepared to the cache."
-    out.mkdir(parents=True, exist_ok=True)
-    for job in group.tasks():
-        if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
-        elif not (job.folder/"brought").exists():
-            over, made = job.status() in ENDED, job.files("ckpt/prepared")
-            if any(n.endswith("/video.json") for n in made):
-                with tempfile.TemporaryDirectory(prefix=".map-", dir=out) as tmp:
-                    move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
-            if over: (job.folder/"brought").touch() # the next round does not fetch it again
+    with _alone(out): # who prepares there now would take what is being moved for rubbish
+        for job in group.tasks():
+            if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
+            elif not (job.folder/"brought").exists():
+                over, made = job.status() in ENDED, job.files("ckpt/prepared")
+                if any(n.endswith("/video.json") for n in made):
+                    with tempfile.TemporaryDirectory(".tmp", ".mabe-00000000-", out) as tmp: # see `temporary`
+                        move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+                if over: (job.folder/"brought").touch() # the next round does not fetch it again
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(
@@ -208,7 +208,7 @@ def _to_send(run, checkpoint):
     model = load_model(run, checkpoint)
     if file := getattr(model, "file", None): run, checkpoint = file, "best"
     sent = load_model(run, checkpoint) if file else model
-    return model, run, checkpoint, _hashes(sent), file_texts(model.files())
+    return model, run, checkpoint, _hashes(sent), _own_code() | file_texts(model.files())
 
 
 def _with_thresholds(options):

@@ -9,7 +9,7 @@ from mabe_nb.measure import results  # noqa: E402
 from mabe_nb.measure.compare import compare  # noqa: E402
 from mabe_nb.measure.workload import Workload  # noqa: E402
 from mabe_nb.measure.sweep import sweep  # noqa: E402
-from mabe_nb.remote.job import quote  # noqa: E402
+from mabe_nb.remote.job import jobs, quote  # noqa: E402
 from mabe_nb.train.config import TrainConfig  # noqa: E402
 
 pytestmark = pytest.mark.cloud
@@ -47,3 +47,7 @@ def test_cards_at_once_one_without_capacity_and_a_sweep(cloud, monkeypatch):
     assert done.rows.status.tolist() == ["ok", "ok"], done.rows.say.tolist()
     assert done.rows.say.str.contains("not on the card, with device 'auto'").all()
     assert done.rows.reused.tolist() == [True, False] and done.about["usd_per_hour"] > 0.5
+    with pytest.raises(ZeroDivisionError) as kept: # as a notebook keeps it
+        compare(TINY, Workload(windows=800), [places[0], "modal:A10"], None, seconds=0.2,
+                each=lambda where, status: 1 / 0)
+    assert jobs()[0].status() == "cancelled", kept

@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pytest
@@ -15,9 +17,10 @@ from mabe_nb.commands.groups import follow_group
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import write_json
+from mabe_nb.locks import locked_folder
 from mabe_nb.remote.groups.group import groups
-from mabe_nb.videos import (_model, _to_send, map_predict, map_prepare, predict_item,
-                            predicted_table)
+from mabe_nb.videos import (_model, _to_send, join_prepared, map_predict, map_prepare,
+                            predict_item, predicted_table)
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",
         "--device", "cpu", "--features", "coords"]
@@ -204,6 +207,21 @@ def test_only_what_is_not_prepared_becomes_an_item(lab, tmp_path):
                 "--videos", "1-3") == 0
     group = map_prepare(lab/"data", "coords", tmp_path/"some", say=lambda text: None)
     assert group.items == VIDEOS - 3
+
+
+def test_what_was_prepared_is_brought_once_nobody_else_prepares_there(lab, tmp_path):
+    "Who does would take away what is being moved."
+    out = tmp_path/"some"
+    group = map_prepare(lab/"data", "coords", out, say=lambda text: None)
+    group.wait()
+    with warnings.catch_warnings(record=True) as said, ThreadPoolExecutor() as threads:
+        warnings.simplefilter("always")
+        with locked_folder(out):
+            joined = threads.submit(join_prepared, group, lambda text: None)
+            until(lambda: joined.done() or any("another prepare" in str(w.message) for w in said), 60)
+            assert not joined.done() and not [*out.glob("*/*/video.json")]
+        assert joined.result()["sequences"]
+    assert contents(out) == contents(lab/"one")
 
 
 def test_flags_that_would_be_ignored_are_refused(lab, tmp_path, capsys):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids',
-           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'of_no_labels',
+           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'of_no_labels', 'own_readers',
            'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
@@ -22,9 +22,11 @@ from .formats import mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import check_parts, part_index
+from .poses import trackers
 from .recording import Recording, content_hash, looked_at, plural, some_of
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
+from ..extend import own_source
 
 # %% ../../nbs/data/20_dataset.ipynb #af8e7b07
 class Dataset(Protocol):
@@ -252,6 +254,12 @@ def of_no_labels(
     "Which videos are known to be unlabelled."
     left = [v for v in dict.fromkeys(map(str, ids)) if not may_be_labelled(dataset, v)]
     return [f"left out: {plural(len(left), 'video')} that nobody has annotated ({some_of(left)})"] if left else []
+
+# %% ../../nbs/data/20_dataset.ipynb #c778df9b
+def own_readers() -> list: # Functions from a path to `Points`
+    "Those of trackers that were registered outside this package."
+    reads = (getattr(t.read, "func", t.read) for t in trackers().values())
+    return [read for read in reads if own_source(read)]
 
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(

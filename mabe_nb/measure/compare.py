@@ -8,6 +8,7 @@ __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'LAUNCH', 'COLUMNS', '
 
 # %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
+from contextlib import closing
 from datetime import date
 
 import numpy as np
@@ -175,7 +176,8 @@ def compare(
     asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
     rates = [_rate(on, gpu, options) for _, on, gpu in asks]
     say_price(asks, fresh, timeout, options, say)
-    found = list(_announced(run_probes(asks, fresh, timeout, options, beat), targets, each))
+    with closing(run_probes(asks, fresh, timeout, options, beat)) as results: # ends jobs at an error
+        found = list(_announced(results, targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
     return _ranked(rows)

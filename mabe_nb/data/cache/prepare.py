@@ -18,8 +18,7 @@ from ..blocks.bodies import seen_parts
 from ..blocks.registry import blocks_of, code_version, kept_once, order_free, users_blocks
 from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
-from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead
-from ..poses import TRACKERS
+from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead, own_readers
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
@@ -166,7 +165,7 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features), blocks_of(features)
-    own = own_modules([*users_blocks(blocks), *(t.read for t in TRACKERS.values())])
+    own = own_modules([*users_blocks(blocks), *own_readers()])
     out = ConfigError.path("out", out or default_folder(dataset, features, parts))
     return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves, tuple(sorted(own)),
                 kept_once(blocks), order_free(blocks), most)

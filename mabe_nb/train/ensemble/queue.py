@@ -9,7 +9,7 @@ __all__ = ['SIDE_BY_SIDE', 'MemberTask', 'run_task', 'cores', 'default_workers',
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #34bfead7
 import itertools, os, time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,9 +90,9 @@ def train_members(
     workers = min(workers or default_workers(), len(todo))
     memory = memory_budget(pick_device("auto")) / max(workers, 1)
     todo = [task._replace(memory=min(task.memory, memory)) for task in todo]
-    with closing(side_by_side(run_task, todo, workers, share_cores, workers,
-                              here=lambda t: t.path.exists() or run_task(t))) as ended:
-        for task, _ in ended: done(task)
+    for task, _ in side_by_side(run_task, todo, workers, share_cores, workers,
+                                here=lambda t: t.path.exists() or run_task(t)):
+        done(task)
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #1369fc64
 def progress_reporter(
