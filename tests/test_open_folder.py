@@ -701,3 +701,24 @@ def test_of_deeplabcuts_points_the_filtered_ones_are_read(tmp_path):
     assert np.allclose(data["day1"].xy, 0.9) and not np.allclose(data["day2"].xy, 0.9)
     (tmp_path/"day1DLC_other.csv").write_bytes(raw.read_bytes()) # of another network
     with pytest.raises(DataError, match="has 3 such files .*keep one"): open_dataset(tmp_path)["day1"]
+
+
+def test_parts_of_one_usual_name_in_several_files(tmp_path):
+    "What mabe open proposes for one file must not make two parts of another one."
+    write_dlc(tmp_path, "a1", recording(1)) # Snout
+    write_dlc(tmp_path, "b1", recording(2), parts=("nose", "snout", "Snout", "neck", "Tailbase"))
+    assert main(["open", str(tmp_path), "--set", "fps=30"]) == 0
+    data = open_dataset(tmp_path)
+    assert data["a1"].parts[:2] == ("Snout", "ear_left")
+    assert data["b1"].parts == ("nose", "snout", "Snout", "neck", "tail_base")
+
+
+def test_with_three_animals_the_missing_target_is_told_before_anything_is_read(tmp_path):
+    rec = recording(1, mice=3)
+    write_dlc(tmp_path, "v1", rec, ("a", "b", "c"))
+    write_boris(tmp_path, "v1", [("a", "sniff", 30, 60), ("b", "rear", 90, 120)])
+    for alone, words in (("[rear]", ["does not say to whom 'a' does 'sniff', and there are 3 animals"]),
+                         ("[rear, sniff]", [])):
+        (tmp_path/"dataset.yaml").write_text(f"alone: {alone}\n")
+        said = match_files(open_dataset(tmp_path)).sentences
+        assert len(said) == len(words) and all(w in s for w, s in zip(words, said))

@@ -59,7 +59,7 @@ def part_index(
     "The usual spelling of each part; its own if another part has that."
     out = {}
     for part in sorted(set(parts), key=lambda p: (p != plain_part(p), p)):
-        names = (plain_part(part), _words(part), part)
+        names = plain_part(part), _words(part), part, *(f"{part}_{k}" for k in range(2, len(parts) + 2))
         out[part] = next(n for n in names if n not in out.values())
     return {out[part]: i for i, part in enumerate(parts)}
 

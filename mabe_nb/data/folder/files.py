@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
-from .odd_files import file_types, not_read, odd_files, too_deep
+from .odd_files import PACKED, file_types, leads_out, not_read, odd_files, too_deep
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
@@ -46,7 +46,7 @@ def lab_files(
     root, # Folder
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
     deeper: list = None, # Gets the folders below these
-): # Yields a list of files for each folder, the top one first
+): # Yields a list of files for each folder, the top one first; links that lead to none among them
     "Files of a folder and what lies below it, without what is passed over. Raises `DataError`."
     root = Path(root)
     if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
@@ -57,8 +57,10 @@ def lab_files(
         own = here != root and any(f in files for f in (*OWN, "dataset.yaml"))
         deep = len(here.relative_to(root).parts) >= deepest
         if deep and not own and deeper is not None: deeper += [here/f for f in folders]
+        links = [f for f in folders if (here/f).is_symlink()] # which are not followed
         if deep or own: folders.clear()
-        if not own: yield [p for p in (here/f for f in sorted(files)) if p.name[0] != "." and p.is_file()]
+        if not own: yield [p for p in (here/f for f in sorted(files) + links) if p.name[0] != "."
+                           and (p.is_file() or p.is_symlink())]
 
 # %% ../../../nbs/data/folder/25_files.ipynb #1d983558
 def _of_folders(path, root):
@@ -154,7 +156,8 @@ def _files_of(root, deepest, endings, findings):
         odd, known = [], len(poses) + len(tables)
         for path in files:
             if printable(path.name) != path.name: odd.append(path) # bytes that are no text
-            elif not path.stat().st_size: odd += [path] * (path.suffix.lower() in ends)
+            elif not path.is_file() or not path.stat().st_size or path.suffix.lower() in PACKED:
+                odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
             elif path != tracks_of(path)[0]: continue # of a subject beside the first
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
                 try: video = video_of(path, root)

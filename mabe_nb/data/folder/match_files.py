@@ -24,7 +24,7 @@ from .settings_file import settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
-from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts,
+from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts, read_scored,
                                                scored_columns)
 from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
@@ -150,6 +150,12 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
         yield f"{rec.video_id}, {scored.name}: {late}"
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
+def _unreadable(data, scored, rec, settings, rows):
+    "A sentence if bouts cannot be read though nothing is left to ask."
+    try: read_scored(scored, rec, settings, rows)
+    except (ConfigError, DataError) as e: yield _plain(e, data)
+
+
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
     source, alone = annotation_source(scored), len(rec.mice) == 1
@@ -165,12 +171,12 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         nobody = scored.name + " (in some rows)" * (bouts.agent.nunique() > 1)
     odd = _odd_scores(look, rec, scored, s, known.agent or rec.mice[0], bouts)
     strangers = {*bouts.agent, *bouts.target} - {"", *rec.mice, known.agent}
+    no_target = () if alone or s.target or s.alone is not None or source == "BORIS" and s.target_from \
+        or source in TO_WHOM and bouts.target.all() else tuple(actions)
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
-        strangers=tuple(sorted(strangers)),
-        odd=(*look.odd, *odd), no_target=() if alone or s.target or s.alone is not None
-        or source == "BORIS" and s.target_from or source in TO_WHOM and bouts.target.all()
-        else tuple(actions))
+        strangers=tuple(sorted(strangers)), no_target=no_target, odd=(*look.odd, *odd, *(
+            () if nobody or strangers or no_target else _unreadable(data, scored, rec, s, rows))))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):
@@ -213,6 +219,9 @@ def _proposal(data, looks, table, rates):
         animals |= {m: m for m in k.mice}
         strangers |= {name: same_name(name, k.row["animals"].split(", ")) for name in k.strangers}
         for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
+    for k in looks: # What is one part in a file may be a second in another
+        twice = [p for p in k.parts if [parts[o] for o in k.parts].count(parts[p]) > 1]
+        parts |= {p: p for p in twice}
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
     columns = dict.fromkeys(used or ("group", "condition"))

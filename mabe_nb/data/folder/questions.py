@@ -11,6 +11,7 @@ import re
 from ..recording import some_of
 from .names import did_you_mean, unknown_names
 from ..body_parts import usual_names
+from ...safe_names import differ_in_capitals
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #f3270cdd
 def _verb(verb, names): return verb + "s" * (len(names) == 1)
@@ -101,6 +102,13 @@ def _about_animal_files(looks):
                "if these are animals of one film, write into dataset.yaml "
                f"animal_files: [{some_of((one[2] for one in some), 8)}]")
 
+# %% ../../../nbs/data/folder/38_questions.ipynb #e787aefc
+def _about_capitals(ids):
+    "A sentence if names of videos are one where capitals do not count."
+    if found := differ_in_capitals(ids):
+        yield (f"{'; '.join(found[:5])} differ in capitals alone: rename one of them, since what is written of "
+               "them has one name on Windows and macOS")
+
 # %% ../../../nbs/data/folder/38_questions.ipynb #5017d2a6
 def _about_strays(findings, most=20):
     "Sentences on files that belong to no video, the first `most` of them."
@@ -117,7 +125,7 @@ def questions(
 ): # Yields sentences
     "What does not fit, or must be asked, of all videos together."
     s, mice, parts = data.settings, *({n for k in looks for n in getattr(k, of)} for of in ("mice", "parts"))
-    for found in (_about_strays(data.findings()), _about_animal_files(looks), _about_scores(looks, table),
-                  _about_pairs(looks, s), _about_actions(looks, s), _about_rates(table, rates), _about_parts(data, looks),
+    for found in (_about_strays(data.findings()), _about_animal_files(looks),
+                  _about_capitals(data.ids), _about_scores(looks, table), _about_pairs(looks, s), _about_actions(looks, s), _about_rates(table, rates), _about_parts(data, looks),
                   unknown_names(s, mice, parts, {a for k in looks for a in k.actions or ()}, data.ids)):
         yield from found
