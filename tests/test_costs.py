@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -218,6 +219,15 @@ def test_refused_to_go_on_it_is_billed_once(rented, monkeypatch):
     with pytest.raises(MabeError, match="no room"): job.resume()
     assert attach(job.id).status() == "error" and rows() == [(job.id, 10.0, 3.0, "error")]
     assert job.cost() == attach(job.id).cost() == 3
+
+
+def test_a_list_asks_for_many_jobs_at_once(rented, monkeypatch, capsys):
+    "A place that does not answer takes a minute for each."
+    sent, both = [submit("1", on="rented", timeout=10) for _ in range(2)], threading.Barrier(2, timeout=30)
+    monkeypatch.setattr(rented, "alive", lambda self, folder, spec: both.wait() is not None)
+    assert main(["jobs", "list"]) == 0
+    out = capsys.readouterr().out
+    assert out.index(sent[1].id) < out.index(sent[0].id) and out.count("running") == 2 # the newest first
 
 
 def test_the_budget_of_a_month(rented, monkeypatch, mabe_home):

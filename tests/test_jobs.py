@@ -1079,6 +1079,15 @@ def test_jobs_are_removed(mabe_home, capsys):
     assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]
 
 
+def test_two_who_remove_and_send_at_once(mabe_home, monkeypatch):
+    job = submit("1")
+    job.wait()
+    monkeypatch.setattr(DiskPlace, "remove", lambda self, folder, spec: shutil.rmtree(folder)) # the other is faster
+    assert prune(0) == ([job.id], [])
+    (mabe_home/"jobs"/".mabe-00000000-x.tmp").symlink_to("gone") # listed, and no more there
+    assert submit("1").wait() == "done"
+
+
 @pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
 def test_a_process_of_another_container_is_not_taken_for_ended():
     "It may have the same name of a machine, and numbers of its own."

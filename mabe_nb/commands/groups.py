@@ -8,6 +8,7 @@ __all__ = ['SHOWN', 'GROUP_FLAGS', 'group_row', 'group_line', 'follow_group', 'a
 
 # %% ../../nbs/commands/62_groups.ipynb #a9bebf5d
 import sys, time
+from contextlib import suppress
 
 from .parser import COUNT, NATURAL, number, offer
 from ..errors import ConfigError, DataError, MabeError
@@ -59,7 +60,8 @@ def _end(group, say):
 def _keep(group, answer, said):
     "What came of a group that was joined and removed, for a day: others may follow it, too."
     for old in group.folder.parent.glob(".*.json"):
-        if time.time() - old.stat().st_mtime > 86_400: old.unlink(missing_ok=True)
+        with suppress(FileNotFoundError): # another process was faster
+            if time.time() - old.stat().st_mtime > 86_400: old.unlink()
     write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": said})
 
 

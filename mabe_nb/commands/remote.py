@@ -7,6 +7,7 @@ __all__ = ['COMMANDS', 'follow', 'submit', 'jobs']
 
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
@@ -97,8 +98,8 @@ def _list(args, say):
     from mabe_nb.commands.groups import group_line, group_row
     from mabe_nb.remote.groups.group import groups
     from mabe_nb.remote.job import jobs as known, jobs_folder
-    together = [group_row(group) for group in groups()]
-    rows = [row(job) for job in known()]
+    with ThreadPoolExecutor(16) as pool: # a place that does not answer takes a minute for each
+        together, rows = (list(pool.map(*asked)) for asked in ((group_row, groups()), (row, known())))
     for r in together: say(group_line(r))
     for r in rows: say(as_line(r))
     if not rows + together: say(f"no jobs in {jobs_folder()}")

@@ -6,14 +6,14 @@
 __all__ = ['SENDING', 'NOT_THERE', 'JobError', 'Job']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
-import re, shutil, time
+import re, time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import atomic, disk_errors, read_json, temporary, write_json
-from ..locks import has_ended, locked
+from ..files import atomic, disk_errors, read_json, write_json
+from ..locks import has_ended, locked, remove_folder
 from ..patch import patch
 from . import costs, values
 from .packages import with_package, with_variable
@@ -268,9 +268,7 @@ def remove(self: Job):
     with disk_errors(self.folder): # its bill is not forgotten
         if self.spec.get("most_usd"): costs.write_receipt(self, state)
     if self.sent(): self.backend.remove(self.folder, self.spec)
-    gone = temporary(self.folder)
-    self.folder.rename(gone) # at once, as far as anybody can see
-    shutil.rmtree(gone)
+    remove_folder(self.folder)
 
 # %% ../../nbs/remote/39_handle.ipynb #fa0f814e
 @patch

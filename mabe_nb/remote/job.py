@@ -7,6 +7,7 @@ __all__ = ['job_code', 'submit', 'attach', 'all_jobs', 'jobs', 'refresh_reserved
 
 # %% ../../nbs/remote/40_job.ipynb #4ff67e7b
 import json, os, re, secrets as random_secrets, shutil, sys, time, warnings
+from contextlib import suppress
 
 from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, disk_errors, home, read_json, refused, write_json
@@ -203,7 +204,8 @@ def _room_for(folder):
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
     for path in private(folder.parent).glob(".mabe-*.tmp"): # of who was killed in here
-        if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError): # of who has just ended
+            if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
     with _room_for(folder), atomic(folder) as tmp:
         tmp.mkdir(mode=0o700)
         if code is not None:

@@ -6,14 +6,14 @@
 __all__ = ['Group', 'attach', 'groups']
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #8ab13825
-import shutil, time, warnings
+import time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ...errors import ConfigError, DataError, MabeError
-from ...files import home, read_json, temporary
+from ...files import home, read_json
 from ...safe_names import safe_id
-from ...locks import locked
+from ...locks import locked, remove_folder
 from ...patch import patch
 from .. import values
 from ..events import clean
@@ -260,9 +260,7 @@ def log(self: Group, tail=None) -> str:
 def remove(self: Group):
     "Delete it and its tasks, results too. Raises `ConfigError` if one of them runs."
     for task in self.tasks(): task.remove()
-    gone = temporary(self.folder)
-    self.folder.rename(gone)
-    shutil.rmtree(gone)
+    remove_folder(self.folder)
 
 # %% ../../../nbs/remote/groups/10_group.ipynb #10dd8861
 _KEYS = {"id": str, "on": str, "items": int, "at_once": int, "tasks": int, "round": int,

@@ -18,7 +18,8 @@ from ...patch import patch
 from . import modal_app
 from .base import ENDED, Base, checked_state, data_files, good_file, place, unended
 from .job_state import Unanswered, retried
-from .modal_call import NEVER_BEGUN, UNHEARD, call_status, ended, spawned
+from .modal_call import (
+    NEVER_BEGUN, UNHEARD, call_status, connected, ended, spawned)
 from .modal_volume import (
     LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread, jobs_on,
     manifest, read_file, read_small, remove, seconds_counted, send_data)
@@ -62,9 +63,7 @@ def ready():
                           " MODAL_TOKEN_ID and MODAL_TOKEN_SECRET; 'modal profile "
                           "activate NAME' chooses a workspace, MODAL_ENVIRONMENT an "
                           "environment")
-    with client_errors():
-        answers = in_thread(lambda over: [modal.Client.from_env()], beat=10)
-        if next(answers) == b"": raise TimeoutError # the client would try for a minute
+    connected()
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #d0c3cddc
 def _check_secrets(names):
@@ -118,6 +117,7 @@ class Backend(Base):
 # %% ../../../nbs/remote/places/44_modal.ipynb #874f9ced
 def _volume(name):
     import modal
+    connected()
     return modal.Volume.from_name(name, create_if_missing=True, version=2)
 
 

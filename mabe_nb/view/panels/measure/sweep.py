@@ -17,7 +17,7 @@ from ....patch import patch
 from ....remote.job import jobs
 from ....train.config import TrainConfig, make_config
 from ...cost_plots import plot_sweep
-from ..gpu import checked_card, checked_training, place_of
+from ..gpu import check_training, checked_card, place_of
 from ..job_view import Detached
 from ..memory import recall, remember, values_of
 from ..plan import Spending, rate_at
@@ -58,7 +58,8 @@ class MeasuringPanel(Spending, Panel):
         seconds: float, # Of steps, for each probe
     ):
         super().__init__()
-        (self.shape, self.given), self.gpu = checked_training(shape, cfg), checked_card(gpu)
+        check_training(shape, cfg)
+        self.given, self.shape, self.gpu = cfg, shape, checked_card(gpu)
         self.train = train and ConfigError.of_kind("train", train, TrainPanel, "TrainPanel('colony')")
         self.cancelled, self.so_far, self.measured_once = False, None, False
         self.question = Question(self.start)
