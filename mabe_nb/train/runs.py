@@ -200,7 +200,7 @@ def overlap_counts(
             counts[k] += frame_counts(labels, said)
     return counts
 
-
+# %% ../../nbs/train/70_runs.ipynb #eb39db45
 def overlap_scores(
     counts: np.ndarray, # (actions, 3), see `overlap_counts`
     actions, # Names
