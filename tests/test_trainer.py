@@ -76,8 +76,10 @@ def test_early_stopping_waits_its_patience_and_no_longer(monkeypatch, f1, patien
     one, scores = trainer(epochs=8, early_stopping_patience=patience), iter(f1)
     monkeypatch.setattr(Trainer, "validate",
                         lambda self: {"valid_loss": 1.0, "valid_f1": next(scores)})
+    one.recorder.note = (said := []).append
     history = one.fit()
     assert [row["epoch"] for row in history] == list(range(1, epochs + 1))
+    assert len(said) == (epochs < 8) and all(f"epoch {epochs - patience} is the best" in line for line in said)
     assert [row["valid_f1"] for row in history] == f1[:epochs]
     assert one.fit() == history, "what has stopped stays stopped"
 

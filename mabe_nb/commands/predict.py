@@ -109,6 +109,17 @@ def _watch_flags(p):
     p.add_argument("--every", type=number(float, above=0), metavar="SECONDS",
                    help="of --watch, from one look to the next (default: 30)")
 
+
+def _decision_flags(p):
+    p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
+    p.add_argument("--smooth-ms", type=number(float, low=0), help="moving average over "
+                   "probabilities, 0: none; default: the run's setting")
+    p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
+    p.add_argument("--no-rates", action="store_true", help="what is frequent around a frame "
+                   "does not count")
+    p.add_argument("--overlap", action="store_true", help="actions of one pair may "
+                   "overlap, which the competition refuses")
+
 # %% ../../nbs/commands/31_predict.ipynb #b2166322
 def _predict_flags(p):
     p.example = "mabe predict run colony --out sub.csv"
@@ -119,14 +130,7 @@ def _predict_flags(p):
     p.add_argument("--out", default=OUT, help="CSV to write (default: submission.csv); "
                    "with --watch a folder (default: predicted)")
     _watch_flags(p)
-    p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
-    p.add_argument("--smooth-ms", type=number(float, low=0), help="moving average over "
-                   "probabilities, 0: none; default: the run's setting")
-    p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
-    p.add_argument("--no-rates", action="store_true", help="what is frequent around a frame "
-                   "does not count")
-    p.add_argument("--overlap", action="store_true", help="actions of one pair may "
-                   "overlap, which the competition refuses")
+    _decision_flags(p)
     p.add_argument("--doubts", action="store_true", help="one column more, `doubt`: in "
                    "what the video is unlike the training; not for the competition")
     p.add_argument("--skip-broken", **SKIP_BROKEN)

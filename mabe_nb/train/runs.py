@@ -30,8 +30,7 @@ from .model import refuse_models
 from .models import count_parameters
 from .losses import told_at_once
 from .predict import LEAST_COST, decide, decide_apart, lasting, shortest_bouts, usual_rates, with_rates
-from .scores.frames import (best_row, counts_by_video, f1_of, frame_counts, frame_scores,
-                                         seen_counts, validation_scores)
+from .scores.frames import best_row, counts_by_video, f1_of, frame_counts, frame_scores, seen_counts, validation_scores
 from .scores.means import lab_scores, log_loss, mean_f1, only_false_alarms, said_counts, time_looked_at, where_found
 from .training_set import TrainingSet, load_training_set, new_classifier
 from .unlike import shared_subjects
@@ -200,7 +199,7 @@ def overlap_counts(
             counts[k] += frame_counts(labels, said)
     return counts
 
-
+# %% ../../nbs/train/70_runs.ipynb #eb39db45
 def overlap_scores(
     counts: np.ndarray, # (actions, 3), see `overlap_counts`
     actions, # Names

@@ -167,8 +167,11 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
     if new and (self.precision.dtype or self.precision.tf32): self.check_precision()
     with memory_kept(self.device), onednn_products(self.device), stop_signal() as stop:
         while self.epoch < cfg.epochs:
-            if self.history and (self.epoch - best_row(self.history)["epoch"]
-                                 >= cfg.early_stopping_patience): break
+            best, most = best_row(self.history), cfg.early_stopping_patience
+            if best and self.epoch - best["epoch"] >= most:
+                self.note(f"stops here: epoch {best['epoch']} is the best, none of {most} since was "
+                          "better (early_stopping_patience)")
+                break
             begun = time.perf_counter()
             loss = self.run_epoch(stop)
             row = {"epoch": self.epoch + 1, "train_loss": loss, **self.validate(),
