@@ -17,7 +17,8 @@ from .boris import point_actions
 from .exports import FORMATS, check_formats
 from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
                                      of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
-from .measures import actions_of_labs, checked_submission, measure, observe, over_time
+from .measures import (_some, actions_of_labs, checked_submission, measure, observe, of_absent,
+                                       of_apart, of_outside, of_pauses, over_time)
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
@@ -129,9 +130,6 @@ def _of_before(out, tables, paths):
     return [f"{out} holds {_some(lost)} too, which this analysis did not write"] if lost else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
-def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
-
-
 def _of_videos(data, bouts, videos):
     "Sentences on what a table has of no video of the data, and not of some videos or labs."
     there, ids = {*checked_submission(bouts).video_id}, [*map(str, data.ids)]
@@ -164,7 +162,7 @@ def _measured(data, bouts, videos, shuffles, say):
         tables["measures"] = with_doubts(tables["measures"], found, "video")
     return seen, tables, decisions
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #13ab7f38
 def _export(seen, out, to, data, method): # Paths of what was written
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
     return [path for name in to for path in FORMATS[name](seen, out, **how.get(name, {}))]
@@ -179,7 +177,7 @@ def _of_no_file(seen, to, paths):
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
-def _of_nobody(seen, table): # Is there a table of bouts?
+def _of_nobody(seen, table):
     "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
@@ -197,42 +195,10 @@ def _of_some(seen):
             "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
             "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
 
-# %% ../../nbs/analysis/70_analyse.ipynb #d89d5bb4
-def _of_absent(seen):
-    "A sentence if animals are watched that the tracker hardly has."
-    share = {who: seen.tracked.get(who, 1.0) for who in
-             seen.watched[["video", "animal"]].drop_duplicates().itertuples(index=False, name=None)}
-    lost = [f"{animal} of {video}: {part:.0%}" for (video, animal), part in share.items() if part < 0.5]
-    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than half of the frames "
-            f"({_some(lost)}): shares and rates are of the whole video, and each counts as a case"
-            ] if lost else []
-
-
-def _of_pauses(seen, measures):
-    "A sentence if a time in which nobody watched lies before first bouts."
-    keys = ["video", "animal", "action"]
-    first = seen.watched.drop_duplicates(keys).rename(columns={"seconds": "until"})
-    rows = measures.merge(first[[*keys, "until"]], on=keys)
-    some = [*rows.video[rows.latency_s > rows.until].unique()]
-    return [f"latency_s holds time in which nobody watched, and could have missed a bout, in "
-            f"{plural(len(some), 'video')} ({_some(some)})"] if some else []
-
-
-def _of_outside(seen):
-    "A sentence if bouts reach out of their videos."
-    videos, n = [*seen.outside], sum(seen.outside.values())
-    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
-            "the first frame or end after the last, and are cut there or left out: are they of "
-            "these videos, in frames?"] if n else []
-
 # %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
-def _of_apart(seen):
-    "A sentence if animals are never seen at once, as one that was lost and found again."
-    acting = {*zip(seen.watched.video, seen.watched.animal)}
-    some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
-            if {(v, a), (v, b)} <= acting]
-    return [f"no frame shows both {_some(some)}: one that was lost and found again counts twice; give both "
-            "tracks its name, under animals in dataset.yaml"] if some else []
+def _of_all(seen, measures, table): # Is there a table of bouts?
+    return [*of_outside(seen), *of_absent(seen), *of_apart(seen), *_of_points(seen),
+            *of_pauses(seen, measures), *_of_nobody(seen, table)]
 
 
 def _of_points(seen):
@@ -292,8 +258,7 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += [*_of_outside(seen), *_of_absent(seen), *_of_apart(seen), *_of_points(seen),
-              *_of_pauses(seen, tables["measures"]), *_of_nobody(seen, "csv" in to),
-              *([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None else _of_some(seen))]
+    notes += _of_all(seen, tables["measures"], "csv" in to) + (
+        _of_reviewed(data) + _of_unmarked(seen, data) if bouts is None else _of_some(seen))
     for line in notes + _of_no_file(seen, to, paths) + _of_before(out, tables, paths): say(f"note: {line}")
     return tables

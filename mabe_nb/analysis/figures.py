@@ -99,14 +99,12 @@ def plot_budgets(
     figure, ax = _axes(ax, 2 + bar * len(actions) * (len(groups) + 1), 3.2)
     rng, wide = np.random.default_rng(0), len(groups) + 0.8
     for g, group in enumerate(groups):
-        color = COLORS[g % len(COLORS)]
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
-            label = _short(group) if i == 0 else None
-            _mean_bar(ax, i * wide + g, some, color, label, rng, max(1, 6.7 * bar))
-    middle = np.arange(len(actions)) * wide + (len(groups) - 1) / 2
+            label = None if i else _short(group)
+            _mean_bar(ax, i * wide + g, some, COLORS[g % len(COLORS)], label, rng, max(1, 6.7 * bar))
     aside = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if bar * (len(groups) + 1) < 1.1 else {}
-    ax.set_xticks(middle, [_short(a, 16) for a in actions], **aside)
+    ax.set_xticks(np.arange(len(actions)) * wide + (len(groups) - 1) / 2, [_short(a, 16) for a in actions], **aside)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
     ax.tick_params(axis="x", length=0)
     ax.grid(axis="y")

@@ -201,7 +201,7 @@ def of_subjects(
     return [*told, f"{subject!r} is the subject of all {most} animals of {video}, which count as one case (so in {n} "
             "videos in all): a column animal tells whose it is"]
 
-
+# %% ../../nbs/analysis/30_groups.ipynb #c7a536bd
 def of_company(
     rows: pd.DataFrame, # From `with_groups`
     unit: str = "animal", # As for `per_unit`

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NAMES', 'FRAMES', 'MEASURES', 'checked_submission', 'seen_share', 'Observed', 'observe', 'actions_of_labs',
-           'time_spent', 'measure', 'over_time']
+           'time_spent', 'measure', 'over_time', 'of_absent', 'of_outside', 'of_apart', 'of_pauses']
 
 # %% ../../nbs/analysis/10_measures.ipynb #3936a6a0
 from itertools import combinations
@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..data.checks import animals_seen
 from ..data.dataset import as_dataset, each_video
-from ..data.recording import (Recording, frame_labels, run_lengths,
+from ..data.recording import (Recording, frame_labels, plural, run_lengths,
                                     submitted_bouts, union_lengths)
 from ..errors import ConfigError, DataError
 
@@ -225,3 +225,52 @@ def over_time(
             rows.append((video, animal, action, a, b, inside.clip(0).sum() / (b - a)))
     return pd.DataFrame(rows, columns=["video", "animal", "action", "start_s", "stop_s", "share"])
 
+
+# %% ../../nbs/analysis/10_measures.ipynb #c46b6820
+def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
+
+
+def of_absent(
+    seen: Observed,
+) -> list: # One sentence, if there are any
+    "A sentence if animals are watched that the tracker hardly has."
+    share = {who: seen.tracked.get(who, 1.0) for who in
+             seen.watched[["video", "animal"]].drop_duplicates().itertuples(index=False, name=None)}
+    lost = [f"{animal} of {video}: {part:.0%}" for (video, animal), part in share.items() if part < 0.5]
+    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than half of the frames "
+            f"({_some(lost)}): shares and rates are of the whole video, and each counts as a case"
+            ] if lost else []
+
+
+def of_outside(
+    seen: Observed,
+) -> list: # One sentence, if there are any
+    "A sentence if bouts reach out of their videos."
+    videos, n = [*seen.outside], sum(seen.outside.values())
+    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
+            "the first frame or end after the last, and are cut there or left out: are they of "
+            "these videos, in frames?"] if n else []
+
+# %% ../../nbs/analysis/10_measures.ipynb #e346c1a7
+def of_apart(
+    seen: Observed,
+) -> list: # One sentence, if there are any
+    "A sentence if animals are never seen at once, as one that was lost and found again."
+    acting = {*zip(seen.watched.video, seen.watched.animal)}
+    some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
+            if {(v, a), (v, b)} <= acting]
+    return [f"no frame shows both {_some(some)}: one that was lost and found again counts twice; give both "
+            "tracks its name, under animals in dataset.yaml"] if some else []
+
+
+def of_pauses(
+    seen: Observed,
+    measures: pd.DataFrame, # From `measure`
+) -> list: # One sentence, if there are any
+    "A sentence if a time in which nobody watched lies before first bouts."
+    keys = ["video", "animal", "action"]
+    first = seen.watched.drop_duplicates(keys).rename(columns={"seconds": "until"})
+    rows = measures.merge(first[[*keys, "until"]], on=keys)
+    some = [*rows.video[rows.latency_s > rows.until].unique()]
+    return [f"latency_s holds time in which nobody watched, and could have missed a bout, in "
+            f"{plural(len(some), 'video')} ({_some(some)})"] if some else []

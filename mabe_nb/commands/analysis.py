@@ -54,19 +54,25 @@ def clips(args, say) -> dict:
         raise ConfigError("--most-sure needs a run folder: only a run tells how sure it is")
     data, decisions = open_dataset(args.data, args.split), []
     videos = pick(data, args.videos, args.skip_broken and say)
-    each = decisions.append if args.most_sure else None
-    found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
+    bouts = read_bouts(bouts, data, videos, say, decisions.append if args.most_sure else None)
+    found = observe(data, bouts, videos).bouts
     if args.most_sure: # of those that can be seen
         found = with_confidence(found[found.seen >= 0.5].reset_index(drop=True), decisions)
     done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
                        films={} if args.films == "none" else args.films, progress=say.progress)
     films = done.film[done.film != ""].nunique()
-    if old := {f.name for f in Path(args.out).glob("*.mp4")} - {*done.file}:
-        say(f"note: {args.out} holds {len(old)} more, of before, such as {min(old)}")
-    say(f"{len(done)} clips of {len(found):,} bouts"
-        + (f", over {films} film{'s' * (films != 1)}" if films else "") + f": {args.out}")
+    for line in _of_before(Path(args.out), {*done.file}): say(line)
+    over = f", over {films} film{'s' * (films != 1)}" * bool(films)
+    say(f"{len(done)} clips of {len(found):,} bouts{over}: {args.out}")
     return {"out": str(args.out), "films": films,
             "clips": done.astype(object).where(done.notna(), None).to_dict("records")}
+
+# %% ../../nbs/commands/70_analysis.ipynb #2e02da0f
+def _of_before(out, files):
+    "A sentence if clips of before lie beside those written now."
+    old = {f.name for f in out.glob("*.mp4")} - files
+    return [f"note: {out} holds {len(old)} more, of before, such as {min(old)}"] if old else []
+
 
 # %% ../../nbs/commands/70_analysis.ipynb #9192c29c
 def _common(p):
