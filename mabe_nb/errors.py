@@ -5,6 +5,9 @@
 # %% auto #0
 __all__ = ['OWN', 'MabeError', 'DataError', 'ConfigError', 'ScoreError']
 
+# %% ../nbs/00_errors.ipynb #379415b6
+from pathlib import Path
+
 # %% ../nbs/00_errors.ipynb #662bf0e3
 class MabeError(Exception):
     "Base of every error that a user can cause: one sentence, with what to do about it."
@@ -16,6 +19,15 @@ class MabeError(Exception):
         "The same error, of a command that has an answer for a program."
         self.answer = answer
         return self
+
+    @classmethod
+    def as_path(cls,
+        name: str, # Of the argument, as the user knows it
+        value, # What was given
+    ) -> Path:
+        "The path that is named. Raises this error for no text or `Path`, and an empty one."
+        if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
+        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #b4c8a652
 class DataError(MabeError, ValueError):
@@ -34,7 +46,6 @@ class DataError(MabeError, ValueError):
 # %% ../nbs/00_errors.ipynb #96440115
 import difflib
 from numbers import Integral, Real
-from pathlib import Path
 
 # %% ../nbs/00_errors.ipynb #c0450a4e
 OWN = " (one of your own: import its file first, on the command line with --load FILE)"
@@ -85,15 +96,6 @@ class ConfigError(MabeError, ValueError):
         "Gives back a number within its bounds. Raises `ConfigError` for any other thing."
         if _within(value, low, high, whole): return value
         raise cls(f"{name} is {str(value)[:40]!r}, expected a {_bounds(low, high, whole)}")
-
-    @classmethod
-    def path(cls,
-        name: str, # Of the argument, as the user knows it
-        value, # What was given
-    ) -> Path:
-        "The path that is named. Raises `ConfigError` for no text or `Path`, and an empty one."
-        if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
-        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

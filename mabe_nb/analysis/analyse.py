@@ -226,7 +226,7 @@ def _of_reviewed(data):
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
 def _check(out, groups, by, to):
     "Raises `ConfigError` before any work is done."
-    if isinstance(out, pd.DataFrame) or ConfigError.path("out", out).is_file():
+    if isinstance(out, pd.DataFrame) or ConfigError.as_path("out", out).is_file():
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")

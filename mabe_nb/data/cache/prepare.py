@@ -163,7 +163,7 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     code, blocks = code_version(features=features), blocks_of(features)
     once, free = kept_once(blocks), order_free(blocks)
     own = {f.__module__ for f in users_blocks(blocks)} - {"__main__"}
-    out = ConfigError.path("out", out or default_folder(dataset, features, parts))
+    out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
     return Plan(dataset, out, features,
                 tuple(parts), unlabelled, code, selves, tuple(sorted(own)), once, free, most)
 
