@@ -5,6 +5,9 @@
 # %% auto #0
 __all__ = ['OWN', 'MabeError', 'DataError', 'ConfigError', 'ScoreError']
 
+# %% ../nbs/00_errors.ipynb #379415b6
+from pathlib import Path
+
 # %% ../nbs/00_errors.ipynb #662bf0e3
 class MabeError(Exception):
     "Base of every error that a user can cause: one sentence, with what to do about it."
@@ -16,6 +19,15 @@ class MabeError(Exception):
         "The same error, of a command that has an answer for a program."
         self.answer = answer
         return self
+
+    @classmethod
+    def as_path(cls,
+        name: str, # Of the argument, as the user knows it
+        value, # What was given
+    ) -> Path:
+        "The path that is named. Raises this error for no text or `Path`, and an empty one."
+        if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
+        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #b4c8a652
 class DataError(MabeError, ValueError):
@@ -34,7 +46,6 @@ class DataError(MabeError, ValueError):
 # %% ../nbs/00_errors.ipynb #96440115
 import difflib
 from numbers import Integral, Real
-from pathlib import Path
 
 # %% ../nbs/00_errors.ipynb #c0450a4e
 OWN = " (one of your own: import its file first, on the command line with --load FILE)"
@@ -59,8 +70,20 @@ def _bounds(low, high, whole):
         f"{word} {end:.15g}" for word, end in ends if end is not None])
 
 # %% ../nbs/00_errors.ipynb #fa62d931
-class _Refused(MabeError, ValueError):
-    "A value that cannot be used."
+class ConfigError(MabeError, ValueError):
+    "A setting, flag or name that does not exist or has a value it cannot have."
+
+    @classmethod
+    def unknown(cls,
+        kind: str, # What the name should be: "setting", "feature block", ...
+        name: str, # What was given
+        known, # The names that exist
+        where: str = None, # File and line, or flag, where it was given
+        own: bool = False, # May users add names of their own?
+    ) -> "ConfigError":
+        "The error for a name that is not among `known`, with the nearest one that is."
+        hint = _nearest(name, sorted(map(str, known))) + OWN * own
+        return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
 
     @classmethod
     def bounded(cls,
@@ -84,31 +107,6 @@ class _Refused(MabeError, ValueError):
         "Gives back a value of a kind. Raises `ConfigError` for any other thing."
         if isinstance(value, kind): return value
         raise cls(f"{name} is {str(value)[:40]!r}, expected a {kind.__name__}, such as {such}")
-
-    @classmethod
-    def path(cls,
-        name: str, # Of the argument, as the user knows it
-        value, # What was given
-    ) -> Path:
-        "The path that is named. Raises `ConfigError` for no text or `Path`, and an empty one."
-        if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
-        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
-
-# %% ../nbs/00_errors.ipynb #99370973
-class ConfigError(_Refused):
-    "A setting, flag or name that does not exist or has a value it cannot have."
-
-    @classmethod
-    def unknown(cls,
-        kind: str, # What the name should be: "setting", "feature block", ...
-        name: str, # What was given
-        known, # The names that exist
-        where: str = None, # File and line, or flag, where it was given
-        own: bool = False, # May users add names of their own?
-    ) -> "ConfigError":
-        "The error for a name that is not among `known`, with the nearest one that is."
-        hint = _nearest(name, sorted(map(str, known))) + OWN * own
-        return cls(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

@@ -127,7 +127,7 @@ def map_train(
     **how, # See `map`: on, at_once, tasks, gpu, timeout, retries, options of the place
 ) -> Group | MapPlan | None: # None: all members have learned, `train_recipe` ends it
     "Train a recipe's members elsewhere; `join_recipe` ends it. Raises `MabeError`."
-    out, dataset = ConfigError.path("out", out).absolute(), _corrected(data, corrections)
+    out, dataset = ConfigError.as_path("out", out).absolute(), _corrected(data, corrections)
     with tempfile.TemporaryDirectory() if plan else nullcontext(out) as folder:
         begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache, workers,
                        say or (lambda text: None), progress, fresh)

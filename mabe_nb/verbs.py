@@ -73,7 +73,7 @@ def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,
            settings: dict[str, Any], recipe: str | None, folds: int | str, resume: bool,
            init: str | Path | None, **how: Any) -> None:
     "A run or a recipe, whichever is asked for. Raises `ConfigError` for both in one."
-    ConfigError.path("out", out)
+    ConfigError.as_path("out", out)
     if recipe is None:
         _fit_run(data, out, *videos, _config(config, settings, init), resume, init=init, **how)
     elif config is None and init is None and not settings:

@@ -191,6 +191,8 @@ def commands(words):
 def command_faults(words, path):
     "Subcommands and flags that the command line does not have."
     for text in commands(words):
+        if re.search(r"submit .*--on (modal|hf)\b.*mabe train", text) and "{DATA}" not in text:
+            yield f"{text!r} sends no data"
         for one in re.split(r"(?:^|(?<= ))(?=mabe )", text)[1:]:
             first, *rest = shlex.split(one.replace("'", " "), comments=True)[1:] or [""]
             names = [first, *(w for a, w in zip(["", *rest], rest) if a == "|")]
@@ -231,7 +233,8 @@ BAD = {
     "`mabe frobnicate`": "is no command",
     "`mabe synth | guess`": "'mabe guess'",
     "```\nmabe train x \\\n  --epoch 3\n```": "has no --epoch",
-    "```\nmabe submit --on hf -- mabe train x --outt y\n```": "has no --outt",
+    "```\nmabe submit --on hf --data x -- mabe train {DATA} --outt y\n```": "has no --outt",
+    "`mabe submit --on modal -- mabe train colony --out run`": "sends no data",
     "```\ntorchrun --no-python mabe trian x\n```": "'mabe trian'"}
 
 

@@ -228,7 +228,7 @@ def _of_reviewed(data):
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
 def _check(data, out, groups, by, to):
     "Raises `ConfigError` before any work is done."
-    if isinstance(out, pd.DataFrame) or ConfigError.path("out", out).is_file():
+    if isinstance(out, pd.DataFrame) or ConfigError.as_path("out", out).is_file():
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
     if hasattr(data, "settings_of") and Path(out).resolve() == Path(data.root).resolve():

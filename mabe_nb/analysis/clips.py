@@ -181,7 +181,7 @@ def write_clips(
     Raises `ConfigError` for an action that was not found, `DataError` for a film that cannot
     be read or is not that of the poses.
     """
-    data, out = as_dataset(data), ConfigError.path("out", out)
+    data, out = as_dataset(data), ConfigError.as_path("out", out)
     if "stop" not in getattr(bouts, "columns", ()): bouts = observe(data, bouts).bouts
     if "video" not in bouts: raise DataError(
         "bouts do not say of which video; give rec.bouts.assign(video=rec.video_id)")

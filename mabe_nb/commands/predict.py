@@ -8,7 +8,7 @@ __all__ = ['OUT', 'COMMANDS', 'predict', 'predict_new', 'predict_elsewhere']
 # %% ../../nbs/commands/31_predict.ipynb #f98f8635
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (OVERWRITE, SKIP_BROKEN, WORKERS, add_data, check_out,
+from .parser import (CHECKPOINT, OVERWRITE, SKIP_BROKEN, WORKERS, add_data, check_out,
                                      number, offer, pick, refuse_without)
 from ..errors import ConfigError
 from ..locks import locked_beside
@@ -124,8 +124,7 @@ def _decision_flags(p):
 def _predict_flags(p):
     p.example = "mabe predict run colony --out sub.csv"
     p.add_argument("run", metavar="RUN", help="run folder, bundle, or a .safetensors file")
-    p.add_argument("--checkpoint", default="best",
-                   help="best, last or an epoch (default: best)")
+    p.add_argument("--checkpoint", **CHECKPOINT)
     add_data(p)
     p.add_argument("--out", default=OUT, help="CSV to write (default: submission.csv); "
                    "with --watch a folder (default: predicted)")

@@ -8,7 +8,7 @@ __all__ = ['COMMANDS', 'as_text', 'rows_of', 'runs', 'bundle', 'export']
 # %% ../../nbs/commands/34_runs.ipynb #faf5e2f8
 import json
 
-from .parser import check_out, COUNT, NATURAL, pick, refuse_without
+from .parser import CHECKPOINT, check_out, COUNT, NATURAL, pick, refuse_without
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/34_runs.ipynb #3010423c
@@ -109,8 +109,7 @@ def _export_flags(p):
     p.add_argument("run", metavar="RUN", help="run folder, of a classifier or a recipe, or a "
                    ".safetensors file")
     p.add_argument("--onnx", metavar="FOLDER", required=True, help="folder to make")
-    p.add_argument("--checkpoint", default="best",
-                   help="best, last or an epoch (default: best)")
+    p.add_argument("--checkpoint", **CHECKPOINT)
     p.add_argument("--data", metavar="DATA", help="whose windows are compared; default: "
                    "invented ones")
     p.add_argument("--videos", metavar="A,B-C", help="of --data; default: the first")

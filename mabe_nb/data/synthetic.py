@@ -224,7 +224,7 @@ def write_colony(
     order, videos, more = _order(layout, videos, labs)
     ConfigError.bounded("minutes", minutes, 1 / 60, 600)
     ConfigError.bounded("seed", seed, 0, 2**63, whole=True)
-    root = ConfigError.path("root", root).expanduser().resolve()
+    root = ConfigError.as_path("root", root).expanduser().resolve()
     _free(root, overwrite)
     train, test = range(videos), range(videos, videos + more)
     if progress: train, test = _bar(train, "train"), _bar(test, "test")

@@ -283,7 +283,7 @@ def make_bundle(
     frames: int = 5_000_000, # To tell the time for: 200 videos of 25,000
 ) -> dict: # The manifest
     "A folder that predicts offline. Raises `ConfigError` for `out`, and for odd code."
-    out = ConfigError.path("out", out)
+    out = ConfigError.as_path("out", out)
     if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
     name, model = safe_id(out.resolve().name, "bundle", plain=True), load_model(run)
     files = _files_of(model, thresholds)

@@ -101,6 +101,7 @@ def _one_card(named, gpu): # Of `on` and of `gpu`
 def _measured(cfg, sizes, ask, on, gpu, how, say): # Rows, one after the other
     def spec(size):
         return make_spec(make_config({**cfg.model_dump(), "batch_size": size}), **ask)
+    make_spec(cfg, **ask) # refuses what is no config
     say_price([(spec(size), on, gpu) for size in sizes or DOUBLED], how["fresh"], how["timeout"],
               how["options"], say)
     if sizes is not None:
@@ -166,7 +167,6 @@ def sweep(
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
     ask: dict = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
-    make_spec(cfg, **ask) # refuses what is no config
     for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):
         each(done := summarize(found, shape, rate))
     return done

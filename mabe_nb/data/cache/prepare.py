@@ -166,7 +166,7 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features), blocks_of(features)
     own = own_modules([*users_blocks(blocks), *own_readers()])
-    out = ConfigError.path("out", out or default_folder(dataset, features, parts))
+    out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
     return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves, tuple(sorted(own)),
                 kept_once(blocks), order_free(blocks), most)
 

@@ -113,8 +113,7 @@ def write_kaggle(
     zeros=(), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
     "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
-    root = ConfigError.path("root", root)
-    paths, rows, folders = _paths(root, split), [], {}
+    paths, rows, folders = _paths(root := ConfigError.as_path("root", root), split), [], {}
     with ExitStack() as stack:
         if not root.exists(): stack.callback(_remove_empty, root)
         file = stack.enter_context(atomic(paths["videos"])) # appears last
