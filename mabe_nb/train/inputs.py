@@ -8,7 +8,6 @@ __all__ = ['EVERY_MS', 'moments', 'Standardize', 'fit_standardize', 'PCA', 'fit_
 
 # %% ../../nbs/train/35_inputs.ipynb #bc9e5fc5
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -169,22 +168,13 @@ class Inputs:
     rate: float = 30.0 # Frames per second that they are brought to
     common: tuple = () # Body parts that every training video had; empty: not known
 
-    @cached_property
-    def unlearned(self) -> np.ndarray: # (channels,) bool
-        "Channels that no training video had; where they tell what is missing, it always was."
-        masks = [bool(MISSING.search(name)) for name in self.names]
-        return (self.scaler.std == 1) & (self.scaler.mean == masks)
 
-    def __call__(self,
-        values: np.ndarray, # (frames, channels) as prepared, NaN = missing
-    ) -> torch.Tensor: # (frames, dim) float32, nothing missing
-        "Scaled channels, masks and components."
-        if self.unlearned.any(): values = np.where(self.unlearned, np.float32(np.nan), values)
-        scaled = self.scaler(values)
-        if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
-        out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
-        if self.pca: out.append(self.pca(scaled[:, self.base]))
-        return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
+@patch
+@property
+def unlearned(self: Inputs) -> np.ndarray: # (channels,) bool
+    "Channels that no training video had; where they tell what is missing, it always was."
+    masks = [bool(MISSING.search(name)) for name in self.names]
+    return (self.scaler.std == 1) & (self.scaler.mean == masks)
 
 # %% ../../nbs/train/35_inputs.ipynb #80f16e37
 @patch
@@ -192,6 +182,19 @@ class Inputs:
 def dim(self: Inputs) -> int:
     "Channels that the model sees."
     return len(self.direct) + len(self.masks) + (len(self.pca.share) if self.pca else 0)
+
+
+@patch
+def __call__(self: Inputs,
+    values: np.ndarray, # (frames, channels) as prepared, NaN = missing
+) -> torch.Tensor: # (frames, dim) float32, nothing missing
+    "Scaled channels, masks and components."
+    if (new := self.unlearned).any(): values = np.where(new, np.float32(np.nan), values)
+    scaled = self.scaler(values)
+    if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
+    out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
+    if self.pca: out.append(self.pca(scaled[:, self.base]))
+    return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
 
 # %% ../../nbs/train/35_inputs.ipynb #6da4e9fe
 @patch
@@ -245,14 +248,12 @@ def fit_inputs(
             yield x
     scaler = fit_standardize(each())
     base = np.flatnonzero(coord & cfg.include_pca)
-    pca = _components(prepared, rows, base, scaler, cfg)
-    table = prepared.sequences.iloc[list(rows)]
-    common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))}
-                                for v in table.video_id))
+    fps, videos = (prepared.sequences[c].iloc[list(rows)] for c in ("fps", "video_id"))
+    common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))} for v in videos))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
-                  np.flatnonzero(direct), masks, base, scaler,
-                  (float(table.fps.min()), float(table.fps.max())), np.flatnonzero(always), pca,
-                  common_rate(table.fps), tuple(sorted(common)))
+                  np.flatnonzero(direct), masks, base, scaler, (float(fps.min()), float(fps.max())),
+                  np.flatnonzero(always), _components(prepared, rows, base, scaler, cfg),
+                  common_rate(fps), tuple(sorted(common)))
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch
@@ -269,8 +270,7 @@ def about(self: Inputs) -> dict:
     "Everything else."
     return {"features": self.features, "names": list(self.names),
             "parts": list(self.parts), "common": list(self.common),
-            "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate,
-            "version": VERSION}
+            "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate, "version": VERSION}
 
 # %% ../../nbs/train/35_inputs.ipynb #cb16a434
 @patch

@@ -14,6 +14,13 @@ from ..body_parts import part_index
 from ..recording import Recording
 from ...errors import ConfigError
 
+# %% ../../../nbs/data/blocks/20_bodies.ipynb #ae7961aa
+def seen_parts(
+    rec: Recording,
+) -> list: # Names
+    "Body parts that some frame shows."
+    return [p for p, at in zip(rec.parts, np.isfinite(rec.xy[..., 0]).any((0, 1))) if at]
+
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #610c9aa6
 ALTERNATIVES = {
     "front": ("nose", "head", "ear_left ear_right", "neck",
@@ -25,13 +32,6 @@ ALTERNATIVES = {
     "rear": ("tail_base", "hip_left hip_right", "hindpaw_left hindpaw_right", "spine_2",
              "tail_midpoint", "tail_middle_1"),
 }
-
-def seen_parts(
-    rec: Recording,
-) -> list: # Names
-    "Body parts that some frame shows."
-    return [p for p, at in zip(rec.parts, np.isfinite(rec.xy[..., 0]).any((0, 1))) if at]
-
 
 def body_points(
     rec: Recording,
