@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.dataset import as_dataset, may_be_labelled
-from ..data.recording import plural, some_of
 from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
@@ -53,8 +52,8 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
 def _left_out(dataset, ids, named): # A line on videos that were asked for and teach nothing, or none
     left = [v for v in dict.fromkeys(map(str, named)) if v not in {*ids[0], *ids[1]}
             and not may_be_labelled(dataset, v)]
-    return [f"note: left out: {plural(len(left), 'video')} that nobody has annotated "
-            f"({some_of(left)})"] if left else []
+    return [f"note: left out, as nobody has annotated it: video {', '.join(left[:5])}"
+            + ", ..." * (len(left) > 5)] if left else []
 
 
 def _announce(dataset, data, ids, named, clf, say):
