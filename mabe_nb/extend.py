@@ -64,7 +64,7 @@ _read: dict = {} # File -> spec of its module, which a reload replaces, and its 
 
 def _text(file, module): # As it was when Python read it, if it has
     spec, kept = getattr(module, "__spec__", None), _read.get(file)
-    if kept is None or kept[0] is not spec: kept = _read[file] = spec, file.read_text("utf-8")
+    if kept is None or kept[0] is not spec: kept = _read[file] = spec, file.read_text("utf-8", "replace")
     return kept[1]
 
 
@@ -93,14 +93,18 @@ def _names(code):
     for inner in filter(inspect.iscode, code.co_consts): yield from _names(inner)
 
 
+def _held(cell):
+    try: return cell.cell_contents
+    except ValueError: return None # not there yet
+
+
 def _of_cell(function, known):
     known.append(function)
     code, around = function.__code__, function.__globals__
     try: text = inspect.getsource(function)
     except (OSError, TypeError): text = repr((code.co_code, code.co_consts))
     values = {name: around[name] for name in _names(code) if name in around}
-    values |= {name: cell.cell_contents for name, cell in zip(
-        code.co_freevars, function.__closure__ or ())}
+    values |= zip(code.co_freevars, map(_held, function.__closure__ or ()))
     return "\0".join([text, *(f"{name}={_said(values[name], known)}" for name in sorted(values))])
 
 

@@ -45,14 +45,13 @@ def locked(
     "Be the only one inside. Raises `DataError` that names who is, unless it may wait."
     from filelock import FileLock, SoftFileLock, Timeout
     check_main()
-    lock = Path(lock)
-    held = FileLock(lock)
+    held = FileLock(lock := Path(lock))
     with disk_errors(what):
         try: held.acquire(timeout=0)
         except Timeout:
-            if wait is None:
-                raise DataError(f"is being written by {owner_of(lock)}; wait for it to end, or "
-                                "choose another folder (--out)", what) from None
+            if wait is None: raise DataError(
+                f"is being written by {owner_of(lock)}; wait for it to end, or choose another "
+                "folder (--out)", what) from None
             wait(owner_of(lock))
             held.acquire()
     try:

@@ -97,6 +97,9 @@ def test_what_a_cell_names_counts():
     second = own_source(cell["outer"])
     exec("def inner(x): return [factor + y for y in x]", cell)
     assert len({first, second, own_source(cell["outer"])}) == 3
+    exec("def around():\n    def early(x): return late(x)\n    said.append(own(early))\n    late = abs\n"
+         "    return own(early)", cell := {"__name__": "a_cell", "own": own_source, "said": []})
+    assert [cell["around"]()] != cell["said"] # which was asked before there was a `late`
 
 
 @pytest.fixture(scope="module")

@@ -245,7 +245,7 @@ def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_
 def test_named_videos_that_nobody_has_annotated_are_told(colony, tmp_path):
     data = [r if k < 3 else r.replace(labelled=None, bouts=bout_table()) for k, r in enumerate(colony)]
     for name, learn, judge, told in (("all", None, None, []), ("some", ["1", "4", "10"], ["7", "13"], [
-            "note: left out: 2 videos that nobody has annotated (10, 13)"])):
+            "note: left out, as nobody has annotated it: video 10, 13"])):
         said = []
         train(data, tmp_path/name, TrainConfig(**TINY | {"epochs": 1}), learn, judge,
               cache=tmp_path/"cache", say=said.append)

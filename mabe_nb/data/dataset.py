@@ -23,7 +23,7 @@ from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import check_parts, part_index
 from .poses import trackers
-from .recording import Recording, content_hash, looked_at, plural, some_of
+from .recording import Recording, content_hash, looked_at, some_of
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
 from ..extend import own_source
@@ -253,7 +253,7 @@ def of_no_labels(
 ) -> list: # One sentence, or none
     "Which videos are known to be unlabelled."
     left = [v for v in dict.fromkeys(map(str, ids)) if not may_be_labelled(dataset, v)]
-    return [f"left out: {plural(len(left), 'video')} that nobody has annotated ({some_of(left)})"] if left else []
+    return [f"left out, as nobody has annotated it: video {some_of(left)}"] if left else []
 
 # %% ../../nbs/data/20_dataset.ipynb #c778df9b
 def own_readers() -> list: # Functions from a path to `Points`

@@ -176,8 +176,7 @@ def compare(
     asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
     rates = [_rate(on, gpu, options) for _, on, gpu in asks]
     say_price(asks, fresh, timeout, options, say)
-    with closing(run_probes(asks, fresh, timeout, options, beat)) as results: # ends jobs at an error
-        found = list(_announced(results, targets, each))
+    found = list(_announced(run_probes(asks, fresh, timeout, options, beat), targets, each))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
     return _ranked(rows)
@@ -195,9 +194,10 @@ def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row s
 
 
 def _announced(results, targets, each): # The same; tells the status of each
-    for result, target in zip(results, targets):
-        each(target, result["status"])
-        yield result
+    with closing(results): # at an error, too, which ends the jobs
+        for result, target in zip(results, targets):
+            each(target, result["status"])
+            yield result
 
 
 def _ranked(rows): # A table, the fastest first

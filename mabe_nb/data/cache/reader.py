@@ -143,8 +143,7 @@ class Prepared(KnownVideos):
         compute=None, # Function of `info` and a set of animals: pair -> values, see `values`
     ):
         super().__init__(videos)
-        self.compute, self.computed = compute, (None, {}) # Of which animals, and what
-        self.same: dict = {} # Folder of a video -> its video.json, which was seen to be of these
+        self.compute, self.computed, self.same = compute, (None, {}), {} # Of which animals, and what
         self.root, self.skipped = root, manifest["skipped"]
         self.features, self.parts = manifest["features"], manifest["parts"]
         self.names, self.units, self.roles = map(manifest.get, ("names", "units", "roles"))
@@ -164,17 +163,19 @@ class Prepared(KnownVideos):
     def __len__(self): return len(self.sequences)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #dd909167
-def _check_same(prepared, folder, info):
-    "Raises `DataError` if features of other data lie there by now, whatever else has changed."
+def _read_same(prepared, folder, info, pair):
+    "`read_pair`. Raises `DataError` if features of other data lie there by now."
+    found = read_pair(folder, info, *pair) # which nobody can exchange any more
     about = (file := regular_file(folder/"video.json")).stat()
-    if prepared.same.get(folder) == (about.st_mtime_ns, about.st_ino): return
-    now, of = read_json(file), info["pairs"]
+    if prepared.same.get(folder) == (about.st_mtime_ns, about.st_ino): return found
+    now, of = read_json(file), info["pairs"] # labels may be other ones
     try: same = [pair_files(now, *p) for p in of] == [pair_files(info, *p) for p in of]
     except (AttributeError, LookupError, TypeError, ValueError): same = False
     if not same: raise DataError(
         "holds features of other data by now, as it was prepared again meanwhile: run this "
         "again, or give each dataset a folder of its own (cache=, out= or MABE_HOME)", folder)
     prepared.same[folder] = about.st_mtime_ns, about.st_ino
+    return found
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #c8e2f3c2
 @patch
@@ -186,9 +187,7 @@ def values(
     row = self.sequences.iloc[i]
     info, pair = self.videos[row.video_id], (row.agent, row.target)
     if not (self.compute and info.get("when_asked")):
-        found = read_pair(folder := Path(row.path).parent, info, *pair)
-        _check_same(self, folder, info) # once it can no longer be exchanged
-        return found
+        return _read_same(self, Path(row.path).parent, info, pair)
     if self.computed[0] != (row.video_id, {*pair}):
         self.computed = None, {} # which frees the disk
         self.computed = (row.video_id, {*pair}), self.compute(info, {*pair})
