@@ -168,13 +168,16 @@ class Inputs:
     rate: float = 30.0 # Frames per second that they are brought to
     common: tuple = () # Body parts that every training video had; empty: not known
 
-
-@patch
-@property
-def unlearned(self: Inputs) -> np.ndarray: # (channels,) bool
-    "Channels that no training video had; where they tell what is missing, it always was."
-    masks = [bool(MISSING.search(name)) for name in self.names]
-    return (self.scaler.std == 1) & (self.scaler.mean == masks)
+    def __call__(self,
+        values: np.ndarray, # (frames, channels) as prepared, NaN = missing
+    ) -> torch.Tensor: # (frames, dim) float32, nothing missing
+        "Scaled channels, masks and components."
+        if (new := self.unlearned).any(): values = np.where(new, np.float32(np.nan), values)
+        scaled = self.scaler(values)
+        if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
+        out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
+        if self.pca: out.append(self.pca(scaled[:, self.base]))
+        return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
 
 # %% ../../nbs/train/35_inputs.ipynb #80f16e37
 @patch
@@ -185,16 +188,11 @@ def dim(self: Inputs) -> int:
 
 
 @patch
-def __call__(self: Inputs,
-    values: np.ndarray, # (frames, channels) as prepared, NaN = missing
-) -> torch.Tensor: # (frames, dim) float32, nothing missing
-    "Scaled channels, masks and components."
-    if (new := self.unlearned).any(): values = np.where(new, np.float32(np.nan), values)
-    scaled = self.scaler(values)
-    if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
-    out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
-    if self.pca: out.append(self.pca(scaled[:, self.base]))
-    return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
+@property
+def unlearned(self: Inputs) -> np.ndarray: # (channels,) bool
+    "Channels that no training video had; where they tell what is missing, it always was."
+    masks = [bool(MISSING.search(name)) for name in self.names]
+    return (self.scaler.std == 1) & (self.scaler.mean == masks)
 
 # %% ../../nbs/train/35_inputs.ipynb #6da4e9fe
 @patch
