@@ -87,7 +87,7 @@ def sent(self: Job) -> bool: # Can its place be asked for it?
     if self.spec["handle"] or self.backend.on_disk: return True
     return not self._on_its_way() and self.find()
 
-
+# %% ../../nbs/remote/39_handle.ipynb #5794ac4d
 @patch
 def find(self: Job) -> bool: # Has its place got it?
     "Ask its place for a start that got no answer."

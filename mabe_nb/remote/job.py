@@ -238,7 +238,7 @@ def _read_job(folder):
     if type(most) in (int, float) and 0 <= most < 1e12: return Job(folder, spec)
     raise DataError(f"most_usd is {str(most)[:40]!r}, expected a sum", file)
 
-
+# %% ../../nbs/remote/40_job.ipynb #f8ed35aa
 def attach(
     id: str, # Of a job that was sent, by whatever process
 ) -> Job:

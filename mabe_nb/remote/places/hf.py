@@ -219,7 +219,7 @@ def _account(client, spec):
     with client_errors(): namespace = spec["options"].get("namespace") or client.whoami()["name"]
     return {"namespace": namespace, "bucket": f"{namespace}/{spec['options'].get('bucket', 'mabe-jobs')}"}
 
-
+# %% ../../../nbs/remote/places/54_hf.ipynb #5cd07ef7
 @patch
 def start(self: Backend, folder, spec):
     client = api()

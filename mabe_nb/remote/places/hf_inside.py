@@ -10,6 +10,7 @@ import json, os, shutil, signal, sys, tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from ...patch import patch
 from ..inside.machine import install_command, set_data
 from ..inside.runner import Cancelled, run
 
@@ -32,19 +33,21 @@ class Mirror:
         info = path.stat()
         return info.st_mtime_ns, info.st_size, info.st_ino
 
-    def __call__(self):
-        for path in {*self.kept} - {*(files := self.files())}: # what the job took away
-            with suppress(OSError): (self.there/path.relative_to(self.here)).unlink()
-            del self.kept[path]
-        for path in files:
-            to = self.there/path.relative_to(self.here)
-            try:
-                if self.kept.get(path) == (stamp := self.stamp(path)): continue
-                to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, to)
-            except FileNotFoundError:
-                if path.exists(): raise
-            else: self.kept[path] = stamp # else it is gone: the job took it away
+# %% ../../../nbs/remote/places/50_hf_inside.ipynb #b1ffccbe
+@patch
+def __call__(self: Mirror):
+    for path in {*self.kept} - {*(files := self.files())}: # what the job took away
+        with suppress(OSError): (self.there/path.relative_to(self.here)).unlink()
+        del self.kept[path]
+    for path in files:
+        to = self.there/path.relative_to(self.here)
+        try:
+            if self.kept.get(path) == (stamp := self.stamp(path)): continue
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, to)
+        except FileNotFoundError:
+            if path.exists(): raise
+        else: self.kept[path] = stamp # else it is gone: the job took it away
 
 # %% ../../../nbs/remote/places/50_hf_inside.ipynb #a44a2f44
 PIECE = 2000 # Bytes of the log in a line; at most 12 kB as JSON, below what is split

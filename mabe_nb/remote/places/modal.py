@@ -177,7 +177,7 @@ def call(self: Backend, spec):
 @patch
 def kept(self: Backend, spec, name): return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}")
 
-
+# %% ../../../nbs/remote/places/44_modal.ipynb #ccc9b1fe
 @patch
 def found(self: Backend, folder, spec):
     try: return {"call": None} if json.loads(self.kept(spec, "job.json"))["started"] == spec["started"] else {}
@@ -259,6 +259,21 @@ def log(self: Backend, folder, spec, seen=0, follow=True):
 
 
 @patch
+def files(self: Backend, folder, spec, under="", **kind):
+    under = under.rstrip("/")
+    if under and not good_file(under): return {}
+    top, found = f"jobs/{spec['id']}", self.volume(spec)
+    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True, **kind))
+    found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
+    return {n: size for n, size in found.items()
+            if not n.startswith("log.d/") and n not in ("running", "clock.json", "call")}
+
+
+@patch
+def links(self: Backend, folder, spec, under=""): return self.files(folder, spec, under, kind=LINK)
+
+# %% ../../../nbs/remote/places/44_modal.ipynb #cbba3bde
+@patch
 def _stop(self: Backend, spec) -> bool:
     "Cancel the call; one of which nothing was heard ends as it begins."
     with client_errors():
@@ -276,21 +291,6 @@ def cancel(self: Backend, folder, spec, patience=15.0):
     while self.state(folder, spec)["status"] not in ENDED:
         if time.monotonic() > end: return
         time.sleep(0.3)
-
-
-@patch
-def files(self: Backend, folder, spec, under="", **kind):
-    under = under.rstrip("/")
-    if under and not good_file(under): return {}
-    top, found = f"jobs/{spec['id']}", self.volume(spec)
-    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True, **kind))
-    found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
-    return {n: size for n, size in found.items()
-            if not n.startswith("log.d/") and n not in ("running", "clock.json", "call")}
-
-
-@patch
-def links(self: Backend, folder, spec, under=""): return self.files(folder, spec, under, kind=LINK)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #bf6246cf
 @patch

@@ -10,7 +10,7 @@ import threading
 
 import ipywidgets as W
 
-from ...errors import ConfigError
+from ...errors import ConfigError, of_kind
 from ...hardware.advise import SCENARIOS
 from ...hardware.catalog import gpus
 from ...hardware.memory import Need, training_need
@@ -50,9 +50,7 @@ class GPUPanel(Panel):
         shape: Workload = Workload(), # Of the data
     ):
         super().__init__()
-        ConfigError.of_kind("gpu", gpu or "", str, "'L4'")
-        check_training(shape, cfg)
-        self.on, self.shape, self.cfg = _known_place(on), shape, cfg
+        self.on, self.shape, self.cfg = _checked_place(on, gpu, shape, cfg), shape, cfg
         self.counted: tuple = () # See `count_memory`
         self.counting, self.counter = threading.Lock(), None # A thread that counts
         self.advised, self.pick = None, None # What is advised on, and the card to take
@@ -89,15 +87,21 @@ def _known_place(on):
     raise ConfigError.unknown("place", on, PLACES.values())
 
 
+def _checked_place(on, gpu, shape, cfg): # Of what a panel is made
+    of_kind("gpu", gpu or "", str, "'L4'")
+    check_training(shape, cfg)
+    return _known_place(on)
+
+
 def check_training(shape, cfg):
     "Raises `ConfigError` for what a panel cannot measure."
-    ConfigError.of_kind("shape", shape, Workload, "workload_of(data, cfg)")
-    ConfigError.of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
+    of_kind("shape", shape, Workload, "workload_of(data, cfg)")
+    of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
 
 
 def checked_card(panel): # None: this machine
     "The panel of a card, of another panel. Raises `ConfigError`."
-    return panel and ConfigError.of_kind("gpu", panel, GPUPanel, "GPUPanel('modal', 'L4')")
+    return panel and of_kind("gpu", panel, GPUPanel, "GPUPanel('modal', 'L4')")
 
 # %% ../../../nbs/view/panels/20_gpu.ipynb #c99f90f1
 @patch

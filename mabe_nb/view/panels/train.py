@@ -12,7 +12,7 @@ from pathlib import Path
 
 import ipywidgets as W
 
-from ...errors import ConfigError
+from ...errors import ConfigError, of_kind
 from ...patch import patch
 from ...train.config import TrainConfig, choices, make_config
 from ...train.presets import SPEED, preset
@@ -143,8 +143,7 @@ class TrainPanel(JobFollower):
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
-        self.gpu, self.drawn = checked_card(gpu), None
-        ConfigError.of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
+        self.gpu, self.drawn, cfg = checked_card(gpu), None, of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=9)")
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
         self._controls(as_word(data.root if hasattr(data, "ids") else data), *videos, ConfigError.bounded("hours", hours, 0.01, 720))

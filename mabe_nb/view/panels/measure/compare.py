@@ -97,8 +97,7 @@ class ComparePanel(MeasuringPanel):
         seconds: float = 10.0, # Of steps, for each place
     ):
         super().__init__(cfg, shape, gpu, train, seconds)
-        places = [places] if isinstance(places, str) else places
-        places = [":".join(filter(None, where(p))) for p in places]
+        places = [":".join(filter(None, where(p))) for p in ([places] if isinstance(places, str) else places)]
         self.places = control(W.SelectMultiple, "Places", "Ctrl or Shift takes several",
                               options=_places_with(places), value=places, rows=8)
         self.predict = control(

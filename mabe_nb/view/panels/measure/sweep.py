@@ -8,7 +8,7 @@ __all__ = ['SWEEP_COLUMNS', 'sizes_of', 'work_of', 'MeasuringPanel', 'sweep_fact
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #e7dc91bd
 import ipywidgets as W
 
-from ....errors import ConfigError
+from ....errors import ConfigError, of_kind
 from ....hardware.speed_guide import time_words
 from ....measure.workload import PRECISIONS, Workload, make_spec
 from ....measure.sweep import (FIRST, LAST, Sweep, checked_sizes, other_cards,
@@ -60,7 +60,7 @@ class MeasuringPanel(Spending, Panel):
         super().__init__()
         check_training(shape, cfg)
         self.given, self.shape, self.gpu = cfg, shape, checked_card(gpu)
-        self.train = train and ConfigError.of_kind("train", train, TrainPanel, "TrainPanel('colony')")
+        self.train = train and of_kind("train", train, TrainPanel, "TrainPanel('colony')")
         self.cancelled, self.so_far, self.measured_once = False, None, False
         self.question = Question(self.start)
         self.table, self.picture = W.HTML(), W.HTML()
