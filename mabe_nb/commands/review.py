@@ -66,7 +66,6 @@ def agree(args, say) -> dict:
     from mabe_nb.analysis.agreement import agreement
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
-    from mabe_nb.safe_names import differ_in_capitals
     if args.out: check_out(args.out, overwrite=args.overwrite)
     else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
@@ -75,9 +74,7 @@ def agree(args, say) -> dict:
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
-    for names in differ_in_capitals([*found.table.action, *found.unshared.action]):
-        say(f"note: {names} are compared as several actions; if they are one, say so under action_names "
-            "in dataset.yaml")
+    _say_alike(found, say)
     for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
         say(f"note: {action} of {some.video.nunique()} video(s) ({some.seconds.sum():.1f} "
             f"s) was marked by the {'first' if who == 'a' else 'second'} alone and is not "
@@ -95,6 +92,13 @@ def _compared(found): # An `Agreement`
     from mabe_nb.data.recording import plural
     lost = f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
     return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
+
+
+def _say_alike(found, say):
+    from mabe_nb.safe_names import differ_in_capitals
+    for names in differ_in_capitals([*found.table.action, *found.unshared.action]):
+        say(f"note: {names} are compared as several actions; if they are one, say so under action_names "
+            "in dataset.yaml")
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
 _ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")

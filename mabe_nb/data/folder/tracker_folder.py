@@ -119,7 +119,7 @@ def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; Non
     else: why, by = "keep ", ", or list under animal_files in dataset.yaml what they end in, if each is of one animal"
     raise _several(self, video_id, [*map(self.shown, some)], why, by)
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5dfded82
 @patch
 def files(self: TrackerFolder, video_id) -> tuple: # First pose file; annotation or None; its rows
     "The files of a video. Raises `DataError` if there are several of a kind."
