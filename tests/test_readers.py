@@ -725,7 +725,7 @@ DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
 
 
 @pytest.mark.parametrize("name, text, says", [
-    ("p.csv", "", "not recognised"), ("p.csv", "a,b\n1,2\n", "not recognised"),
+    ("p.csv", "", "is empty"), ("p.csv", "a,b\n1,2\n", "not recognised"),
     ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
     ("p.slp", "not hdf", "truncated or no HDF5"),
     ("p.csv", "scorer,net\nbodyparts,nose\n", "no row 'coords'"),

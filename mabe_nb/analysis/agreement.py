@@ -224,7 +224,7 @@ def _marked(rest):
           for who in "ab"}
     return f": the first marked {by['a'] or 'nothing'}, the second {by['b'] or 'nothing'}" * bool(rest)
 
-
+# %% ../../nbs/analysis/80_agreement.ipynb #4cab7886
 def agreement(
     a, # Dataset, path, or list of `Recording`s: the first rater
     b, # The second, see `second_rater`

@@ -50,7 +50,7 @@ def retrain(args, say) -> dict:
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
     table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress,
-                new_weights=args.new_weights)
+                new_weights=args.new_weights, skip_broken=args.skip_broken)
     known = table.dropna()
     for row in known.itertuples():
         say(f"  {row.action:16s} F1 {row.before:.3f} -> {row.after:.3f}, "
@@ -74,6 +74,7 @@ def agree(args, say) -> dict:
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
+    _say_alike(found, say)
     for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
         say(f"note: {action} of {some.video.nunique()} video(s) ({some.seconds.sum():.1f} "
             f"s) was marked by the {'first' if who == 'a' else 'second'} alone and is not "
@@ -91,6 +92,13 @@ def _compared(found): # An `Agreement`
     from mabe_nb.data.recording import plural
     lost = f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
     return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
+
+
+def _say_alike(found, say):
+    from mabe_nb.safe_names import differ_in_capitals
+    for names in differ_in_capitals([*found.table.action, *found.unshared.action]):
+        say(f"note: {names} are compared as several actions; if they are one, say so under action_names "
+            "in dataset.yaml")
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
 _ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")
@@ -116,13 +124,14 @@ def _retrain_flags(p):
     p.add_argument("--corrections", **_ANSWERS)
     p.add_argument("--new-weights", action="store_true",
                    help="rather than go on from those of RUN")
+    p.add_argument("--skip-broken", **SKIP_BROKEN)
 
 # %% ../../nbs/commands/74_review.ipynb #9fa4bf58
 def _agree_flags(p):
     p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)
-    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, or annotation "
-                   "files alone")
+    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, annotation "
+                   "files alone, or a table that mabe predict wrote")
     p.add_argument("--out", metavar="CSV", help="file to write: where they differ")
     p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--skip-broken", **SKIP_BROKEN)

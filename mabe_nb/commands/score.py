@@ -15,7 +15,6 @@ from ..errors import DataError
 def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.safe_names import differ_in_capitals
     from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
                                        solution_table, stretches_of)
     if args.fix: check_out(args.fix, overwrite=args.overwrite)
@@ -27,8 +26,6 @@ def score(args, say) -> dict:
         where = f"of the videos {args.videos}" if args.videos else f"in the {args.split} split"
         raise DataError(f"no annotated bouts {where} to score against", args.data)
     table = compared_submission(args, data, ids, solution, say)
-    for names in differ_in_capitals(map(str, [*solution.action, *table.get("action", ())])):
-        say(f"note: {names} are scored as several actions; spell them alike if they are one")
     submission, bouts = judged_submission(args, table, solution, say, data)
     looked = stretches_of(data, solution.video_id)
     chance = chance_score(solution, submission, bouts=bouts, scored=looked)
@@ -74,12 +71,15 @@ def compared_submission(
 ): # DataFrame
     "What the file holds; which videos are in one table and not in the other is said."
     from mabe_nb.kaggle.doctor import read_submission
+    from mabe_nb.safe_names import differ_in_capitals
     from mabe_nb.train.metrics import unscored, with_ids_of
     table = with_ids_of(solution, read_submission(args.submission))
     if not len(table): raise DataError("holds no bouts to score", args.submission)
     for line in unscored(data, ids, solution, table): say(line)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
+    for names in differ_in_capitals(map(str, [*solution.action, *table.get("action", ())])):
+        say(f"note: {names} are scored as several actions; spell them alike if they are one")
     return table
 
 # %% ../../nbs/commands/32_score.ipynb #e9c329d2

@@ -62,7 +62,7 @@ def _check_alike(read, files):
             f"has {p.fps} frames per second and {p.px_per_cm} pixels per cm, {name} {first.fps} and "
             f"{first.px_per_cm}; expected the same of all animals of a video", files[animal])
 
-
+# %% ../../../nbs/data/folder/21_animal_files.ipynb #e80a226e
 def joined_points(
     files: dict, # Animal -> its pose file; None: the one of all animals
 ) -> tuple: # As of `tracked_points`

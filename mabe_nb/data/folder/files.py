@@ -147,6 +147,12 @@ def _earlier_stages(poses):
         yield from {*paths} - {*last}
         paths[:] = last
 
+# %% ../../../nbs/data/folder/25_files.ipynb #ba426bed
+def _named(path, root, findings):
+    "The video that a file is of; None, and a finding, if that can be no name."
+    try: return video_of(path, root)
+    except DataError as e: findings.append(not_read(path, root, e.what))
+
 # %% ../../../nbs/data/folder/25_files.ipynb #34ba06fb
 def _files_of(root, deepest, endings, findings):
     "Pose files by video, and annotations with their program."
@@ -160,10 +166,7 @@ def _files_of(root, deepest, endings, findings):
                 odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
             elif path != tracks_of(path)[0]: continue # of a subject beside the first
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
-                try: video = video_of(path, root)
-                except DataError as e:
-                    findings.append(not_read(path, root, e.what))
-                    continue
+                if not (video := _named(path, root, findings)): continue
                 if tracked: poses.setdefault(video, []).append(path)
                 if source and (not tracked or source in ("SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker")):
                     tables.append((path, source))
@@ -230,8 +233,8 @@ def sort_files(
     endings=(), # As for `without_animal`
 ) -> LabFiles:
     "Every file of a folder, to the video that it is of. Raises `DataError`."
-    root, scored, findings = Path(root), {}, []
-    poses, tables = _files_of(root, deepest, endings, findings)
+    scored, findings = {}, []
+    poses, tables = _files_of(root := Path(root), deepest, endings, findings)
     ends = _by_name(poses, root, endings)
     for path, source in tables:
         rows = OF_MANY[source](path) if source in OF_MANY else {}
@@ -239,14 +242,13 @@ def sort_files(
             for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
         elif source in OBSERVED: _observed(path, source, poses, ends, root, scored, findings)
-        else: _of_one(path, root, _candidates(recording_name(path), naming_folders(path, root), poses,
-                                              ends), video_of(path, root), scored, findings)
+        else: _of_one(path, root, _candidates(recording_name(path), naming_folders(path, root), poses, ends),
+                      video_of(path, root), scored, findings)
     for some in scored.values(): # A scorer's log says more than the columns of a track
         some[:] = [s for s in some if not is_track(s[0])] or some
     findings += [not_read(path, root, "belongs to no pose file" + (
                      f" (video {video})" if isinstance(names, set) else "")
                      + "; expected one whose name begins the same" + _of_folders(path, root),
                      "annotation_without_poses", video, did_you_mean(poses, video))
-                 for video, some in scored.items() if video not in poses
-                 for path, names in some]
+                 for video, some in scored.items() if video not in poses for path, names in some]
     return LabFiles(poses, scored, findings)

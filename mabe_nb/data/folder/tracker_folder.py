@@ -53,7 +53,7 @@ class TrackerFolder:
         self.name = self.root.resolve().stem
         self.settings_file = here/"dataset.yaml"
         self._here = here
-        self.settings = self._poses = None
+        self._poses, self._endings = {}, None # What was listed, and by which `animal_files`
         self.answer(read_settings(self.settings_file))
         self._names = {} # Video -> the tracker's names of animals and parts
 
@@ -67,8 +67,8 @@ class TrackerFolder:
 def answer(self: TrackerFolder, settings: FolderSettings):
     "Go on as if `dataset.yaml` said this."
     one = self.root.is_file()
-    if self._poses is None or settings.animal_files != self.settings.animal_files:
-        self._endings = () if one else settings.animal_files
+    if (endings := () if one else settings.animal_files) != self._endings:
+        self._endings = endings
         self._poses, self._every, found = sort_files(self._here, 0 if one else DEEPEST, self._endings)
         self._findings = found + _misnamed(self._here)
     if one: self._poses = {video_name(self.root): [self.root]}
@@ -120,7 +120,7 @@ def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; Non
     else: why, by = "keep ", ", or list under animal_files in dataset.yaml what they end in, if each is of one animal"
     raise _several(self, video_id, [*map(self.shown, some)], why, by)
 
-
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5dfded82
 @patch
 def files(self: TrackerFolder, video_id) -> tuple: # First pose file; annotation or None; its rows
     "The files of a video. Raises `DataError` if there are several of a kind."
