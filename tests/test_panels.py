@@ -350,8 +350,8 @@ def test_a_job_that_is_stopped_by_force_was_cancelled_and_no_error(monkeypatch):
     write = DiskPlace.write_cancelled
     monkeypatch.setattr(DiskPlace, "write_cancelled", lambda *args: (
         panel.thread.join(20), write(*args)))
-    monkeypatch.setattr("mabe_nb.remote.places.local._signal", lambda handle, number:
-                        os.kill(handle["pid"], signal.SIGKILL))
+    monkeypatch.setattr("mabe_nb.remote.places.local._signal", lambda pid, number:
+                        os.kill(pid, signal.SIGKILL))
     panel = JobPanel(LONG, namespace={}, timeout=60)
     panel.start()
     soon(lambda: "line 2" in panel.view.value)

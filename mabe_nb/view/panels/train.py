@@ -143,7 +143,7 @@ class TrainPanel(JobFollower):
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
-        self.gpu, self.drawn, cfg = checked_card(gpu), None, of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=9)")
+        self.gpu, self.drawn, cfg = checked_card(gpu), None, of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
         self._controls(as_word(data.root if hasattr(data, "ids") else data), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
