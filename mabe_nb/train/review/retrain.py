@@ -79,8 +79,8 @@ def retrain(
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
     broken = _broken(data, ids, speaker(say)) if skip_broken else ()
-    learn, judge = reviewed_split(data, *([v for v in ids[k] if v not in broken]
-                                          for k in ("train", "valid")), cfg)
+    learn, judge = ([v for v in ids[k] if v not in broken] for k in ("train", "valid"))
+    learn, judge = reviewed_split(data, learn, judge, cfg)
     ids = [v for v in learn if v not in broken], judge
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
