@@ -8,7 +8,6 @@ __all__ = ['BY_BANDWIDTH', 'BY_COUNT', 'REACHED', 'STEP', 'LAUNCH', 'COLUMNS', '
 
 # %% ../../nbs/measure/40_compare.ipynb #9a9421e8
 import math
-from contextlib import closing
 from datetime import date
 
 import numpy as np
@@ -176,7 +175,7 @@ def compare(
     asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
     rates = [_rate(on, gpu, options) for _, on, gpu in asks]
     say_price(asks, fresh, timeout, options, say)
-    found = list(_announced(run_probes(asks, fresh, timeout, options, beat), targets, each))
+    found = list(_announced(targets, each, asks, fresh, timeout, options, beat))
     rows = [_row(*parts, windows, rate) for *parts, rate in zip(targets, found, rates)]
     if predict: rows += others(cfg, found, predict, windows, floor)
     return _ranked(rows)
@@ -193,11 +192,10 @@ def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row s
     except MabeError: return math.nan
 
 
-def _announced(results, targets, each): # The same; tells the status of each
-    with closing(results): # at an error, too, which ends the jobs
-        for result, target in zip(results, targets):
-            each(target, result["status"])
-            yield result
+def _announced(targets, each, *asked): # What `run_probes` finds; tells the status of each
+    for result, target in zip(run_probes(*asked), targets): # without a name, so that an error ends it
+        each(target, result["status"])
+        yield result
 
 
 def _ranked(rows): # A table, the fastest first
