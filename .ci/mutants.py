@@ -93,7 +93,7 @@ MUTANTS = [Mutant(*m) for m in (
     ("best: of epochs that find nothing the first is the best",
      'e.get("valid_f1") or -(e.get("valid_loss") or 0)', 'e.get("valid_f1") or 0', FOUND),
     ("loop: actions that go on at once are judged as if they excluded each other",
-     "apart = told_at_once(cfg, self.valid.labels)", "apart = False", FOUND),
+     "apart = has_overlaps(cfg, self.valid.labels)", "apart = False", FOUND),
     ("loop: the loss of an epoch holds those before", "self.total.zero_()", "pass",
      TRAIN),
     ("step: parts of a step weigh alike", "self.loss.weight(gather(self.answers, starts, size, gap))",

@@ -27,13 +27,13 @@ from mabe_nb.train.inputs import features_of
 from mabe_nb.train.predict import shortest_bouts
 from mabe_nb.train.runs import predict_labelled
 from mabe_nb.train.scores.frames import frame_scores, seen_counts
-from mabe_nb.train.scores.means import said_counts
+from mabe_nb.train.scores.means import predicted_counts
 
 
 def counted(clf, prepared, ids):
     "Bouts predicted and seen, macro F1, and how far the numbers of bouts are off."
     valid = predict_labelled(clf, prepared, ids)
-    said = said_counts(valid.sequences(), clf.actions)
+    said = predicted_counts(valid.sequences(), clf.actions)
     seen = seen_counts((s.labels for s in valid.sequences()), clf.actions)
     pairs = {a: (said[a]["bouts"], seen[a]["bouts"]) for a in clf.actions}
     off = [abs(math.log(n / true)) for n, true in pairs.values() if n and true]

@@ -32,7 +32,7 @@ def log_losses(sequences, chosen):
     sums = []
     for s in sequences:
         d, y = chosen[s.fold], class_codes(s.labels)
-        p = decide.said_by_all(d, s.p, s.fps, decide.looked_for(s))[y >= 0, y[y >= 0]]
+        p = decide.blend_members(d, s.p, s.fps, decide.looked_for(s))[y >= 0, y[y >= 0]]
         sums.append((-np.log(np.maximum(p, 1e-6)).sum(dtype=float), len(p)))
     return by_video([s.video for s in sequences], np.array(sums))[1]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import ConfigError, DataError
-from .workers import bars_shown, speaker
+from .workers import bars_shown, or_silent
 
 # %% ../nbs/04_verbs.ipynb #e83d1807
 def _ids(data: Any, videos: Iterable[object] | str | None) -> list[str] | None:
@@ -105,7 +105,7 @@ def fit(
     data = as_dataset(data)
     videos = _ids(data, train_videos), _ids(data, valid_videos)
     _learn(data, out, videos, config, settings, recipe, folds, resume, init,
-           say=speaker(say), progress=bars_shown(progress))
+           say=or_silent(say), progress=bars_shown(progress))
     return load_model(out)
 
 # %% ../nbs/04_verbs.ipynb #7794bced
@@ -143,8 +143,8 @@ def score(
     solution = only_scored(data, solution_table(data, ids))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     bouts = with_ids_of(solution, _submission(bouts))
-    for line in unscored(data, ids, solution, bouts): speaker(say)(line)
-    bouts = _some(only_scored(data, bouts), solution, speaker(say))
+    for line in unscored(data, ids, solution, bouts): or_silent(say)(line)
+    bouts = _some(only_scored(data, bouts), solution, or_silent(say))
     judged, looked = judged_bouts(solution, bouts, True), stretches_of(data, solution.video_id)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}

@@ -20,8 +20,8 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.frames import borders, calibration, f1_of, video_counts
 from mabe_nb.train.scores.frames import frame_scores
 from mabe_nb.train.predict import decide, lasting, usual_rates, with_rates
-from mabe_nb.train.runs import (Validation, assess, often_said, predict_labelled,
-                                shortest_said, train)
+from mabe_nb.train.runs import (Validation, assess, choose_rates, predict_labelled,
+                                choose_shortest_bouts, train)
 from mabe_nb.train.scores.frames import seen_counts, validation_scores
 from mabe_nb.train.scores.means import only_false_alarms
 
@@ -78,14 +78,14 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
     slips, pieces = np.where(seen, 0, -1), np.where(seen, 0, -1)
     slips[[5, 130, 131]], pieces[np.arange(300) % 4 == 0] = 0, -1
     for codes, kept in ((slips, 2), (pieces, 30)):
-        got, valid = shortest_said(clf, said(codes), (1000.0, 0.0, 0.0))
+        got, valid = choose_shortest_bouts(clf, said(codes), (1000.0, 0.0, 0.0))
         assert (np.diff(np.r_[-1, valid.codes]) > 0).sum() == kept
         assert got.least_ms == ((1000.0, 0.0, 0.0) if kept == 2 else clf.least_ms)
         if kept == 2: save_classifier(tmp_path/"best.safetensors", got)
     assert load_classifier(tmp_path/"best.safetensors").least_ms == (1000.0, 0.0, 0.0)
     counts = np.array([[[60, 0, 0]] * 3, [[60, 0, 0], [60, 0, 0], [58, 0, 2]]])
     for apart, least in ((counts, ()), (counts[[0, 0]], (1000.0, 0.0, 0.0))): # of each action by itself
-        assert shortest_said(replace(clf, least_ms=()), said(slips), (1000.0, 0.0, 0.0), apart)[0].least_ms == least
+        assert choose_shortest_bouts(replace(clf, least_ms=()), said(slips), (1000.0, 0.0, 0.0), apart)[0].least_ms == least
 
 
 def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkeypatch):
@@ -102,7 +102,7 @@ def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkey
     asked, predict = [], runs.predict_sequences
     monkeypatch.setattr(runs, "predict_sequences", lambda clf, prepared, ids, **how: asked.append(ids) or predict(
         clf, prepared, ids, **how))
-    rated, after = often_said(plain, prepared, ids, before)
+    rated, after = choose_rates(plain, prepared, ids, before)
     assert asked == [ids[0]], "what judges was predicted before"
     assert all(map(np.array_equal, after, predict_labelled(rated, prepared, ids[1])))
     assert rated.usual == pytest.approx(usual_rates((p, may) for _, p, may in rows))
@@ -111,7 +111,7 @@ def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkey
         assert np.allclose(with_rates(p, rated.usual, (a.labels >= 0).any(0), a.fps)[:, 1:],
                            b.p, atol=1e-5) and not np.allclose(a.p, b.p, atol=1e-5)
     monkeypatch.setattr(runs, "log_loss", lambda pairs: 0.1)
-    assert often_said(plain, prepared, ids, before)[0].usual == ()
+    assert choose_rates(plain, prepared, ids, before)[0].usual == ()
     save_classifier(tmp_path/"best.safetensors", rated)
     assert load_classifier(tmp_path/"best.safetensors").usual == rated.usual
     for wrong in ((0.5,), (-1.0, 0.1, 0.1), (np.nan, 0.1, 0.1)):

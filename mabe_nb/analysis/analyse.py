@@ -26,7 +26,7 @@ from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError
 from ..files import atomic, write_csv
 from ..train.unlike import with_doubts
-from ..workers import speaker
+from ..workers import or_silent
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
 def is_run(
@@ -251,7 +251,7 @@ def analyse(
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    data, rows, cases, notes, say = as_dataset(data), None, None, [], speaker(say)
+    data, rows, cases, notes, say = as_dataset(data), None, None, [], or_silent(say)
     _check(data, out, groups, by, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)

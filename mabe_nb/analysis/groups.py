@@ -175,12 +175,12 @@ def of_no_value(
 ) -> list: # Sentences, if there are any
     "How many animals, videos or cages of each group have no value, or that of some of their videos."
     none = rows[value].isna().groupby([rows.action, rows.group, _unit_of(rows, unit)]).mean()
-    told = {f"is compared without {unit}s that have no bout": none == 1}
+    notes = {f"is compared without {unit}s that have no bout": none == 1}
     if value == "latency_s": # A mean over all bouts lacks none
         part = "videos" if unit == "animal" else "animals"
-        told[f"of {unit}s leaves out their {part} without a bout"] = (none > 0) & (none < 1)
+        notes[f"of {unit}s leaves out their {part} without a bout"] = (none > 0) & (none < 1)
     lines = []
-    for words, which in told.items():
+    for words, which in notes.items():
         counts = which.groupby(level=[0, 1]).agg(["sum", "size"]).itertuples()
         lost = [f"{action} ({n} of {total} of {group})" for (action, group), n, total in counts if n]
         if lost: lines.append(f"{value} {words}: " + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8))
@@ -192,13 +192,13 @@ def of_subjects(
 ) -> list: # Sentences, if there are any
     "Whom videos call alike and nobody says to be one, and animals of one video that are one subject."
     videos = rows[rows.subject == rows.video + " " + rows.animal].groupby("animal").video.nunique()
-    told = [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
+    notes = [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
             "a column subject, or subject in dataset.yaml, gives animals their own names"
             ] if len(videos) and (most := videos.max()) > 1 else []
     alike = rows.groupby(["video", "subject"]).animal.nunique()
-    if not (n := int((alike > 1).sum())): return told
+    if not (n := int((alike > 1).sum())): return notes
     (video, subject), most = alike.idxmax(), alike.max()
-    return [*told, f"{subject!r} is the subject of all {most} animals of {video}, which count as one case (so in {n} "
+    return [*notes, f"{subject!r} is the subject of all {most} animals of {video}, which count as one case (so in {n} "
             "videos in all): a column animal tells whose it is"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #c7a536bd
@@ -216,10 +216,10 @@ def of_company(
     each = rows.drop_duplicates(["video", "subject"]).groupby(["video", "group"]).subject.size()
     same, groups = each.groupby("video").max() > 1, each.groupby("video").size()
     of = lambda some: f"in {some.sum()} of {len(some)} videos animals of"
-    told = [f"{of(same)} one group meet, and each counts as a case though one's doings are the other's{cage}"
+    notes = [f"{of(same)} one group meet, and each counts as a case though one's doings are the other's{cage}"
             ] if same.any() else []
-    if not (groups > 1).any(): return told
-    return [*told, f"{of(groups > 1)} different groups meet, and are compared as if they had not"]
+    if not (groups > 1).any(): return notes
+    return [*notes, f"{of(groups > 1)} different groups meet, and are compared as if they had not"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #ba1125eb
 FEW = 6 # Animals in a group, under which a comparison gets a note

@@ -57,15 +57,15 @@ def _end(group, say):
                        " --failed' tries them once more")).with_answer(about)
 
 # %% ../../nbs/commands/62_groups.ipynb #7827d328
-def _keep(group, answer, said):
+def _keep(group, answer, lines):
     "What came of a group that was joined and removed, for a day: others may follow it, too."
     for old in group.folder.parent.glob(".*.json"):
         with suppress(FileNotFoundError): # another process was faster
             if time.time() - old.stat().st_mtime > 86_400: old.unlink()
-    write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": said})
+    write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": lines})
 
 
-def _what_another_said(group, say):
+def _result_of_another(group, say):
     try: found = read_json(group.folder.with_name(f".{group.id}.json"))
     except DataError: raise MabeError(f"group {group.id} was removed by another process") from None
     for text in found["said"]: say(text)
@@ -86,14 +86,14 @@ def follow_group(
     except MabeError as e: lost = e
     lock = group.folder.with_name(f".{group.id}.lock") # of two who follow it one ends it
     with locked(lock, group.folder, lambda owner: None):
-        if not group.folder.exists(): return _what_another_said(group, say)
+        if not group.folder.exists(): return _result_of_another(group, say)
         if lost: raise lost
-        said = []
+        lines = []
         def both(text):
-            said.append(text)
+            lines.append(text)
             say(text)
         answer = _end(group, both)
-        if not group.folder.exists(): _keep(group, answer, said)
+        if not group.folder.exists(): _keep(group, answer, lines)
         return answer
 
 # %% ../../nbs/commands/62_groups.ipynb #20755bd9

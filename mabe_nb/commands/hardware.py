@@ -154,12 +154,12 @@ def _own_run(args, say):
     found = recommend(cfg, shape, budget=args.budget,
                       by=None if args.by is None else until(args.by),
                       provider=args.provider, retries=args.retries,
-                      seconds=3.0 if args.seconds is None else args.seconds, fresh=args.fresh, data=_as_asked(args))
+                      seconds=3.0 if args.seconds is None else args.seconds, fresh=args.fresh, data=_as_command(args))
     say(str(found))
     return found.to_json()
 
 
-def _as_asked(args): # DATA and the settings, for the command that measures
+def _as_command(args): # DATA and the settings, for the command that measures
     words = [args.data]
     for name in ("config", "preset"):
         if value := getattr(args, name): words += [f"--{name}", str(value)]

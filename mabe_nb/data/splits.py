@@ -122,7 +122,7 @@ def _table(videos): # Of each video its row and its marks
     return table[[*table.columns[:5], *actions]].astype({a: "Int64" for a in actions})
 
 # %% ../../nbs/data/60_splits.ipynb #557cb9a8
-def _told_untracked(dataset, rec):
+def _warn_untracked(dataset, rec):
     "Warns of a video that is labelled, but for no animals that are tracked."
     if not (listed := dataset.labelled(rec.video_id)): return False
     pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
@@ -132,7 +132,7 @@ def _told_untracked(dataset, rec):
     return True
 
 
-def _tell_unlisted(videos): # That are annotated, and nobody knows for what
+def _warn_unlisted(videos): # That are annotated, and nobody knows for what
     if videos: warnings.warn(
         f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
         f"looked for ({some_of(videos)}); write it into behaviors_labeled of train.csv")
@@ -148,8 +148,8 @@ def labelled_groups(
         if not may_be_labelled(data, i): continue
         rec = read_video(data, i)
         if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
-        elif not _told_untracked(data, rec): unlisted.append(rec.video_id)
-    _tell_unlisted(unlisted)
+        elif not _warn_untracked(data, rec): unlisted.append(rec.video_id)
+    _warn_unlisted(unlisted)
     table = _table(rows)
     return table[table.filter(like="frames_").notna().any(axis=1)]
 

@@ -207,7 +207,7 @@ def _largest_run(at, table): # USD of the largest model of a band
     return float(found.table.set_index("flavor").usd[found.pick])
 
 
-def _said_of_budget(usd, at, wanted, table, guide, rows):
+def _budget_reasons(usd, at, wanted, table, guide, rows):
     run, out = _largest_run(at, table), []
     if not guide and run <= usd: out.append(
         f"the cheapest run of its largest model is on "
@@ -246,7 +246,7 @@ def by_budget(
     reasons = [f"${usd:g} lies in the band from ${bands.from_usd[at]:.2f}: models up "
                f"to {band.params}, {band.examples} examples, {band.epochs} epochs",
                f"a timeout of safe_hours keeps {1 + retries} attempts in the budget"]
-    reasons += _said_of_budget(usd, at, wanted, table, guide, rows)
+    reasons += _budget_reasons(usd, at, wanted, table, guide, rows)
     enough = [max(start, 0 if guide else _largest_run(i, table))
               for i, start in enumerate(bands.from_usd)]
     changes = [f"${enough[at + 1]:.2f} can be spent: then {bands.flavors[at + 1]}"

@@ -143,7 +143,7 @@ def beside_card(
             and result["status"] == "ok" and result.get("device") == "cpu")
 
 
-def _told(row, spec): # The same; says so if it was no card that was measured
+def _with_card_note(row, spec): # The same; says so if it was no card that was measured
     if not beside_card(row): return row
     return row | {"say": f"ran on the processor there ({row['card']}), not on the card, with "
                          f"device {spec['settings']['device']!r}"}
@@ -171,7 +171,7 @@ def run_probes(
                                    "result": jobs[i]})
                 if on == "local": # Many probes would bury a user's own jobs
                     shutil.rmtree(job.folder, ignore_errors=True)
-            yield _told({"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
+            yield _with_card_note({"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
                          "gpu": gpu, "asked": spec["precision"],
                          "batch": spec["settings"]["batch_size"]}, spec)
 

@@ -110,12 +110,12 @@ def made_anew(
 def _differs(cls, node):
     "A name of a class that its definition sets otherwise, or not at all; None if none is known."
     if type(cls) not in (type, ABCMeta): return None # such as an Enum
-    said = {getattr(n, key, None) for n in ast.walk(node) for key in ("name", "id", "attr", "value")}
+    named = {getattr(n, key, None) for n in ast.walk(node) for key in ("name", "id", "attr", "value")}
     typed = {getattr(p.target, "id", "_") for p in node.body if isinstance(p, ast.AnnAssign)}
     has = inspect.get_annotations(cls).keys()
-    if other := [n for n in typed ^ has if n[0] != "_" and (n in typed or n not in said)]: return min(other)
+    if other := [n for n in typed ^ has if n[0] != "_" and (n in typed or n not in named)]: return min(other)
     if node.decorator_list: return None
-    added = {n for n in vars(cls) if n[0] != "_" and n not in said}
+    added = {n for n in vars(cls) if n[0] != "_" and n not in named}
     if added and not node.bases and not node.keywords: return min(added)
     made = Counter(getattr(n, "name", getattr(n, "id", "")) for part in node.body for n in ast.walk(part)
                    if isinstance(n, DEFS) or isinstance(getattr(n, "ctx", None), ast.Store))

@@ -44,7 +44,7 @@ class Job:
     def state(self) -> dict:
         "status, error (type, message, traceback), seconds, attempt."
         if (self.folder/"job.json").exists():
-            state = self._place_says()
+            state = self._state_at_place()
             if state["status"] in ENDED and self.spec.get("most_usd"):
                 with suppress(OSError, DataError): costs.write_receipt(self, state) # a full disk?
             error = with_package(state["error"], self.backend)
@@ -113,7 +113,7 @@ def refuse_unsent(self: Job):
 NOT_THERE = "who sent it was killed before its place had it, or it never got there; send it again"
 
 @patch
-def _place_says(self: Job):
+def _state_at_place(self: Job):
     place, known = self.backend, self.sent()
     spec = self.spec
     if known: state = place.state(self.folder, spec)

@@ -30,7 +30,7 @@ from .models import check_size, make_model
 from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts, trained_classes, with_rates)
-from ..workers import speaker
+from ..workers import or_silent
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def predict(
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    thresholds, say, (dataset, ids) = read_thresholds(thresholds), speaker(say), data_and_ids(dataset, ids)
+    thresholds, say, (dataset, ids) = read_thresholds(thresholds), or_silent(say), data_and_ids(dataset, ids)
     for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FEW', 'allowed_classes', 'partial_cross_entropy', 'frame_weights', 'weighted_mean', 'focused', 'masked_binary_loss',
-           'answer_weights', 'Loss', 'make_loss', 'told_at_once', 'plain_targets', 'classes_first', 'PlainLoss',
+           'answer_weights', 'Loss', 'make_loss', 'has_overlaps', 'plain_targets', 'classes_first', 'PlainLoss',
            'objective']
 
 # %% ../../nbs/train/30_losses.ipynb #e1f2ee6b
@@ -134,7 +134,7 @@ def make_loss(
     return Loss(cfg.loss, weights, cfg.label_smoothing, *focal)
 
 # %% ../../nbs/train/30_losses.ipynb #631cb87c
-def told_at_once(
+def has_overlaps(
     cfg, # `TrainConfig`
     labels, # (frames, actions) int8: 1, 0 or -1 unknown; NumPy or torch, as given
 ) -> bool:

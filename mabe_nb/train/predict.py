@@ -151,10 +151,10 @@ def usual_rates(
     sequences, # Of probabilities (frames, 1 + actions), and of which actions are wanted
 ) -> tuple: # (actions,) in 0..1
     "How probable each action is on the average, of sequences in which it is wanted."
-    said = frames = 0
+    expected = frames = 0
     for p, wanted in sequences:
-        said, frames = said + wanted * p[:, 1:].sum(0, dtype=float), frames + wanted * len(p)
-    return tuple((said / np.maximum(frames, 1)).clip(0, 1).tolist())
+        expected, frames = expected + wanted * p[:, 1:].sum(0, dtype=float), frames + wanted * len(p)
+    return tuple((expected / np.maximum(frames, 1)).clip(0, 1).tolist())
 
 # %% ../../nbs/train/40_predict.ipynb #86f0d083
 def with_rates(

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['CURE', 'pair_file', 'animal_file', 'DamagedFile', 'read_values', 'check_values', 'Arranged', 'arrangement',
-           'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'write_pairs',
-           'pairs_when_asked']
+           'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'write_pairs', 'pairs_on_demand']
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0208ab3b
 import os, tempfile, zlib
@@ -236,7 +235,7 @@ def write_pairs(
     return checks, _whole(found, features)
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #6d0e5f11
-def pairs_when_asked(
+def pairs_on_demand(
     dataset, # See `open_dataset`
     features: str, # Name for `compute`
     parts, # Body parts of the dataset

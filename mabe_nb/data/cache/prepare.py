@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..blocks.bodies import seen_parts
 from ..blocks.registry import blocks_of, code_version, kept_once, order_free, users_blocks
-from .arrays import DamagedFile, individual, pairs_when_asked, write_pairs
+from .arrays import DamagedFile, individual, pairs_on_demand, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
 from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead, own_readers
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
@@ -100,7 +100,7 @@ def up_to_date(
         if ours and (plan.unlabelled and alone or info["labelled"] is not None): return info
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #94b6920a
-def _asked_for(plan, info):
+def _requested(plan, info):
     "What is prepared, without animals by themselves that another call wanted beside pairs."
     kept = [i for i, (a, t) in enumerate(info["pairs"]) if a != t]
     if plan.selves or info["labelled"] is not None or not kept: return info
@@ -114,7 +114,7 @@ def prepare_video(
     "Compute and write one video, unless it is up to date."
     if not (plan.unlabelled or may_be_labelled(plan.dataset, video_id)): return None
     key, damaged = video_key(plan, safe_id(video_id, "video_id")), []
-    if old := up_to_date(plan, video_id, key, damaged): return _asked_for(plan, old)
+    if old := up_to_date(plan, video_id, key, damaged): return _requested(plan, old)
     if (rec := plan.dataset[video_id]).labelled is None and not plan.unlabelled: return None
     info = _describe(rec, key, plan) | {name: [] for name in CHANNELS} | NOTHING
     pairs = [tuple(sorted(p) if plan.once else p) for p in info["pairs"]]
@@ -244,7 +244,7 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     write_json(plan.out/"manifest.json", # its time tells when it was used
                manifest | {"videos": on_disk}, None)
     return Prepared(plan.out, manifest, {e["video_id"]: e for e in entries},
-                    partial(pairs_when_asked, LastRead(plan.dataset), plan.features,
+                    partial(pairs_on_demand, LastRead(plan.dataset), plan.features,
                             plan.parts)
                     if len(kept) < len(entries) else None)
 

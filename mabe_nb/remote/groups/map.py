@@ -21,7 +21,7 @@ from ..places.base import data_files, get
 from ..costs import price_note
 from ..definitions import made_anew
 from ..travel import cell_code, files_here
-from ...workers import speaker
+from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #23aca12c
 def _code(function, with_, given):
@@ -132,7 +132,7 @@ def map(
     if not isinstance(items, Iterable):
         raise ConfigError(f"items is {str(items)[:40]!r}, expected a list of what to call it with")
     items, (name, code) = list(items), _code(function, with_, given | folders)
-    say = speaker(say)
+    say = or_silent(say)
     spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
                  tag)
     for path in folders.values():

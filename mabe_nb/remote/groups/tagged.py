@@ -20,7 +20,7 @@ from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
 from ..job import private
-from ...workers import speaker
+from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
 def tag_digest(
@@ -33,12 +33,12 @@ def tag_digest(
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #8bd5794a
 HOW = "at_once", "tasks", "gpu", "timeout", "retries", "secrets", "options"
 
-def _asked(function, items, **how):
+def _group_spec(function, items, **how):
     "What `map` would ask of a group. Raises `ConfigError`."
     bound = inspect.signature(map_items).bind(function, items, **how)
     bound.apply_defaults()
-    asked = {name: bound.arguments[name] for name in inspect.signature(_spec).parameters}
-    return _spec(**asked | {"function": function.__name__})
+    values = {name: bound.arguments[name] for name in inspect.signature(_spec).parameters}
+    return _spec(**values | {"function": function.__name__})
 
 
 def _changed(spec, wanted):
@@ -75,16 +75,16 @@ GOES = "queued", "running"
 def _gives_way(group, about, on, say):
     "Is a group at another place gone, as it has stopped there and done nothing? Raises `ConfigError`."
     if about["status"] == "done": return False
-    said = f"group {group.id} was started for this on {group.on} and is {about['status']}"
+    text = f"group {group.id} was started for this on {group.on} and is {about['status']}"
     if about["status"] in GOES:
-        raise ConfigError(f"{said}: give on={group.on!r} (--on {group.on}) to follow it, or "
+        raise ConfigError(f"{text}: give on={group.on!r} (--on {group.on}) to follow it, or "
                           f"'mabe jobs cancel {group.id}' first")
     if about["done"]:
-        raise ConfigError(f"{said} with {about['done']} of {group.items} items done: go on with "
+        raise ConfigError(f"{text} with {about['done']} of {group.items} items done: go on with "
                           f"on={group.on!r} (--on {group.on}), or let 'mabe jobs attach "
                           f"{group.id}' bring what came of it and 'mabe jobs rm {group.id}' delete it")
     group.remove()
-    say(f"{said} without one item done: it is removed, and all begins on {on}")
+    say(f"{text} without one item done: it is removed, and all begins on {on}")
     return True
 
 
@@ -98,11 +98,11 @@ def _go_on(wanted, given, say):
         if group.on != wanted["on"] and _gives_way(group, about, wanted["on"], say): continue
         group.spec["tag"] = tag
         write_json(group.folder/"group.json", group.spec)
-        said = f"group {group.id} was started for this before and is {about['status']}"
+        text = f"group {group.id} was started for this before and is {about['status']}"
         others = _changed(group.spec, wanted)
-        if about["status"] == "done": say(f"{said}: it goes on")
-        elif about["status"] in GOES: say(f"{said}: it goes on" + _stays(group, others))
-        else: _start_again(group, wanted, given, about, lambda words: say(said + words))
+        if about["status"] == "done": say(f"{text}: it goes on")
+        elif about["status"] in GOES: say(f"{text}: it goes on" + _stays(group, others))
+        else: _start_again(group, wanted, given, about, lambda words: say(text + words))
         return group
 
 
@@ -115,9 +115,9 @@ def start_tagged(
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top, wanted = private(_groups_folder()), _asked(function, items, tag=tag, **how)
+    top, wanted = private(_groups_folder()), _group_spec(function, items, tag=tag, **how)
     with locked(top/f".{tag['digest']}.lock", top):
-        return (_go_on(wanted, how.get("given", {}), speaker(say))
+        return (_go_on(wanted, how.get("given", {}), or_silent(say))
                 or map_items(function, items, tag=tag, say=say, **how))
 
 

@@ -231,7 +231,7 @@ def main():
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     if POSIX: os.register_at_fork(
         after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-    else: win32.interrupt_when_asked(folder)
+    else: win32.interrupt_on_request(folder)
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
     code, error = 0, None
     try: _run_job(folder, read_json(folder/"job.json"), kept)

@@ -72,7 +72,7 @@ class _Child:
     def welcome(self): # on Windows
         if channel := win32.welcomed(self.socket, self.known): self.listen(channel)
 
-    def hear(self, seconds):
+    def read_output(self, seconds):
         "Pass on what comes in some time."
         for key, _ in self.open.select(seconds): key.data()
         if not POSIX: self.prints()
@@ -117,7 +117,7 @@ def _watch(child, seconds) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended = child.process.poll() is not None
-        child.hear(0 if ended else 0.1)
+        child.read_output(0 if ended else 0.1)
         if ended: return child.prints() is None
         if not (POSIX or child.ending) and (child.folder/"cancel").exists(): raise Cancelled
     return False
@@ -125,7 +125,7 @@ def _watch(child, seconds) -> bool:
 
 def _signal(child, number) -> bool:
     "Signal the child and all that it started; is there any of it left?"
-    if not POSIX: return win32.tell(child.process.pid, child.since, child.folder, number)
+    if not POSIX: return win32.signal_family(child.process.pid, child.since, child.folder, number)
     try: os.killpg(child.process.pid, number)
     except (ProcessLookupError, PermissionError): return False
     return True

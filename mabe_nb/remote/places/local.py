@@ -112,7 +112,7 @@ def _runner(folder, handle): # Who started it may have been killed before it wro
 def _signal(pid, number):
     "Signal the runner. It stops its child; the child stops itself if the runner is gone."
     if pid is None: return
-    if fcntl is None: return win32.tell(pid, 0.0, None, number)
+    if fcntl is None: return win32.signal_family(pid, 0.0, None, number)
     try: os.kill(pid, number)
     except (ProcessLookupError, PermissionError): return
 

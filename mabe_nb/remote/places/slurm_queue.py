@@ -31,7 +31,7 @@ ASK = (("squeue", "-h", "-j", "{}", "-o", "%T|%r"), ("scontrol", "-o", "show", "
        ("sacct", "-n", "-X", "-P", "-j", "{}", "-o", "State"))
 
 
-def _asked(*words): # None without an answer
+def _answer_of(*words): # None without an answer
     try: return subprocess.run(words, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired): return None
 
@@ -43,7 +43,7 @@ def ask_slurm(
     answered = False
     for command in ASK:
         words = [word.replace("{}", id) for word in command]
-        if (out := _asked(*words)) is None: continue
+        if (out := _answer_of(*words)) is None: continue
         if out.returncode == 0 and (found := read_answer(out.stdout))[0]: return found
         knows = words[0] == "squeue" and not out.returncode # `sacct` may just be off
         answered = answered or knows or "nvalid job id" in out.stderr
@@ -52,7 +52,7 @@ def ask_slurm(
 
 def own_queue() -> dict: # Id, and name, of a job -> word, reason; None without an answer
     "What Slurm says of all jobs of this user that wait or run."
-    out = _asked("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%j|%T|%r")
+    out = _answer_of("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%j|%T|%r")
     if out is None or out.returncode: return None
     rows = [clean(line).strip().split("|", 2) for line in out.stdout.splitlines()]
     return {key: read_answer(row[2]) for row in rows if len(row) == 3
@@ -71,7 +71,7 @@ def jobs_in_queue(
 
 def all_jobs_in_queue() -> list: # As `jobs_in_queue`
     "What `squeue` shows of all users; nothing if there is no Slurm."
-    out = _asked("squeue", "-h", "-o", "%j|%u|%T")
+    out = _answer_of("squeue", "-h", "-o", "%j|%u|%T")
     return jobs_in_queue(out.stdout) if out else []
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #002e269e

@@ -117,13 +117,13 @@ def in_step(
 def averaged(
     answers: np.ndarray, # (windows, length, classes)
     at: np.ndarray, # (windows, length) which of the frames that are taken; some may be past the end
-    heard: np.ndarray, # (windows, length) what each counts for, 0 past the end
+    weights: np.ndarray, # (windows, length) what each counts for, 0 past the end
 ): # Frames that were seen; (classes, frames seen) averages; what these count for
     "Average over windows that are in step."
-    at, heard, flat = at.ravel(), heard.ravel(), answers.reshape(-1, answers.shape[-1])
-    sums = np.bincount(at, heard)
+    at, weights, flat = at.ravel(), weights.ravel(), answers.reshape(-1, answers.shape[-1])
+    sums = np.bincount(at, weights)
     seen = np.flatnonzero(sums)
-    means = [np.bincount(at, heard * flat[:, c])[seen] / sums[seen] for c in range(flat.shape[1])]
+    means = [np.bincount(at, weights * flat[:, c])[seen] / sums[seen] for c in range(flat.shape[1])]
     return seen, means, sums[seen]
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #c007c2de

@@ -18,7 +18,7 @@ from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
 from ..classifier import pair_actions_of, wanted_actions
-from .decide import Decision, decide_blend, said_by_all
+from .decide import Decision, decide_blend, blend_members
 from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
@@ -27,7 +27,7 @@ from ..metrics import submission_table
 from ..model import evidence_in, names_in, no_options, pair_decision
 from ..predict import completed, to_bouts
 from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
-from ...workers import speaker
+from ...workers import or_silent
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
 def prepared_for(
@@ -83,7 +83,7 @@ def _recipe_from(about, folder, *how): # `device` and `engine`
     members = {name: [load_member(folder/"members"/Path(f).name, m["kind"], *how)
                       for f in m["files"]] for name, m in zip(which, of)}
     if not members or not all(members.values()): raise ValueError("a member without files")
-    if not all(m.tells(names["actions"]) for some in members.values() for m in some):
+    if not all(m.predicts(names["actions"]) for some in members.values() for m in some):
         raise ValueError("a member tells other actions")
     return Recipe(members=members, decision=decision, **names, folder=folder,
                   labs={k: list(names_in(v, "actions of labs")) for k, v in about["labs"].items()},
@@ -207,13 +207,13 @@ def predict(
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := dict.fromkeys(map(str, first.videos if ids is None else ids)))
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
-                 *unlisted_lines(first, wanted, self.actions)]: speaker(say)(line)
+                 *unlisted_lines(first, wanted, self.actions)]: or_silent(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
         row = table.iloc[i]
         may = wanted_actions(self, first, i)
-        p = said_by_all(self.decision, q, row.fps, may)
+        p = blend_members(self.decision, q, row.fps, may)
         codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
         if each: each(pair_decision(row, self.actions, may, p, [codes]))
         bouts[i] = to_bouts(codes, self.actions, row.agent, row.target)
@@ -250,8 +250,8 @@ def _fold_videos(folder):
 @property
 def learned_from(self: Recipe) -> frozenset:
     "Ids of the videos that it learned from, as far as its folder tells."
-    told = self.folder and (self.folder/"metrics.json").exists() # not in a bundle
-    return frozenset(_fold_videos(self.folder) if told else ())
+    judged = self.folder and (self.folder/"metrics.json").exists() # not in a bundle
+    return frozenset(_fold_videos(self.folder) if judged else ())
 
 
 @patch

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'Decision', 'OutOfFold',
-           'decide_blend', 'said_by_all', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
+           'decide_blend', 'blend_members', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
            'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'rated_choice', 'with_usual', 'choose',
            'nested', 'labelled_sequences', 'oof_scores', 'learned_only']
 
@@ -21,7 +21,7 @@ from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
-                                        only_false_alarms, said_counts, time_looked_at, where_found)
+                                        only_false_alarms, predicted_counts, time_looked_at, where_found)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -62,7 +62,7 @@ def decide_blend(
     return lasting(codes, decision.least_ms, fps)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #30d85d98
-def said_by_all(
+def blend_members(
     decision: Decision,
     p: np.ndarray, # (members, frames, classes)
     fps: float, # Frames per second
@@ -86,7 +86,7 @@ def codes_of(
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
     "The decisions about a sequence of known labels."
     s, wanted = sequence, looked_for(sequence)
-    p = said_by_all(decision, s.p, s.fps, wanted)
+    p = blend_members(decision, s.p, s.fps, wanted)
     return decide_blend(decision, p, s.fps, wanted, s.lab)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #67360486
@@ -139,7 +139,7 @@ def choice_of(
 ) -> Choice:
     "Blend, smooth, and find thresholds."
     how = Decision((), ms, shares, usual=usual)
-    thin = [s._replace(p=said_by_all(how, s.p, s.fps, looked_for(s))[None, ::FRAME_STEP],
+    thin = [s._replace(p=blend_members(how, s.p, s.fps, looked_for(s))[None, ::FRAME_STEP],
                        labels=s.labels[::FRAME_STEP]) for s in sequences]
     plain = (None,) * thin[0].labels.shape[1]
     return Choice(shares, ms, *gained_thresholds(thin, plain, least), thin, usual)
@@ -246,7 +246,7 @@ def labelled_sequences(
     chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
 ) -> list: # Of `LabelledSequence`
     "Out-of-fold predictions as every score takes them."
-    blends = (said_by_all(chosen[s.fold], s.p, s.fps, looked_for(s)) for s in sequences)
+    blends = (blend_members(chosen[s.fold], s.p, s.fps, looked_for(s)) for s in sequences)
     return [LabelledSequence(s.labels, p[:, 1:], c, s.fps, s.video)
             for s, p, c in zip(sequences, blends, codes)]
 
@@ -269,7 +269,7 @@ def oof_scores(
             "macro_f1": f1, "mean": plain(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "said": said_counts(whole, actions), **sequence_scores(whole, actions),
+            "said": predicted_counts(whole, actions), **sequence_scores(whole, actions),
             "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
             "only_false_alarms": only_false_alarms(list(own.values()), actions),

@@ -48,7 +48,7 @@ class Boost:
         frames = np.arange(len(values))
         return np.stack([np.interp(frames, at, p) for p in some.T], 1).astype(np.float32)
 
-    def tells(self, actions: tuple) -> bool: # In this order, as far as it knows
+    def predicts(self, actions: tuple) -> bool: # In this order, as far as it knows
         return self.classes == 1 + len(actions)
 
     def save(self, path):
@@ -80,7 +80,7 @@ class Net:
         return probabilities(model, values, cfg.sequence_length, gap, self.clf.possible,
                              cfg.loss, inputs=inputs)
 
-    def tells(self, actions: tuple) -> bool: return self.clf.actions == actions
+    def predicts(self, actions: tuple) -> bool: return self.clf.actions == actions
 
     def save(self, path):
         "Write the member to a file."

@@ -90,9 +90,9 @@ def stack_out_of_fold(
 ) -> list: # Of `OutOfFold`, in the order of `prepared.sequences`
     "Every sequence with what all members say of it and what was seen."
     fold = {v: k for k, split in enumerate(splits) for v in split.valid}
-    tell = ([s.which for s in specs], [s.ordered for s in specs],
+    roles = ([s.which for s in specs], [s.ordered for s in specs],
             [False, *(directed[a] is True for a in prepared.actions)])
-    return [OutOfFold(completed(np.stack([of[i] for of in oof.values()]), *tell),
+    return [OutOfFold(completed(np.stack([of[i] for of in oof.values()]), *roles),
                       prepared.labels(i), float(row.fps), fold[row.video_id], row.lab_id,
                       row.video_id)
             for i, row in enumerate(prepared.sequences.itertuples())]

@@ -17,7 +17,7 @@ from .frames import Frames, batches, epoch_starts
 from .optim import (Precision, learning_rate, optimizer_tensors, random_state,
                                      restore_optimizer, restore_random, trusted)
 from .training_step import TrainingStep
-from ..losses import make_loss, told_at_once
+from ..losses import make_loss, has_overlaps
 from ..machine import Team, memory_kept, onednn_products, stop_signal
 from ..arithmetic.windows import gather
 from ..predict import decide, decide_apart, over_windows, probabilities_of, trained_classes
@@ -143,8 +143,8 @@ def check_number(self: Trainer):
 def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known actions)
     "Loss and frame-wise macro F1 of the averaged weights over whole sequences."
     model, cfg = self.average.model.eval(), self.cfg
-    size, gap, loss, count, said = cfg.sequence_length, cfg.gap, 0.0, 0, []
-    apart = told_at_once(cfg, self.valid.labels)
+    size, gap, loss, count, predicted = cfg.sequence_length, cfg.gap, 0.0, 0, []
+    apart = has_overlaps(cfg, self.valid.labels)
     for x, labels in self.valid:
         scores = over_windows(model, x, size, gap, stride=size * gap)
         scores = torch.from_numpy(scores).to(self.device)
@@ -153,8 +153,8 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
         wanted = (labels >= 0).any(0).cpu().numpy()
         possible = trained_classes(cfg.loss, self.possible, wanted)
         p = probabilities_of(scores, cfg.loss, apart, possible).cpu().numpy()
-        said.append(np.stack(decide_apart(p, wanted), 1) >= 0 if apart else decide(p, wanted))
-    f1 = masked_f1(self.valid.labels.cpu().numpy(), np.concatenate(said))
+        predicted.append(np.stack(decide_apart(p, wanted), 1) >= 0 if apart else decide(p, wanted))
+    f1 = masked_f1(self.valid.labels.cpu().numpy(), np.concatenate(predicted))
     f1 = f1[~np.isnan(f1)]
     return {"valid_loss": loss / max(count, 1),
             "valid_f1": float(f1.mean()) if len(f1) else 0.0}

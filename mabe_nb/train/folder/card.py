@@ -73,13 +73,13 @@ def action_table(
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
     columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
     if of := metrics.get("overlap"): columns["F1 with --overlap"] = of["f1"]
-    said = metrics.get("said", {})
+    predicted = metrics.get("said", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
     for words, some in (("to learn from", seen), ("to judge by", judged)):
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
-    if said: columns["bouts predicted"] = {a: v["bouts"] for a, v in said.items()}
+    if predicted: columns["bouts predicted"] = {a: v["bouts"] for a, v in predicted.items()}
     alarms = metrics.get("only_false_alarms", {})
     if seen: columns["mind"] = {
         a: caution(v, judged and judged[a], f1[a], alarms.get(a)) for a, v in seen.items()}

@@ -23,7 +23,7 @@ from ..model import load_model
 from ..runs import predict_labelled, train
 from ..scores.frames import masked_f1
 from ...data.splits import choose_videos
-from ...workers import speaker
+from ...workers import or_silent
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #335c1ae1
 def reviewed_split(
@@ -78,13 +78,13 @@ def retrain(
     before = _comparable(run, out, new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
-    broken = _broken(data, ids, speaker(say)) if skip_broken else ()
+    broken = _broken(data, ids, or_silent(say)) if skip_broken else ()
     learn, judge = ([v for v in ids[k] if v not in broken] for k in ("train", "valid"))
     learn, judge = reviewed_split(data, learn, judge, cfg)
     ids = [v for v in learn if v not in broken], judge
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
-    train(data, out, cfg, *ids, resume=True, cache=cache, say=speaker(say), progress=progress,
+    train(data, out, cfg, *ids, resume=True, cache=cache, say=or_silent(say), progress=progress,
           init=None if new_weights else run)
     return compared(before, load_run(out), data, ids[1], cache)
 

@@ -19,11 +19,11 @@ def budget_errors(
     for k, action in enumerate(actions):
         known = [(s, s.labels[:, k] >= 0) for s in sequences]
         rows = [(s.video, (s.labels[at, k] == 1).mean(), s.p[at, k].mean()) for s, at in known if at.any()]
-        video, seen, said = zip(*rows) if rows else ((),) * 3
+        video, seen, predicted = zip(*rows) if rows else ((),) * 3
         names, at = np.unique(video, return_inverse=True)
         share = np.bincount(at, seen) / np.bincount(at) if rows else [None]
         out[action] = {"videos": len(names), "least": _round(min(share)), "most": _round(max(share)),
-                       "sd": _round(np.std(np.subtract(seen, said), ddof=1) if len(rows) > 1 else None)}
+                       "sd": _round(np.std(np.subtract(seen, predicted), ddof=1) if len(rows) > 1 else None)}
     return out
 
 

@@ -155,10 +155,10 @@ def f1_intervals(
     actions, # Names
 ) -> dict: # Action -> [low, high]; None where no draw differs, or fewer than two videos have it
     "Interval of each action's F1 over draws of videos."
-    tell, point = (counts[..., [0, 2]].sum(2) > 0).sum(0), f1_of(counts.sum(0))
+    informative, point = (counts[..., [0, 2]].sum(2) > 0).sum(0), f1_of(counts.sum(0))
     return {action: [round(v, 4) for v in interval_of(f1, at, n)]
             if n > 1 and np.nanmax(f1) > np.nanmin(f1) else None
-            for action, f1, at, n in zip(actions, drawn_f1(counts).T, point, tell)}
+            for action, f1, at, n in zip(actions, drawn_f1(counts).T, point, informative)}
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2a206663
 def bin_counts(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['mean_f1', 'f1_by_action', 'only_false_alarms', 'where_found', 'false_alarm_note', 'lab_scores', 'mean_of_labs',
-           'labs_apart', 'log_loss', 'time_looked_at', 'said_counts']
+           'labs_apart', 'log_loss', 'time_looked_at', 'predicted_counts']
 
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
@@ -114,7 +114,7 @@ def time_looked_at(
             "seconds": round(float(sum(n / fps for n, fps in known)), 3)}
 
 # %% ../../../nbs/train/scores/20_means.ipynb #0af3e286
-def said_counts(
+def predicted_counts(
     sequences, # Of `LabelledSequence`; may be a generator
     actions, # Names
 ) -> dict: # Action -> {"frames": n, "bouts": n}

@@ -50,7 +50,7 @@ def has_token(
         return all(modal.config.config.get(key) for key in ("token_id", "token_secret"))
 
 # %% ../../../nbs/view/panels/15_connect.ipynb #f49a21c7
-def _asked(on): # Raises `MabeError` if the place does not take the token
+def _check_token(on): # Raises `MabeError` if the place does not take the token
     if on == "modal":
         from mabe_nb.remote.places.modal import ready
         return ready()
@@ -80,7 +80,7 @@ def connection(
     if on not in SIGN_IN: return Connection(on, "ready")
     if not has_token(on): return Connection(on, "no account", *SIGN_IN[on])
     if not ask: return Connection(on, "token found", "'Check again' asks the place")
-    try: _asked(on)
+    try: _check_token(on)
     except MabeError as e:
         if "cannot be reached" in str(e): return Connection(on, "unreachable", str(e))
         return Connection(on, "token refused", str(e), SIGN_IN[on][1])

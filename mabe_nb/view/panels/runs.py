@@ -60,7 +60,7 @@ def _fields(self: RunsPanel, folder, name, lab, since, most_usd):
 def code(self: RunsPanel):
     "The call that compares the same runs."
     return ("from mabe_nb.view.runs import find_runs, plot_runs, runs_table\n\n"
-            f"table = runs_table(find_runs({self.folder.value!r}){self._asked()})\n"
+            f"table = runs_table(find_runs({self.folder.value!r}){self._filter_words()})\n"
             "plot_runs(table)")
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #a5d18900
@@ -87,7 +87,7 @@ def filters(self: RunsPanel) -> dict: # Of `runs_table`, those that are set
     return {k: v for k, v in found.items() if v not in ("", None)}
 
 @patch
-def _asked(self: RunsPanel):
+def _filter_words(self: RunsPanel):
     return "".join(f", {key}={value!r}" for key, value in self.filters().items())
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #09ff7695

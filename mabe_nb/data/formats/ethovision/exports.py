@@ -35,8 +35,8 @@ class Export(NamedTuple):
 
 
 def _long(first): # How many lines the head has, by its first; 0: it is none
-    told = len(first) > 1 and first[0].endswith((":", "："))
-    return int(first[1]) if told and re.fullmatch(r"\d{1,3}", first[1]) else 0
+    counted = len(first) > 1 and first[0].endswith((":", "："))
+    return int(first[1]) if counted and re.fullmatch(r"\d{1,3}", first[1]) else 0
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #dd5acd1d
 def _head(rows, **how):

@@ -141,11 +141,11 @@ def adopted(self: MeasuringPanel, asks: list) -> list: # Of dict, or None
     "What is known of each ask, and that in the status."
     known = jobs()
     found = [adopt(ask, known, self.beat) for ask in asks]
-    self.tell_adopted(found)
+    self.show_adopted(found)
     return found
 
 @patch
-def tell_adopted(self: MeasuringPanel, found: list):
+def show_adopted(self: MeasuringPanel, found: list):
     number = len(found) - found.count(None)
     rest = "; Measure goes on" if number < len(found) else ""
     self.set_status("idle" if rest else "done", f"{number} of {len(found)} measured "
@@ -232,7 +232,7 @@ class SweepPanel(MeasuringPanel):
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #3a1d9f72
 @patch
-def asked_sizes(self: SweepPanel) -> list:
+def requested_sizes(self: SweepPanel) -> list:
     "The sizes, in order; at most these, where they are doubled."
     sizes = sizes_of(self.sizes.value)
     return sizes or [FIRST << n for n in range((LAST // FIRST).bit_length())]
@@ -240,7 +240,7 @@ def asked_sizes(self: SweepPanel) -> list:
 @patch
 def priced(self: SweepPanel) -> dict: # Of `price_ceiling`
     return {**place_of(self.gpu), "timeout": self.limit.value,
-            "jobs": len(self.asked_sizes())}
+            "jobs": len(self.requested_sizes())}
 
 @patch
 def measure(self: SweepPanel) -> Sweep:
@@ -253,14 +253,14 @@ def measure(self: SweepPanel) -> Sweep:
 @patch
 def measured_before(self: SweepPanel):
     "The `Sweep` of the sizes that were measured; None if there is none."
-    a, sizes = self.arguments(), self.asked_sizes()
+    a, sizes = self.arguments(), self.requested_sizes()
     specs = [make_spec(make_config({**a["cfg"].model_dump(), "batch_size": size}),
                        a["shape"], a["precision"], a["seconds"]) for size in sizes]
     found = self.adopted([(spec, a["on"], a["gpu"]) for spec in specs])
     if not (good := [result for result in found if result]): return None
     done = summarize(good, a["shape"], rate_at(a["on"], a["gpu"]))
     self.show(done)
-    self.tell_adopted(found)
+    self.show_adopted(found)
     return done
 
 @patch
