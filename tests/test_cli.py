@@ -228,7 +228,7 @@ WRONG = {
     "run is a file": (["train", "colony", "--out", "file"], "is a file"),
     "run below a file": (["train", "colony", "--out", "file/run"], "file is a file"),
     "prepare below a file": (["prepare", "colony", "--out", "file/c"], "cannot be written"),
-    "no name": (["train", "colony", "--out", ""], "has no name"),
+    "no name": (["train", "colony", "--out", ""], "expected the name of a folder"),
     "window": (["train", "colony", "--out", "x", "--sequence-length", "100001"],
                "100000"),
     "batch": (["train", "colony", "--out", "x", "--batch-size", "100001"], "100000"),

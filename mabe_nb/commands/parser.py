@@ -160,7 +160,7 @@ def check_out(
     overwrite: bool = True, # May a file that is there be replaced?
 ):
     "Raises `DataError` if nothing can be written there."
-    path = ConfigError.as_path("what is to be written", path)
+    path = ConfigError.as_path("the output", path)
     if path.exists() and path.is_dir() != folder:
         raise DataError("is a file, expected a folder to write" if folder else
                         "is a folder, expected a file to write", path)
