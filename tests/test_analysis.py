@@ -398,7 +398,7 @@ def test_animals_that_meet_are_one_cage():
     assert cases.value["w"] == pytest.approx((60 * 0 + 120 * .1 + 180 * .2) / 360)
     assert cases.seconds["w"] == 2 * 360
     mixed = rows.assign(group=["low"] * 5 + ["high"] * 3)
-    with pytest.raises(ConfigError, match="cage 'w' is in 2 groups; give --unit animal"):
+    with pytest.raises(ConfigError, match=r"cage 'w' is in 2 groups \(low, high\); give --unit animal"):
         per_unit(mixed, unit="cage")
     with pytest.raises(ConfigError, match="unknown unit"): per_unit(rows, unit="cages")
     assert of_company(rows, "cage") == []

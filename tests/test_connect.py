@@ -51,7 +51,7 @@ def test_a_token_that_comes_while_the_kernel_lives(nobody, monkeypatch):
     (nobody/"modal.toml").write_text(TOKEN)
     monkeypatch.setenv("HF_TOKEN", "hf_1")
     assert [connection(on, ask=False).state for on in ("modal", "hf")] == ["token found"] * 2
-    monkeypatch.setattr(connect, "_asked", lambda on: None)
+    monkeypatch.setattr(connect, "_check_token", lambda on: None)
     assert [connection(on).state for on in ("modal", "hf")] == ["ready"] * 2
     from modal.config import config
     assert config.get("token_id") == "ak-1", "what submit asks knows it too"
@@ -66,7 +66,7 @@ def test_a_token_that_comes_while_the_kernel_lives(nobody, monkeypatch):
 def test_a_place_that_says_no(nobody, monkeypatch, error, state):
     (nobody/"modal.toml").write_text(TOKEN)
     def refuses(on): raise error
-    monkeypatch.setattr(connect, "_asked", refuses)
+    monkeypatch.setattr(connect, "_check_token", refuses)
     found = connection("modal")
     assert found.state == state and str(error) in found.do
 
@@ -92,7 +92,7 @@ def test_the_panel_checks_again_and_runs_here(nobody, monkeypatch):
     assert panel.found["modal"].state == "no account", panel.found["modal"]
     assert "USD an hour" in panel.facts.value, "prices need no account"
     (nobody/"modal.toml").write_text(TOKEN)
-    monkeypatch.setattr(connect, "_asked", lambda on: None)
+    monkeypatch.setattr(connect, "_check_token", lambda on: None)
     panel.check_button.click()
     for _ in range(200):
         if panel.check_button.description == "Check again" and "ready" == \

@@ -306,7 +306,7 @@ def test_hidden_files_stay_where_features_are_prepared(tmp_path):
 
 
 def test_threads_change_no_figure(tmp_path):
-    "1, 2 and 4 threads add in another order: weights to 1e-4, probabilities to 1e-3."
+    "1, 2 and 4 threads add in another order: weights to 1e-3 after two epochs, probabilities to 1e-3."
     found, before = {}, torch.get_num_threads()
     data = RecordingList(COLONY)
     for n in (1, 2, 4):
@@ -321,7 +321,7 @@ def test_threads_change_no_figure(tmp_path):
     for n in (2, 4):
         assert found[n][0] == pytest.approx(found[1][0], abs=0.01)
         for key, w in found[1][1].items():
-            assert torch.allclose(w, found[n][1][key], rtol=1e-4, atol=1e-4), key
+            assert torch.allclose(w, found[n][1][key], rtol=1e-3, atol=1e-3), key
         assert np.abs(found[n][2] - found[1][2]).max() < 1e-3
 
 

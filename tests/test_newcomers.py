@@ -253,8 +253,8 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.split(DATA, seed=-1), "seed is '-1'"), (lambda: mb.split(DATA, seed=1.5), "seed is '1.5'"),
     (lambda: mb.split(DATA, valid="x"), "valid is 'x'"), (lambda: mb.split(DATA, valid=1), "valid is '1'"),
     (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
-    (lambda: mb.fit(DATA, ""), "has no name"), (lambda: mb.fit(DATA, " ", recipe="quick"), "has no name"),
-    (lambda: mb.analyse(DATA, ""), "out is to be a folder"),
+    (lambda: mb.fit(DATA, ""), "expected the name of a folder"), (lambda: mb.fit(DATA, " ", recipe="quick"), "expected the name of a folder"),
+    (lambda: mb.analyse(DATA, ""), "expected the name of a folder"),
     (lambda: mb.read_poses(None, fps=30), "None")])
 def test_a_wrong_argument_gets_a_sentence(call, words):
     with pytest.raises(MabeError, match=words): call()
