@@ -10,6 +10,7 @@ import sys
 
 ABSENT = """
 import builtins, os, select, signal, subprocess, sys
+import psutil # which has ways of its own there
 UNIX = {"fcntl", "grp", "pwd", "resource", "termios"}
 found = builtins.__import__
 def imported(name, globals=None, *how, **more):
