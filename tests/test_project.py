@@ -57,6 +57,17 @@ def test_the_changelog_is_lists():
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
+def test_the_changelog_can_be_scanned():
+    "Short entries, few in a section: it tells what is new, not what was ever mended."
+    words = (TOP/"CHANGELOG.md").read_text(encoding="utf-8")
+    for section in re.split(r"^### ", words, flags=re.M)[1:]:
+        entries = re.split(r"^- ", section.partition("\n## ")[0], flags=re.M)[1:]
+        assert 0 < len(entries) <= 15
+        for entry in entries:
+            lines = entry.strip().splitlines()
+            assert len(lines) <= 3 and all(len(line) <= 100 for line in lines), entry
+
+
 def test_types_and_tables_are_packed():
     "What is no module has to be named twice: for the wheel and for the source."
     setup, manifest = ((TOP/n).read_text() for n in ("setup.py", "MANIFEST.in"))
