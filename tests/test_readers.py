@@ -553,6 +553,36 @@ def test_lengths_of_nwb_are_read_by_their_unit(tmp_path, unit, conversion, offse
     assert np.allclose(rec.xy[:, 0, 0], (xy * conversion + offset) * to_mm, rtol=1e-5)
 
 
+def neuroconv_file(path, *animals):
+    "An NWB file as NeuroConv writes it, of (name, camera, film) each; and where the points are."
+    pynwb, ndx_pose = pytest.importorskip("pynwb"), pytest.importorskip("ndx_pose")
+    file, nodes = pynwb.NWBFile("mice", "1", datetime.now(UTC)), ["nose", "ear_left", "tailBase"]
+    xy, skeletons = np.random.default_rng(0).random((6, len(animals), 3, 2)) * 100, []
+    module = file.create_processing_module("behavior", "poses")
+    for k, (name, camera, film) in enumerate(animals):
+        device = file.devices[camera] if camera in file.devices else file.create_device(name=camera)
+        skeletons.append(ndx_pose.Skeleton(name=f"Skeleton{name}", nodes=nodes))
+        series = [ndx_pose.PoseEstimationSeries(
+            name=f"PoseEstimationSeries{part.title().replace('_', '')}", data=xy[:, k, i], unit="pixels", rate=25.,
+            reference_frame="corner", confidence=np.ones(6), starting_time=0.) for i, part in enumerate(nodes)]
+        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series, device=device,
+                                           skeleton=skeletons[-1], original_videos=film and [film]))
+    module.add(ndx_pose.Skeletons(skeletons=skeletons))
+    with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(file)
+    return xy
+
+
+def test_nwb_of_neuroconv(tmp_path):
+    for film, camera in (("v.mp4", "Right"), (None, "Left")):
+        xy = neuroconv_file(tmp_path/"v.nwb", ("White", "Left", film), ("Black", camera, film))
+        rec = read_poses(tmp_path/"v.nwb")
+        assert rec.mice == ("Black", "White") and {*rec.parts} == {"nose", "ear_left", "tailBase"}
+        order = [rec.parts.index(p) for p in ("nose", "ear_left", "tailBase")]
+        assert np.allclose(rec.xy[:, ::-1, order], xy)
+    neuroconv_file(tmp_path/"v.nwb", ("White", "Left", None), ("Black", "Right", None))
+    with pytest.raises(DataError, match="holds poses of 2 films or cameras"): read_poses(tmp_path/"v.nwb")
+
+
 def sleap_labels(*films):
     "Two animals on a walk in each film, points missing here and there; and where they are."
     import sleap_io as sio
