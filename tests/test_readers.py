@@ -22,6 +22,7 @@ from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.data.formats.npy import read_npy, read_npz
 from mabe_nb.data.formats.pickles import unpickle
+from mabe_nb.data.formats.simba import read_simba
 from mabe_nb.errors import ConfigError, DataError
 
 DATA = Path(__file__).parents[2]/"shared"/"data"
@@ -552,6 +553,36 @@ def test_lengths_of_nwb_are_read_by_their_unit(tmp_path, unit, conversion, offse
     assert np.allclose(rec.xy[:, 0, 0], (xy * conversion + offset) * to_mm, rtol=1e-5)
 
 
+def neuroconv_file(path, *animals):
+    "An NWB file as NeuroConv writes it, of (name, camera, film) each; and where the points are."
+    pynwb, ndx_pose = pytest.importorskip("pynwb"), pytest.importorskip("ndx_pose")
+    file, nodes = pynwb.NWBFile("mice", "1", datetime.now(UTC)), ["nose", "ear_left", "tailBase"]
+    xy, skeletons = np.random.default_rng(0).random((6, len(animals), 3, 2)) * 100, []
+    module = file.create_processing_module("behavior", "poses")
+    for k, (name, camera, film) in enumerate(animals):
+        device = file.devices[camera] if camera in file.devices else file.create_device(name=camera)
+        skeletons.append(ndx_pose.Skeleton(name=f"Skeleton{name}", nodes=nodes))
+        series = [ndx_pose.PoseEstimationSeries(
+            name=f"PoseEstimationSeries{part.title().replace('_', '')}", data=xy[:, k, i], unit="pixels", rate=25.,
+            reference_frame="corner", confidence=np.ones(6), starting_time=0.) for i, part in enumerate(nodes)]
+        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series, device=device,
+                                           skeleton=skeletons[-1], original_videos=film and [film]))
+    module.add(ndx_pose.Skeletons(skeletons=skeletons))
+    with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(file)
+    return xy
+
+
+def test_nwb_of_neuroconv(tmp_path):
+    for film, camera in (("v.mp4", "Right"), (None, "Left")):
+        xy = neuroconv_file(tmp_path/"v.nwb", ("White", "Left", film), ("Black", camera, film))
+        rec = read_poses(tmp_path/"v.nwb")
+        assert rec.mice == ("Black", "White") and {*rec.parts} == {"nose", "ear_left", "tailBase"}
+        order = [rec.parts.index(p) for p in ("nose", "ear_left", "tailBase")]
+        assert np.allclose(rec.xy[:, ::-1, order], xy)
+    neuroconv_file(tmp_path/"v.nwb", ("White", "Left", None), ("Black", "Right", None))
+    with pytest.raises(DataError, match="holds poses of 2 films or cameras"): read_poses(tmp_path/"v.nwb")
+
+
 def sleap_labels(*films):
     "Two animals on a walk in each film, points missing here and there; and where they are."
     import sleap_io as sio
@@ -734,14 +765,39 @@ DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv"),
     ("p.csv", DLC + "0,1,1,1\n1,1,1,1\n2,1,\n", "row 6: has 3 of 4 cells: the file is cut off"),
     ("p.csv", DLC + "0,1,1,1\n1,1\n2,1,1,1\n", "row 5: has 2 of 4 cells: the row is damaged"),
-    ("p.csv", DLC.replace(",", ";") + "0;1,5;1;1\n", "has semicolons"),
-    ("p.csv", "\ufeff" + DLC + "0,1,1,1\n", "has a byte order mark"),
+    ("p.csv", DLC.replace(",", ";") + "0;1,5;1;1\n1;2,5\n", "row 5: has 2 of 4 cells: the file is cut off"),
     ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,1", "row 3: has 3 of 5 cells"),
     ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells")])
 def test_pose_faults(tmp_path, name, text, says):
     (tmp_path/name).write_text(text)
     with pytest.raises(DataError, match=name) as e: read_poses(tmp_path/name, fps=30)
     assert says in str(e.value)
+
+
+TABLES = {"DeepLabCut": DLC + "0,1.5,2.25,0.5\n1,3.5,4.25,1e-05\n",
+          "SLEAP": "track,frame_idx,nose.x,nose.y,nose.score\nA,0,1.5,2.25,0.5\nA,1,3.5,4.25,1\n",
+          "Anipose": "a_x,a_y,a_z,a_score,fnum\n1.5,2.25,1.0,0.5,0\n3.5,4.25,1.0,0.5,1\n",
+          "SimBA": ",a_1_x,a_1_y,a_1_p,speed,sniff\n0,1.5,2.25,1,0.5,0\n1,3.5,4.25,1,0.5,1\n"}
+
+
+@pytest.mark.parametrize("source", TABLES)
+def test_a_table_of_poses_that_a_spreadsheet_has_saved(tmp_path, source):
+    plain, path = TABLES[source], tmp_path/"v.csv"
+    for text in (plain, plain.replace(",", ";"), plain.replace(",", ";").replace(".", ",") if source != "SLEAP"
+                 else plain.replace(",", ";").replace("1.5", "1,5").replace("2.25", "2,25"), "\ufeff" + plain,
+                 "\ufeff" + plain.replace(",", ";").replace("\n", "\r\n"), plain.replace(",", "\t")):
+        path.write_text(text, newline="")
+        rec = read_poses(path, fps=30)
+        assert rec.meta["source"] == source and rec.xy.tolist() == [[[[1.5, 2.25]]], [[[3.5, 4.25]]]]
+        if source == "SimBA": assert read_simba(path).values.tolist() == [["mouse1", "mouse2", "sniff", 1, 2]]
+
+
+def test_a_table_of_frames_that_a_spreadsheet_has_saved(tmp_path):
+    for text in ("\ufeff;sniff;rear\n0;0;1\n1;1;0\n", "sniff\trear\n0\t1\n1\t0\n"):
+        (tmp_path/"v.csv").write_text(text)
+        assert annotation_source(tmp_path/"v.csv") == "frames"
+        assert read_frame_table(tmp_path/"v.csv").values.tolist() == [
+            ["mouse1", "mouse2", "rear", 0, 1], ["mouse1", "mouse2", "sniff", 1, 2]]
 
 
 @pytest.mark.parametrize("frames, says", [

@@ -28,6 +28,7 @@ from .formats.movement_files import (check_films, is_sleap_csv, movement_data, s
 from .formats.nwb import nwb_poses
 from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
 from .formats.simba import simba_head, simba_poses, simba_units
+from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, plural
 
@@ -99,11 +100,11 @@ def _hdf(test):
 
 def _header(path):
     "The cells of a csv's first line."
-    with open(path, encoding="utf-8-sig") as f:
-        return [name.strip() for name in f.readline(1_000_000).split(",")]
+    with open_table(path) as f:
+        return [name.strip(' "') for name in f.readline(1_000_000).strip().split(",")]
 
 
-_is_dlc_csv = re.compile(r"(scorer|individuals|bodyparts)(;|$)").match
+_is_dlc_csv = re.compile(r"scorer|individuals|bodyparts").fullmatch
 _is_sleap = _hdf(lambda f: "tracks" in f and "node_names" in f)
 _is_dlc = _hdf(lambda f: any(map(has_points, f.values())))
 

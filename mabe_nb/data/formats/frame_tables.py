@@ -25,7 +25,7 @@ NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's 
 
 def _frame_rows(lines):
     "Names of the columns, cells of each row, and what stands in a first column of numbers."
-    try: rows = [r for r in csv.reader(lines) if r]
+    try: rows = [r for r in csv.reader(lines, delimiter=delimiter(lines)) if r]
     except csv.Error: return [], [], []
     head = [name.strip() for name in rows[0]] if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from .hdf import HDF, check_hdf
 from .hdf_poses import dlc_table
-from .text_tables import check_rows, check_table, csv_frames, csv_table
+from .text_tables import check_rows, check_table, csv_frames, csv_table, read_table
 from ...errors import DataError
 
 
@@ -37,11 +37,10 @@ def movement_data(
 ) -> tuple: # xarray Dataset, frame number of each row (None = 0, 1, 2, ...), names left out
     "A pose file as movement's dataset. Raises what movement does, or `DataError`."
     with quiet():
-        from movement.io import load_dataset, load_poses
+        from movement.io import load_poses
         if path.suffix == ".csv": check_table(path, 2**15, 2**22)
-        if source not in ("DeepLabCut", "LightningPose"):
-            frames = csv_frames(path, source) if path.suffix == ".csv" else None
-            return load_dataset(path, source_software=source), frames, ()
+        if source == "Anipose":
+            return load_poses.from_anipose_style_df(read_table(path)), csv_frames(path, source), ()
         table = dlc_table(path) if path.suffix in HDF else csv_table(path)
         return load_poses.from_dlc_style_df(table), np.asarray(table.index), table.attrs["left_out"]
 
@@ -114,9 +113,8 @@ def _read_tracks(path):
     "The table as it stands, with names of tracks as text."
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
-    names = [n for n in pd.read_csv(path, nrows=0) if n.endswith("track")]
-    return pd.read_csv(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
-                       na_values=["", "nan"])
+    names = [n for n in read_table(path, nrows=0) if n.endswith("track")]
+    return read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False, na_values=["", "nan"])
 
 
 def _check_parts(rows, parts, cells, path):

@@ -20,19 +20,32 @@ def _estimates(file, path):
              if g.attrs.get("neurodata_type") == "PoseEstimation"
              and any("data" in s for s in _series(g).values())]
     if not found: raise DataError("holds no points of animals", path)
-    text = lambda g: tuple(g["original_videos"].asstr()[:]) if "original_videos" in g else ()
-    films = {(text(g), g.get("device")) for _, g in found}
-    if len(films) > 1:
+    if len(films := {_film(g) for _, g in found}) > 1:
         names = ", ".join(name for name, _ in found[:6])
         raise DataError(f"holds poses of {len(films)} films or cameras ({names}), expected "
                         "one film by one camera", path)
     return found
 
 
+def _film(group):
+    "The films that an animal was seen in, or else its cameras."
+    import h5py
+    if "original_videos" in group: return tuple(group["original_videos"].asstr()[:])
+    links = (group.get(name, getlink=True) for name in group)
+    paths = (link.path for link in links if isinstance(link, h5py.SoftLink))
+    return tuple(sorted(p for p in paths if p.startswith("/general/devices/")))
+
+
 def _series(group):
-    "The series of an animal's points, by name."
-    return {name: s for name, s in group.items()
-            if s.attrs.get("neurodata_type") == "PoseEstimationSeries"}
+    "The series of an animal's points, by the names of the points."
+    found = {name: s for name, s in group.items()
+             if s.attrs.get("neurodata_type") == "PoseEstimationSeries"}
+    letters = lambda name: re.sub(r"[\W_]", "", name.lower())
+    skeleton = next((g for g in group.values() if g.attrs.get("neurodata_type") == "Skeleton"), group)
+    nodes = {letters(n): n for n in (skeleton["nodes"].asstr()[:] if "nodes" in skeleton else ())}
+    part = lambda name: re.sub("^PoseEstimationSeries_?(?=.)", "", name)
+    named = {nodes.get(letters(part(name)), part(name)): s for name, s in found.items()}
+    return named if len(named) == len(found) else found
 
 # %% ../../../nbs/data/formats/52_nwb.ipynb #4ec3c0b0
 def _uneven(times, around=9): # Seconds of the rows of a clock that is often late

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .text_tables import check_rows, rows_by
+from .text_tables import check_rows, open_table, read_table, rows_by
 from ..recording import bout_table, parse_number, run_lengths
 from ...errors import ConfigError, DataError
 from ...files import regular_file
@@ -36,7 +36,7 @@ def simba_head(
 ) -> tuple: # Names of the points, of all columns behind the first; lines of the head
     "The head of a table of SimBA; no points if it is none. Raises `DataError`."
     try:
-        with open(regular_file(path), encoding="utf-8-sig", errors="replace", newline="") as f:
+        with open_table(path, "replace") as f:
             lines = [f.readline(1_000_000) for _ in range(3)]
     except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
     for n, line in ((0, lines[:1]), (2, lines[2:])):
@@ -67,7 +67,7 @@ def simba_animals(
 # %% ../../../nbs/data/formats/26_simba.ipynb #ce28dcf6
 def _column(path, names, lines):
     "Some columns of a table as numbers, one row a frame."
-    try: table = pd.read_csv(path, header=lines - 1, usecols=list(names), low_memory=False)
+    try: table = read_table(path, header=lines - 1, usecols=list(names), low_memory=False)
     except (ValueError, OSError) as e:
         raise DataError(f"is no table of SimBA ({str(e).splitlines()[0][:120]})", path) from None
     out = table[list(names)].apply(pd.to_numeric, errors="coerce")
@@ -125,7 +125,7 @@ def _binary_tail(path, size, time):
     left = len(names) - 3 * len(points)
     if not points or not left: return ()
     flat = left
-    with open(path, encoding="utf-8-sig", errors="replace") as f:
+    with open_table(path, "replace") as f:
         for line in islice(f, lines, None):
             cells = line.rstrip("\r\n").rsplit(",", flat)[-flat:]
             off = [i for i, c in enumerate(cells) if c not in ("0", "1", "0.0", "1.0")]
