@@ -76,16 +76,18 @@ def _imported(text): # Parts of the names of modules, and of what is taken out o
     return sorted({part for name in names for part in (name or "").split(".")})
 
 
-def _of_file(module): # Its text, and that of the neighbours that it imports, and of theirs
-    files, texts = {Path(module.__file__).resolve(): module}, []
+def _with_neighbours(module): # Its file, those beside it that it imports, and theirs -> module
+    files = {Path(module.__file__).resolve(): module}
     for file in (todo := [*files]):
-        texts.append(_text(file, files[file]))
-        beside = (file.with_name(f"{name}.py") for name in _imported(texts[-1]))
+        beside = (file.with_name(f"{name}.py") for name in _imported(_text(file, files[file])))
         for other in (f for f in beside if f not in files and f.is_file()):
             names = other.stem, f"{module.__name__.rpartition('.')[0]}.{other.stem}"
             files[other] = next((m for m in map(sys.modules.get, names) if m), None)
             todo.append(other)
-    return "\0".join(texts)
+    return files
+
+
+def _of_file(module): return "\0".join(_text(f, m) for f, m in _with_neighbours(module).items())
 
 # %% ../nbs/08_extend.ipynb #009099c3
 def _names(code):
@@ -149,7 +151,8 @@ def own_files(
         if name.partition(".")[0] == "mabe_nb": continue
         file = getattr(sys.modules.get(name), "__file__", None)
         if name != "__main__" and "." not in name and str(file).endswith(".py"):
-            files[Path(file).name] = Path(file)
+            files |= {f.name: f for f, m in _with_neighbours(sys.modules[name]).items() # those that run
+                      if f == Path(getattr(m, "__file__", None) or "").resolve()} | {Path(file).name: Path(file)}
         else: left.append(
             f"{getattr(thing, '__name__', thing)} is defined in "
             + ("a notebook or script" if name == "__main__" else f"the module {name}")
@@ -171,8 +174,7 @@ def load_texts(
     folder, # To write them into
 ):
     "Import a user's own code where it is not known yet."
-    for name, text in texts.items():
-        if name.removesuffix(".py") in sys.modules: continue
-        file = Path(folder)/name
-        file.write_text(text, encoding="utf-8")
-        load_file(file)
+    new = {n: text for n, text in texts.items() if n.removesuffix(".py") not in sys.modules}
+    for name, text in new.items(): (Path(folder)/name).write_text(text, encoding="utf-8")
+    if new: sys.path.insert(0, str(Path(folder).resolve())) # they import one another
+    for name in new: load_file(Path(folder)/name)

@@ -343,14 +343,15 @@ def test_a_job_that_goes_on_costs_all_its_starts(rented, capsys):
     assert ": 1 job, about 6.00 USD of at most 20.00" in said and "20.00  about     6.00" in said
 
 
-def test_lost_it_costs_the_most_that_it_can(rented, capsys):
+def test_lost_it_costs_the_most_that_it_can(rented, mabe_home, capsys):
     job = submit("1", on="rented", timeout=20)
     (job.folder/"over").touch()
     assert job.status() == "died" and job.cost() == 20 == rows()[0][2]
     with pytest.raises(MabeError, match="without a word"): commands.follow(job)
     assert "[died, 20.00 USD of at most 20.00]" in capsys.readouterr().out
+    (mabe_home/"prices.csv").write_text("provider,flavor,usd_per_hour,as_of\nmodal,cpu-core,1,2020-01-02\n")
     assert main(["jobs", "resume", job.id]) == 0
-    assert "at most about 20.00 USD more" in capsys.readouterr().out
+    assert "at most about 20.00 USD more by prices of 2020-01-02 (" in capsys.readouterr().out
     job = attach(job.id)
     assert job.spec["billed"] == 20
     (job.folder/"receipt.json").write_text("{")

@@ -111,9 +111,10 @@ OWN = """
 import torch
 from mabe_nb.data.blocks.registry import block, named
 from mabe_nb.train.models import network
+from own_squares import squared
 
 @block(needs=("own",))
-def mynew(pair, own): return named("cm2/s2", speed_squared=own["speed"].values**2)
+def mynew(pair, own): return named("cm2/s2", speed_squared=squared(own["speed"].values))
 
 @network("one_layer", "width", "dropout")
 class OneLayer(torch.nn.Sequential):
@@ -123,7 +124,7 @@ class OneLayer(torch.nn.Sequential):
 """
 
 
-REGISTERED = (BLOCKS, "mynew"), (NETWORKS, "one_layer"), (sys.modules, "own_things")
+REGISTERED = (BLOCKS, "mynew"), (NETWORKS, "one_layer"), (sys.modules, "own_things"), (sys.modules, "own_squares")
 
 
 def forget():
@@ -132,11 +133,12 @@ def forget():
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    "A file with a network and a block, of which nothing is left when the test ends."
+    "A file with a network and a block, and one that it imports; nothing of them is left when the test ends."
     for known, name in REGISTERED: monkeypatch.setitem(known, name, None)
     forget()
     monkeypatch.setattr("sys.path", [*sys.path])
     (tmp_path/"own_things.py").write_text(OWN)
+    (tmp_path/"own_squares.py").write_text("def squared(x): return x**2\n")
     return str(tmp_path/"own_things.py")
 
 
@@ -164,6 +166,7 @@ def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     *_, hashes, code = _to_send(run, "best")
     given = {"data": str(colony), "split": "train", "code": code}
     forget() # as in the task of a group, elsewhere
+    (tmp_path/"own_squares.py").unlink()
     monkeypatch.setenv("MABE_JOB", str(tmp_path/"job"))
     (tmp_path/"job").mkdir()
     assert prepare_item("1", features="mynew", parts=["nose", "tail_base"], **given)

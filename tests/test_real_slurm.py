@@ -13,6 +13,7 @@ from waiting import until
 
 from mabe_nb import cli
 from mabe_nb.commands import remote as commands
+from mabe_nb.errors import MabeError
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
@@ -183,6 +184,21 @@ def test_cancelled_while_it_waits(slurm):
     job = submit("1", on="slurm", cpus=2)
     job.cancel()
     assert job.status() == "cancelled"
+
+
+def test_what_slurm_was_not_told_to_end_is_not_cancelled(slurm, monkeypatch, tmp_path):
+    "It would begin beside the one that `resume` starts."
+    send(cpus=4)
+    job = submit("1", on="slurm", cpus=2)
+    (tmp_path/"slurm.conf").write_text((slurm.top/"slurm.conf").read_text().replace(
+        f"SlurmctldPort={slurm.ports[0]}", "SlurmctldPort=9") + "MessageTimeout=2\n")
+    with monkeypatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(tmp_path/"slurm.conf"))
+        with pytest.raises(MabeError, match=f"Slurm did not end job {job.id} .*'mabe jobs cancel {job.id}'"):
+            job.cancel()
+    assert job.status() == "queued"
+    job.cancel()
+    assert job.status() == "cancelled" and number(job) not in slurm("squeue", "-h", "-o", "%i")
 
 
 def test_forgotten_by_slurm_its_heart_is_heard(slurm):

@@ -135,9 +135,10 @@ def _logs(job, args, say):
 def _cancel_or_resume(job, args, say):
     if args.action == "cancel": job.cancel()
     else:
+        from mabe_nb.remote.costs import price_note
         refuse_without(args, "resume ID of a group", "--failed")
         most = job.backend.most_seconds(job.spec) / 3600 * job.backend.usd_per_hour(job.spec)
-        if most: say(f"at most about {most:.2f} USD more")
+        if most: say(f"at most about {most:.2f} USD more{price_note(job.spec['gpu'], job.on)}")
         job.resume()
     about = row(job)
     say(f"job {job.id}: {about['status']}")

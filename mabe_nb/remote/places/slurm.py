@@ -17,7 +17,7 @@ from ..events import one_line
 from .job_state import checked_state, unended
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
-                                                own_queue, waits)
+                                                end_at_slurm, own_queue, waits)
 from .slurm_task import Task
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e5c205e6
@@ -278,6 +278,6 @@ def _stop(spec):
         id = spec["handle"].get("job") # such as "12", or "12_3" of an array
         if id and not re.fullmatch(r"[0-9]+(_[0-9]+)?", id): return None
         named = ["-u", str(os.getuid()), "--name", f"mabe-{spec['id']}"]
-        return subprocess.run(["scancel", *([id] if id else named)], capture_output=True)
+        return end_at_slurm(spec["id"], [id] if id else named)
     try: os.kill(int(spec["handle"]["job"]), signal.SIGINT)
     except ProcessLookupError: return
