@@ -115,14 +115,6 @@ def _submission(bouts: pd.DataFrame | str | Path) -> pd.DataFrame:
     if isinstance(bouts, (str, Path)): return read_submission(bouts)
     raise ConfigError(f"bouts is {str(bouts)[:40]!r}, expected a submission or its file")
 
-
-def _some(bouts: pd.DataFrame, solution: pd.DataFrame, say: Callable[[str], None]
-          ) -> pd.DataFrame:
-    "The bouts; a bout of no frames if there are none, which the metric would refuse."
-    if len(bouts) or not {*solution} - {"lab_id", "behaviors_labeled"} <= {*bouts}: return bouts
-    say("note: no bouts were predicted, so each action counts 0")
-    return solution.head(1).assign(stop_frame=solution.start_frame)
-
 # %% ../nbs/04_verbs.ipynb #c75fcada
 def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
@@ -136,16 +128,15 @@ def score(
     it, `DataError` without annotated bouts.
     """
     from mabe_nb.data.dataset import as_dataset
-    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
+    from mabe_nb.train.metrics import (chance_score, judged_rows, kaggle_report, only_scored,
                                        solution_table, stretches_of, unscored, with_ids_of)
-    from mabe_nb.train.scores.official_counts import judged_bouts
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     bouts = with_ids_of(solution, _submission(bouts))
     for line in unscored(data, ids, solution, bouts): or_silent(say)(line)
-    bouts = _some(only_scored(data, bouts), solution, or_silent(say))
-    judged, looked = judged_bouts(solution, bouts, True), stretches_of(data, solution.video_id)
+    bouts, judged = judged_rows(data, solution, bouts, or_silent(say))
+    looked = stretches_of(data, solution.video_id)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
     return dict(kaggle_report(solution, bouts, judged)) | {"chance": chance}
 

@@ -946,6 +946,27 @@ def test_a_picture_of_who_to_whom_says_that_names_of_videos_are_put_together():
     assert [plot_dyads(t)[1].get_xlabel() for t in (one, two)] == ["to", "to\nof 2 videos, by name"]
 
 
+def test_pictures_of_hundreds_of_names_show_the_most_frequent_and_say_so():
+    rows = [("v", f"r{i:03}a", f"r{i:03}b", "sniff", 1 + (i > 180), 2.0) for i in range(200)]
+    table = pd.DataFrame(rows, columns=["video", "agent", "target", "action", "bouts", "seconds"])
+    figure, ax = plot_dyads(table, most=38)
+    assert max(figure.get_size_inches()) < 40 and "the 38 most frequent of 400" in ax.get_title(loc="left")
+    assert {t.get_text() for t in ax.get_yticklabels()} == {f"r{i}{x}" for i in range(181, 200) for x in "ab"}
+    plot_dyads(table.assign(target="all", bouts=range(200)), most=1) # the one acts on nobody that is shown
+    names = [f"a{i:02}" for i in range(50)]
+    every = pd.DataFrame({"before": np.repeat(names, 50), "after": np.tile(names, 50), "count": 1,
+                          "share": 0.02, "ratio": 1.0, "q": 1.0})
+    every.loc[every.before == "a07", "count"] = 9
+    figure, ax = plot_transitions(every, most=2)
+    assert "a07" in {t.get_text() for t in ax.get_yticklabels()} and "2 most frequent of 50" in figure.get_label()
+
+
+def test_ten_groups_have_ten_colours():
+    cases = pd.DataFrame([(f"{g} mg", "u", "rear", 0.1) for g in range(10)], columns=["group", "unit", "action", "value"])
+    _, ax = plot_budgets(cases)
+    assert len({bar.get_facecolor() for bar in ax.patches}) == 10
+
+
 def test_names_that_begin_alike_are_told_apart_in_pictures_of_a_size_that_can_be_looked_at():
     groups = [f"line {k}, whose mothers were treated with {what}" for k in (1, 2) for what in ("saline", "drug")]
     rows = [(g, u, f"a long action number {a}", .1 * u) for g in groups for u in range(3) for a in range(200)]

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+import mabe_nb as mb
 from mabe_nb.train.classifier import load_classifier
 from mabe_nb import cli
 from mabe_nb.analysis.agreement import agreement
@@ -59,6 +60,14 @@ def trained(work, mabe):
         code, out, err = mabe("train", "colony", "--out", "run", *TINY, "--json")
         assert code == 0, err
     return work/"run"
+
+
+def test_a_submission_without_a_bout_counts_0_from_python_and_from_the_terminal(mabe, work):
+    (work/"nothing.csv").write_text("row_id,video_id,agent_id,target_id,action,start_frame,stop_frame\n")
+    code, out, err = mabe("score", "colony", "nothing.csv", "--json")
+    assert code == 0, err
+    assert json.loads(out)["score"] == 0 and "no bouts were predicted" in err
+    assert json.loads(out)["labs"] == mb.score(work/"colony", work/"nothing.csv", say=None)["labs"]
 
 
 def test_from_colony_to_score(mabe, trained, work):

@@ -115,6 +115,29 @@ def test_scores_show_each_value_and_chance():
     assert {t.get_text() for t in ax.texts} == {"0.50"}
 
 
+def test_an_ethogram_counts_what_it_shows_and_is_no_page_of_many_megabytes():
+    table = bout_table([("m", "m", "rear" if i % 2 else "sniff", 3 * i, 3 * i + 2) for i in range(20_000)])
+    figure, ax = plots.plot_ethogram(table, 30, ["rear"], 0, 600)
+    assert figure.get_label().endswith("bouts: 100 bouts")
+    assert len(figure_svg(plots.plot_ethogram(table, 30)[0])) < 1e6
+
+
+def test_the_best_epoch_of_the_curve_is_the_one_that_a_run_keeps():
+    nothing = history(4).assign(valid_macro_f1=0.0, valid_loss=[0.9, 0.5, 0.7, 0.8])
+    assert "Best F1 0.000 in epoch 2" in plots.plot_learning_curve(nothing)[0].get_label()
+
+
+def test_the_paths_of_all_animals_have_a_name_and_a_look_of_their_own():
+    names = ["_hidden", "x" * 60, *"abcdefgh"]
+    rec = make_recording(seed=1, frames=60)
+    rec = rec.replace(xy=np.tile(rec.xy[:, :1], (1, 10, 1, 1)), mice=tuple(names), bouts=bout_table(), labelled=None)
+    _, ax = plots.plot_tracks(rec)
+    lines = {t.get_text().strip(): (h.get_color(), h.get_linestyle()) for t, h in zip(
+        ax.get_legend().get_texts(), ax.get_legend().legend_handles)}
+    assert "_hidden" in lines and max(map(len, lines)) < 30
+    assert len({look for name, look in lines.items() if name not in ("begin", "end")}) == 10
+
+
 def test_pictures_of_nothing_say_so():
     assert "nothing" in plots.plot_audit(audit([]))[0].get_label()
     assert "no bouts" in plots.plot_ethogram({}, 30)[0].get_label()

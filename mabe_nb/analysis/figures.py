@@ -98,11 +98,12 @@ def plot_budgets(
     bar = min(0.45, 18 / max(len(actions) * (len(groups) + 1), 1)) # Inches; a picture has an end
     figure, ax = _axes(ax, 2 + bar * len(actions) * (len(groups) + 1), 3.2)
     rng, wide = np.random.default_rng(0), len(groups) + 0.8
+    colors = COLORS if len(groups) <= len(COLORS) else ACTION_COLORS
     for g, group in enumerate(groups):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = None if i else _short(group)
-            _mean_bar(ax, i * wide + g, some, COLORS[g % len(COLORS)], label, rng, max(1, 6.7 * bar))
+            _mean_bar(ax, i * wide + g, some, colors[g % len(colors)], label, rng, max(1, 6.7 * bar))
     aside = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if bar * (len(groups) + 1) < 1.1 else {}
     ax.set_xticks(np.arange(len(actions)) * wide + (len(groups) - 1) / 2, [_short(a, 16) for a in actions], **aside)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
@@ -125,15 +126,25 @@ def _draw_table(ax, values, words, rows, columns, most):
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
+
+def _most(names, weights, most): # Names in order; what the title then says
+    "Those of the largest weight, where there are more than can be looked at."
+    if len(names) <= most: return names, ""
+    some = {*weights.nlargest(most).index}
+    return [name for name in names if name in some], f": the {most} most frequent of {len(names)}"
+
 # %% ../../nbs/analysis/40_figures.ipynb #70cf149d
 @styled
 def plot_transitions(
     table: pd.DataFrame, # From `transitions`
     alpha: float = 0.05, # For the mark of what is more or less frequent than by chance
+    most: int = 40, # Actions; of more the most frequent
     ax=None,
 ) -> tuple: # figure, axes
     "How often each action is followed by which; + and - where chance gives less or more."
-    actions = list(dict.fromkeys(table.before))
+    each = table.groupby("before")["count"].sum() + table.groupby("after")["count"].sum()
+    actions, some = _most([*dict.fromkeys(table.before)], each, most)
+    table = table[table.before.isin(actions) & table.after.isin(actions)]
     figure, ax = _axes(ax, 2 + 0.7 * len(actions), 1.2 + 0.5 * len(actions))
     if not actions: return _empty(figure, ax, "There are no bouts.")
     n = len(actions)
@@ -143,8 +154,8 @@ def plot_transitions(
     _draw_table(ax, share, np.reshape(words, (n, n)), actions, actions,
                 np.nanmax(share, initial=0))
     key = "\n+ more, - less often than by chance" if mark.any() else ""
-    ax.set(xlabel="is followed by" + key, ylabel="action", title="What follows what")
-    figure.set_label(f"Shares of what follows each of {n} actions")
+    ax.set(xlabel="is followed by" + key, ylabel="action", title="What follows what" + some)
+    figure.set_label(f"Shares of what follows each of {n} actions{some}")
     return figure, ax
 
 # %% ../../nbs/analysis/40_figures.ipynb #8ba3b54f
@@ -152,19 +163,21 @@ def plot_transitions(
 def plot_dyads(
     table: pd.DataFrame, # From `dyads`
     value: str = "bouts", # Or seconds
+    most: int = 40, # Animals; of more the most frequent
     ax=None,
 ) -> tuple: # figure, axes
     "Who does how much to whom, all actions and videos together."
-    names = sorted({*table.agent, *table.target})
+    each = table.groupby("agent")[value].sum().add(table.groupby("target")[value].sum(), fill_value=0)
+    names, some = _most(sorted({*table.agent, *table.target}), each, most)
     figure, ax = _axes(ax, max(4, 2 + 0.7 * len(names)), 1.2 + 0.5 * len(names))
     if not names: return _empty(figure, ax, "Nobody did anything to anybody.")
     both = table.pivot_table(value, "agent", "target", "sum").reindex(names, columns=names)
     x = both.to_numpy(float)
     words = [["" if v != v else f"{v:,.0f}" for v in row] for row in x]
-    _draw_table(ax, x, words, names, names, np.nanmax(x))
+    _draw_table(ax, x, words, names, names, np.nanmax(x, initial=0))
     videos = table.video.nunique()
     many = f"of {videos} videos, by name" * (videos > 1) # which may be of as many animals
-    ax.set(xlabel=f"to\n{many}".strip(), ylabel="from", title=f"Who to whom ({value})")
-    figure.set_label(f"{value} between {len(names)} animals {many}".strip())
+    ax.set(xlabel=f"to\n{many}".strip(), ylabel="from", title=f"Who to whom ({value}){some}")
+    figure.set_label(f"{value} between {len(names)} animals{some} {many}".strip())
     return figure, ax
 

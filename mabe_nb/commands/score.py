@@ -74,7 +74,6 @@ def compared_submission(
     from mabe_nb.safe_names import differ_in_capitals
     from mabe_nb.train.metrics import unscored, with_ids_of
     table = with_ids_of(solution, read_submission(args.submission))
-    if not len(table): raise DataError("holds no bouts to score", args.submission)
     for line in unscored(data, ids, solution, table): say(line)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
@@ -105,9 +104,8 @@ def judged_submission(
     from mabe_nb.errors import ScoreError
     from mabe_nb.kaggle.doctor import fix_submission
     from mabe_nb.kaggle.examine import known_videos
-    from mabe_nb.train.metrics import only_scored
-    from mabe_nb.train.scores.official_counts import judged_bouts
-    judged = lambda t: (t := only_scored(data, t), judged_bouts(solution, t, whole=True))
+    from mabe_nb.train.metrics import judged_rows
+    judged = lambda t: judged_rows(data, solution, t, say)
     if args.fix: return judged(_mended(table, known_videos(data, solution), args.fix, say))
     try: return judged(table)
     except ScoreError as e:

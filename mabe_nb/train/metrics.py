@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'whitelist_text', 'solution_table',
-           'with_ids_of', 'stretches_of', 'only_scored', 'unscored']
+           'with_ids_of', 'stretches_of', 'only_scored', 'unscored', 'judged_rows']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -250,3 +250,17 @@ def unscored(
     return [f"note: not scored, for want of annotated bouts: video {short(left)} "
             f"({len(left)} of {len(predicted)} with predicted bouts); what is predicted there costs "
             "nothing"] if left else []
+
+# %% ../../nbs/train/50_metrics.ipynb #67b08681
+def judged_rows(
+    dataset, # See `open_dataset`
+    solution: pd.DataFrame, # See `solution_table`
+    submission: pd.DataFrame, # Whole, see `kaggle_score`
+    say=lambda line: None, # Called with a line if there is nothing to judge
+) -> tuple: # DataFrame, `JudgedBouts` of both
+    "What is judged of a submission; a bout of no frames where it holds none. Raises `ScoreError`."
+    submission = only_scored(dataset, submission)
+    if not len(submission) and {*IDS, *FRAMES} <= {*submission}:
+        say("note: no bouts were predicted, so each action counts 0")
+        submission = solution.head(1).assign(stop_frame=solution.start_frame)
+    return submission, judged_bouts(solution, submission, True)

@@ -17,6 +17,8 @@ import pandas as pd
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
+from ..data.recording import plural
+from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
 from .fonts import font_families, warn_of_boxes
 
@@ -129,7 +131,7 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
         ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0.8, # a frame of an hour is seen
-                       color=action_color(action))
+                       color=action_color(action), rasterized=len(bouts) > 500) # else of many MB
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
 
@@ -146,9 +148,10 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
     if stop is None:
         stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
+    tables = {n: b[b.start < stop] for n, b in tables.items()}
+    actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
     lanes = [(a, n) for a in actions for n in tables]
     figure, ax = _axes(ax, 9, 1.1 + 0.2 * len(lanes) + 0.08 * len(actions))
     if not lanes: return _empty(figure, ax, "There are no bouts.")
@@ -157,7 +160,7 @@ def plot_ethogram(
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="x")
     figure.set_label(f"Ethogram from {start / fps:g} to {stop / fps:g} s: " + "; ".join(
-        f"{n}: {len(b)} bouts" for n, b in tables.items()))
+        f"{n}: {plural(int(b.action.isin(actions).sum()), 'bout')}" for n, b in tables.items()))
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
@@ -171,8 +174,8 @@ def plot_learning_curve(
     left, right = axes
     if history.empty: return _empty(figure, left, "No epoch was trained.")[0], axes
     score = next(c for c in history if c.startswith("valid") and c.endswith("f1"))
-    epoch, best = history.epoch, history.loc[history[score].fillna(-1).idxmax()]
-    best_f1 = f"Best F1 {best[score]:.3f} in epoch {best.epoch:.0f}"
+    epoch, best = history.epoch, best_row(history.rename(columns={score: "valid_f1"}).to_dict("records"))
+    best_f1 = f"Best F1 {best['valid_f1']:.3f} in epoch {best['epoch']:.0f}"
     left.plot(epoch, history.train_loss, "o-", ms=3, color=COLORS[0])
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
     right.plot(epoch, history[score], "s-", ms=3, color=COLORS[2])
@@ -180,10 +183,10 @@ def plot_learning_curve(
     left.set(xlabel="epoch", ylabel="loss", title="Loss")
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
     for a in axes:
-        a.axvline(best.epoch, color=_ink(a), linewidth=0.8, linestyle=":")
+        a.axvline(best["epoch"], color=_ink(a), linewidth=0.8, linestyle=":")
         a.grid(axis="y")
         a.xaxis.get_major_locator().set_params(integer=True)
-    figure.set_label(f"Losses and validation score, {len(history)} epochs. {best_f1}")
+    figure.set_label(f"Losses and validation score, {plural(len(history), 'epoch')}. {best_f1}")
     return figure, axes
 
 # %% ../../nbs/view/10_plots.ipynb #699d96cf
@@ -214,9 +217,10 @@ def plot_confusion(
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #937d2489
-def _draw_path(ax, path, color, name):
-    "A path, from a ring where it was first seen to a square where it was last seen."
-    ax.plot(*path.T, color=color, linewidth=1.2, label=name)
+def _draw_path(ax, path, i, name):
+    "The path of the i-th animal, from a ring where it was first seen to a square where it was last seen."
+    color = COLORS[i % len(COLORS)]
+    ax.plot(*path.T, ("-", "--", ":")[i // len(COLORS) % 3], color=color, linewidth=1.2, label=_short(name))
     seen = path[np.isfinite(path).all(-1)]
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
         ax.plot(*point, marker, mfc="none", ms=8, color=color)
@@ -236,16 +240,16 @@ def plot_tracks(
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
     for i, mouse in enumerate(rec.mice):
-        _draw_path(ax, xy[:, i, part], COLORS[i % len(COLORS)], mouse)
+        _draw_path(ax, xy[:, i, part], i, mouse)
     for marker, name in (("o", "begin"), ("s", "end")):
         ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
-    ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})", title=f"{rec.parts[part]} in "
+    ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})", title=f"{_short(rec.parts[part])} in "
            f"video {_short(rec.video_id)}, {when}")
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.set_label(f"Paths of {len(rec.mice)} animals in video {rec.video_id}, {when}")
+    figure.set_label(f"Paths of {plural(len(rec.mice), 'animal')} in video {rec.video_id}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17

@@ -78,8 +78,8 @@ def figure_html(figure: Figure) -> str:
     titles = "; ".join(t for ax in figure.axes if (t := ax.get_title(loc="left")))
     alt = escape(figure.get_label() or titles or "figure")
     width = round(figure.get_figwidth() * 100)
-    return (f'<figure><img alt="{alt}" width="{width}" '
-            f'src="data:image/svg+xml;base64,{data}"></figure>\n')
+    return (f'<figure class="wide" tabindex="0"><img alt="{alt}" width="{width}" '
+            f'style="min-width:{0.7 * width:.0f}px" src="data:image/svg+xml;base64,{data}"></figure>\n')
 
 # %% ../../nbs/view/20_report.ipynb #5f7a5f39
 def svg_start(
@@ -150,7 +150,7 @@ p { max-width: 44rem } a { color: var(--link) }
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: 0;
   list-style: none }
 section { border-top: 1px solid var(--line); padding: .5rem 0 1.25rem }
-figure { margin: 1rem 0 } img { max-width: 100%; height: auto }
+img { max-width: 100%; height: auto }
 .wide { overflow-x: auto; margin: 1rem 0 }
 table { border-collapse: collapse; font-size: .9rem }
 th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align: left;
@@ -160,6 +160,10 @@ th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align
 .numbers div { background: var(--soft); border: 1px solid var(--line);
   border-radius: .4rem; padding: .6rem 1.1rem }
 .numbers dd { margin: 0; font-size: 1.5rem; font-weight: 600 }
+@media print { nav { display: none } .wide { overflow: visible } table { font-size: .7rem }
+  th, td { padding: .1rem .3rem; overflow-wrap: anywhere } th.n { white-space: normal }
+  img { min-width: 0 !important }
+  h2 { break-after: avoid } tr, figure { break-inside: avoid } }
 """
 
 # %% ../../nbs/view/20_report.ipynb #3f4e8660
