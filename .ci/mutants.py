@@ -29,7 +29,7 @@ PAGE = "page" # As a test: the notebook of the module
 MODULES = { # Where what is mutated stands
     "metrics": "mabe_nb/train/metrics.py", "counts": "mabe_nb/train/scores/official_counts.py",
     "frames": "mabe_nb/train/scores/frames.py", "loop": "mabe_nb/train/fit/loop.py",
-    "step": "mabe_nb/train/fit/training_step.py", "graph": "mabe_nb/train/fit/cuda_graph.py",
+    "step": "mabe_nb/train/fit/training_step.py",
     "checkpoint": "mabe_nb/train/folder/recorder.py", "optimizer": "mabe_nb/train/fit/optim.py", "average": "mabe_nb/train/fit/optim.py",
     "schedule": "mabe_nb/train/fit/optim.py", "cache": "mabe_nb/data/cache/prepare.py",
     "bouts": "mabe_nb/data/recording.py", "best": "mabe_nb/train/scores/frames.py",

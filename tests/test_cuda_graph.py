@@ -10,8 +10,8 @@ import torch
 from mabe_nb.measure.probe import Steps, make_trainer, measure
 from mabe_nb.measure.workload import Workload, make_spec
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.fit import cuda_graph
-from mabe_nb.train.fit.cuda_graph import Playback, may_play
+from mabe_nb.train.fit import training_step
+from mabe_nb.train.fit.training_step import Playback, may_play
 from mabe_nb.train.fit.frames import Frames
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import NETWORKS, network
@@ -28,10 +28,10 @@ def device(request, monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", recorded_ops.Graph)
     monkeypatch.setattr(torch.cuda, "graph", recorded_ops.recording)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.get_rng_state())
-    monkeypatch.setattr(cuda_graph, "renew_generator", lambda of, state: torch.set_rng_state(state))
-    monkeypatch.setattr(cuda_graph, "step_memory", lambda device: 1)
-    monkeypatch.setattr(cuda_graph, "spare_memory", lambda device: 2)
-    monkeypatch.setattr(cuda_graph, "RECORD", ("cuda", "cpu"))
+    monkeypatch.setattr(training_step, "renew_generator", lambda of, state: torch.set_rng_state(state))
+    monkeypatch.setattr(training_step, "step_memory", lambda device: 1)
+    monkeypatch.setattr(training_step, "spare_memory", lambda device: 2)
+    monkeypatch.setattr(training_step, "RECORD", ("cuda", "cpu"))
     return "cpu"
 
 
@@ -96,7 +96,7 @@ def test_a_step_that_cannot_be_recorded_is_taken_as_it_is(device):
 
 
 def test_too_little_memory_for_a_recording(device, monkeypatch):
-    monkeypatch.setattr(cuda_graph, "spare_memory", lambda device: 0)
+    monkeypatch.setattr(training_step, "spare_memory", lambda device: 0)
     trainer = trainer_of(device=device, model_type="tcn")
     want = losses(plain(trainer_of(device=device, model_type="tcn")))
     assert np.allclose(losses(trainer), want, rtol=NEAR["cpu"], atol=0)

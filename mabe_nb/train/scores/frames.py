@@ -14,8 +14,7 @@ import pandas as pd
 
 from ...errors import ConfigError, DataError
 from ...extend import load_announced
-from .budgets import budget_errors
-from .few_videos import interval_of
+from .few_videos import budget_errors, interval_of
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
