@@ -20,7 +20,7 @@ import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.cache.prepare import DataError, default_folder, prepare
+from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.cache.room import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset
@@ -150,6 +150,19 @@ def test_changed_code_is_another_version(tmp_path, module):
     assert code_version(tmp_path/"data") == code_version()
     with (tmp_path/"data"/f"{module}.py").open("a") as f: f.write("#")
     assert code_version(tmp_path/"data") != code_version()
+
+
+@pytest.mark.parametrize("module", ["formats/nwb", "formats/kaggle/tracking", "folder/tracker_folder", "kaggle"])
+def test_features_are_made_anew_once_files_are_read_in_another_way(folder, tmp_path, monkeypatch, module):
+    "What a run learned from is told by its poses, so it goes on."
+    shutil.copytree(Path(mabe_nb.__file__).parent/"data", tmp_path/"code")
+    assert (file := tmp_path/"code"/f"{module}.py").exists()
+    dataset, before = Folder(folder), plan_for(Folder(folder), tmp_path/"out", "coords").code
+    monkeypatch.setattr(code_version, "__defaults__", (tmp_path/"code", *code_version.__defaults__[1:]))
+    assert plan_for(dataset, tmp_path/"out", "coords").code == before
+    features = code_version()
+    with file.open("a") as f: f.write("#")
+    assert plan_for(dataset, tmp_path/"out", "coords").code != before and code_version() == features
 
 
 OWN = """

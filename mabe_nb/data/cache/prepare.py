@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..blocks.bodies import seen_parts
-from ..blocks.registry import blocks_of, code_version, kept_once, order_free, users_blocks
+from ..blocks.registry import DATA_CODE, blocks_of, code_version, kept_once, order_free, users_blocks
 from .arrays import DamagedFile, individual, pairs_on_demand, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
 from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead, own_readers
@@ -151,7 +151,7 @@ def _start(plan): # Runs once in each worker
     global _plan
     _plan = plan
     for module in plan.modules: import_module(module)
-    if plan.modules and code_version(features=plan.features) != plan.code: raise ConfigError(
+    if plan.modules and code_version(features=plan.features, code=DATA_CODE) != plan.code: raise ConfigError(
         "a file of a block has changed since it was imported: start Python anew")
 
 
@@ -164,7 +164,7 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
              most=float("inf")) -> Plan:
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset)
-    code, blocks = code_version(features=features), blocks_of(features)
+    code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     own = own_modules([*users_blocks(blocks), *own_readers()])
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
     return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves, tuple(sorted(own)),
