@@ -98,14 +98,16 @@ def bout_scores(
 # %% ../../nbs/analysis/80_agreement.ipynb #370eb4ce
 def second_rater(
     data, # Dataset of the first
-    other, # Of the second: dataset, path to one, annotation files alone, or a submission
+    other, # Of the second: dataset, its path, annotation files alone, or a submission
 ): # Function of a `Recording` of the first: that of the second, None: not scored
     "What a second rater saw. Raises `DataError` if there is nothing to be read."
-    if isinstance(other, pd.DataFrame): return _predicted(data, checked_submission(other))
+    if isinstance(other, pd.DataFrame):
+        return _predicted(data, checked_submission(other))
     try: theirs = as_dataset(other)
     except DataError as e:
         there = isinstance(other, (str, Path)) and Path(other).exists()
-        if there and Path(other).is_file() and (table := _submission(other)) is not None: return _predicted(data, table)
+        table = _submission(other) if there and Path(other).is_file() else None
+        if table is not None: return _predicted(data, table)
         files = _annotation_files(Path(other), data) if there else {}
         if not files: raise e from None
         return lambda rec: files.get(rec.video_id) and _scored(
@@ -122,15 +124,18 @@ def _submission(path): # None if it is no table of predicted bouts
 
 def _predicted(data, table):
     "A submission as a second rater, who looked for the actions that it has of a lab."
-    of, by_lab = dict([*table.groupby(table.video_id.astype(str))]), actions_of_labs(data, table)
-    known = lambda rec: frozenset(t for t in rec.labelled if t[2] in by_lab.get(rec.lab_id, ()))
+    of = dict([*table.groupby(table.video_id.astype(str))])
+    by_lab = actions_of_labs(data, table)
+    known = lambda rec: frozenset(
+        t for t in rec.labelled if t[2] in by_lab.get(rec.lab_id, ()))
     return lambda rec: rec.replace(labelled=known(rec), bouts=submitted_bouts(
         table, rec.video_id)) if rec.video_id in of else None
 
 # %% ../../nbs/analysis/80_agreement.ipynb #111d8d37
 def _scored(data, rec, path, rows):
-    settings = (data.settings_of(rec.video_id) if hasattr(data, "settings_of") else read_settings(
-        path.parent/"dataset.yaml")).model_copy(update={"scorer": None}) # It is the other's
+    settings = (data.settings_of(rec.video_id) if hasattr(data, "settings_of")
+                else read_settings(path.parent/"dataset.yaml"))
+    settings = settings.model_copy(update={"scorer": None}) # It is the other's
     bouts = read_scored(path, rec, settings, rows)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
     return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
@@ -138,14 +143,16 @@ def _scored(data, rec, path, rows):
 
 
 def _begun_by(name, ids):
-    "The longest of `ids` that a name begins with: `day1.ben.tsv` is of `day1`; None: of none."
-    try: name = video_name(name if isinstance(name, Path) else f"{name}.csv") # whatever dots it has
+    "The longest id that a name begins with: `day1.ben.tsv` is of `day1`; None: no id."
+    if not isinstance(name, Path): name = f"{name}.csv" # whatever dots it has
+    try: name = video_name(name)
     except DataError: return None
-    return max((v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", name)), key=len, default=None)
+    begun = (v for v in ids if re.match(re.escape(v) + r"(?![^\W_])", name))
+    return max(begun, key=len, default=None)
 
 
 def _parts_of(path):
-    "What a file holds, one row a video: which rows (see `named_bouts`), names of the video."
+    "What a file holds, by video: which rows (see `named_bouts`), names of the video."
     source = annotation_source(path)
     many = [*OF_MANY[source](path)] if source in OF_MANY else []
     if any(many): return [({cell}, (cell,)) for cells in many for cell in cells[:1]]
@@ -164,30 +171,34 @@ def _of_first(data, video, path, rows):
 
 # %% ../../nbs/analysis/80_agreement.ipynb #b67b9adc
 def _annotation_files(other, data):
-    "By video: the file that scored it, and which of its rows; none that the first rater scored."
+    "By video: the file that scored it, and which of its rows; none of the first rater."
     paths = sorted(other.iterdir()) if other.is_dir() else [other]
     found, of_none, ids, own = {}, [], data.ids, False
     for path in (p for p in paths if p.is_file() and annotation_source(p)):
         for rows, names in _parts_of(path):
-            video = next((v for name in names if name and (v := _begun_by(name, ids))), None)
+            begun = (_begun_by(name, ids) for name in names if name)
+            video = next(filter(None, begun), None)
             if video is None: of_none.append((path, names))
             elif _of_first(data, video, path, rows): own = True
-            elif (known := found.setdefault(video, (path, rows))) == (path, rows): continue
+            elif (known := found.setdefault(video, (path, rows))) == (path, rows):
+                continue
             elif known[0] == path and isinstance(rows, set): known[1].update(rows)
-            else: raise DataError(f"and {known[0].name} are of the same video {video}", path)
-    if own and not found: raise DataError("holds what the first rater scored, and nothing of a second; "
-                                          "scorer in dataset.yaml says who is the first", other)
+            else: raise DataError(
+                f"and {known[0].name} are of the same video {video}", path)
+    if own and not found: raise DataError(
+        "holds what the first rater scored, and nothing of a second; scorer in "
+        "dataset.yaml says who is the first", other)
     if of_none and not found:
         path, (name, *_) = of_none[0]
         name = video_name(name) if name == path else name
-        raise DataError(f"is of {name!r}, expected one of the videos {', '.join(ids[:3])}"
-                        + did_you_mean(ids, name), path)
+        raise DataError(f"is of {name!r}, expected one of the videos "
+                        f"{', '.join(ids[:3])}" + did_you_mean(ids, name), path)
     return found
 
 # %% ../../nbs/analysis/80_agreement.ipynb #1484c288
 class Agreement(NamedTuple):
     "How far two raters agree, and where they do not."
-    table: pd.DataFrame # action: kappa, frame_f1, bout_f1, seconds (both, only_a, only_b)
+    table: pd.DataFrame # action: kappa, frame_f1, bout_f1; in s: both, only_a, only_b
     differ: pd.DataFrame # video, agent, target, action, start, stop, seconds, seen_by
     unshared: pd.DataFrame # Likewise: bouts of what the other may not have looked for
     videos: tuple = () # That were compared
@@ -209,20 +220,30 @@ def kappa(
 
 # %% ../../nbs/analysis/80_agreement.ipynb #6f0c8839
 def _both(a, other, videos):
-    "Id and recordings of the videos that both scored. Raises `DataError` if lengths differ."
+    "Id and recordings of what both scored. Raises `DataError` if lengths differ."
     for video in videos:
-        if (theirs := other(mine := a[video])) is None or theirs.labelled is None: continue
+        mine = a[video]
+        theirs = other(mine)
+        if theirs is None or theirs.labelled is None: continue
         if len(theirs) != len(mine):
-            raise DataError(f"has {len(mine):,} frames of the first rater and {len(theirs):,} "
-                            "of the second", where=f"video {video}")
+            raise DataError(f"has {len(mine):,} frames of the first rater and "
+                            f"{len(theirs):,} of the second", where=f"video {video}")
         yield video, mine, theirs
 
 # %% ../../nbs/analysis/80_agreement.ipynb #b462c3dd
 def _marked(rest):
     "What each rater marked, as the end of a sentence."
-    by = {who: some_of(f"{action} ({agent} to {target})" for _, agent, target, action, *_, w in rest if w == who)
-          for who in "ab"}
-    return f": the first marked {by['a'] or 'nothing'}, the second {by['b'] or 'nothing'}" * bool(rest)
+    if not rest: return ""
+    a, b = (some_of(f"{action} ({agent} to {target})"
+                    for _, agent, target, action, *_, who in rest if who == rater)
+            for rater in "ab")
+    return f": the first marked {a or 'nothing'}, the second {b or 'nothing'}"
+
+
+def _listed(rows):
+    "Bouts of one rater as a table."
+    return pd.DataFrame(rows, columns=[
+        "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
 
 # %% ../../nbs/analysis/80_agreement.ipynb #4cab7886
 def agreement(
@@ -233,7 +254,8 @@ def agreement(
     "Two raters of the same videos. Raises `DataError` if nothing was scored by both."
     a, videos = data_and_ids(a, videos)
     other, frames, bouts, differ, rest = second_rater(a, b), [], ([], []), [], []
-    known = [str(v) for v in (a.ids if videos is None else videos) if a.labelled(v) is not None]
+    wanted = a.ids if videos is None else videos
+    known = [str(v) for v in wanted if a.labelled(v) is not None]
     compared = []
     for video, mine, theirs in _both(a, other, known):
         compared.append(video)
@@ -244,12 +266,11 @@ def agreement(
         for who, bouts_of in (("a", mine.bouts), ("b", theirs.bouts)):
             rest += [(video, *b, (b.stop - b.start) / mine.fps, who) for b in bouts_of[
                 ~_known(bouts_of, common)].itertuples(index=False)]
-    if not frames: raise DataError("no action of a video was scored by both" + _marked(rest), a.root)
-    apart, unshared = (pd.DataFrame(rows, columns=[
-        "video", "agent", "target", "action", "start", "stop", "seconds", "seen_by"])
-        for rows in (differ, rest))
+    if not frames: raise DataError(
+        "no action of a video was scored by both" + _marked(rest), a.root)
     alone = tuple(v for v in known if v not in compared)
-    return Agreement(_table(frames, bouts), apart, unshared, tuple(compared), alone)
+    return Agreement(_table(frames, bouts), _listed(differ), _listed(rest),
+                     tuple(compared), alone)
 
 # %% ../../nbs/analysis/80_agreement.ipynb #aca5a6df
 def _compare(y, key, fps, frames, bouts, differ):
@@ -267,8 +288,8 @@ def _compare(y, key, fps, frames, bouts, differ):
 
 
 def _table(frames, bouts):
-    f = pd.DataFrame(frames, columns=["action", "fps", "both", "only_a", "only_b", "neither"])
     counts = ["both", "only_a", "only_b", "neither"]
+    f = pd.DataFrame(frames, columns=["action", "fps", *counts])
     n, seconds = f.groupby("action")[counts].sum(), f[counts[:3]].div(f.fps, axis=0)
     columns = ["video", "agent", "target", "action", "start", "stop"]
     found = bout_scores(*(pd.DataFrame(rows, columns=columns) for rows in bouts))

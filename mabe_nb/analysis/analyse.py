@@ -15,10 +15,12 @@ import pandas as pd
 from . import figures
 from .boris import point_actions
 from .exports import FORMATS, check_formats
-from .groups import (checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
-                                     of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
-from .measures import (_some, actions_of_labs, checked_submission, measure, observe, of_absent,
-                                       of_apart, of_outside, of_pauses, over_time)
+from .groups import (
+    checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
+    of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
+from .measures import (
+    _some, actions_of_labs, checked_submission, measure, observe, of_absent, of_apart,
+    of_outside, of_pauses, over_time)
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
@@ -68,19 +70,21 @@ def _groups(data, groups, by):
     table = data.groups() if hasattr(data, "groups") else None
     if table is None: raise ConfigError(f"to compare by {by} give a table of groups")
     if by not in table or not (table[by] != "").any():
-        raise ConfigError(f"no video has a {by} in dataset.yaml; fill it in under videos, or "
-                          "give a table of groups")
+        raise ConfigError(f"no video has a {by} in dataset.yaml; fill it in under "
+                          "videos, or give a table of groups")
     return table
 
 
 def _by_group(data, tables, groups, by, value, unit):
     "Measures with their groups, the cases compared, and what a reader should know."
+    if by is None: return None, None, []
     known = _groups(data, groups, by)
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows) + of_company(rows, unit)
-    notes += of_no_group(tables["measures"], rows, by) + of_unlike_time(rows, value)
+    notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows)
+    notes += of_company(rows, unit) + of_no_group(tables["measures"], rows, by)
+    notes += of_unlike_time(rows, value)
     if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
@@ -88,25 +92,31 @@ def _by_group(data, tables, groups, by, value, unit):
 def _of_no_interval(drawn):
     "A sentence if it is not known how far time budgets may be off."
     some = [*drawn.action[drawn.low.isna()].unique()]
-    return [f"low and high are empty for {', '.join(map(repr, some))}: the run, trained before it kept them or "
-            "judged by a single video, does not know what whole videos are off; train it again"] if some else []
+    if not some: return []
+    return [f"low and high are empty for {', '.join(map(repr, some))}: the run, "
+            "trained before it kept them or judged by a single video, does not know "
+            "what whole videos are off; train it again"]
 
 
 def _add_doubt(tables, rows, run, data, decisions, value, unit):
     "Add what a run is not sure of to the tables; sentences. Nothing for other bouts."
     if not is_run(run): return []
     if (found := draws_of(run, decisions, data.lab)) is None:
-        return ["the run does not tell how often its probabilities come true: no interval "
-                "holds its doubt"]
+        return ["the run does not tell how often its probabilities come true: no "
+                "interval holds its doubt"]
     pieces, expected, half = found
-    drawn = tables["drawn"] = drawn_measures(pieces, expected, half[0], tables["measures"])
+    drawn = tables["drawn"] = drawn_measures(
+        pieces, expected, half[0], tables["measures"])
     notes = _of_no_interval(drawn)
     if rows is None: return notes
     if value not in ("share", "seconds"):
-        return [*notes, "what the classifier is not sure of is in intervals of share and seconds alone"]
-    tables["groups"] = drawn_groups(pieces, expected, rows, tables["groups"], value, unit)
-    return [*notes, "drawn tells whether groups differ; by how much it tells too little, since what a "
-            "probability means changes with how frequent an action is"]
+        return [*notes, "what the classifier is not sure of is in intervals of share "
+                "and seconds alone"]
+    tables["groups"] = drawn_groups(
+        pieces, expected, rows, tables["groups"], value, unit)
+    return [*notes, "drawn tells whether groups differ; by how much it tells too "
+            "little, since what a probability means changes with how frequent an "
+            "action is"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #957e5958
 def _save(figure, path):
@@ -125,25 +135,32 @@ def _write(out, tables, figures):
 def _of_before(out, tables, paths):
     "A sentence if what an earlier analysis wrote lies beside what this one did."
     names = {"groups", "drawn", "bouts"} - {*tables}
-    old = {f for f in out.iterdir() if f.stem in names}.union(*((out/name).glob("*") for name in FORMATS))
+    of_formats = ((out/name).glob("*") for name in FORMATS)
+    old = {f for f in out.iterdir() if f.stem in names}.union(*of_formats)
     lost = sorted(f.relative_to(out).as_posix() for f in old - {*paths})
-    return [f"{out} holds {_some(lost)} too, which this analysis did not write"] if lost else []
+    if not lost: return []
+    return [f"{out} holds {_some(lost)} too, which this analysis did not write"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
 def _of_videos(data, bouts, videos):
-    "Sentences on what a table has of no video of the data, and not of some videos or labs."
+    "Sentences on what a table has of no video of the data, or lacks of videos or labs."
     there, ids = {*checked_submission(bouts).video_id}, [*map(str, data.ids)]
     if lost := sorted(there - {*ids}):
-        yield f"bouts of {plural(len(lost), 'video')} are of none in the data (video {_some(lost)})"
-    wanted, by_lab = ids if videos is None else data_and_ids(data, videos)[1], actions_of_labs(data, bouts)
+        yield (f"bouts of {plural(len(lost), 'video')} are of none in the data "
+               f"(video {_some(lost)})")
+    wanted = ids if videos is None else data_and_ids(data, videos)[1]
+    by_lab = actions_of_labs(data, bouts)
     of = {v: by_lab.get(data.lab(v), ()) for v in wanted}
     if none := [v for v in wanted if v not in there and of[v]]:
         yield (f"there are no bouts of {len(none)} of {plural(len(wanted), 'video')} "
                f"(video {_some(none)}): measured as videos in which nothing was done")
     known = {*chain(*of.values())}
-    if lost := sorted({f"{a} ({data.lab(v) or 'no lab'})" for v in wanted for a in known - {*of[v]}}):
-        yield (f"predicted in no video of a lab and so not measured there: {_some(lost)}; if it was "
-               "looked for, give the run instead of its table")
+    lost = {f"{a} ({data.lab(v) or 'no lab'})"
+            for v in wanted for a in known - {*of[v]}}
+    if lost:
+        yield ("predicted in no video of a lab and so not measured there: "
+               f"{_some(sorted(lost))}; if it was looked for, give the run instead of "
+               "its table")
 
 # %% ../../nbs/analysis/70_analyse.ipynb #401c0a49
 def _measured(data, bouts, videos, shuffles, say):
@@ -156,7 +173,8 @@ def _measured(data, bouts, videos, shuffles, say):
     if bouts is not None and not run:
         for line in _of_videos(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
-              "transitions": transitions(seen.bouts, shuffles=shuffles, watched=seen.watched),
+              "transitions": transitions(seen.bouts, shuffles=shuffles,
+                                         watched=seen.watched),
               "dyads": dyads(seen.bouts), "encounters": encounters(seen.bouts)}
     if (found := getattr(bouts, "attrs", {}).get("doubts")) is not None:
         tables["measures"] = with_doubts(tables["measures"], found, "video")
@@ -165,15 +183,18 @@ def _measured(data, bouts, videos, shuffles, say):
 # %% ../../nbs/analysis/70_analyse.ipynb #13ab7f38
 def _export(seen, out, to, data, method): # Paths of what was written
     how = {"simba": {"data": data}, "ethogram": {"method": method}}
-    return [path for name in to for path in FORMATS[name](seen, out, **how.get(name, {}))]
+    return [path for name in to
+            for path in FORMATS[name](seen, out, **how.get(name, {}))]
 
 
 def _of_no_file(seen, to, paths):
     "A sentence if a format has no file of videos in which nothing was done."
     none = sorted({*seen.watched.video} - {*seen.bouts.video})
-    names = [f for f in to if f != "csv" and not {*none} <= {p.stem for p in paths if p.parent.name == f}]
-    return [f"{' and '.join(names)}: of {plural(len(none), 'video')} without a bout there is no file "
-            f"({_some(none)}); that does not mean that nobody watched"] if names else []
+    has = {f: {p.stem for p in paths if p.parent.name == f} for f in to}
+    names = [f for f in to if f != "csv" and not {*none} <= has[f]]
+    if not names: return []
+    return [f"{' and '.join(names)}: of {plural(len(none), 'video')} without a bout "
+            f"there is no file ({_some(none)}); that does not mean that nobody watched"]
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
@@ -181,49 +202,59 @@ def _of_nobody(seen, table):
     "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
-    return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point of agent or "
-            f"target in half the frames or more (video {_some(some)})"
-            + "; seen in bouts.csv tells which" * table] if some else []
+    if not some: return []
+    return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point "
+            f"of agent or target in half the frames or more (video {_some(some)})"
+            + "; seen in bouts.csv tells which" * table]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _of_some(seen):
     "A sentence if animals are judged in some videos that nobody looked at in others."
     looked = seen.watched.groupby("video").animal.agg(set)
     some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
-    return [f"in {len(some)} of {len(looked)} videos only some of the animals were looked for "
-            f"(video {_some(some)}), in the others all: who "
-            "acts (agent in dataset.yaml, labels) holds for scored videos only; compare the "
-            "same animals, or videos of one kind"] if 0 < len(some) < len(looked) else []
+    if not 0 < len(some) < len(looked): return []
+    return [f"in {len(some)} of {len(looked)} videos only some of the animals were "
+            f"looked for (video {_some(some)}), in the others all: who "
+            "acts (agent in dataset.yaml, labels) holds for scored videos only; "
+            "compare the same animals, or videos of one kind"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
-def _of_all(seen, measures, table): # Is there a table of bouts?
+def _of_all(seen, data, bouts, measures, table): # Is there a table of bouts?
+    own = ([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None
+           else _of_some(seen))
     return [*of_outside(seen), *of_absent(seen), *of_apart(seen), *_of_points(seen),
-            *of_pauses(seen, measures), *_of_nobody(seen, table)]
+            *of_pauses(seen, measures), *_of_nobody(seen, table), *own]
 
 
 def _of_points(seen):
     "A sentence if there are actions of which no bout has a length."
     some = sorted(point_actions(seen))
-    return [f"no bout of {_some(some)} is longer than a frame, as POINT events are: how often is told, but share, "
-            "seconds and mean_s are those of single frames"] if some else []
+    if not some: return []
+    return [f"no bout of {_some(some)} is longer than a frame, as POINT events are: "
+            "how often is told, but share, seconds and mean_s are those of single "
+            "frames"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #947edcdc
 def _of_unmarked(seen, data):
-    "A sentence if animals are in no row of a video, since nobody said what was looked for."
+    "A sentence if animals are in no row of a video: nobody said what was looked for."
     if getattr(getattr(data, "settings", None), "actions", True): return []
-    rows, acting = {*zip(seen.watched.video, seen.watched.animal)}, {*seen.watched.animal}
-    none = [f"{a} of {v}" for v, animals in seen.animals.items() if data.labelled(v) is not None
+    rows = {*zip(seen.watched.video, seen.watched.animal)}
+    acting = {*seen.watched.animal}
+    none = [f"{a} of {v}" for v, animals in seen.animals.items()
+            if data.labelled(v) is not None
             for a in animals if a in acting and (v, a) not in rows]
-    return [f"{plural(len(none), 'animal')} without a mark ({_some(none)}) are in no table: actions in dataset.yaml "
-            "is blank; list there what scorers looked for, and they count as not doing it"] if none else []
+    if not none: return []
+    return [f"{plural(len(none), 'animal')} without a mark ({_some(none)}) are in no "
+            "table: actions in dataset.yaml is blank; list there what scorers looked "
+            "for, and they count as not doing it"]
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #143aa272
 def _of_reviewed(data):
     "A sentence if only moments of some videos are known, which were picked as hard."
     n = len(getattr(data, "only_reviewed", ()))
-    return [f"of {plural(n, 'video')} only reviewed moments are known, which were picked as hard: "
-            "what was measured in them is no time budget"] if n else []
+    return [f"of {plural(n, 'video')} only reviewed moments are known, which were "
+            "picked as hard: what was measured in them is no time budget"] if n else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
 def _check(data, out, groups, by, to):
@@ -231,8 +262,10 @@ def _check(data, out, groups, by, to):
     if isinstance(out, pd.DataFrame) or ConfigError.as_path("out", out).is_file():
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
-    if hasattr(data, "settings_of") and Path(out).resolve() == Path(data.root).resolve():
-        raise ConfigError(f"{out} holds the data, of which bouts.csv would be read as annotations: choose another")
+    if (hasattr(data, "settings_of")
+            and Path(out).resolve() == Path(data.root).resolve()):
+        raise ConfigError(f"{out} holds the data, of which bouts.csv would be read as "
+                          "annotations: choose another")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     check_formats(to)
 
@@ -240,7 +273,7 @@ def _check(data, out, groups, by, to):
 def analyse(
     data, # Dataset, path, or list of `Recording`s
     out, # Folder to write
-    bouts=None, # A submission, its file, or a run to predict with; None: the annotations
+    bouts=None, # Submission, its file, or a run to predict with; None: the annotations
     groups=None, # DataFrame or CSV, see `read_groups`; None: those of `dataset.yaml`
     by: str = None, # Column of the groups to compare by
     value: str = "share", # What is compared, of `MEASURES`
@@ -249,16 +282,16 @@ def analyse(
     to=("csv",), # Formats for the bouts, of `FORMATS`
     shuffles: int = None, # For the chance of transitions, see `transitions`
     say=print, # Called with each line meant for a person; None: nothing is said
-) -> dict: # Name -> DataFrame: measures, over_time, transitions, dyads, encounters, groups, drawn
+) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    data, rows, cases, notes, say = as_dataset(data), None, None, [], or_silent(say)
+    data, say = as_dataset(data), or_silent(say)
     _check(data, out, groups, by, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
-    if by is not None: rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
+    rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += _of_all(seen, tables["measures"], "csv" in to) + (
-        _of_reviewed(data) + _of_unmarked(seen, data) if bouts is None else _of_some(seen))
-    for line in notes + _of_no_file(seen, to, paths) + _of_before(out, tables, paths): say(f"note: {line}")
+    notes += _of_all(seen, data, bouts, tables["measures"], "csv" in to)
+    notes += _of_no_file(seen, to, paths) + _of_before(out, tables, paths)
+    for line in notes: say(f"note: {line}")
     return tables

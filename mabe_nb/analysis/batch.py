@@ -34,9 +34,10 @@ def video_facts(
 ) -> dict: # JSON: video, fps, frames, pairs, missing, doubtful, unlike, rows
     "Predict a video, and what tells how far to believe that. Raises `MabeError`."
     doubtful = [] # Share of the frames, of each pair
-    near = lambda q: doubtful.append(((q.p > DOUBT[0]) & (q.p < DOUBT[1])).any(1).mean())
+    def near(q): doubtful.append(((q.p > DOUBT[0]) & (q.p < DOUBT[1])).any(1).mean())
     with tempfile.TemporaryDirectory(prefix="mabe-") as cache:
-        table = model.predict(data, [video], cache=cache, say=None, each=near, **options)
+        table = model.predict(data, [video], cache=cache, say=None, each=near,
+                              **options)
     rec, n = data[video], len(doubtful)
     lost = ~np.isfinite(rec.xy).all(-1).any(-1)
     return {"video": video, "fps": float(rec.fps), "frames": len(rec), "pairs": n,
@@ -48,31 +49,33 @@ def video_facts(
 # %% ../../nbs/analysis/90_batch.ipynb #10d3ddeb
 def training_rates(
     run, # Run folder
-) -> dict: # Action -> share of the frames of all pairs, bouts a second, least and largest share of
-    # a video that judged; empty: not known
+) -> dict: # Action -> share of the frames of all pairs, bouts a second, least and
+    # largest share of a video that judged; empty: not known
     "How frequent each action was in what a run learned from."
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     if not (folder/"metrics.json").is_file(): return {}
     metrics = read_json(folder/"metrics.json")
     looked = metrics.get("looked_at") if isinstance(metrics, dict) else None
     try:
-        if not looked or not looked["frames"] or not isinstance(metrics.get("seen"), dict): return {}
+        if not looked or not looked["frames"]: return {}
+        if not isinstance(metrics.get("seen"), dict): return {}
         known = {a: of for a, of in metrics.get("budgets", {}).items() if of["videos"]}
         ends = {a: (float(of["least"]), float(of["most"])) for a, of in known.items()}
         return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"],
                     *ends.get(a, (1.0, 0.0))) for a, n in metrics["seen"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as e:
-        raise DataError(f"does not tell how frequent actions were ({e})", folder/"metrics.json") from None
+        raise DataError(f"does not tell how frequent actions were ({e})",
+                        folder/"metrics.json") from None
 
 # %% ../../nbs/analysis/90_batch.ipynb #f303116f
 def predicted_rates(
     facts: dict, # From `video_facts`
 ) -> dict: # Action -> (share of the frames of all pairs, bouts)
     "The same of a video."
-    out = {}
+    out, frames = {}, facts["frames"] * max(facts["pairs"], 1)
     for _, _, action, start, stop in facts["rows"]:
         share, bouts = out.get(action, (0.0, 0))
-        out[action] = share + (stop - start) / (facts["frames"] * max(facts["pairs"], 1)), bouts + 1
+        out[action] = share + (stop - start) / frames, bouts + 1
     return out
 
 # %% ../../nbs/analysis/90_batch.ipynb #a709b5cf
@@ -82,16 +85,17 @@ AS_MUCH, MOST_OF = 2.0, 4 # Times the usual share of doubt, which so many videos
 
 
 def _odd_rates(facts, rates):
-    "Sentences on actions far more or less frequent than in training, and than in any video there."
+    "Sentences on actions far more or less frequent than in training or its videos."
     here = predicted_rates(facts)
     seconds = facts["frames"] / facts["fps"] * max(facts["pairs"], 1)
     for action, (usual, a_second, least, most) in sorted(rates.items()):
         share, bouts = here.get(action, (0.0, 0))
+        expected = a_second * seconds
         if share > max(TIMES * usual, SHARE, most):
             yield (f"{action} is {share / usual:.0f} times as frequent as in training"
                    if usual else f"{action} was found, and never seen in training")
-        elif (usual_bouts := a_second * seconds) >= max(BOUTS, bouts * TIMES) and share < least:
-            yield f"{plural(bouts, 'bout')} of {action}, by the training {usual_bouts:.0f}"
+        elif expected >= max(BOUTS, bouts * TIMES) and share < least:
+            yield f"{plural(bouts, 'bout')} of {action}, by the training {expected:.0f}"
 
 # %% ../../nbs/analysis/90_batch.ipynb #9dc67d15
 def odd_lines(
@@ -104,7 +108,8 @@ def odd_lines(
     if "error" in facts: return [f"could not be predicted: {facts['error']}"]
     out = [f"unlike the training: {text}" for text in facts["unlike"]]
     n = len(facts["missing"])
-    if animals and n != animals: out.append(f"{plural(n, 'animal')}, most videos have {animals}")
+    if animals and n != animals:
+        out.append(f"{plural(n, 'animal')}, most videos have {animals}")
     out += [f"{a} is missing in {share:.0%} of the frames"
             for a, share in facts["missing"].items() if share > LOST]
     if not facts["rows"]: out.append("no action at all was found")
@@ -121,47 +126,67 @@ def batch_table(
     rows = [(f["video"], *row, round(row[3] / f["fps"], 3), round(row[4] / f["fps"], 3))
             for f in found for row in f.get("rows", ())]
     table = pd.DataFrame(rows, columns=[
-        "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame", "start_s",
-        "stop_s"])
+        "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame",
+        "start_s", "stop_s"])
     table.insert(0, "row_id", np.arange(len(table)))
-    return with_doubts(table, {f["video"]: f["unlike"] for f in found if f.get("unlike")})
+    doubts = {f["video"]: f["unlike"] for f in found if f.get("unlike")}
+    return with_doubts(table, doubts)
 
 
 def _seen(found):
     "Facts as `Observed`, for the figure."
     rows = batch_table(found)
     target = rows.target_id.where(rows.target_id != "self", rows.agent_id)
-    bouts = pd.DataFrame({"video": rows.video_id, "agent": rows.agent_id, "target": target,
-                          "action": rows.action, "start": rows.start_s, "stop": rows.stop_s})
-    watched = [(f["video"], "", a, x, 0.0, f["frames"] / f["fps"], f["fps"]) for f in found
-               for a in f["missing"] for x in sorted({*rows.action}) or [""]]
+    bouts = pd.DataFrame({
+        "video": rows.video_id, "agent": rows.agent_id, "target": target,
+        "action": rows.action, "start": rows.start_s, "stop": rows.stop_s})
+    actions = sorted({*rows.action}) or [""]
+    watched = [(f["video"], "", a, x, 0.0, f["frames"] / f["fps"], f["fps"])
+               for f in found for a in f["missing"] for x in actions]
     return Observed(bouts, pd.DataFrame(watched, columns=[
         "video", "lab", "animal", "action", "begin", "seconds", "fps"]))
 
-# %% ../../nbs/analysis/90_batch.ipynb #16321290
+# %% ../../nbs/analysis/90_batch.ipynb #ec82d763
 def _video_rows(found):
     percent = lambda v: None if v is None else f"{v:.0%}"
     return pd.DataFrame([{
         "video": f["video"], "minutes": round(f["frames"] / f["fps"] / 60, 2),
         "animals": ", ".join(f["missing"]), "bouts": len(f["rows"]),
         "frames in doubt": percent(f["doubtful"]),
-        "animals missing": percent(float(np.mean([*f["missing"].values()])))} for f in found])
+        "animals missing": percent(float(np.mean([*f["missing"].values()])))}
+        for f in found])
 
 
+def _opening(found, good, odd):
+    "How much a batch is, and what looks odd in it: sections of its page."
+    minutes = sum(f["frames"] / f["fps"] for f in good) / 60
+    lines = pd.DataFrame(
+        [("" if i else v, s) for v, some in odd.items() for i, s in enumerate(some)],
+        columns=["video", "why to look"])
+    return [
+        ("This batch", {
+            "videos": len(found), "to look at": len(odd), "minutes": round(minutes, 1),
+            "bouts": sum(len(f["rows"]) for f in good)}),
+        ("What looks odd", lines if len(lines) else "Nothing looks odd.")]
+
+# %% ../../nbs/analysis/90_batch.ipynb #16321290
 def _action_rows(found, rates):
     here = [predicted_rates(f) for f in found]
     seconds = np.array([f["frames"] / f["fps"] for f in found])
     of_pairs = seconds * [max(f["pairs"], 1) for f in found]
     of_animals = (seconds @ [max(len(f["missing"]), 1) for f in found]) or 1
-    own = time_spent(_seen(found).bouts, ["action", "video", "agent"]).groupby("action").sum()
+    own = time_spent(_seen(found).bouts, ["action", "video", "agent"])
+    own = own.groupby("action").sum()
     rows = []
     for action in sorted({*rates, *(a for some in here for a in some)}):
         shares, bouts = zip(*(some.get(action, (0.0, 0)) for some in here))
         usual, spent = rates.get(action, (0,))[0], shares @ of_pairs
-        rows.append({"action": action, "bouts": sum(bouts), "bouts a minute":
-                     60 * sum(bouts) / (seconds.sum() or 1), "share of an animal's time":
-                     f"{own.get(action, 0) / of_animals:.1%}", "times as in training":
-                     round(spent / (of_pairs.sum() or 1) / usual, 2) if usual else None})
+        rows.append({
+            "action": action, "bouts": sum(bouts),
+            "bouts a minute": 60 * sum(bouts) / (seconds.sum() or 1),
+            "share of an animal's time": f"{own.get(action, 0) / of_animals:.1%}",
+            "times as in training":
+                round(spent / (of_pairs.sum() or 1) / usual, 2) if usual else None})
     return pd.DataFrame(rows)
 
 # %% ../../nbs/analysis/90_batch.ipynb #1b505bfc
@@ -172,20 +197,17 @@ def batch_report(
     rates: dict = {}, # See `training_rates`
     animals: int = None, # That most videos have; None: of this batch
 ) -> dict: # Video -> sentences, of those that look odd
-    "A page on a batch: what looks odd first, then all videos, actions and the ethogram."
+    "A page on a batch: what looks odd first, then all videos, actions and ethogram."
     good = [f for f in found if "error" not in f]
     animals = usual_animals(good) if animals is None else animals
-    usual = float(np.median([f["doubtful"] or 0 for f in good])) if len(good) >= MOST_OF else 0.0
+    doubts = [f["doubtful"] or 0 for f in good]
+    usual = float(np.median(doubts)) if len(good) >= MOST_OF else 0.0
     odd = {f["video"]: s for f in found if (s := odd_lines(f, rates, animals, usual))}
-    sections: list = [("This batch", {
-        "videos": len(found), "to look at": len(odd), "minutes": round(
-            sum(f["frames"] / f["fps"] for f in good) / 60, 1), "bouts": sum(len(f["rows"]) for f in good)})]
-    lines = pd.DataFrame([("" if i else v, s) for v, some in odd.items()
-                          for i, s in enumerate(some)], columns=["video", "why to look"])
-    sections.append(("What looks odd", lines if len(lines) else "Nothing looks odd."))
+    sections: list = _opening(found, good, odd)
     if good:
         actions = _action_rows(good, rates)
-        if not rates: actions = ["How often each came in training is not known.", actions]
+        if not rates:
+            actions = ["How often each came in training is not known.", actions]
         sections += [("Videos", _video_rows(good)), ("Actions", actions),
                      ("Ethogram", plot_raster(_seen(good)))]
     write_report(path, title, sections)

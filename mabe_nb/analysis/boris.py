@@ -27,7 +27,8 @@ def apart(
     keys = [some[k] for k in PAIR]
     reached = some.groupby(PAIR).stop.cummax().groupby(keys).shift(fill_value=-1)
     number = (some.start >= reached).cumsum().rename("number")
-    found = some.groupby([*PAIR, number]).agg(start=("start", "min"), stop=("stop", "max"))
+    found = some.groupby([*PAIR, number]).agg(
+        start=("start", "min"), stop=("stop", "max"))
     return found.reset_index(PAIR).reset_index(drop=True)
 
 # %% ../../nbs/analysis/45_boris.ipynb #b0e1a002
@@ -49,7 +50,8 @@ def file_name(
     video: str, # Its id
 ) -> str:
     "A name for a file of a video. Raises `DataError` if the id could lead elsewhere."
-    if not video or video in (".", "..") or not video.isprintable() or {*video} & {*"/\\:"}:
+    if (not video or video in (".", "..") or not video.isprintable()
+            or {*video} & {*"/\\:"}):
         raise DataError(f"video {video[:40]!r} cannot name a file")
     return video
 
@@ -59,11 +61,12 @@ def of_each(
 ): # Yields video and bouts
     "Bouts of each video that was watched, of some none."
     found = dict(list(seen.bouts.groupby("video")))
-    for v in sorted({*seen.watched.video, *found}): yield v, found.get(v, seen.bouts[:0])
+    for v in sorted({*seen.watched.video, *found}):
+        yield v, found.get(v, seen.bouts[:0])
 
 # %% ../../nbs/analysis/45_boris.ipynb #b0e1a010
 def _events(bouts, digits, points=()):
-    "Starts and stops of bouts in the order of time; where both fall together, the stop first."
+    "Starts and stops of bouts in the order of time; of one moment, the stop first."
     bouts = apart(bouts)
     to = bouts.target.where(bouts.target != bouts.agent, "")
     both = [pd.DataFrame({"Time": bouts[c].round(digits), "Subject": bouts.agent,
@@ -85,15 +88,18 @@ def _observation(video, bouts, length, fps, points):
               for r in _events(bouts, 3, points).itertuples()] # BORIS keeps thousandths
     info = {"length": length, "fps": fps, "hasVideo": True, "hasAudio": False}
     return {"type": "MEDIA", "date": NEVER, "description": "", "time offset": 0.0,
-            "file": {"1": [film]}, "media_info": {k: {film: v} for k, v in info.items()}
-            | {"offset": {"1": 0.0}}, "independent_variables": {}, "events": sorted(events),
+            "file": {"1": [film]},
+            "media_info": {k: {film: v} for k, v in info.items()}
+            | {"offset": {"1": 0.0}},
+            "independent_variables": {}, "events": sorted(events),
             "observation time interval": [0, 0]}
 
 
 def _behaviours(actions, bouts, points):
     to = bouts[bouts.target != bouts.agent].groupby("action").target.unique()
-    kinds = {a: {"0": {"name": "target", "description": "", "type": 0, "ask at stop": False,
-                       "values": sorted(to[a])}} if a in to else {} for a in actions}
+    kinds = {a: {"0": {"name": "target", "description": "", "type": 0,
+                       "ask at stop": False, "values": sorted(to[a])}}
+             if a in to else {} for a in actions}
     kind = lambda a: f"{'Point' if a in points else 'State'} event"
     return {str(i): {"code": a, "type": kind(a), "key": "", "description": "",
                      "color": "", "category": "", "modifiers": kinds[a], "excluded": "",
@@ -108,15 +114,17 @@ def boris_project(
     points = point_actions(seen)
     mice = sorted({*who.animal, *seen.bouts.agent, *seen.bouts.target})
     actions = sorted({*who.action, *seen.bouts.action} - {""})
-    ends = (who.begin + who.seconds).groupby(who.video).max() + 0.001 # It drops a last stop
+    ends = (who.begin + who.seconds).groupby(who.video).max()
+    ends = (ends + 0.001).round(3) # It drops a last stop
     rates = who.groupby("video").fps.first().astype(float)
     return {"time_format": "hh:mm:ss", "project_date": NEVER, "project_name": "mabe_nb",
             "project_description": "", "project_format_version": "7.0",
             "subjects_conf": {str(i): {"key": "", "name": m, "description": ""}
                               for i, m in enumerate(mice)},
             "behaviors_conf": _behaviours(actions, seen.bouts, points),
-            "observations": {v: _observation(v, of.get(v, seen.bouts[:0]), end, rates[v], points)
-                             for v, end in ends.round(3).items()},
+            "observations": {
+                v: _observation(v, of.get(v, seen.bouts[:0]), end, rates[v], points)
+                for v, end in ends.items()},
             "behavioral_categories": [], "independent_variables": {}, "coding_map": {},
             "behaviors_coding_map": [], "converters": {}}
 
@@ -125,14 +133,14 @@ def export_boris(
     seen: Observed,
     out, # Folder; the files lie in its folder `boris`
 ) -> list: # Of paths, that of the project last
-    "`boris/VIDEO.csv`, events as BORIS exports them, and `boris/bouts.boris`, its project."
+    "`boris/VIDEO.csv`, events as BORIS exports, and `boris/bouts.boris`, its project."
     who, paths, points = seen.watched, [], point_actions(seen)
     length = (who.begin + who.seconds).groupby(who.video).max()
     rates = who.groupby("video").fps.first()
     for video, bouts in seen.bouts.groupby("video"): # the project has the others, too
         table = _events(bouts, 6, points).assign(**{
-            "Observation id": video, "Media file path": "", "Total length": length[video],
-            "FPS": rates[video]})
+            "Observation id": video, "Media file path": "",
+            "Total length": length[video], "FPS": rates[video]})
         paths.append(Path(out)/"boris"/f"{file_name(video)}.csv")
         write_csv(paths[-1], table[BORIS])
     paths.append(Path(out)/"boris"/"bouts.boris")

@@ -31,8 +31,18 @@ def _draw_bouts(pen, size, frame, window, spans):
     at = lambda f: width * (min(max(f, first), last) - first) / max(last - first, 1)
     pen.rectangle((0, height - 10, width, height), "#303030")
     for a, b in spans:
-        if a < last and b > first: pen.rectangle((at(a), height - 10, at(b), height), "#c0c0c0")
+        if a < last and b > first:
+            pen.rectangle((at(a), height - 10, at(b), height), "#c0c0c0")
     pen.line((at(frame), height - 14, at(frame), height), "white", 3)
+
+
+def _draw_animal(pen, points, lines, color):
+    "What is seen of an animal: points, and lines between them."
+    seen = np.isfinite(points).all(1)
+    for i, j in lines:
+        if seen[i] and seen[j]:
+            pen.line([*points[i].tolist(), *points[j].tolist()], color, 3)
+    for x, y in points[seen].tolist(): pen.ellipse((x-3, y-3, x+3, y+3), color)
 
 # %% ../../nbs/analysis/60_clips.ipynb #92436cb7
 def _tracked_in(rec, known, film):
@@ -41,11 +51,13 @@ def _tracked_in(rec, known, film):
     whole = np.array([w if w < np.inf else f for w, f in zip(stated, film.size)])
     scale = film.size / whole
     if abs(scale[0] / scale[1] - 1) > 0.02:
-        raise DataError("is {} x {} pixels, but the poses were tracked in {:g} x {:g}; give the "
-                        "film that was tracked".format(*film.size, *whole), film.path)
+        raise DataError(
+            "is {} x {} pixels, but the poses were tracked in {:g} x {:g}; give the "
+            "film that was tracked".format(*film.size, *whole), film.path)
     if ((known < 0) | (known > whole)).any(-1).mean() > 0.05:
-        raise DataError("is {:g} x {:g} pixels, but the poses reach to {:,.0f} x {:,.0f}; give the "
-                        "film that was tracked".format(*whole, *known.max(0)), film.path)
+        raise DataError(
+            "is {:g} x {:g} pixels, but the poses reach to {:,.0f} x {:,.0f}; give the "
+            "film that was tracked".format(*whole, *known.max(0)), film.path)
     return whole
 
 
@@ -53,7 +65,8 @@ def _tracked_in(rec, known, film):
 def _fitted(rec, size, film):
     "Size of the picture; what points are multiplied by, and what is then added."
     known = rec.xy[np.isfinite(rec.xy).all(-1)]
-    if not len(known): raise DataError("has no points to draw", where=f"video {rec.video_id}")
+    if not len(known):
+        raise DataError("has no points to draw", where=f"video {rec.video_id}")
     if film: return film.shown, film.shown / _tracked_in(rec, known, film), 0
     low, high = np.percentile(known, [0.5, 99.5], axis=0)
     scale = 0.92 * size / max((high - low).max(), 1e-6)
@@ -66,8 +79,8 @@ def frame_drawer(
     rec: Recording,
     size: int = 480, # Pixels of the longer side, without a film
     film: Film = None, # That the poses were tracked in
-): # Function of a frame, text, window and bouts (both in frames), and the film's picture
-    # -> (height, width, 3) uint8
+): # Function of a frame, text, window and bouts (both in frames), and the film's
+    # picture -> (height, width, 3) uint8
     """Draws skeletons of a recording.
 
     Raises `DataError` if nothing was ever seen, or the film is not that of the poses.
@@ -76,16 +89,13 @@ def frame_drawer(
     lines, colors = skeleton(rec.parts), [ImageColor.getrgb(c) for c in COLORS]
 
     def draw(frame, text="", window=None, spans=(), picture=None):
-        image = Image.new("RGB", fitted) if picture is None else Image.fromarray(picture)
+        image = (Image.new("RGB", fitted) if picture is None
+                 else Image.fromarray(picture))
         pen = ImageDraw.Draw(image)
         for m, points in enumerate(rec.xy[frame] * scale + shift):
-            color = colors[m % len(colors)]
-            seen = np.isfinite(points).all(1)
-            for i, j in lines:
-                if seen[i] and seen[j]:
-                    pen.line([*points[i].tolist(), *points[j].tolist()], color, 3)
-            for x, y in points[seen].tolist(): pen.ellipse((x-3, y-3, x+3, y+3), color)
-        pen.text((8, 6), text[:200], "white", font_size=18, stroke_width=2, stroke_fill="black")
+            _draw_animal(pen, points, lines, colors[m % len(colors)])
+        pen.text((8, 6), text[:200], "white", font_size=18, stroke_width=2,
+                 stroke_fill="black")
         if window: _draw_bouts(pen, fitted, frame, window, spans)
         return np.asarray(image)
 
@@ -96,7 +106,7 @@ def frame_drawer(
 def with_confidence(
     bouts: pd.DataFrame, # `Observed.bouts`
     decisions, # `PairDecision`s of the run that found them, see `Model`
-) -> pd.DataFrame: # `bouts` with confidence: mean probability, NaN where the run did not say
+) -> pd.DataFrame: # `bouts` with confidence: mean probability, NaN: the run did not say
     "How sure a run is of each bout that it found."
     of, sure = {(q.video_id, q.agent, q.target): q for q in decisions}, []
     for b in bouts.itertuples():
@@ -119,34 +129,39 @@ def _chosen(bouts, action, most):
     return bouts.loc[order].reset_index(drop=True)
 
 
-# %% ../../nbs/analysis/60_clips.ipynb #63d0c606
+# %% ../../nbs/analysis/60_clips.ipynb #dcd98f6c
 def _drawn_on(rec, path):
     "The film in a file, if there is one, and what draws on it."
     if not path: return None, frame_drawer(rec)
     try: return (film := Film(path, len(rec))), frame_drawer(rec, film=film)
     except DataError as e:
-        raise DataError(f"{e.what}; films={{}} (--films none) draws the poses alone", e.path,
-                        e.where) from None
+        raise DataError(f"{e.what}; films={{}} (--films none) draws the poses alone",
+                        e.path, e.where) from None
+
 
 def _new_name(name, taken):
     "Of a clip; a number tells bouts of the same frames apart."
-    return next(new for i in count(1) if (new := name + f"-{i}" * (i > 1) + ".mp4") not in taken)
+    names = (name + f"-{i}" * (i > 1) + ".mp4" for i in count(1))
+    return next(new for new in names if new not in taken)
 
-
+# %% ../../nbs/analysis/60_clips.ipynb #63d0c606
 def _write_clip(path, taken, b, bouts, draw, rec, film, around_s, longest_s):
     "One bout, with what was around it."
-    first, last = (round(t * rec.fps) for t in (b.start, min(b.stop, b.start + longest_s)))
+    ends = b.start, min(b.stop, b.start + longest_s)
+    first, last = (round(t * rec.fps) for t in ends)
     pad, to = round(around_s * rec.fps), "" if b.agent == b.target else f" {b.target}"
     caption = f"{b.agent} {b.action}{to}" + (
         f" {b.confidence:.0%}" if getattr(b, "confidence", np.nan) >= 0 else "")
     step = max(round(rec.fps / 30), 1) # no more than 30 frames a second or so
     window = max(first - pad, 0), min(last + pad, len(rec))
-    alike = (bouts[["agent", "target", "action"]] == [b.agent, b.target, b.action]).all(axis=1)
+    own = [b.agent, b.target, b.action]
+    alike = (bouts[["agent", "target", "action"]] == own).all(axis=1)
     spans = (bouts.loc[alike, ["start", "stop"]] * rec.fps).to_numpy().tolist()
     behind = chain(film.pictures(*window, rec.fps, step) if film else (), repeat(None))
     path = path/_new_name(f"{file_name(rec.video_id)}-{first}-{last}", taken)
-    write_film(path, (draw(i, caption if first <= i < last else "", window, spans, picture)
-                      for i, picture in zip(range(*window, step), behind)), rec.fps / step)
+    pictures = (draw(i, caption if first <= i < last else "", window, spans, picture)
+                for i, picture in zip(range(*window, step), behind))
+    write_film(path, pictures, rec.fps / step)
     return path.name
 
 # %% ../../nbs/analysis/60_clips.ipynb #0b6e52ad
@@ -159,8 +174,8 @@ def _write_all(chosen, bouts, data, films, out, progress, *how):
             rec, alike = data[video], bouts[bouts.video == video]
             film, draw = _drawn_on(rec, films.get(video))
             for b in some.itertuples():
-                files[b.Index] = _write_clip(out, {*files.values()}, b, alike, draw, rec, film,
-                                             *how)
+                files[b.Index] = _write_clip(out, {*files.values()}, b, alike, draw,
+                                             rec, film, *how)
                 bar.update()
     return files
 
@@ -178,8 +193,8 @@ def write_clips(
 ) -> pd.DataFrame: # video, agent, target, action, start, stop, file, film
     """A clip for each bout.
 
-    Raises `ConfigError` for an action that was not found, `DataError` for a film that cannot
-    be read or is not that of the poses.
+    Raises `ConfigError` for an action that was not found, `DataError` for a film that
+    cannot be read or is not that of the poses.
     """
     data, out = as_dataset(data), ConfigError.as_path("out", out)
     if "stop" not in getattr(bouts, "columns", ()): bouts = observe(data, bouts).bouts
@@ -189,5 +204,5 @@ def write_clips(
     out.mkdir(parents=True, exist_ok=True)
     films = find_films(data, chosen.video.unique(), films)
     files = _write_all(chosen, bouts, data, films, out, progress, around_s, longest_s)
-    return chosen.assign(file=pd.Series(files, dtype=object),
-                         film=[Path(films[v]).name if v in films else "" for v in chosen.video])
+    names = [Path(films[v]).name if v in films else "" for v in chosen.video]
+    return chosen.assign(file=pd.Series(files, dtype=object), film=names)

@@ -37,7 +37,8 @@ NEEDS = {"nwb": "pynwb", "ethogram": "ndx-ethogram"} # Packages that are extras
 
 def _check_package(name): # Of a format
     if name in NEEDS and find_spec(NEEDS[name].replace("-", "_")) is None:
-        raise ConfigError(f"the format {name} needs {NEEDS[name]}: pip install {NEEDS[name]}")
+        raise ConfigError(f"the format {name} needs {NEEDS[name]}: "
+                          f"pip install {NEEDS[name]}")
 
 
 def _nwb_file(video, began):
@@ -56,14 +57,15 @@ def _write_nwb(path, file):
 
 # %% ../../nbs/analysis/50_exports.ipynb #3bfbb60e
 NWB = (("start_time", "Start time of epoch, in seconds", "start"),
-       ("stop_time", "Stop time of epoch, in seconds", "stop"), ("action", "what", "action"),
-       ("agent", "who", "agent"), ("target", "to whom", "target"))
+       ("stop_time", "Stop time of epoch, in seconds", "stop"),
+       ("action", "what", "action"), ("agent", "who", "agent"),
+       ("target", "to whom", "target"))
 
 # %% ../../nbs/analysis/50_exports.ipynb #30d5b338
 def export_nwb(
     seen: Observed,
     out, # Folder; the files lie in its folder `nwb`
-    began: datetime = None, # Of the session; None: 1 January 1970, which says "not known"
+    began: datetime = None, # Of the session; None: 1 January 1970, that is "not known"
 ) -> list: # Of paths
     "`nwb/VIDEO.nwb`, bouts as intervals. Raises `ConfigError` without pynwb."
     _check_package("nwb")
@@ -73,12 +75,13 @@ def export_nwb(
     for video, bouts in of_each(seen):
         file = _nwb_file(video, began)
         values = [bouts[of] for *_, of in NWB] # numbers as arrays: quicker than lists
-        values = [v.to_numpy() if v.dtype.kind == "f" else v.tolist() or np.array([], "U1")
-                  for v in values]
+        values = [v.to_numpy() if v.dtype.kind == "f" else
+                  v.tolist() or np.array([], "U1") for v in values]
         columns = [VectorData(name=name, description=text, data=v)
                    for (name, text, _), v in zip(NWB, values)]
-        table = epoch.TimeIntervals(name="behavior_bouts", columns=columns,
-                                    id=np.arange(len(bouts)), description="in s of the video")
+        table = epoch.TimeIntervals(
+            name="behavior_bouts", columns=columns, id=np.arange(len(bouts)),
+            description="in s of the video")
         file.add_time_intervals(table)
         paths.append(_write_nwb(Path(out)/"nwb"/f"{file_name(video)}.nwb", file))
     return paths
@@ -103,7 +106,7 @@ def _ethogram(bouts, actions, method):
 def export_ethogram(
     seen: Observed,
     out, # Folder; the files lie in its folder `ethogram`
-    began: datetime = None, # Of the session; None: 1 January 1970, which says "not known"
+    began: datetime = None, # Of the session; None: 1 January 1970, that is "not known"
     method: str = "automated", # Or manual, or curated: who found the bouts
 ) -> list: # Of paths
     "`ethogram/VIDEO.nwb`, by `ndx-ethogram`. Raises `ConfigError` without it."
@@ -113,7 +116,8 @@ def export_ethogram(
         listed, table = _ethogram(bouts, watched[video], method)
         file = _nwb_file(video, began)
         file.create_processing_module("behavior", "behaviours").add(listed)
-        if len(bouts): file.add_time_intervals(table) # HDF5 has no type for columns of nothing
+        if len(bouts): # HDF5 has no type for columns of nothing
+            file.add_time_intervals(table)
         paths.append(_write_nwb(Path(out)/"ethogram"/f"{file_name(video)}.nwb", file))
     return paths
 
@@ -129,16 +133,17 @@ def _eaf(bouts):
                               VERSION="3.0", DATE="1970-01-01T00:00:00+00:00", **SCHEMA)
     new(top, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")
     order = new(top, "TIME_ORDER")
-    slots = [(round(float(t) * 1000), f"ts{i}{end}") for i, b in enumerate(bouts.itertuples())
+    slots = [(round(float(t) * 1000), f"ts{b.Index}{end}") for b in bouts.itertuples()
              for end, t in (("a", b.start), ("b", b.stop))]
-    for t, name in sorted(slots): new(order, "TIME_SLOT", TIME_SLOT_ID=name, TIME_VALUE=str(t))
-    numbered = bouts.assign(number=np.arange(len(bouts)))
-    for (agent, target, action), some in numbered.groupby(["agent", "target", "action"]):
-        tier = new(top, "TIER", TIER_ID=f"{agent} > {target}: {action}", PARTICIPANT=agent,
-                   LINGUISTIC_TYPE_REF="bouts")
-        for i in some.number:
-            one = new(new(tier, "ANNOTATION"), "ALIGNABLE_ANNOTATION", ANNOTATION_ID=f"a{i}",
-                      TIME_SLOT_REF1=f"ts{i}a", TIME_SLOT_REF2=f"ts{i}b")
+    for t, name in sorted(slots):
+        new(order, "TIME_SLOT", TIME_SLOT_ID=name, TIME_VALUE=str(t))
+    for (agent, target, action), some in bouts.groupby(["agent", "target", "action"]):
+        tier = new(top, "TIER", TIER_ID=f"{agent} > {target}: {action}",
+                   PARTICIPANT=agent, LINGUISTIC_TYPE_REF="bouts")
+        for i in some.index:
+            one = new(new(tier, "ANNOTATION"), "ALIGNABLE_ANNOTATION",
+                      ANNOTATION_ID=f"a{i}", TIME_SLOT_REF1=f"ts{i}a",
+                      TIME_SLOT_REF2=f"ts{i}b")
             new(one, "ANNOTATION_VALUE").text = action
     new(top, "LINGUISTIC_TYPE", LINGUISTIC_TYPE_ID="bouts", TIME_ALIGNABLE="true",
         GRAPHIC_REFERENCES="false")
@@ -172,7 +177,8 @@ def export_simba(
             for k, part in enumerate(rec.parts):
                 xy = rec.xy[:, n, k]
                 known = np.isfinite(xy).all(-1)
-                for c in (0, 1): columns[f"{part}_{n + 1}_{'xy'[c]}"] = np.nan_to_num(xy[:, c])
+                for c in (0, 1):
+                    columns[f"{part}_{n + 1}_{'xy'[c]}"] = np.nan_to_num(xy[:, c])
                 columns[f"{part}_{n + 1}_p"] = known.astype(float)
         for action in sorted({*watched.action} - {""}):
             columns[action] = np.zeros(len(rec), int)
@@ -190,7 +196,7 @@ FORMATS = {"csv": export_csv, "boris": export_boris, "nwb": export_nwb,
 def check_formats(
     names, # Of `FORMATS`
 ):
-    "Raises `ConfigError` for one that there is not, or that needs a package which is not there."
+    "Raises `ConfigError` for one that there is not, or whose package is not there."
     for name in names:
         if name not in FORMATS: raise ConfigError.unknown("format", name, FORMATS)
         _check_package(name)

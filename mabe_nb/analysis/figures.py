@@ -20,12 +20,13 @@ from ..view.plots import _axes, _empty, _ink, _short, styled
 def colors_of(
     actions, # Names
 ) -> dict: # Action -> colour
-    "A colour for each action, that of other pictures where no two of these would share it."
+    "A colour for each action, that of other pictures where no two of these share it."
     colors = {}
     for action in sorted(set(actions)):
         own, taken = action_color(action), [*colors.values()]
         free = [c for c in ACTION_COLORS if c not in taken]
-        nearest = lambda c: min(np.linalg.norm(np.subtract(to_rgb(c), to_rgb(t))) for t in taken)
+        nearest = lambda c: min(np.linalg.norm(np.subtract(to_rgb(c), to_rgb(t)))
+                                for t in taken)
         colors[action] = own if own in free or not free else max(free, key=nearest)
     return colors
 
@@ -37,17 +38,21 @@ def _draw_rows(ax, rows, bouts, colors):
     for y, key in enumerate(rows):
         for action, some in of[key].groupby("action") if key in of else ():
             spans = np.c_[some.start, some.stop - some.start]
-            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8, color=colors[action],
+            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8,
+                           color=colors[action],
                            rasterized=len(some) > 500) # else a picture of many MB
     return sum(len(of[key]) for key in rows if key in of)
 
 # %% ../../nbs/analysis/40_figures.ipynb #f52f8943
 def _draw_watched(ax, rows, watched):
-    "When somebody looked, in grey, if not at all of it in all rows; what the title then says."
-    of = {key: some[["begin", "seconds"]].drop_duplicates() for key, some in watched.groupby(["video", "animal"])}
-    if len({(r.begin, r.seconds) for some in of.values() for r in some.itertuples()}) < 2: return ""
+    "When somebody looked, in grey, if not always in all rows; what a title then says."
+    of = {key: some[["begin", "seconds"]].drop_duplicates()
+          for key, some in watched.groupby(["video", "animal"])}
+    spans = {(r.begin, r.seconds) for some in of.values() for r in some.itertuples()}
+    if len(spans) < 2: return ""
     for y, key in enumerate(rows): # in a grey that pages leave as it is, light or dark
-        ax.broken_barh(of[key].to_numpy(), (y - 0.45, 0.9), color="gray", alpha=0.15, linewidth=0)
+        ax.broken_barh(of[key].to_numpy(), (y - 0.45, 0.9), color="gray", alpha=0.15,
+                       linewidth=0)
     return "; grey: watched"
 
 # %% ../../nbs/analysis/40_figures.ipynb #2b142eeb
@@ -60,15 +65,17 @@ def plot_raster(
     "An ethogram with a row for each animal of each video."
     everybody = seen.watched[["video", "animal"]].drop_duplicates()
     rows = list(everybody.head(most).itertuples(index=False, name=None))
-    some = f": the first {most} of {len(everybody)}" if len(rows) < len(everybody) else ""
+    some = f": the first {most} of {len(everybody)}" * (len(rows) < len(everybody))
     colors = colors_of(seen.watched.action)
-    figure, ax = _axes(ax, 9, max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors))) # names fit, too
+    height = max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors)) # names fit, too
+    figure, ax = _axes(ax, 9, height)
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
     grey = _draw_watched(ax, rows, seen.watched)
     shown = _draw_rows(ax, rows, seen.bouts, colors)
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
-           xlabel="time (s)", title="What each animal did" + some + grey)
+    end = (seen.watched.begin + seen.watched.seconds).max()
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, end), xlabel="time (s)",
+           title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
     keys = [ax.bar([0], [0], color=c, label=_short(a)) for a, c in colors.items()]
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
@@ -81,10 +88,18 @@ def _mean_bar(ax, x, values, color, label, rng, dot): # Points
     "The mean as a bar, each case as a dot, and 95 % of the mean as a line."
     size, mean = len(values), values.mean()
     ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=label)
-    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=dot, color=color, alpha=0.8)
+    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=dot, color=color,
+            alpha=0.8)
     if size > 1:
         half = stats.t.ppf(0.975, size - 1) * values.std() / np.sqrt(size)
         ax.plot([x, x], [mean - half, mean + half], color=_ink(ax), linewidth=1.2)
+
+
+def _name_places(ax, at, names, aslant):
+    "Names along the x axis."
+    how = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if aslant else {}
+    ax.set_xticks(at, [_short(name, 16) for name in names], **how)
+    ax.tick_params(axis="x", length=0)
 
 # %% ../../nbs/analysis/40_figures.ipynb #25670529
 @styled
@@ -94,24 +109,24 @@ def plot_budgets(
     ax=None,
 ) -> tuple: # figure, axes
     "A measure of every action, by group."
-    actions, groups = sorted(cases.action.unique()), sorted(cases.group.unique(), key=group_order)
-    bar = min(0.45, 18 / max(len(actions) * (len(groups) + 1), 1)) # Inches; a picture has an end
-    figure, ax = _axes(ax, 2 + bar * len(actions) * (len(groups) + 1), 3.2)
-    rng, wide = np.random.default_rng(0), len(groups) + 0.8
-    colors = COLORS if len(groups) <= len(COLORS) else ACTION_COLORS
+    actions = sorted(cases.action.unique())
+    groups = sorted(cases.group.unique(), key=group_order)
+    n, m = len(actions), len(groups)
+    bar = min(0.45, 18 / max(n * (m + 1), 1)) # Inches; a picture has an end
+    figure, ax = _axes(ax, 2 + bar * n * (m + 1), 3.2)
+    rng, wide, dot = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
+    colors = COLORS if m <= len(COLORS) else ACTION_COLORS
     for g, group in enumerate(groups):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = None if i else _short(group)
-            _mean_bar(ax, i * wide + g, some, colors[g % len(colors)], label, rng, max(1, 6.7 * bar))
-    aside = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if bar * (len(groups) + 1) < 1.1 else {}
-    ax.set_xticks(np.arange(len(actions)) * wide + (len(groups) - 1) / 2, [_short(a, 16) for a in actions], **aside)
+            _mean_bar(ax, i * wide + g, some, colors[g % len(colors)], label, rng, dot)
+    _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
-    ax.tick_params(axis="x", length=0)
     ax.grid(axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
               title="bar: mean\nline: 95 % interval\ndot: one case", alignment="left")
-    figure.set_label(f"{MEASURES[value]} of {len(actions)} actions in {len(groups)} groups")
+    figure.set_label(f"{MEASURES[value]} of {n} actions in {m} groups")
     return figure, ax
 
 # %% ../../nbs/analysis/40_figures.ipynb #7a684ea3
@@ -131,7 +146,8 @@ def _most(names, weights, most): # Names in order; what the title then says
     "Those of the largest weight, where there are more than can be looked at."
     if len(names) <= most: return names, ""
     some = {*weights.nlargest(most).index}
-    return [name for name in names if name in some], f": the {most} most frequent of {len(names)}"
+    kept = [name for name in names if name in some]
+    return kept, f": the {most} most frequent of {len(names)}"
 
 # %% ../../nbs/analysis/40_figures.ipynb #70cf149d
 @styled
@@ -141,20 +157,22 @@ def plot_transitions(
     most: int = 40, # Actions; of more the most frequent
     ax=None,
 ) -> tuple: # figure, axes
-    "How often each action is followed by which; + and - where chance gives less or more."
-    each = table.groupby("before")["count"].sum() + table.groupby("after")["count"].sum()
-    actions, some = _most([*dict.fromkeys(table.before)], each, most)
+    "How often each action is followed by which; +, - where chance gives less or more."
+    before, after = (table.groupby(side)["count"].sum() for side in ("before", "after"))
+    actions, some = _most([*dict.fromkeys(table.before)], before + after, most)
     table = table[table.before.isin(actions) & table.after.isin(actions)]
     figure, ax = _axes(ax, 2 + 0.7 * len(actions), 1.2 + 0.5 * len(actions))
     if not actions: return _empty(figure, ax, "There are no bouts.")
     n = len(actions)
     share = table.share.to_numpy(float).reshape(n, n)
-    mark = np.where(table.q < alpha, np.where(table.ratio > 1, " +", " -"), "").astype(object)
+    sign = np.where(table.ratio > 1, " +", " -")
+    mark = np.where(table.q < alpha, sign, "").astype(object)
     words = [f"{s:.2f}{m}" if s == s else "-" for s, m in zip(table.share, mark)]
     _draw_table(ax, share, np.reshape(words, (n, n)), actions, actions,
                 np.nanmax(share, initial=0))
     key = "\n+ more, - less often than by chance" if mark.any() else ""
-    ax.set(xlabel="is followed by" + key, ylabel="action", title="What follows what" + some)
+    ax.set(xlabel="is followed by" + key, ylabel="action",
+           title="What follows what" + some)
     figure.set_label(f"Shares of what follows each of {n} actions{some}")
     return figure, ax
 
@@ -167,17 +185,19 @@ def plot_dyads(
     ax=None,
 ) -> tuple: # figure, axes
     "Who does how much to whom, all actions and videos together."
-    each = table.groupby("agent")[value].sum().add(table.groupby("target")[value].sum(), fill_value=0)
+    done, undergone = (table.groupby(side)[value].sum() for side in ("agent", "target"))
+    each = done.add(undergone, fill_value=0)
     names, some = _most(sorted({*table.agent, *table.target}), each, most)
     figure, ax = _axes(ax, max(4, 2 + 0.7 * len(names)), 1.2 + 0.5 * len(names))
     if not names: return _empty(figure, ax, "Nobody did anything to anybody.")
-    both = table.pivot_table(value, "agent", "target", "sum").reindex(names, columns=names)
-    x = both.to_numpy(float)
+    both = table.pivot_table(value, "agent", "target", "sum")
+    x = both.reindex(names, columns=names).to_numpy(float)
     words = [["" if v != v else f"{v:,.0f}" for v in row] for row in x]
     _draw_table(ax, x, words, names, names, np.nanmax(x, initial=0))
     videos = table.video.nunique()
-    many = f"of {videos} videos, by name" * (videos > 1) # which may be of as many animals
-    ax.set(xlabel=f"to\n{many}".strip(), ylabel="from", title=f"Who to whom ({value}){some}")
+    many = f"of {videos} videos, by name" * (videos > 1) # perhaps of as many animals
+    ax.set(xlabel=f"to\n{many}".strip(), ylabel="from",
+           title=f"Who to whom ({value}){some}")
     figure.set_label(f"{value} between {len(names)} animals{some} {many}".strip())
     return figure, ax
 

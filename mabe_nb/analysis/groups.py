@@ -33,7 +33,7 @@ def checked_groups(
     table: pd.DataFrame, # See `read_groups`
     path=None, # File it came from, for the message
 ) -> pd.DataFrame: # All columns as text, NaN as ""
-    "A table of groups that can be compared by. Raises `DataError` naming what it lacks."
+    "A table of groups to compare by. Raises `DataError` naming what it lacks."
     table = table.rename(columns=str)
     names = {c: c.strip().lower() for c in table if c.strip().lower() in KEYS}
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
@@ -44,7 +44,8 @@ def checked_groups(
     keys = [c for c in ("video", "animal") if c in table]
     if path is not None: table[keys] = table[keys].map(plain_id) # As ids of files are
     if not len(again := table[table.duplicated(keys)]): return table
-    raise DataError(f"has two rows for {' of '.join(again[keys[::-1]].iloc[0])}, expected one", path)
+    twice = " of ".join(again[keys[::-1]].iloc[0])
+    raise DataError(f"has two rows for {twice}, expected one", path)
 
 # %% ../../nbs/analysis/30_groups.ipynb #08f411ae
 def read_groups(
@@ -52,11 +53,14 @@ def read_groups(
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
     check_table(path)
-    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24, composed=True))
+    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24,
+                                 composed=True))
     head = text.readline()
     text.seek(0)
-    try: table = pd.read_csv(text, dtype=str, keep_default_na=False, sep=max(",;\t", key=head.count))
-    except ValueError as e: raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
+    comma = max(",;\t", key=head.count)
+    try: table = pd.read_csv(text, dtype=str, keep_default_na=False, sep=comma)
+    except ValueError as e:
+        raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
     return checked_groups(table, path)
 
 # %% ../../nbs/analysis/30_groups.ipynb #3c2fe82b
@@ -70,11 +74,13 @@ def with_groups(
     if by not in known: raise ConfigError.unknown("group", by, known)
     keys = [c for c in ("video", "animal") if c in groups]
     own = ["subject"] if "subject" in groups else []
-    rows = measured.merge(groups[[*keys, by, *own]].rename(columns={by: "group"}), "inner", keys)
+    named = groups[[*keys, by, *own]].rename(columns={by: "group"})
+    rows = measured.merge(named, "inner", keys)
     if not len(rows):
-        first, there = groups[keys].iloc[0], measured[keys].drop_duplicates().head(3)
-        raise DataError(f"no {keys[-1]} of the table is in the data: {' of '.join(first[::-1])!r} "
-                        f"is not among {', '.join(' of '.join(r[::-1]) for r in there.values)}, ...")
+        there = measured[keys].drop_duplicates().head(3).values
+        first, *some = (" of ".join(r[::-1]) for r in (groups[keys].iloc[0], *there))
+        raise DataError(f"no {keys[-1]} of the table is in the data: {first!r} "
+                        f"is not among {', '.join(some)}, ...")
     if "subject" not in rows: rows["subject"] = ""
     own = rows.video + " " + rows.animal # where nobody says whose video it is
     rows["subject"] = rows.subject.where(rows.subject != "", own)
@@ -89,11 +95,14 @@ def of_nothing(
     "Rows of the groups that no video, or no animal, is called as."
     keys = [c for c in ("video", "animal") if c in groups]
     there = set(map(tuple, measured[keys].astype(str).values))
-    unseen, name = {*map(str, ids)} - {*measured.video.astype(str)}, lambda row: " of ".join(row[::-1])
-    lost = [name(row) for row in groups[keys].values if tuple(row) not in there and row[0] not in unseen]
-    return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the data: "
-            + ", ".join(map(repr, lost[:5])) + ", ..." * (len(lost) > 5)
-            + did_you_mean([*map(name, sorted(there))], *lost[:5])] if lost else []
+    def name(row): return " of ".join(row[::-1])
+    unseen = {*map(str, ids)} - {*measured.video.astype(str)}
+    lost = [name(row) for row in groups[keys].values
+            if tuple(row) not in there and row[0] not in unseen]
+    if not lost: return []
+    return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the "
+            "data: " + ", ".join(map(repr, lost[:5])) + ", ..." * (len(lost) > 5)
+            + did_you_mean([*map(name, sorted(there))], *lost[:5])]
 
 
 def of_spelling(
@@ -101,8 +110,8 @@ def of_spelling(
 ) -> list: # One sentence, if there are any
     "Groups, and subjects, that differ in capitals alone and count as several."
     found = [s for c in ("group", "subject") for s in differ_in_capitals(rows[c])]
-    return ["; ".join(found[:5]) + " differ in capitals or spaces alone and count as several: spell them "
-            "alike if they are one"] if found else []
+    return ["; ".join(found[:5]) + " differ in capitals or spaces alone and count as "
+            "several: spell them alike if they are one"] if found else []
 
 # %% ../../nbs/analysis/30_groups.ipynb #69703da5
 def of_no_group(
@@ -111,11 +120,12 @@ def of_no_group(
     by: str, # Column of the groups
 ) -> list: # One sentence, if there are any
     "Animals of the data that are in no group, and so in no comparison."
-    every, there = ({*zip(t.video.astype(str), t.animal.astype(str))} for t in (measured, rows))
+    every, there = ({*zip(t.video.astype(str), t.animal.astype(str))}
+                    for t in (measured, rows))
     if not (lost := sorted(every - there)): return []
     names = [f"{animal} of {video}" for video, animal in lost[:5]]
-    return [f"{len(lost)} of {len(every)} animals in videos have no {by} and are left out of the "
-            f"comparison: {', '.join(names)}" + ", ..." * (len(lost) > 5)]
+    return [f"{len(lost)} of {len(every)} animals in videos have no {by} and are left "
+            f"out of the comparison: {', '.join(names)}" + ", ..." * (len(lost) > 5)]
 
 
 def of_unlike_time(
@@ -124,46 +134,57 @@ def of_unlike_time(
 ) -> list: # One sentence, if it matters
     "Numbers and seconds of animals that were not watched for as long as others."
     low, high = rows.watched_s.min(), rows.watched_s.max()
-    if value not in ("bouts", "seconds", "latency_s") or not high > 1.05 * low: return []
+    if value not in ("bouts", "seconds", "latency_s") or not high > 1.05 * low:
+        return []
     better = {"bouts": "per_minute", "seconds": "share"}.get(value)
-    return [f"animals were watched for {low:,.4g} to {high:,.4g} s, and {value} grows with that"
-            + (f": compare {better}" if better else ", where the longest wait can be seen")]
+    return [f"animals were watched for {low:,.4g} to {high:,.4g} s, and {value} grows "
+            "with that" + (f": compare {better}" if better
+                           else ", where the longest wait can be seen")]
 
 # %% ../../nbs/analysis/30_groups.ipynb #8874844e
 UNITS = "animal", "video", "cage"
 
 
 def _unit_of(rows, unit):
-    "The case that each row is of. A cage is all whom videos bring together, named by its first."
+    "Each row's case. A cage is all whom videos bring together, named by its first."
     if unit != "cage": return rows["subject" if unit == "animal" else "video"]
-    (animal, names), (video, videos) = pd.factorize(rows.subject), pd.factorize(rows.video)
+    animal, names = pd.factorize(rows.subject)
+    video, videos = pd.factorize(rows.video)
     shape = (len(names) + len(videos),) * 2
     meet = sparse.coo_matrix((np.ones(len(rows)), (animal, video + len(names))), shape)
     cage = connected_components(meet, directed=False)[1][:len(names)]
-    return pd.Series(pd.Series(names).groupby(cage).transform("min").to_numpy()[animal], rows.index)
+    called = pd.Series(names).groupby(cage).transform("min").to_numpy()
+    return pd.Series(called[animal], rows.index)
+
+
+def _one_group_each(rows, unit): # Raises `ConfigError` for a case in two groups
+    both = rows.groupby("unit").group.unique()[lambda of: of.map(len) > 1]
+    if not len(both): return
+    groups, name = both.iloc[0], "subject" if unit == "animal" else unit
+    if differ_in_capitals(groups): other = "spell them alike if they are one"
+    elif unit != "animal": other = "give --unit animal"
+    else: other = ("groups are compared as of different subjects, and a subject is not "
+                   "compared with itself")
+    raise ConfigError(f"{name} {both.index[0]!r} is in {len(groups)} groups "
+                      f"({some_of(groups)}); {other}")
 
 # %% ../../nbs/analysis/30_groups.ipynb #0ca9d32b
 def per_unit(
     rows: pd.DataFrame, # From `with_groups`
     value: str = "share", # Of `MEASURES`
-    unit: str = "animal", # Of `UNITS`: the animals of a video, or of a cage, are one case
+    unit: str = "animal", # Of `UNITS`: the animals of a video, or a cage, are one case
 ) -> pd.DataFrame: # group, unit, action, value, seconds
-    "One number for each animal and action. Raises `ConfigError` for an animal in two groups."
+    "One number for each animal and action. Raises `ConfigError` for one in two groups."
     if value not in MEASURES: raise ConfigError.unknown("measure", value, MEASURES)
     if unit not in UNITS: raise ConfigError.unknown("unit", unit, UNITS)
     rows = rows.assign(unit=_unit_of(rows, unit))
-    both = rows.groupby("unit").group.unique()[lambda of: of.map(len) > 1]
-    if len(both):
-        other = ("give --unit animal" if unit != "animal" else "groups are compared as of different "
-                 "subjects, and a subject is not compared with itself")
-        name = "subject" if unit == "animal" else unit
-        if differ_in_capitals(groups := both.iloc[0]): other = "spell them alike if they are one"
-        raise ConfigError(f"{name} {both.index[0]!r} is in {len(groups)} groups ({some_of(groups)}); {other}")
+    _one_group_each(rows, unit)
     known = rows[rows[value].notna()]
     weight = known["bouts" if value == "mean_s" else "watched_s"]
     weighted = known.assign(value=known[value] * weight, weight=weight,
                             seconds=known.watched_s)
-    out = weighted.groupby(["group", "unit", "action"])[["value", "seconds", "weight"]].sum()
+    summed = ["value", "seconds", "weight"]
+    out = weighted.groupby(["group", "unit", "action"])[summed].sum()
     out["value"] /= out.pop("weight")
     return out.reset_index()
 
@@ -173,33 +194,41 @@ def of_no_value(
     value: str, # Of `MEASURES`
     unit: str = "animal", # As for `per_unit`
 ) -> list: # Sentences, if there are any
-    "How many animals, videos or cages of each group have no value, or that of some of their videos."
-    none = rows[value].isna().groupby([rows.action, rows.group, _unit_of(rows, unit)]).mean()
+    "How many cases of each group have no value, or that of some of their videos."
+    keys = [rows.action, rows.group, _unit_of(rows, unit)]
+    none = rows[value].isna().groupby(keys).mean()
     notes = {f"is compared without {unit}s that have no bout": none == 1}
     if value == "latency_s": # A mean over all bouts lacks none
         part = "videos" if unit == "animal" else "animals"
-        notes[f"of {unit}s leaves out their {part} without a bout"] = (none > 0) & (none < 1)
+        some = (none > 0) & (none < 1)
+        notes[f"of {unit}s leaves out their {part} without a bout"] = some
     lines = []
     for words, which in notes.items():
         counts = which.groupby(level=[0, 1]).agg(["sum", "size"]).itertuples()
-        lost = [f"{action} ({n} of {total} of {group})" for (action, group), n, total in counts if n]
-        if lost: lines.append(f"{value} {words}: " + ", ".join(lost[:8]) + ", ..." * (len(lost) > 8))
+        lost = [f"{action} ({n} of {total} of {group})"
+                for (action, group), n, total in counts if n]
+        if lost: lines.append(f"{value} {words}: " + ", ".join(lost[:8])
+                              + ", ..." * (len(lost) > 8))
     return lines
 
 # %% ../../nbs/analysis/30_groups.ipynb #85a58441
 def of_subjects(
     rows: pd.DataFrame, # From `with_groups`
 ) -> list: # Sentences, if there are any
-    "Whom videos call alike and nobody says to be one, and animals of one video that are one subject."
-    videos = rows[rows.subject == rows.video + " " + rows.animal].groupby("animal").video.nunique()
-    notes = [f"nobody says whether {videos.idxmax()} of {most} videos is one animal, and it counts as {most} cases: "
-            "a column subject, or subject in dataset.yaml, gives animals their own names"
-            ] if len(videos) and (most := videos.max()) > 1 else []
+    "Whom videos call alike, not said to be one, and animals of a video that are one."
+    own = rows.video + " " + rows.animal
+    videos = rows[rows.subject == own].groupby("animal").video.nunique()
+    notes = []
+    if len(videos) and (most := videos.max()) > 1:
+        notes = [f"nobody says whether {videos.idxmax()} of {most} videos is one "
+                 f"animal, and it counts as {most} cases: a column subject, or subject "
+                 "in dataset.yaml, gives animals their own names"]
     alike = rows.groupby(["video", "subject"]).animal.nunique()
     if not (n := int((alike > 1).sum())): return notes
     (video, subject), most = alike.idxmax(), alike.max()
-    return [*notes, f"{subject!r} is the subject of all {most} animals of {video}, which count as one case (so in {n} "
-            "videos in all): a column animal tells whose it is"]
+    return [*notes, f"{subject!r} is the subject of all {most} animals of {video}, "
+            f"which count as one case (so in {n} videos in all): a column animal tells "
+            "whose it is"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #c7a536bd
 def of_company(
@@ -210,16 +239,18 @@ def of_company(
     if unit == "cage": return []
     cage = "; --unit cage counts those that meet as one case"
     if unit == "video":
-        videos = rows.groupby("subject").video.nunique()
-        return [f"{(videos > 1).sum()} of {len(videos)} animals are in more than one video, and "
-                f"each video counts as a case{cage}"] if (videos > 1).any() else []
-    each = rows.drop_duplicates(["video", "subject"]).groupby(["video", "group"]).subject.size()
+        many = rows.groupby("subject").video.nunique() > 1
+        return [f"{many.sum()} of {len(many)} animals are in more than one video, and "
+                f"each video counts as a case{cage}"] if many.any() else []
+    each = rows.drop_duplicates(["video", "subject"])
+    each = each.groupby(["video", "group"]).subject.size()
     same, groups = each.groupby("video").max() > 1, each.groupby("video").size()
     of = lambda some: f"in {some.sum()} of {len(some)} videos animals of"
-    notes = [f"{of(same)} one group meet, and each counts as a case though one's doings are the other's{cage}"
-            ] if same.any() else []
+    notes = [f"{of(same)} one group meet, and each counts as a case though one's "
+             f"doings are the other's{cage}"] if same.any() else []
     if not (groups > 1).any(): return notes
-    return [*notes, f"{of(groups > 1)} different groups meet, and are compared as if they had not"]
+    return [*notes, f"{of(groups > 1)} different groups meet, and are compared as if "
+            "they had not"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #ba1125eb
 FEW = 6 # Animals in a group, under which a comparison gets a note
@@ -231,7 +262,8 @@ def hedges(
 ) -> tuple: # g of b against a, lower and upper end of its 95 % interval
     "Hedges' g: difference of means in pooled standard deviations, without its bias."
     n, m = len(a), len(b)
-    pooled = np.sqrt(((n - 1) * np.var(a, ddof=1) + (m - 1) * np.var(b, ddof=1)) / (n + m - 2))
+    squares = (n - 1) * np.var(a, ddof=1) + (m - 1) * np.var(b, ddof=1)
+    pooled = np.sqrt(squares / (n + m - 2))
     if not pooled > 0: return (np.nan,) * 3
     g = (np.mean(b) - np.mean(a)) / pooled * (1 - 3 / (4 * (n + m) - 9))
     half = 1.96 * np.sqrt((n + m) / (n * m) + g**2 / (2 * (n + m)))
@@ -240,7 +272,8 @@ def hedges(
 
 def _welch_t(x, y, axis=-1): # Of values in standard deviations of both groups together
     square = sum(np.var(v, axis=axis, ddof=1) / v.shape[axis] for v in (x, y))
-    return (np.mean(y, axis=axis) - np.mean(x, axis=axis)) / np.sqrt(np.maximum(square, 1e-9))
+    apart = np.mean(y, axis=axis) - np.mean(x, axis=axis)
+    return apart / np.sqrt(np.maximum(square, 1e-9))
 
 # %% ../../nbs/analysis/30_groups.ipynb #d419aa0b
 ALIKE = 1e-4 # Share of a value by which rounded seconds may differ that are the same
@@ -258,11 +291,12 @@ def compare_two(
     if np.ptp(both := np.array([*a, *b])) <= ALIKE * abs(both).max():
         return dict(zip(names, (0.0, 0.0, 0.0, 0.0, np.nan, np.nan, 1.0)))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Precision loss") # All of a group may be alike
+        warnings.filterwarnings("ignore", "Precision loss") # A group may be all alike
         ends = stats.ttest_ind(b, a, equal_var=False).confidence_interval()
         z = stats.zscore(both).round(4) # Rounded seconds are no difference
-    p = stats.permutation_test((z[:len(a)], z[len(a):]), _welch_t, n_resamples=draws, vectorized=True,
-                               rng=np.random.default_rng(seed)).pvalue
+    p = stats.permutation_test(
+        (z[:len(a)], z[len(a):]), _welch_t, n_resamples=draws, vectorized=True,
+        rng=np.random.default_rng(seed)).pvalue
     return dict(zip(names, (np.mean(b) - np.mean(a), *ends, *hedges(a, b), p)))
 
 # %% ../../nbs/analysis/30_groups.ipynb #29f9a847
@@ -271,7 +305,8 @@ def group_order(
 ) -> tuple: # To sort by
     "Doses by size: 0.5 or 0,5, 5, 10 mg; then names."
     number = re.match(r"\d*[.,]?\d+", name)
-    return not number, float(number[0].replace(",", ".")) if number else 0, by_number(name)
+    size = float(number[0].replace(",", ".")) if number else 0
+    return not number, size, by_number(name)
 
 # %% ../../nbs/analysis/30_groups.ipynb #1e51c091
 def compare_groups(
@@ -286,13 +321,15 @@ def compare_groups(
     for action, some in cases.groupby("action"):
         of = {g: some.value[some.group == g].to_numpy() for g in groups}
         for a, b in combinations(groups, 2):
-            rows.append({"action": action, "a": a, "b": b, "n_a": len(of[a]),
-                         "n_b": len(of[b]), "mean_a": np.mean(of[a]) if len(of[a]) else np.nan,
+            rows.append({"action": action, "a": a, "b": b,
+                         "n_a": len(of[a]), "n_b": len(of[b]),
+                         "mean_a": np.mean(of[a]) if len(of[a]) else np.nan,
                          "mean_b": np.mean(of[b]) if len(of[b]) else np.nan,
                          **compare_two(of[a], of[b], draws)})
     table = pd.DataFrame(rows)
-    least = cases.groupby(["group", "action"]).unit.nunique().unstack(fill_value=0).min(axis=1)
-    for group, n in least.items():
-        if n < FEW: notes.append(f"{group} has {n} case{'s' * (n != 1)} of some action: intervals "
-                                 "are wide, and no difference found does not mean none there")
+    least = cases.groupby(["group", "action"]).unit.nunique()
+    for group, n in least.unstack(fill_value=0).min(axis=1).items():
+        if n < FEW: notes.append(
+            f"{group} has {n} case{'s' * (n != 1)} of some action: intervals are wide, "
+            "and no difference found does not mean none there")
     return table.assign(q=false_discovery(table.p)), notes

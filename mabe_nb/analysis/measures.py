@@ -20,7 +20,8 @@ from ..data.recording import (Recording, frame_labels, plural, run_lengths,
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/analysis/10_measures.ipynb #27844170
-NAMES, FRAMES = ("video_id", "agent_id", "target_id", "action"), ("start_frame", "stop_frame")
+NAMES = "video_id", "agent_id", "target_id", "action"
+FRAMES = "start_frame", "stop_frame"
 
 
 def _name(value): # 1 and 1.0 are the same animal or video
@@ -33,19 +34,20 @@ def checked_submission(
 ) -> pd.DataFrame: # Names as text, frames as int64
     "A submission that can be measured. Raises `DataError` naming the row."
     def refuse(wrong, column, what):
-        if not wrong.any(): return
+        if not (wrong := wrong.to_numpy()).any(): return
         at = int(np.argmax(wrong))
-        raise DataError(f"{column} is {str(bouts[column].iloc[at])[:40]!r}, expected {what}",
-                        path, f"row {at + 2}")
+        said = str(bouts[column].iloc[at])[:40]
+        raise DataError(f"{column} is {said!r}, expected {what}", path, f"row {at + 2}")
 
     if lost := [c for c in (*NAMES, *FRAMES) if c not in getattr(bouts, "columns", ())]:
         raise DataError(f"has no column {', '.join(lost)}", path)
-    numbers = {c: pd.to_numeric(bouts[c], errors="coerce").astype(float) for c in FRAMES}
-    for c in NAMES: refuse(bouts[c].isna().to_numpy(), c, "a name")
+    numbers = {c: pd.to_numeric(bouts[c], errors="coerce").astype(float)
+               for c in FRAMES}
+    for c in NAMES: refuse(bouts[c].isna(), c, "a name")
     for c, v in numbers.items():
-        refuse(~((v.abs() < 2**53) & (v % 1 == 0)).to_numpy(), c, "a whole number")
+        refuse(~((v.abs() < 2**53) & (v % 1 == 0)), c, "a whole number")
     start, stop = numbers.values()
-    refuse((stop < start).to_numpy(), "stop_frame", "one that is not before start_frame")
+    refuse(stop < start, "stop_frame", "one that is not before start_frame")
     return bouts.assign(**{c: bouts[c].map(_name) for c in NAMES},
                         **{c: v.astype(np.int64) for c, v in numbers.items()})
 
@@ -64,10 +66,10 @@ def seen_share(
 # %% ../../nbs/analysis/10_measures.ipynb #1e973041
 class Observed(NamedTuple):
     "Bouts in seconds, and stretches in which an animal could have had some."
-    bouts: pd.DataFrame # video, agent, target, action, start, stop (s), seen: see `seen_share`
+    bouts: pd.DataFrame # video, agent, target, action, start, stop, seen: `seen_share`
     watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
     animals: dict = {} # Video -> all of its animals, looked for or not
-    tracked: dict = {} # (video, animal) -> share of the frames in which the tracker has a point
+    tracked: dict = {} # (video, animal) -> share of the frames with any tracked point
     outside: dict = {} # Video -> bouts that reach out of it, where there are some
     apart: dict = {} # Video -> pairs of animals that are never seen in one frame
 
@@ -77,7 +79,8 @@ def _looked_for(rec, bouts, actions):
     looked = {(agent, action) for agent, _, action in rec.labelled or ()}
     marked = {*zip(bouts.agent, bouts.action)} # perhaps of no list
     if bouts is rec.bouts: return looked if rec.labelled is None else looked | marked
-    if rec.labelled is None: looked = {(m, action) for m in rec.mice for action in actions}
+    if rec.labelled is None:
+        looked = {(m, action) for m in rec.mice for action in actions}
     return {who for who in looked if who[1] in actions} | marked
 
 # %% ../../nbs/analysis/10_measures.ipynb #fd3c7a35
@@ -106,7 +109,8 @@ def _timed(rec, some, video, annotated, actions, there):
                         "give the dataset that was predicted", where=f"video {video}")
     looked = sorted(_looked_for(rec, some, actions))
     at = {who: _stretches(rec, who, annotated) for who in looked}
-    timed = _within(some.assign(video=video, seen=seen_share(rec, some, there)), at, len(rec))
+    timed = _within(some.assign(video=video, seen=seen_share(rec, some, there)),
+                    at, len(rec))
     timed = timed.assign(start=timed.start / rec.fps, stop=timed.stop / rec.fps)
     return timed.drop_duplicates(), [ # Written down twice, done once
         (video, rec.lab_id, *who, first / rec.fps, (last - first) / rec.fps, rec.fps)
@@ -117,7 +121,8 @@ def _never_met(there):
     "Pairs of animals of which no frame shows both."
     if len(there) < 2: return []
     seen = np.array([*there.values()], np.float32)
-    return [(a, b) for (i, a), (j, b) in combinations(enumerate(there), 2) if not seen[i] @ seen[j]]
+    return [(a, b) for (i, a), (j, b) in combinations(enumerate(there), 2)
+            if not seen[i] @ seen[j]]
 
 
 def _observe_one(out, rec, some, video, annotated, actions):
@@ -127,17 +132,18 @@ def _observe_one(out, rec, some, video, annotated, actions):
     out.bouts.append(bouts)
     out.watched.extend(rows)
     out.animals[video] = rec.mice
-    out.tracked.update({(video, m): float(t.mean()) if len(t) else 0.0 for m, t in there.items()})
+    out.tracked.update({(video, m): float(t.mean()) if len(t) else 0.0
+                        for m, t in there.items()})
     out.apart[video] = _never_met({m: t for m, t in there.items() if t.any()})
-    if n := int(((some.start < 0) | (some.stop > len(rec)) | (some.stop <= some.start)).sum()):
-        out.outside[video] = n
+    beyond = (some.start < 0) | (some.stop > len(rec)) | (some.stop <= some.start)
+    if n := int(beyond.sum()): out.outside[video] = n
 
 # %% ../../nbs/analysis/10_measures.ipynb #e434054b
 def observe(
     data, # Dataset, path, or list of `Recording`s
     bouts=None, # A submission (DataFrame); None: the annotations of the dataset
     videos=None, # Video ids, None: all
-    asked: dict = None, # Video -> actions that a model looked for; None: those predicted in its lab
+    asked: dict = None, # Video -> actions looked for; None: those predicted in its lab
 ) -> Observed:
     "Bouts of a dataset on one clock. Raises `DataError` if nothing was looked for."
     data, out = as_dataset(data), Observed([], [], {}, {}, {}, {})
@@ -146,16 +152,18 @@ def observe(
     of = {} if bouts is None else dict(list(bouts.groupby(bouts.video_id.astype(str))))
     for video, read in each_video(data, videos):
         rec = read()
-        some = rec.bouts if bouts is None else submitted_bouts(of.get(video, bouts[:0]), video)
+        some = (rec.bouts if bouts is None
+                else submitted_bouts(of.get(video, bouts[:0]), video))
         actions = by_lab.get(rec.lab_id, ()) if asked is None else asked.get(video, ())
         _observe_one(out, rec, some, video, bouts is None, actions)
     if not out.watched:
-        raise DataError("no video has annotations" if bouts is None else "no bouts were "
-                        "predicted in these videos: there is nothing to measure", data.root)
+        raise DataError("no video has annotations" if bouts is None else "no bouts "
+                        "were predicted in these videos: there is nothing to measure",
+                        data.root)
     columns = ["video", "agent", "target", "action", "start", "stop", "seen"]
-    return out._replace(
-        bouts=pd.concat(out.bouts, ignore_index=True)[columns], watched=pd.DataFrame(
-            out.watched, columns=["video", "lab", "animal", "action", "begin", "seconds", "fps"]))
+    bouts = pd.concat(out.bouts, ignore_index=True)[columns]
+    columns = ["video", "lab", "animal", "action", "begin", "seconds", "fps"]
+    return out._replace(bouts=bouts, watched=pd.DataFrame(out.watched, columns=columns))
 
 # %% ../../nbs/analysis/10_measures.ipynb #3cff8b64
 def actions_of_labs(
@@ -169,8 +177,11 @@ def actions_of_labs(
 
 # %% ../../nbs/analysis/10_measures.ipynb #665413eb
 MEASURES = { # Name -> what it is
-    "share": "share of the time watched", "seconds": "time in s", "bouts": "number of bouts",
-    "per_minute": "bouts per minute", "mean_s": "mean duration of a bout in s",
+    "share": "share of the time watched",
+    "seconds": "time in s",
+    "bouts": "number of bouts",
+    "per_minute": "bouts per minute",
+    "mean_s": "mean duration of a bout in s",
     "latency_s": "start of the first bout in s"}
 
 # %% ../../nbs/analysis/10_measures.ipynb #5b0f9e21
@@ -190,7 +201,8 @@ def measure(
     seen: Observed,
 ) -> pd.DataFrame: # video, lab, animal, action, watched_s, then `MEASURES`
     "What each animal did in each video: a row for each action that was looked for."
-    keys, bouts = ["video", "animal", "action"], seen.bouts.rename(columns={"agent": "animal"})
+    keys = ["video", "animal", "action"]
+    bouts = seen.bouts.rename(columns={"agent": "animal"})
     out = bouts.groupby(keys).agg(bouts=("start", "size"), first=("start", "min"))
     out["seconds"] = time_spent(bouts, keys)
     out["mean_s"] = (bouts.stop - bouts.start).groupby([bouts[k] for k in keys]).mean()
@@ -200,7 +212,8 @@ def measure(
     rows[["bouts", "seconds"]] = rows[["bouts", "seconds"]].fillna(0)
     return rows.assign(
         bouts=rows.bouts.astype(np.int64), share=rows.seconds / rows.watched_s,
-        per_minute=60 * rows.bouts / rows.watched_s, latency_s=rows["first"] - rows.begin,
+        per_minute=60 * rows.bouts / rows.watched_s,
+        latency_s=rows["first"] - rows.begin,
     )[["video", "lab", "animal", "action", "watched_s", *MEASURES]]
 
 
@@ -214,7 +227,8 @@ def over_time(
     rows = []
     spans = {key: some[["start", "stop"]].to_numpy() for key, some in
              seen.bouts.groupby(["video", "agent", "action"])}
-    for video, _, animal, action, begin, seconds, _ in seen.watched.itertuples(index=False):
+    watched = seen.watched.itertuples(index=False)
+    for video, _, animal, action, begin, seconds, _ in watched:
         edges = begin + np.append(np.arange(0, seconds - 1e-6, bin_s), seconds)
         ends = spans.get((video, animal, action), np.zeros((0, 2)))
         ends = ends[np.argsort(ends[:, 0])]
@@ -223,7 +237,8 @@ def over_time(
         for a, b in zip(edges[:-1], edges[1:]):
             inside = np.clip(ends[:, 1], a, b) - np.clip(start, a, b)
             rows.append((video, animal, action, a, b, inside.clip(0).sum() / (b - a)))
-    return pd.DataFrame(rows, columns=["video", "animal", "action", "start_s", "stop_s", "share"])
+    return pd.DataFrame(
+        rows, columns=["video", "animal", "action", "start_s", "stop_s", "share"])
 
 
 # %% ../../nbs/analysis/10_measures.ipynb #c46b6820
@@ -234,12 +249,15 @@ def of_absent(
     seen: Observed,
 ) -> list: # One sentence, if there are any
     "A sentence if animals are watched that the tracker hardly has."
-    share = {who: seen.tracked.get(who, 1.0) for who in
-             seen.watched[["video", "animal"]].drop_duplicates().itertuples(index=False, name=None)}
-    lost = [f"{animal} of {video}: {part:.0%}" for (video, animal), part in share.items() if part < 0.5]
-    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than half of the frames "
-            f"({_some(lost)}): shares and rates are of the whole video, and each counts as a case"
-            ] if lost else []
+    watched = seen.watched[["video", "animal"]].drop_duplicates()
+    share = {who: seen.tracked.get(who, 1.0)
+             for who in watched.itertuples(index=False, name=None)}
+    lost = [f"{animal} of {video}: {part:.0%}"
+            for (video, animal), part in share.items() if part < 0.5]
+    if not lost: return []
+    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than "
+            f"half of the frames ({_some(lost)}): shares and rates are of the whole "
+            "video, and each counts as a case"]
 
 
 def of_outside(
@@ -247,20 +265,22 @@ def of_outside(
 ) -> list: # One sentence, if there are any
     "A sentence if bouts reach out of their videos."
     videos, n = [*seen.outside], sum(seen.outside.values())
-    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) begin before "
-            "the first frame or end after the last, and are cut there or left out: are they of "
-            "these videos, in frames?"] if n else []
+    if not n: return []
+    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) "
+            "begin before the first frame or end after the last, and are cut there or "
+            "left out: are they of these videos, in frames?"]
 
 # %% ../../nbs/analysis/10_measures.ipynb #e346c1a7
 def of_apart(
     seen: Observed,
 ) -> list: # One sentence, if there are any
-    "A sentence if animals are never seen at once, as one that was lost and found again."
+    "A sentence if animals are never seen at once, like one lost and found again."
     acting = {*zip(seen.watched.video, seen.watched.animal)}
     some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
             if {(v, a), (v, b)} <= acting]
-    return [f"no frame shows both {_some(some)}: one that was lost and found again counts twice; give both "
-            "tracks its name, under animals in dataset.yaml"] if some else []
+    if not some: return []
+    return [f"no frame shows both {_some(some)}: one that was lost and found again "
+            "counts twice; give both tracks its name, under animals in dataset.yaml"]
 
 
 def of_pauses(
@@ -272,5 +292,6 @@ def of_pauses(
     first = seen.watched.drop_duplicates(keys).rename(columns={"seconds": "until"})
     rows = measures.merge(first[[*keys, "until"]], on=keys)
     some = [*rows.video[rows.latency_s > rows.until].unique()]
-    return [f"latency_s holds time in which nobody watched, and could have missed a bout, in "
-            f"{plural(len(some), 'video')} ({_some(some)})"] if some else []
+    if not some: return []
+    return ["latency_s holds time in which nobody watched, and could have missed a "
+            f"bout, in {plural(len(some), 'video')} ({_some(some)})"]

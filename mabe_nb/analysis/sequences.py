@@ -42,11 +42,12 @@ def _plain(label, group, rng): # Shuffled within groups, forever
 
 
 def _pairs(at, size, group, rng, chains):
-    "Places that may be exchanged at once, none beside another pair's: mirrored within a group."
+    "Places that may be exchanged at once, no pair beside another: mirrored in a group."
     turn = (rng.random((chains, len(size))) * size).astype(np.int32)[:, group]
     later = at > turn # These are mirrored behind the turn, the others before it
     step = turn - 2 * at + later * size[group]
-    every_other = (at + later * turn + rng.integers(2, size=(chains, 1), dtype=np.int32)) & 1 == 0
+    first = rng.integers(2, size=(chains, 1), dtype=np.int32)
+    every_other = (at + later * turn + first) & 1 == 0
     i = np.flatnonzero((step > 0) & every_other)
     i = i[rng.random(len(i)) < 0.5]
     return i, i + step.ravel()[i]
@@ -54,15 +55,17 @@ def _pairs(at, size, group, rng, chains):
 
 # %% ../../nbs/analysis/20_sequences.ipynb #9ff0827e
 def _apart(label, group, touch, rng, chains=50):
-    "The same (chains, bouts), but nothing follows itself where bouts touch: swaps at random."
+    "The same (chains, bouts), but none follows itself where bouts touch: random swaps."
     size = np.bincount(group).astype(np.int32)
     at = (np.arange(len(group)) - np.searchsorted(group, group)).astype(np.int32)
     state = np.tile(label, chains)
-    before, behind = (np.tile(t, chains) for t in (np.append(False, touch), np.append(touch, False)))
+    before = np.tile(np.append(False, touch), chains)
+    behind = np.tile(np.append(touch, False), chains)
 
     def same(at): # as the bout before or behind, after a swap
         own = state[at]
-        return before[at] & (state[at - 1] == own) | behind[at] & (state[(at + 1) % len(state)] == own)
+        as_before = before[at] & (state[at - 1] == own)
+        return as_before | behind[at] & (state[(at + 1) % len(state)] == own)
     for sweep in count(-4): # the first are to forget the order as seen
         for _ in range(8): # which exchange as many pairs as there are bouts
             i, j = _pairs(at, size, group, rng, chains)
@@ -82,21 +85,26 @@ def _drawn_counts(code, label, group, joined, touch, n, shuffles, seed):
         pairs = code[:-1][joined] * n + code[1:][joined]
         return np.bincount(pairs, minlength=n * n)
     rng = np.random.default_rng(seed)
-    some = _apart(label, group, touch, rng) if touch.any() else _plain(label, group, rng)
+    some = (_apart(label, group, touch, rng) if touch.any()
+            else _plain(label, group, rng))
     drawn = np.empty((shuffles, n * n), np.int32)
     for to, row in zip(drawn, chain.from_iterable(some)): to[:] = counts(of[row])
     return counts(code), drawn
 
 # %% ../../nbs/analysis/20_sequences.ipynb #b1867e95
 def _two_sided(found, drawn):
-    "Twice the smaller share of draws as extreme as what was found; NaN where nothing ever was."
+    "Twice the smaller share of draws as extreme as was found; NaN where none ever was."
     more, less = ((f(drawn, found).sum(0) + 1) / (len(drawn) + 1)
                   for f in (np.greater_equal, np.less_equal))
     twice = np.minimum(1, 2 * np.minimum(more, less))
     return np.where((drawn.mean(0) > 0) | (found > 0), twice, np.nan)
 
 
-def _orders(rows, gap_s, stretch): # Codes of animals and bouts; which follow each other, and touch
+def _enough(n): # Shuffles, with which one pair of up to 15 actions may have q < 0.05
+    return max(1000, min(40 * n**2, 10_000, 2**26 // max(n, 1)**2))
+
+
+def _orders(rows, gap_s, stretch): # Codes of animals and bouts; which follow, and touch
     group = rows.groupby(["video", "agent"]).ngroup().to_numpy()
     label = rows.groupby(["action", "target"]).ngroup().to_numpy()
     pause = rows.start.to_numpy()[1:] - rows.stop.to_numpy()[:-1]
@@ -109,17 +117,20 @@ def _merged(bouts):
     key = ["video", "agent", "target", "action"]
     rows = bouts.sort_values([*key, "start"])
     of = rows.groupby(key, sort=False).ngroup()
-    new = (of != of.shift()) | (rows.start > rows.groupby(of).stop.cummax().shift() + 1e-6)
+    until = rows.groupby(of).stop.cummax().shift()
+    new = (of != of.shift()) | (rows.start > until + 1e-6)
     return rows.groupby(new.cumsum(), as_index=False).agg(
         **{k: (k, "first") for k in [*key, "start"]}, stop=("stop", "max"))
 
 
 def _stretches(rows, watched):
-    "The number of the stretch that each bout lies in, which an animal was watched for any action."
+    "Number of each bout's stretch, in which its animal was watched for any action."
     if watched is None: return np.zeros(len(rows), int)
-    spans = _merged(watched.assign(agent=watched.animal, target="", action="", start=watched.begin,
-                                   stop=watched.begin + watched.seconds))
-    both = pd.concat([rows, spans.assign(stop=-np.inf)]).sort_values(["video", "agent", "start", "stop"])
+    spans = _merged(watched.assign(
+        agent=watched.animal, target="", action="", start=watched.begin,
+        stop=watched.begin + watched.seconds))
+    both = pd.concat([rows, spans.assign(stop=-np.inf)])
+    both = both.sort_values(["video", "agent", "start", "stop"])
     new = both.stop == -np.inf
     return new.cumsum()[~new].to_numpy()
 
@@ -127,14 +138,14 @@ def _stretches(rows, watched):
 def transitions(
     bouts: pd.DataFrame, # `Observed.bouts`
     gap_s: float = np.inf, # Longest pause between a bout and the one that follows it
-    shuffles: int = None, # None: 1,000 to 10,000, with up to 15 actions one pair may have q < 0.05
+    shuffles: int = None, # None: 1,000 to 10,000, for one q < 0.05 of up to 15 actions
     seed: int = 0,
-    watched: pd.DataFrame = None, # `Observed.watched`; across a time without it nothing follows
+    watched: pd.DataFrame = None, # `Observed.watched`; across its gaps nothing follows
 ) -> pd.DataFrame: # before, after, count, share, expected, ratio, p, q
     "How often one action of an animal follows another, and how often by chance."
     actions = _actions(bouts)
     n = len(actions)
-    if shuffles is None: shuffles = max(1000, min(40 * n**2, 10_000, 2**26 // max(n, 1)**2))
+    if shuffles is None: shuffles = _enough(n)
     if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
     rows = _merged(bouts).sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
@@ -145,7 +156,8 @@ def transitions(
                           "count": found, "expected": expected.round(3)})
     total = table.groupby("before")["count"].transform("sum")
     p = _two_sided(found, drawn)
-    with np.errstate(divide="ignore", invalid="ignore"): ratio = (found / expected).round(3)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (found / expected).round(3)
     return table.assign(share=table["count"] / total.where(total > 0), ratio=ratio,
                         p=p, q=false_discovery(p))
 
@@ -175,7 +187,7 @@ def encounters(
         until = pair.stop.cummax().shift(fill_value=-np.inf)
         for _, bout in pair.groupby((pair.start - until > gap_s + 1e-6).cumsum()):
             begins = bout.agent[bout.start == bout.start.min()].unique()
-            out.append((video, first, second, bout.start.min(), bout.stop.max(), len(bout),
-                        begins[0] if len(begins) == 1 else None))
-    return pd.DataFrame(out, columns=["video", "first", "second", "start", "stop", "bouts",
-                                      "began"])
+            out.append((video, first, second, bout.start.min(), bout.stop.max(),
+                        len(bout), begins[0] if len(begins) == 1 else None))
+    return pd.DataFrame(
+        out, columns=["video", "first", "second", "start", "stop", "bouts", "began"])

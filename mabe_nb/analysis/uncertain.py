@@ -40,8 +40,9 @@ def cut(
     length: int, # Frames of a usual bout
 ) -> tuple: # (pieces,) frames; (pieces, 10) sums of probabilities by tenth
     "The pieces of one action of one pair."
-    edges = [np.arange(a, b, length if not on else b - a)
-             for on, a, b in run_lengths(predicted.astype(int) + 1) if b > a for on in [on > 1]]
+    runs = run_lengths(predicted.astype(int) + 1)
+    edges = [np.arange(a, b, b - a if code > 1 else length)
+             for code, a, b in runs if b > a]
     starts = np.concatenate(edges) if edges else np.zeros(0, int)
     if not len(starts): return np.zeros(0, int), np.zeros((0, BINS))
     tenth = np.minimum((p * BINS).astype(int), BINS - 1)
@@ -58,9 +59,11 @@ def pieces_of(
     for q in decisions:
         for k, action in enumerate(q.actions):
             on = q.on[:, k]
-            some.append((q.video_id, q.agent, action, q.fps, q.p[:, k].astype(np.float32), on))
+            some.append((q.video_id, q.agent, action, q.fps,
+                         q.p[:, k].astype(np.float32), on))
             spans.setdefault(action, []).extend(
-                (b - a) / q.fps for code, a, b in run_lengths(on.astype(int)) if code == 1)
+                (b - a) / q.fps
+                for code, a, b in run_lengths(on.astype(int)) if code == 1)
     usual = {a: float(np.median(s)) if s else 1.0 for a, s in spans.items()}
     keys = pd.DataFrame([x[:3] for x in some], columns=["video", "animal", "action"])
     groups = keys.groupby(["video", "animal", "action"], sort=False)
@@ -69,8 +72,10 @@ def pieces_of(
         frames, by_tenth = cut(p, on, max(1, round(usual[action] * fps)))
         parts.append((np.full(len(frames), number), (np.cumsum(frames) - frames) / fps,
                       frames / fps, by_tenth / np.maximum(frames, 1)[:, None]))
-    if not parts: raise DataError("there is nothing that the classifier could have found")
-    return Pieces(keys.drop_duplicates(ignore_index=True), *map(np.concatenate, zip(*parts)))
+    if not parts:
+        raise DataError("there is nothing that the classifier could have found")
+    return Pieces(keys.drop_duplicates(ignore_index=True),
+                  *map(np.concatenate, zip(*parts)))
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #089bb501
 def _metrics(run):
@@ -80,51 +85,58 @@ def _metrics(run):
 
 def calibration_of(
     run, # Run folder
-) -> dict: # Action -> (bouts behind each tenth, mean probability, share seen); {}: not told
+) -> dict: # Action -> (bouts of each tenth, mean probability, share seen); {}: not told
     "What a run says of its probabilities on validation videos. Raises `DataError`."
     metrics, out = _metrics(run), {}
     if not metrics: return {}
     try:
         for action, of in metrics["calibration"]["actions"].items():
-            n = np.array(of["frames"], float)
             mean, seen = (np.array([np.nan if v is None else v for v in of[k]], float)
                           for k in ("predicted", "observed"))
             marked = metrics.get("judged", {}).get(action) or metrics["seen"][action]
             long = marked["frames"] / max(marked["bouts"], 1) or 1.0
-            if not 0 <= (n / long).min() <= (n / long).max() < np.inf: raise ValueError("frames")
-            if ((np.r_[mean, seen] < 0) | (np.r_[mean, seen] > 1)).any(): raise ValueError("shares")
-            if n.shape == mean.shape == seen.shape == (BINS,): out[action] = n / long, mean, seen
+            n = np.array(of["frames"], float) / long
+            if not 0 <= n.min() <= n.max() < np.inf: raise ValueError("frames")
+            shares = np.r_[mean, seen]
+            if ((shares < 0) | (shares > 1)).any(): raise ValueError("shares")
+            if n.shape == mean.shape == seen.shape == (BINS,):
+                out[action] = n, mean, seen
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise DataError("does not tell how often probabilities came true", run) from None
+        raise DataError("does not tell how often probabilities came true",
+                        run) from None
     return out
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #8906ed19
 WEIGHT = 2.0 # Bouts for which a probability itself counts, where few were seen
 
-# %% ../../nbs/analysis/35_uncertain.ipynb #8906ed19
+
 def draw_factors(
-    of, # Of one action, see `calibration_of`; None: not told, probabilities are believed
+    of, # Of one action, see `calibration_of`; None: untold, probabilities are believed
     rng,
 ) -> np.ndarray: # (10,) what the probabilities of each tenth are multiplied by
     "One draw of how often probabilities come true."
     if of is None: return np.ones(BINS)
     n, mean, seen = of
-    mean = np.where(np.isnan(mean), (np.arange(BINS) + 0.5) / BINS, mean).clip(1e-6, 1 - 1e-6)
+    middle = (np.arange(BINS) + 0.5) / BINS
+    mean = np.where(np.isnan(mean), middle, mean).clip(1e-6, 1 - 1e-6)
     seen = np.where(np.isnan(seen), mean, seen)
-    return rng.beta(WEIGHT * mean + n * seen, WEIGHT * (1 - mean) + n * (1 - seen)) / mean
+    true = rng.beta(WEIGHT * mean + n * seen, WEIGHT * (1 - mean) + n * (1 - seen))
+    return true / mean
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #def81442
 def moments_of(
     pieces: Pieces,
-) -> tuple: # (moments,) rows of `keys`; (moments,) s; first of each in: numbers of its pieces
-    "Time cut wherever a piece begins or ends, and the pieces, of several targets, at each."
+) -> tuple: # (moments,) rows of `keys`; (moments,) s; first of each in: piece numbers
+    "Time cut where a piece begins or ends, and pieces, of several targets, at each."
     begin = np.round(pieces.start * 1e6).astype(np.int64)
     end = np.round((pieces.start + pieces.seconds) * 1e6).astype(np.int64)
     of_row = pieces.row * (end.max(initial=0) + 1)
     edges = np.unique(np.concatenate([of_row + begin, of_row + end]))
-    first, last = np.searchsorted(edges, of_row + begin), np.searchsorted(edges, of_row + end)
-    number = np.repeat(np.arange(len(first)), last - first)
-    at = np.arange(len(number)) - np.repeat(np.cumsum(last - first) - last, last - first)
+    first = np.searchsorted(edges, of_row + begin)
+    last = np.searchsorted(edges, of_row + end)
+    length = last - first
+    number = np.repeat(np.arange(len(first)), length)
+    at = np.arange(len(number)) - np.repeat(np.cumsum(length) - last, length)
     order = np.argsort(at, kind="stable")
     at, start = np.unique(at[order], return_index=True)
     number = number[order]
@@ -146,7 +158,8 @@ def draw_seconds(
     p = np.zeros(len(action))
     for d in range(draws):
         for name, at in zip(names, of):
-            p[at] = np.minimum(pieces.sums[at] @ draw_factors(calibration.get(name), rng), 1)
+            factors = draw_factors(calibration.get(name), rng)
+            p[at] = np.minimum(pieces.sums[at] @ factors, 1)
         never = np.multiply.reduceat(1.0 - p[number], first) if len(first) else first
         out[d] = np.bincount(row, seconds * (1 - never), len(pieces.keys))
     return out
@@ -161,8 +174,9 @@ def half_widths(
     targets = Counter((q.video_id, q.agent, a) for q in decisions for a in q.actions)
     try:
         errors = dict(_metrics(run).get("budgets", {}))
-        return np.array([half_width(errors[key[2]], targets[key]) if key[2] in errors else np.nan
-                         for key in keys.itertuples(index=False, name=None)])
+        return np.array([
+            half_width(errors[key[2]], targets[key]) if key[2] in errors else np.nan
+            for key in keys.itertuples(index=False, name=None)])
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise DataError(f"does not tell what whole videos are off ({e})", run) from None
 
@@ -176,7 +190,8 @@ def drawn_measures(
     "Time budgets with what the classifier is not sure of."
     watched = pieces.keys.merge(measures, "left")["watched_s"].to_numpy()
     share = np.minimum(expected / watched, 1).mean(0)
-    out = pieces.keys.assign(share=share, low=(share - half).clip(0), high=(share + half).clip(max=1))
+    out = pieces.keys.assign(share=share, low=(share - half).clip(0),
+                             high=(share + half).clip(max=1))
     return out.dropna(subset="share", ignore_index=True)
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #bdbbffe7
@@ -190,7 +205,7 @@ def _welch(a, b): # (draws, animals) each: difference, its variance, degrees of 
 def combined(
     a: np.ndarray, # (draws, animals) values of one group to be expected
     b: np.ndarray, # (draws, animals) of the other
-) -> tuple: # Difference, lower and upper end of its 95 % interval; NaN for too few animals
+) -> tuple: # Difference, lower and upper end of its 95 % interval; NaN: too few animals
     "What two groups differ by: Welch's t, with the variance between draws in it."
     if min(a.shape[1], b.shape[1]) < 2: return (np.nan,) * 3
     q, variance, df = _welch(a, b)
@@ -217,9 +232,11 @@ def drawn_groups(
         cases.append(per_unit(found.assign(**{value: of}), value, unit))
     about, values = cases[0], np.array([c.value for c in cases])
     at = about.groupby(["action", "group"]).indices
-    out = np.array([combined(*(values[:, at.get((r.action, g), [])] for g in (r.a, r.b)))
-                    for r in table.itertuples()])
-    return table.assign(**dict(zip(("drawn", "drawn_low", "drawn_high"), out.reshape(-1, 3).T)))
+    out = np.array([
+        combined(*(values[:, at.get((r.action, g), [])] for g in (r.a, r.b)))
+        for r in table.itertuples()])
+    names = "drawn", "drawn_low", "drawn_high"
+    return table.assign(**dict(zip(names, out.reshape(-1, 3).T)))
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #40dc02e4
 def folder_of_lab(
@@ -247,7 +264,7 @@ def draws_of(
     decisions, # `PairDecision`s of its `predict`
     lab=lambda video: "", # From the id of a video to its lab
     draws: int = 200,
-) -> tuple: # `Pieces`, (draws, rows) s, (1, rows) see `half_widths`; None: no calibration is told
+) -> tuple: # `Pieces`, (draws, rows) s, (1, rows) `half_widths`; None: no calibration
     "Draws of what happened in videos, by what a run or a lab's recipe says of itself."
     by_folder, found = {}, []
     for q in decisions:

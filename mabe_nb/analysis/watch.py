@@ -28,7 +28,8 @@ def video_stamp(
 ) -> list: # Changes when a file of the video does, and costs nothing
     "Size and time of change of a video's files, and what `dataset.yaml` says of it."
     poses = data._poses[video]
-    beside = (f for p in poses for f in (simba_info(p), *tracks_of(p)) if f and f not in poses)
+    beside = (f for p in poses for f in (simba_info(p), *tracks_of(p))
+              if f and f not in poses)
     files = [*poses, *(path for path, _ in data._scored.get(video, ())), *beside]
     stats = [(f.name, (s := f.stat()).st_size, s.st_mtime_ns) for f in files]
     return [repr(data.settings_of(video)), *map(list, stats)]
@@ -40,7 +41,7 @@ def _digest(data, video):
 
 # %% ../../nbs/analysis/92_watch.ipynb #687a7127
 class Watched:
-    "What is known of the videos of a folder: a file for each, a table and pages of all."
+    "What is known of a folder's videos: a file for each, a table and pages of all."
     def __init__(self,
         out, # Folder
         model: dict, # What the predictions depend on; another one is refused
@@ -91,7 +92,7 @@ def do_video(
     stamp, # See `video_stamp`
     options: dict, # Of the model's `predict`
 ):
-    "Predict a video and keep what was found; what cannot be read is kept as a sentence."
+    "Predict a video and keep what was found, or a sentence if it cannot be read."
     known = {"video": video, "stamp": stamp, "digest": _digest(data, video)}
     try: facts = video_facts(model, data, video, options)
     except MabeError as e:
@@ -99,6 +100,19 @@ def do_video(
         facts = {"error": text.partition("; mend it, or leave")[0]}
     watched.keep(known | facts)
     watched.new.append(video)
+
+# %% ../../nbs/analysis/92_watch.ipynb #338618ce
+def _write_batch(watched, done, rates, name, say):
+    "Table, page and a line on a batch."
+    watched.write_table()
+    numbers = (p.stem[7:] for p in watched.out.glob("report-*.html"))
+    number = 1 + max((int(n) for n in numbers if n.isdecimal()), default=0)
+    page, found = watched.out/f"report-{number}.html", [watched.found[v] for v in done]
+    usual = usual_animals(watched.found.values())
+    args = f"{name}: batch {number}", found, rates, usual
+    odd = batch_report(page, *args)
+    batch_report(watched.out/"report.html", *args)
+    say(f"batch {number}: {plural(len(done), 'video')}, {len(odd)} to look at: {page}")
 
 # %% ../../nbs/analysis/92_watch.ipynb #43e0cb68
 def do_batch(
@@ -113,20 +127,11 @@ def do_batch(
     "Predict new videos; table and page are written even if Ctrl-C ends it."
     before = len(watched.new)
     try:
-        for video, stamp in new.items(): do_video(watched, model, data, video, stamp, options)
+        for video, stamp in new.items():
+            do_video(watched, model, data, video, stamp, options)
     finally:
-        if done := watched.new[before:]: _write_batch(watched, done, rates, data.name, say)
-
-
-def _write_batch(watched, done, rates, name, say):
-    "Table, page and a line on a batch."
-    watched.write_table()
-    number = 1 + max((int(n) for p in watched.out.glob("report-*.html") if (n := p.stem[7:]).isdecimal()), default=0)
-    page, found = watched.out/f"report-{number}.html", [watched.found[v] for v in done]
-    args = (f"{name}: batch {number}", found, rates, usual_animals(watched.found.values()))
-    odd = batch_report(page, *args)
-    batch_report(watched.out/"report.html", *args)
-    say(f"batch {number}: {plural(len(done), 'video')}, {len(odd)} to look at: {page}")
+        if done := watched.new[before:]:
+            _write_batch(watched, done, rates, data.name, say)
 
 # %% ../../nbs/analysis/92_watch.ipynb #553f48a9
 def _looks(watched, folder, split, minutes, every, say):
@@ -151,8 +156,8 @@ def _check_grows(folder):
     "Raises `MabeError` if it is no folder, or one that does not grow."
     if not Path(folder).is_dir(): raise DataError("expected a folder to watch", folder)
     if any((Path(folder)/f"{s}.csv").exists() for s in ("train", "test")):
-        raise ConfigError(f"{folder}: a dataset in Kaggle's layout does not grow; leave out "
-                          "--watch")
+        raise ConfigError(f"{folder}: a dataset in Kaggle's layout does not grow; "
+                          "leave out --watch")
 
 # %% ../../nbs/analysis/92_watch.ipynb #12f3257f
 def watch(
@@ -166,7 +171,7 @@ def watch(
     options: dict = {}, # Of the model's `predict`
     say=print, # Called with each line meant for a person
 ) -> dict: # out, videos: all so far, new: those of this call, bouts
-    "Predict what comes into a folder until Ctrl-C or the time is over. Raises `MabeError`."
+    "Predict what comes into a folder until Ctrl-C or time is over. Raises `MabeError`."
     from mabe_nb.train.model import load_model
     _check_grows(folder)
     model, rates = load_model(run, checkpoint), training_rates(run)
