@@ -39,7 +39,7 @@ class Picture(Figure):
 
     def _repr_png_(self):
         out, plain = io.BytesIO(), self.get_facecolor()[:3] == (1, 1, 1)
-        self.savefig(out, format="png", dpi=100, transparent=plain) # else its ink is lost
+        self.savefig(out, format="png", dpi=100, transparent=plain) # else ink is lost
         return out.getvalue()
 
     def _repr_mimebundle_(self, **how):
@@ -69,7 +69,8 @@ def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _lab
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
     warn_of_boxes(name)
     name = " " * name.startswith("_") + name
-    if rcParams["text.parse_math"]: name = name.replace("$", "\\$") # in axes of another style
+    if rcParams["text.parse_math"]: # in axes of another style
+        name = name.replace("$", "\\$")
     half = width // 2 # Names that begin alike may differ at their ends
     return name if len(name) <= width else name[:half] + "…" + name[half + 1 - width:]
 
@@ -128,15 +129,18 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
-        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0.8, # a frame of an hour is seen
-                       color=action_color(action))
+        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), color=action_color(action),
+                       linewidth=0.8) # a frame of an hour is seen
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
+
+
+def _actions_in(tables): return sorted({a for b in tables.values() for a in b.action})
 
 # %% ../../nbs/view/10_plots.ipynb #25f5808c
 @styled
 def plot_ethogram(
-    bouts_by_name: dict, # Source, such as "truth" or "predicted" -> bout table; or one table
+    bouts_by_name: dict, # Source ("truth", "predicted") -> bout table; or one table
     fps: float,
     actions=None, # Names and their order, None = all there are
     start: int = 0, # First frame to show
@@ -146,7 +150,7 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
+    actions = _actions_in(tables) if actions is None else [*actions]
     if stop is None:
         stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
     lanes = [(a, n) for a in actions for n in tables]
@@ -221,6 +225,12 @@ def _draw_path(ax, path, color, name):
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
         ax.plot(*point, marker, mfc="none", ms=8, color=color)
 
+
+def _explain_marks(ax):
+    "Ring and square, for the legend."
+    for marker, name in (("o", "begin"), ("s", "end")):
+        ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
+
 # %% ../../nbs/view/10_plots.ipynb #f47f20a8
 @styled
 def plot_tracks(
@@ -237,15 +247,15 @@ def plot_tracks(
     figure, ax = _axes(ax, 5.5, 4.8)
     for i, mouse in enumerate(rec.mice):
         _draw_path(ax, xy[:, i, part], COLORS[i % len(COLORS)], mouse)
-    for marker, name in (("o", "begin"), ("s", "end")):
-        ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
+    _explain_marks(ax)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
     ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})", title=f"{rec.parts[part]} in "
            f"video {_short(rec.video_id)}, {when}")
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.set_label(f"Paths of {len(rec.mice)} animals in video {rec.video_id}, {when}")
+    figure.set_label(
+        f"Paths of {len(rec.mice)} animals in video {rec.video_id}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17
