@@ -109,7 +109,7 @@ def _hours(text): # "T4=5,A10=1.7"
 
 # %% ../../nbs/commands/40_hardware.ipynb #10f541ab
 def advise(args, say) -> dict:
-    "A GPU: for DATA, or by --scenario, --hours, --params, --budget, --training-type."
+    "The GPU for DATA, or by --scenario, --hours, --params, --budget, --training-type."
     questions = _questions(args)
     _refuse(args, questions)
     if getattr(args, "data", None) is not None: return _own_run(args, say)
