@@ -8,8 +8,18 @@ __all__ = ['COMMANDS', 'analyse', 'clips']
 # %% ../../nbs/commands/70_analysis.ipynb #f8240ee4
 from pathlib import Path
 
-from .parser import add_data, check_out, COUNT, OVERWRITE, pick, SKIP_BROKEN
+from .parser import (add_data, check_out, COUNT, OVERWRITE, pick,
+                                     SKIP_BROKEN)
 from ..errors import ConfigError
+
+# %% ../../nbs/commands/70_analysis.ipynb #903fc3bc
+def _compared(row): # Of the table of groups
+    if row.p != row.p:
+        return f"{row.a} n {row.n_a}, {row.b} n {row.n_b}: too few to compare"
+    return (f"{row.a} {row.mean_a:.3g} (n {row.n_a}), "
+            f"{row.b} {row.mean_b:.3g} (n {row.n_b}): "
+            f"difference {row.difference:+.3g} ({row.low:.3g} to {row.high:.3g}), "
+            f"p {row.p:.3g}, corrected {row.q:.3g}")
 
 # %% ../../nbs/commands/70_analysis.ipynb #42a54cd4
 def analyse(args, say) -> dict:
@@ -24,42 +34,50 @@ def analyse(args, say) -> dict:
     videos = pick(data, args.videos, args.skip_broken and say)
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
                  args.unit or "animal", videos, args.to, say=say)
-    say(f"{(done := tables['measures']).bouts.sum():,} bouts of {done.action.nunique()} actions in "
+    done, groups = tables["measures"], tables.get("groups")
+    say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
         f"{done.video.nunique()} videos: {args.out}")
-    for row in tables["groups"].sort_values("p").head(10).itertuples() if "groups" in tables else ():
+    answer = {"out": str(args.out), "bouts": int(done.bouts.sum()),
+              "videos": int(done.video.nunique()), "groups": None}
+    if groups is None: return answer
+    for row in groups.sort_values("p").head(10).itertuples():
         say(f"  {row.action:16s} {_compared(row)}")
-    return {"out": str(args.out), "bouts": int(done.bouts.sum()),
-            "videos": int(done.video.nunique()),
-            "groups": tables["groups"].astype(object).where(tables["groups"].notna(), None)
-            .to_dict("records") if "groups" in tables else None}
+    table = groups.astype(object).where(groups.notna(), None)
+    return answer | {"groups": table.to_dict("records")}
 
-
-def _compared(row): # Of the table of groups
-    if row.p != row.p: return f"{row.a} n {row.n_a}, {row.b} n {row.n_b}: too few to compare"
-    return (f"{row.a} {row.mean_a:.3g} (n {row.n_a}), {row.b} {row.mean_b:.3g} (n {row.n_b}): "
-            f"difference {row.difference:+.3g} ({row.low:.3g} to {row.high:.3g}), p {row.p:.3g}, "
-            f"corrected {row.q:.3g}")
+# %% ../../nbs/commands/70_analysis.ipynb #ae4aaf97
+def _bouts_to_show(args, data, bouts, say):
+    "The bouts to choose from; with `--most-sure` those that can be seen, and how sure."
+    from mabe_nb.analysis.analyse import read_bouts
+    from mabe_nb.analysis.clips import with_confidence
+    from mabe_nb.analysis.measures import observe
+    decisions = []
+    videos = pick(data, args.videos, args.skip_broken and say)
+    each = decisions.append if args.most_sure else None
+    found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
+    if not args.most_sure: return found
+    seen = found[found.seen >= 0.5].reset_index(drop=True)
+    return with_confidence(seen, decisions)
 
 # %% ../../nbs/commands/70_analysis.ipynb #907bcba1
 def clips(args, say) -> dict:
     "Clips of bouts, over the film of the video or drawn from the poses."
-    from mabe_nb.analysis.analyse import is_run, read_bouts
-    from mabe_nb.analysis.clips import with_confidence, write_clips
-    from mabe_nb.analysis.measures import observe
+    from mabe_nb.analysis.analyse import is_run
+    from mabe_nb.analysis.clips import write_clips
     from mabe_nb.data.dataset import open_dataset
     check_out(args.out, folder=True, overwrite=args.overwrite)
     bouts = None if args.bouts == "annotations" else args.bouts
-    if args.most_sure and args.most: raise ConfigError("give --most or --most-sure, not both")
+    if args.most_sure and args.most:
+        raise ConfigError("give --most or --most-sure, not both")
     if args.most_sure and not is_run(bouts):
-        raise ConfigError("--most-sure needs a run folder: only a run tells how sure it is")
-    data, decisions = open_dataset(args.data, args.split), []
-    videos = pick(data, args.videos, args.skip_broken and say)
-    bouts = read_bouts(bouts, data, videos, say, decisions.append if args.most_sure else None)
-    found = observe(data, bouts, videos).bouts
-    if args.most_sure: # of those that can be seen
-        found = with_confidence(found[found.seen >= 0.5].reset_index(drop=True), decisions)
-    done = write_clips(data, found, args.out, args.action, args.most_sure or args.most or 20,
-                       films={} if args.films == "none" else args.films, progress=say.progress)
+        raise ConfigError("--most-sure needs a run folder: only a run tells how sure "
+                          "it is")
+    data = open_dataset(args.data, args.split)
+    found = _bouts_to_show(args, data, bouts, say)
+    done = write_clips(data, found, args.out, args.action,
+                       args.most_sure or args.most or 20,
+                       films={} if args.films == "none" else args.films,
+                       progress=say.progress)
     films = done.film[done.film != ""].nunique()
     for line in _of_before(Path(args.out), {*done.file}): say(line)
     over = f", over {films} film{'s' * (films != 1)}" * bool(films)
@@ -71,7 +89,8 @@ def clips(args, say) -> dict:
 def _of_before(out, files):
     "A sentence if clips of before lie beside those written now."
     old = {f.name for f in out.glob("*.mp4")} - files
-    return [f"note: {out} holds {len(old)} more, of before, such as {min(old)}"] if old else []
+    if not old: return []
+    return [f"note: {out} holds {len(old)} more, of before, such as {min(old)}"]
 
 
 # %% ../../nbs/commands/70_analysis.ipynb #9192c29c
@@ -87,12 +106,16 @@ def _common(p):
 def _analyse_flags(p):
     p.example = "mabe analyse sub.csv colony --out results"
     _common(p)
-    p.add_argument("--groups", metavar="CSV", help="video, perhaps animal and subject, and groups")
-    p.add_argument("--by", metavar="COLUMN", help="of --groups, or of dataset.yaml, to compare by")
-    p.add_argument("--value", choices=("share", "seconds", "bouts", "per_minute", "mean_s",
-                                       "latency_s"), help="what is compared (default: share)")
+    p.add_argument("--groups", metavar="CSV",
+                   help="video, perhaps animal and subject, and groups")
+    p.add_argument("--by", metavar="COLUMN",
+                   help="of --groups, or of dataset.yaml, to compare by")
+    p.add_argument("--value", choices=("share", "seconds", "bouts", "per_minute",
+                                       "mean_s", "latency_s"),
+                   help="what is compared (default: share)")
     p.add_argument("--unit", choices=("animal", "video", "cage"),
-                   help="the case of a comparison (default: animal); cage: all that meet")
+                   help="the case of a comparison (default: animal); cage: all that "
+                   "meet")
     p.add_argument("--to", nargs="+", default=["csv"], choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
                    help="formats for the bouts; ethogram is NWB with ndx-ethogram")
@@ -106,7 +129,7 @@ def _clips_flags(p):
     p.add_argument("--most-sure", type=COUNT, metavar="N",
                    help="the N bouts that a run is surest of, in place of --most")
     p.add_argument("--films", metavar="FOLDER",
-                   help="films to draw on, named as the videos (default: beside the poses), "
-                   "or none")
+                   help="films to draw on, named as the videos (default: beside the "
+                   "poses), or none")
 
 COMMANDS = {"analyse": (analyse, _analyse_flags), "clips": (clips, _clips_flags)}

@@ -26,15 +26,17 @@ def synth(args, say) -> dict:
 
 # %% ../../nbs/commands/20_data.ipynb #0f3454aa
 def open_folder(args, say) -> dict:
-    "Show what lies in a folder of tracker files, and write its dataset.yaml to fill in."
+    "Show what lies in a folder of tracker files, and write a dataset.yaml to fill in."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.data.folder.settings_file import write_settings
     from mabe_nb.data.folder.match_files import match_files
     data, answers = open_dataset(args.data), args.set
     if not hasattr(data, "settings_file"):
         if answers or args.overwrite:
-            raise ConfigError(f"{args.data} needs no dataset.yaml: leave out --set, --overwrite")
-        say(f"{data!r}; its files say all themselves, dataset.yaml is for those of trackers")
+            raise ConfigError(f"{args.data} needs no dataset.yaml: leave out --set, "
+                              "--overwrite")
+        say(f"{data!r}; its files say all themselves, dataset.yaml is for those of "
+            "trackers")
         return {"videos": len(data.ids), "table": [], "sentences": [], "settings": None}
     path = data.settings_file
     keep = path.exists() and not args.overwrite
@@ -57,11 +59,13 @@ def _answer(data, answers, keep):
                              data.settings_file)
     settings = data.settings.model_dump()
     for key, equals, text in (a.partition("=") for a in answers):
-        if not equals: raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
+        if not equals:
+            raise ConfigError(f"--set {key}: expected KEY=VALUE, such as fps=30")
         plain = " #" in text and text.lstrip()[:1] not in [*"'\"[{"] # no comment here
         try: settings[key.strip()] = text.strip() if plain else read_yaml(text)
         except (yaml.YAMLError, RecursionError, ArithmeticError, LookupError, TypeError,
-                AttributeError, ValueError): raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
+                AttributeError, ValueError):
+            raise ConfigError(f"--set {key}: {text!r} is no YAML") from None
     data.answer(make_settings(settings))
 
 # %% ../../nbs/commands/20_data.ipynb #3f5cda9b
@@ -71,10 +75,13 @@ def audit(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset
     data = open_dataset(args.data, args.split)
     report = check(data, pick(data, args.videos), progress=say.progress)
-    say(report.summary().rename(columns={"share": "share of worst video"}).to_string(index=False)
-        if len(report.table) else "nothing found")
+    if len(report.table):
+        summary = report.summary().rename(columns={"share": "share of worst video"})
+        say(summary.to_string(index=False))
+    else: say("nothing found")
     for row in (rows := report.foremost()).itertuples():
-        say(f"{'video ' if row.video_id else ''}{row.video_id or 'dataset'}: {row.message}")
+        where = f"video {row.video_id}" if row.video_id else "dataset"
+        say(f"{where}: {row.message}")
     if more := int((report.table.severity != "info").sum()) - len(rows):
         say(f"and {more:,} more: --json lists all, --videos those of some")
     return json.loads(report.to_json())
@@ -93,7 +100,8 @@ def prepare(args, say) -> dict:
     if args.on and (about := prepare_elsewhere(args, say)): return about
     ids = None if args.videos is None else select_videos(data, args.videos)
     done = run(data, args.features, out=args.out, ids=ids, workers=args.workers,
-               resume=args.resume is not False, skip_broken=args.skip_broken, progress=say.progress)
+               resume=args.resume is not False, skip_broken=args.skip_broken,
+               progress=say.progress)
     frames = int(done.sequences.frames.sum())
     say(f"{len(done.sequences)} sequences, {frames:,} frames x {len(done.names)} "
         f"channels in {done.root}")
@@ -107,7 +115,8 @@ def one_shard(args, data, say) -> dict:
     from mabe_nb.data.cache.prepare import prepare_shard
     if not args.out or args.videos:
         raise ConfigError("--shard needs --out, and takes its videos from all of them")
-    if args.on: raise ConfigError("--shard is one part, --on prepares all: leave one out")
+    if args.on:
+        raise ConfigError("--shard is one part, --on prepares all: leave one out")
     if args.resume is not None:
         raise ConfigError("--shard always keeps what is done: leave out --[no-]resume")
     number = prepare_shard(data, args.shard, args.features, args.out, args.workers,
@@ -119,9 +128,11 @@ def one_shard(args, data, say) -> dict:
 def prepare_elsewhere(args, say) -> dict: # Empty: all is prepared already
     "Have each video prepared as an item of a group."
     from mabe_nb.videos import map_prepare
-    refused = ["--workers"] * (args.workers != 1) + ["--[no-]resume"] * (args.resume is not None)
-    if refused: raise ConfigError(f"{refused[0]} is for this process: leave it out, or --on; "
-                                  "--at-once is for --on")
+    refused = (["--workers"] * (args.workers != 1)
+               + ["--[no-]resume"] * (args.resume is not None))
+    if refused:
+        raise ConfigError(f"{refused[0]} is for this process: leave it out, or --on; "
+                          "--at-once is for --on")
     group = map_prepare(args.data, args.features, args.out, args.split, args.videos,
                         args.skip_broken, say, **group_options(args))
     return see_group(group, args, say) if group else {}
@@ -132,8 +143,9 @@ def as_lines(
 ) -> str:
     "The table for a person."
     days = (time.time() - table.used) / 86400
-    return table.assign(MB=(table.bytes / 1e6).round(1), days_unused=days.round(1))[
-        ["name", "dataset", "features", "videos", "MB", "days_unused"]].to_string(index=False)
+    table = table.assign(MB=(table.bytes / 1e6).round(1), days_unused=days.round(1))
+    columns = ["name", "dataset", "features", "videos", "MB", "days_unused"]
+    return table[columns].to_string(index=False)
 
 # %% ../../nbs/commands/20_data.ipynb #e4eab6db
 def cache(args, say) -> dict:
@@ -176,20 +188,24 @@ def _prepare_flags(p):
     p.add_argument("--workers", **WORKERS)
     p.add_argument("--out", help="cache folder (default: under MABE_HOME)")
     p.add_argument("--resume", action=argparse.BooleanOptionalAction,
-                   help="keep videos that are prepared already, or none (default: keep)")
+                   help="keep videos that are prepared already, or none "
+                   "(default: keep)")
     p.add_argument("--skip-broken", action="store_true",
                    help="leave out videos that cannot be read, and count them")
     add_group_flags(p)
-    p.add_argument("--shard", metavar="I/N", help="only every Nth video from the Ith on")
+    p.add_argument("--shard", metavar="I/N",
+                   help="only every Nth video from the Ith on")
 
 # %% ../../nbs/commands/20_data.ipynb #39aeaa23
 def _synth_flags(p):
     p.example = "mabe synth colony"
     p.add_argument("out", metavar="OUT", help="folder to write")
-    p.add_argument("--layout", default="kaggle", help="kaggle or calms21 (default: kaggle)")
+    p.add_argument("--layout", default="kaggle",
+                   help="kaggle or calms21 (default: kaggle)")
     p.add_argument("--videos", type=COUNT, help="for training (default: 12)")
     p.add_argument("--labs", type=COUNT, nargs="+", metavar="N",
-                   help="videos of each lab, one lab after the other, instead of --videos")
+                   help="videos of each lab, one lab after the other, instead of "
+                   "--videos")
     p.add_argument("--minutes", **MINUTES)
     p.add_argument("--seed", **SEED)
     p.add_argument("--overwrite", **OVERWRITE)

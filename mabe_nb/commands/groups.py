@@ -52,22 +52,25 @@ def _end(group, say):
     if len(rest) > SHOWN: say(f"  and {len(rest) - SHOWN} more")
     about |= (joined := _join(group, say))
     if about["status"] == "done" or {"root", "recipe"} & {*joined}: return about
-    raise MabeError(f"{len(rest)} of {group.items} items have no result; 'mabe jobs resume {group.id}"
+    raise MabeError(f"{len(rest)} of {group.items} items have no result; "
+                    f"'mabe jobs resume {group.id}"
                     + ("' computes those that are left" if about["left"] else
                        " --failed' tries them once more")).with_answer(about)
 
 # %% ../../nbs/commands/62_groups.ipynb #7827d328
 def _keep(group, answer, lines):
-    "What came of a group that was joined and removed, for a day: others may follow it, too."
+    "Keep for a day what came of a joined, removed group: others may follow it, too."
     for old in group.folder.parent.glob(".*.json"):
         with suppress(FileNotFoundError): # another process was faster
             if time.time() - old.stat().st_mtime > 86_400: old.unlink()
-    write_json(group.folder.with_name(f".{group.id}.json"), {"answer": answer, "said": lines})
+    file = group.folder.with_name(f".{group.id}.json")
+    write_json(file, {"answer": answer, "said": lines})
 
 
 def _result_of_another(group, say):
     try: found = read_json(group.folder.with_name(f".{group.id}.json"))
-    except DataError: raise MabeError(f"group {group.id} was removed by another process") from None
+    except DataError:
+        raise MabeError(f"group {group.id} was removed by another process") from None
     for text in found["said"]: say(text)
     return found["answer"]
 
@@ -76,15 +79,15 @@ def follow_group(
     group, # `Group`
     say, # Called with each line
 ) -> dict: # As `group_row`
-    "Show how far a group is until no task runs. Raises `MabeError` if items have no result."
+    "Follow a group until no task runs. Raises `MabeError` if items have no result."
     lost = None
     try: group.wait()
     except KeyboardInterrupt:
-        say(f"left running: 'mabe jobs attach {group.id}' follows it, 'mabe jobs cancel "
-            f"{group.id}' stops it")
+        say(f"left running: 'mabe jobs attach {group.id}' follows it, "
+            f"'mabe jobs cancel {group.id}' stops it")
         return group_row(group)
     except MabeError as e: lost = e
-    lock = group.folder.with_name(f".{group.id}.lock") # of two who follow it one ends it
+    lock = group.folder.with_name(f".{group.id}.lock") # of two followers one ends it
     with locked(lock, group.folder, lambda owner: None):
         if not group.folder.exists(): return _result_of_another(group, say)
         if lost: raise lost
@@ -120,8 +123,9 @@ def _resume(group, failed, say): # Those that failed for good once more, too?
     if number := counts["left"] + counts["failed"] * failed:
         say(f"items to do: {number}{_price(group.spec, number)}")
         return group.resume(failed)
-    say("nothing is left" + (f"; {counts['failed']} failed for good: 'mabe jobs resume {group.id} "
-                             "--failed' tries them once more" if counts["failed"] else ""))
+    say("nothing is left" + (
+        f"; {counts['failed']} failed for good: 'mabe jobs resume {group.id} --failed' "
+        "tries them once more" if counts["failed"] else ""))
 
 # %% ../../nbs/commands/62_groups.ipynb #3996ff67
 def act_on_group(
@@ -171,7 +175,8 @@ def add_group_flags(
                    help="with --on: attempts more of a task that dies (0)")
     p.add_argument("--option", action="append", metavar="NAME=VALUE",
                    help="with --on: of the place, such as partition=gpu")
-    p.add_argument("--detach", action="store_true", help="with --on: do not wait for it")
+    p.add_argument("--detach", action="store_true",
+                   help="with --on: do not wait for it")
     p.add_argument("--plan", action="store_true", help="with --on: do a few here, say "
                    "time and price of all, and start nothing")
 
@@ -181,11 +186,14 @@ def group_options(
 ) -> dict: # As `map` takes them
     "Where a map runs, and how. Raises `ConfigError` for an option that is none."
     from mabe_nb.remote.choice import parse_options
-    named = {name: value for name in ("on", "at_once", "tasks", "gpu", "timeout", "retries")
+    names = "on", "at_once", "tasks", "gpu", "timeout", "retries"
+    named = {name: value for name in names
              if (value := getattr(args, name)) is not None}
     if "," in (args.gpu or ""): named["gpu"] = args.gpu.split(",")
-    if args.plan and args.detach: raise ConfigError("--plan starts nothing: leave out --detach")
-    return parse_options(args.option or ()) | named | ({"plan": True} if args.plan else {})
+    if args.plan and args.detach:
+        raise ConfigError("--plan starts nothing: leave out --detach")
+    if args.plan: named["plan"] = True
+    return parse_options(args.option or ()) | named
 
 # %% ../../nbs/commands/62_groups.ipynb #4a4918e2
 def see_group(
@@ -200,6 +208,6 @@ def see_group(
         for line in plan_text(group): say(line)
         return group._asdict()
     if not args.detach: return follow_group(group, say)
-    say(f"left running: 'mabe jobs attach {group.id}' follows it and brings what came of it, "
-        f"'mabe jobs cancel {group.id}' stops it")
+    say(f"left running: 'mabe jobs attach {group.id}' follows it and brings what came "
+        f"of it, 'mabe jobs cancel {group.id}' stops it")
     return group_row(group)

@@ -26,22 +26,24 @@ def gpus(args, say) -> dict:
                    "suits": suits(row["gpu"], row["count"])}
             for row in catalog.price_rows(args.provider, guide=args.guide)]
     names = {"provider": "provider", "flavor": "flavor", "gpu": "gpu", "count": "count",
-             "memory_gb": "GB a card", "usd_per_hour": "USD/h", "available": "available",
-             "as_of": "as_of", "age_days": "days old", "suits": "suits"}
+             "memory_gb": "GB a card", "usd_per_hour": "USD/h",
+             "available": "available", "as_of": "as_of", "age_days": "days old",
+             "suits": "suits"}
     say(text_table([{head: row[name] for name, head in names.items()}
                     | {"as_of": row["as_of"] or "undated"} for row in rows]))
     ages = [row["age_days"] for row in rows if not math.isnan(row["age_days"])]
     old = f" (the oldest {max(ages):.0f})" if ages else ""
     if args.guide: say("the guides are undated: prices to compare with, not to pay")
     elif stale := sum(row["stale"] for row in rows): say(
-        f"{stale} prices are undated or over 60 days old{old}; 'mabe gpus --refresh' asks "
-        "the providers")
+        f"{stale} prices are undated or over 60 days old{old}; 'mabe gpus --refresh' "
+        "asks the providers")
     return answer | {"prices": without_nan(rows)}
 
 # %% ../../nbs/commands/40_hardware.ipynb #c194f0f5
 def _refreshed_all(provider, say):
     from mabe_nb.hardware.refresh import ASK
-    return {"refreshed": [_refreshed(p, say) for p in ([provider] if provider else ASK)]}
+    providers = [provider] if provider else ASK
+    return {"refreshed": [_refreshed(p, say) for p in providers]}
 
 
 def _refreshed(provider, say):
@@ -69,8 +71,9 @@ EVERY = {"--guide", "--retries"}
 
 def _given(args): # Flags that were set
     from mabe_nb.train.config import TrainConfig
-    return {*_flags(args, ("provider", "method", "runs", "by", "config", "preset", "seconds",
-                           "fresh", "guide", *(f"set_{k}" for k in TrainConfig.model_fields)))}
+    return {*_flags(args, ("provider", "method", "runs", "by", "config", "preset",
+                           "seconds", "fresh", "guide",
+                           *(f"set_{k}" for k in TrainConfig.model_fields)))}
 
 # %% ../../nbs/commands/40_hardware.ipynb #53e65d7c
 def _refuse(args, questions):
@@ -82,7 +85,8 @@ def _refuse(args, questions):
         if left: raise ConfigError(f"{left[0]} is a question without DATA; with DATA "
                                    "there are --epochs, --budget, --by and --provider")
         return
-    if len(questions) > 1: raise ConfigError(f"{' and '.join(questions)}: ask one at a time")
+    if len(questions) > 1:
+        raise ConfigError(f"{' and '.join(questions)}: ask one at a time")
     question = questions[0] if questions else ""
     left = sorted(_given(args) - EVERY - GOES.get(question, set()))
     if not left: return
@@ -95,7 +99,8 @@ def _hours(text): # "T4=5,A10=1.7"
     out = {}
     for part in text.split(","):
         gpu, _, number = part.rpartition("=")
-        if gpu.strip() in out: raise ConfigError(f"--hours names {gpu.strip()} twice; give its hours once")
+        if gpu.strip() in out:
+            raise ConfigError(f"--hours names {gpu.strip()} twice; give its hours once")
         try: out[gpu.strip()] = float(number)
         except ValueError: gpu = ""
         if not gpu.strip(): raise ConfigError(
@@ -104,7 +109,7 @@ def _hours(text): # "T4=5,A10=1.7"
 
 # %% ../../nbs/commands/40_hardware.ipynb #10f541ab
 def advise(args, say) -> dict:
-    "Which GPU: for DATA, or by --scenario, --hours, --params, --budget, --training-type."
+    "The GPU for DATA, or by --scenario, --hours, --params, --budget, --training-type."
     questions = _questions(args)
     _refuse(args, questions)
     if getattr(args, "data", None) is not None: return _own_run(args, say)
@@ -121,7 +126,8 @@ def advise(args, say) -> dict:
         answer = language.by_training(args.training_type, **how)
     elif args.hours is not None:
         runs = getattr(args, "runs", None)
-        answer = by.by_speed(_hours(args.hours), provider, runs=1 if runs is None else runs, **how)
+        answer = by.by_speed(_hours(args.hours), provider,
+                             runs=1 if runs is None else runs, **how)
     elif args.scenario is not None:
         answer = by.by_scenario(args.scenario, provider, **how)
     else: return _all_scenarios(provider, how, say)
@@ -142,7 +148,8 @@ def until(
     except ValueError:
         raise ConfigError(f"--by {text[:40]!r}, expected hours such as 3h or 90m, or a "
                           "moment such as 2026-11-23T09:00") from None
-    hours = (moment.timestamp() - (now or datetime.now()).timestamp()) / 3600 # none of a zone: here
+    now = now or datetime.now()
+    hours = (moment.timestamp() - now.timestamp()) / 3600 # none of a zone: here
     if hours <= 0: raise ConfigError(f"--by {text}: that is past")
     return hours
 
@@ -154,7 +161,8 @@ def _own_run(args, say):
     found = recommend(cfg, shape, budget=args.budget,
                       by=None if args.by is None else until(args.by),
                       provider=args.provider, retries=args.retries,
-                      seconds=3.0 if args.seconds is None else args.seconds, fresh=args.fresh, data=_as_command(args))
+                      seconds=3.0 if args.seconds is None else args.seconds,
+                      fresh=args.fresh, data=_as_command(args))
     say(str(found))
     return found.to_json()
 
@@ -196,16 +204,17 @@ def cluster(args, say) -> dict:
     if not args.script:
         refuse_without(args, "--slurm", "--run", "--kind", "--partition", "--limit")
     if args.script and (args.here or args.zero):
-        raise ConfigError(f"--slurm writes a script: leave out --{'here' if args.here else 'zero'}")
+        spare = "--here" if args.here else "--zero"
+        raise ConfigError(f"--slurm writes a script: leave out {spare}")
     if args.here: return _cards_here(args, say)
     if args.script: return _script(args, say)
     table = plans.plans(args.effective, args.per_gpu,
                         need=plans.ZERO_GB if args.zero else None)
     say(_shown(table))
-    say("speed-ups are the guide's, for large models; 2 cards take 2.1 times as long as 4 "
-        "by them, where the guide's text says 1.5")
-    if args.zero: say("memory with ZeRO is that of the guide's FramerTurbo model, whatever "
-                      "is trained; mabe train does not divide a model")
+    say("speed-ups are the guide's, for large models; 2 cards take 2.1 times as long "
+        "as 4 by them, where the guide's text says 1.5")
+    if args.zero: say("memory with ZeRO is that of the guide's FramerTurbo model, "
+                      "whatever is trained; mabe train does not divide a model")
     for s in plans.STRATEGIES: say(f"{s.name}: {s.gres}, waits {s.waits}, {s.note}")
     wait = plans.worth_waiting(1.0, 2, 4)
     say(f"waiting for 4 cards instead of 2 pays up to {wait:.0%} of the hours that one "
@@ -243,8 +252,9 @@ def _gpus_flags(p):
 # %% ../../nbs/commands/40_hardware.ipynb #300652b6
 def _advise_flags(p):
     p.example = "mabe advise --scenario train"
-    p.usage = ("mabe advise DATA [--config FILE] [--epochs N] [--budget USD] [--by 3h], "
-               "or without DATA: --scenario, --hours, --params, --budget, --training-type")
+    p.usage = ("mabe advise DATA [--config FILE] [--epochs N] [--budget USD] "
+               "[--by 3h], or without DATA: --scenario, --hours, --params, --budget, "
+               "--training-type")
     p.add_argument("data", metavar="DATA", nargs="?", help="what is to be trained on")
     p.add_argument("--config", help="with DATA: YAML file of settings")
     offer(p.add_argument("--preset", help="with DATA: " + ", ".join(PRESETS)), *PRESETS)
@@ -259,24 +269,26 @@ def _advise_flags(p):
     p.add_argument("--training-type", help="demo, development, production or research")
     p.add_argument("--hours", metavar="GPU=H,...", help="measured hours of a run")
     p.add_argument("--runs", type=int, help="with --hours: so many runs")
-    p.add_argument("--retries", type=int, default=2, help="in the upper bound (default: 2)")
+    p.add_argument("--retries", type=int, default=2,
+                   help="in the upper bound (default: 2)")
     add_settings(p)
     _prices_flags(p)
 
 # %% ../../nbs/commands/40_hardware.ipynb #e78b6dc5
 def _cluster_flags(p):
     p.example = "mabe cluster --effective 64 --per-gpu 8"
-    p.add_argument("--effective", type=int, default=8, help="batch of a step (default: 8)")
-    p.add_argument("--per-gpu", type=int, default=1, help="batch of a card (default: 1)")
+    p.add_argument("--effective", type=int, default=8,
+                   help="batch of a step (default: 8)")
+    p.add_argument("--per-gpu", type=int, default=1,
+                   help="batch of a card (default: 1)")
     p.add_argument("--here", action="store_true",
                    help="look at the cards of this machine")
     p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
     p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted "
-                   "word; {gpus}, {batch} (of all cards), {accumulation} and {zero} are "
-                   "filled in; default: mabe "
-                   "train")
+                   "word; {gpus}, {batch} (of all cards), {accumulation} and {zero} "
+                   "are filled in; default: mabe train")
     p.add_argument("--kind", help="with --slurm: a100, v100, ...")
     p.add_argument("--partition", help="with --slurm")
     p.add_argument("--limit", type=float, help="hours, with --slurm (24)")

@@ -38,20 +38,21 @@ def sweep(args, say) -> dict:
     cfg, shape = config_and_workload(args)
     sizes = None if args.sizes is None else numbers(args.sizes)
     done = on.sweep(cfg, shape, sizes, args.on, args.gpu, seconds=args.seconds,
-                    memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress, say=say)
+                    memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress,
+                    say=say)
     say(_table(done.rows[["batch", "status", "ms", "p10", "p90", "windows_s", "gb"]]))
     for row in done.rows[done.rows.say != ""].itertuples():
         say(row.say if row.status == "oom" else f"batch {row.batch}: {row.say}")
     answer = on.to_json(done)
     for name, unit, scale in (("time", "ms", 1e3), ("memory", "MB", 1e3)):
-        line = getattr(done, name)
-        if line:
+        if line := getattr(done, name):
             say(f"{name}: {line.a * scale:.3g} {unit} + {line.b * scale:.3g} {unit} x "
                 f"batch (R2 {line.r2:.4f}, worst residual {line.worst:.1%})")
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
     if done.knee: answer["cost"] = _cost(done, cfg, say)
     if why := done.about["held_up_by"]: say(f"at the knee {why}")
-    if not done.knee: raise MabeError("no size could be measured; each says why").with_answer(answer)
+    if not done.knee:
+        raise MabeError("no size could be measured; each says why").with_answer(answer)
     if args.gains: answer["gains"] = _gains(cfg, shape, done, args, say)
     return answer
 
@@ -105,7 +106,8 @@ def compare(args, say) -> dict:
         "predicted rows were never run: 'low' and 'high' say how far off they may be")
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
         say(f"{row['where']}: {row['say']}")
-    answer = {"rows": to_records(table), "windows": shape.windows or 10**6, "epochs": cfg.epochs,
+    answer = {"rows": to_records(table), "windows": shape.windows or 10**6,
+              "epochs": cfg.epochs,
               **_runs(table, cfg.epochs if shape.windows else 0, say)}
     if (table.basis == "measured").any(): return answer
     raise MabeError("no place could be measured; each says why").with_answer(answer)
@@ -114,9 +116,11 @@ def compare(args, say) -> dict:
 def _runs(table, epochs, say): # 0: nobody knows how many windows an epoch has
     from mabe_nb.measure import compare as on
     best, own = epochs and on.cheapest(table, epochs), epochs and on.own(table, epochs)
-    if best: say(f"{epochs} epochs and a start cost least of all that is rented on {best['where']}: "
-                 f"${best['usd']:.2f} in {best['hours']:.2g} h ({best['basis']})")
-    if own: say(f"{epochs} epochs take {own['hours']:.2g} h on {own['where']} and cost nothing")
+    if best: say(f"{epochs} epochs and a start cost least of all that is rented on "
+                 f"{best['where']}: ${best['usd']:.2f} in {best['hours']:.2g} h "
+                 f"({best['basis']})")
+    if own: say(f"{epochs} epochs take {own['hours']:.2g} h on {own['where']} and cost "
+                "nothing")
     return {"cheapest": best or None, "own": own or None}
 
 # %% ../../nbs/commands/50_measure.ipynb #356d9a9a
@@ -144,7 +148,8 @@ def estimate(args, say) -> dict:
     say(f"batch {cfg.batch_size} of {cfg.sequence_length} frames needs {need}")
     say(f"{found.basis}: {found.source}")
     if expects := EXPECTED.get(args.preset): say(
-        f"the speed guide expects of '{args.preset}', on data and cards of its own: {expects}")
+        f"the speed guide expects of '{args.preset}', on data and cards of its own: "
+        f"{expects}")
     for r in rows: say(f"{r['card']:13s} {r['memory_gb']:4g} GB  {r['fits']:6s}  "
                        f"batch up to {r['largest_batch']:,}")
     return {"need_gb": need._asdict(), "fixed_gb": found.fixed._asdict(),
@@ -206,8 +211,8 @@ def _compare_flags(p):
     _probe_flags(_workload_flags(p))
     p.add_argument("--gpus", default="local", metavar="PLACE:GPU,...",
                    help="cards to measure, such as modal:L4 (default: local)")
-    p.add_argument("--predict", default="modal", help="whose other cards are predicted: modal, hf-jobs or none "
-                   "(default: modal)")
+    p.add_argument("--predict", default="modal", help="whose other cards are "
+                   "predicted: modal, hf-jobs or none (default: modal)")
 
 
 def _estimate_flags(p):

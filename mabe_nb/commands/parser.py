@@ -59,7 +59,8 @@ def add_settings(
         switch = {"nargs": "?", "const": "true"} if field.annotation is bool else {}
         how = dict(dest=f"set_{key}", metavar="VALUE", **switch)
         flag, alias = f"--{key.replace('_', '-')}", f"--{key}"
-        shown = group.add_argument(flag, help=setting_help(key).replace("%", "%%"), **how)
+        shown = group.add_argument(
+            flag, help=setting_help(key).replace("%", "%%"), **how)
         if words := setting_words(key): offer(shown, *words)
         if alias != flag: group.add_argument(alias, help=argparse.SUPPRESS, **how)
 
@@ -83,8 +84,8 @@ def config_from(
     return make_config(settings, lines)
 
 # %% ../../nbs/commands/10_parser.ipynb #3f74187f
-DATA = {"metavar": "DATA", "help": "folder in Kaggle's layout or of a tracker's files, or a "
-        "file of CalMS21 or MABe22"}
+DATA = {"metavar": "DATA", "help": "folder in Kaggle's layout or of a tracker's files, "
+        "or a file of CalMS21 or MABe22"}
 
 
 def add_data(parser):
@@ -96,17 +97,23 @@ def add_data(parser):
 def add_selection(parser):
     "Which part of a dataset."
     parser.add_argument("--split", default="train", choices=["train", "test"],
-                        help="test: Kaggle's test part, or of a tracker's folder what nobody "
-                        "annotated (default: train)")
-    parser.add_argument("--videos", metavar="A,B-C", help="ids and ranges; default: all")
+                        help="test: Kaggle's test part, or of a tracker's folder what "
+                        "nobody annotated (default: train)")
+    parser.add_argument("--videos", metavar="A,B-C",
+                        help="ids and ranges; default: all")
 
 # %% ../../nbs/commands/10_parser.ipynb #94499fd5
-OF_GUIDES = {"--symbols": "the speed guide's word for which videos: all are taken unless "
-             "--videos names some"} # Flags of other programs that people know
+OF_GUIDES = {"--symbols": "the speed guide's word for which videos: all are taken "
+             "unless --videos names some"} # Flags of other programs that people know
+
+
+def _hint(word, words, prog): # The word that may be meant, or where all of them are
+    near = difflib.get_close_matches(word, words, 1)
+    return f"did you mean {near[0]!r}?" if near else f"see '{prog} --help'"
 
 # %% ../../nbs/commands/10_parser.ipynb #fda8a758
 class Parser(argparse.ArgumentParser):
-    "An `ArgumentParser` whose help opens with an example, and that names the right flag."
+    "An `ArgumentParser` whose help opens with an example; it names the right flag."
     example = "" # A line that runs as it stands
 
     def format_help(self):
@@ -119,18 +126,16 @@ class Parser(argparse.ArgumentParser):
         flags = [name for action in self._actions if action.help != argparse.SUPPRESS
                  for name in action.option_strings]
         name = word.split("=")[0]
-        near = difflib.get_close_matches(name, flags, 1)
-        self.error(f"unknown argument {word!r}; " + (
-            OF_GUIDES.get(name) or (f"did you mean {near[0]!r}?" if near
-                                    else f"see '{self.prog} --help'")))
+        hint = OF_GUIDES.get(name) or _hint(name, flags, self.prog)
+        self.error(f"unknown argument {word!r}; {hint}")
 
     def error(self, message):
         "One sentence on standard error, exit code 2."
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
-            near = difflib.get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1)
-            message = f"unknown {wrong[1]!r}; " + (f"did you mean {near[0]!r}?" if near
-                                                   else f"see '{self.prog} --help'")
-        if "required: COMMAND" in message: message = f"which COMMAND? See '{self.prog} --help'"
+            hint = _hint(wrong[1], re.findall(r"[\w-]+", wrong[2]), self.prog)
+            message = f"unknown {wrong[1]!r}; {hint}"
+        if "required: COMMAND" in message:
+            message = f"which COMMAND? See '{self.prog} --help'"
         print(f"{self.prog}: {message}", file=sys.stderr)
         sys.exit(2)
 
@@ -177,7 +182,7 @@ def check_out(
 def epoch_event(
     cfg, # `TrainConfig`
 ): # Function of an epoch's row
-    "What tells the job that a training run is part of how far it is; else does nothing."
+    "What tells the job that a run is part of how far it is; else does nothing."
     if "MABE_EVENTS" not in os.environ: return lambda row: None
     from mabe_nb.remote.inside.cell import progress
     return lambda row: progress(row["epoch"], cfg.epochs, train_loss=row["train_loss"],
@@ -220,7 +225,7 @@ class Talk:
 def pick(
     data, # Dataset
     text: str, # Ids and ranges, such as "1-36,40"; None: all
-    skip=None, # Called with a line for each video that is left out since it cannot be read
+    skip=None, # Called with a line for each video left out, as it cannot be read
 ): # Video ids, or None
     "The videos that a flag names, with `skip` those of them that can be read."
     from mabe_nb.data.dataset import readable_videos, select_videos
@@ -245,5 +250,6 @@ SKIP_BROKEN = {"action": "store_true", "help": "leave out videos that cannot be 
                "and name them"}
 CHECKPOINT = {"default": "best", "help": "best, last or an epoch (default: best)"}
 WORKERS = {"type": COUNT, "default": 1, "help": "processes (default: 1)"}
-MINUTES = {"type": number(float, above=0), "default": 1.0, "help": "of each video (default: 1)"}
+MINUTES = {"type": number(float, above=0), "default": 1.0,
+           "help": "of each video (default: 1)"}
 SEED = {"type": NATURAL, "default": 0, "help": "of the random numbers (default: 0)"}

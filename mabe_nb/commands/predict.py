@@ -8,8 +8,9 @@ __all__ = ['OUT', 'COMMANDS', 'predict', 'predict_new', 'predict_elsewhere']
 # %% ../../nbs/commands/31_predict.ipynb #f98f8635
 from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
-from .parser import (CHECKPOINT, OVERWRITE, SKIP_BROKEN, WORKERS, add_data, check_out,
-                                     number, offer, pick, refuse_without)
+from .parser import (CHECKPOINT, OVERWRITE, SKIP_BROKEN, WORKERS,
+                                     add_data, check_out, number, offer, pick,
+                                     refuse_without)
 from ..errors import ConfigError
 from ..locks import locked_beside
 
@@ -46,10 +47,10 @@ def predict(args, say) -> dict:
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     table, ids, known = _predict_here(args, options, say)
     if not len(table):
-        say("note: nothing that may be predicted reached a decision; train longer, or lower "
-            "--thresholds")
-    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that the "
-                  "run learned from; a score of those says nothing about new ones")
+        say("note: nothing that may be predicted reached a decision; train longer, or "
+            "lower --thresholds")
+    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that "
+                  "the run learned from; a score of those says nothing about new ones")
     say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
             "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}
@@ -63,8 +64,9 @@ def predict_new(
     "Predict what is new in a folder, until Ctrl-C."
     from mabe_nb.analysis.watch import watch
     from mabe_nb.train.classifier import read_thresholds
-    for flag, given in (("--videos", args.videos), ("--on", args.on), ("--doubts", args.doubts),
-                        ("--overwrite", args.overwrite), ("--skip-broken", args.skip_broken),
+    for flag, given in (("--videos", args.videos), ("--on", args.on),
+                        ("--doubts", args.doubts), ("--overwrite", args.overwrite),
+                        ("--skip-broken", args.skip_broken),
                         ("--workers", args.workers != 1)):
         if given: raise ConfigError(f"{flag} does not go with --watch")
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
@@ -72,11 +74,12 @@ def predict_new(
     check_out(out, folder=True)
     if "thresholds" in options:
         options = options | {"thresholds": read_thresholds(options["thresholds"])}
-    if args.watch: say(f"looking into {args.data} every {args.every or 30:g} s, Ctrl-C ends")
-    done = watch(args.run, args.data, out, args.watch, args.every or 30, args.split,
+    every = args.every or 30
+    if args.watch: say(f"looking into {args.data} every {every:g} s, Ctrl-C ends")
+    done = watch(args.run, args.data, out, args.watch, every, args.split,
                  args.checkpoint, options, say)
-    say(f"{len(done['new'])} new videos, {done['videos']} in all, {done['bouts']:,} bouts: "
-        f"{out}/predicted.csv")
+    say(f"{len(done['new'])} new videos, {done['videos']} in all, "
+        f"{done['bouts']:,} bouts: {out}/predicted.csv")
     return done
 
 # %% ../../nbs/commands/31_predict.ipynb #188c1817
@@ -88,11 +91,12 @@ def predict_elsewhere(
     "Have each video predicted as an item of a group."
     from mabe_nb.videos import map_predict
     if args.workers != 1:
-        raise ConfigError("--workers is for this process: leave it out, or --on; --at-once "
-                          "is for --on")
+        raise ConfigError("--workers is for this process: leave it out, or --on; "
+                          "--at-once is for --on")
     for flag, given in (("--engine", args.engine != "float32"),
                         ("--skip-broken", args.skip_broken)):
-        if given: raise ConfigError(f"{flag} is for this process: leave it out, or --on")
+        if given:
+            raise ConfigError(f"{flag} is for this process: leave it out, or --on")
     group = map_predict(args.run, args.data, args.out, args.split, args.videos,
                         args.checkpoint, args.doubts, args.overwrite, options, say,
                         **group_options(args))
@@ -114,16 +118,18 @@ def _decision_flags(p):
     p.add_argument("--thresholds", help="JSON file: {lab: {action: threshold}}")
     p.add_argument("--smooth-ms", type=number(float, low=0), help="moving average over "
                    "probabilities, 0: none; default: the run's setting")
-    p.add_argument("--least-ms", type=number(float, low=0), help="shortest bout; default: as learned")
-    p.add_argument("--no-rates", action="store_true", help="what is frequent around a frame "
-                   "does not count")
+    p.add_argument("--least-ms", type=number(float, low=0),
+                   help="shortest bout; default: as learned")
+    p.add_argument("--no-rates", action="store_true", help="what is frequent around a "
+                   "frame does not count")
     p.add_argument("--overlap", action="store_true", help="actions of one pair may "
                    "overlap, which the competition refuses")
 
 # %% ../../nbs/commands/31_predict.ipynb #b2166322
 def _predict_flags(p):
     p.example = "mabe predict run colony --out sub.csv"
-    p.add_argument("run", metavar="RUN", help="run folder, bundle, or a .safetensors file")
+    p.add_argument("run", metavar="RUN",
+                   help="run folder, bundle, or a .safetensors file")
     p.add_argument("--checkpoint", **CHECKPOINT)
     add_data(p)
     p.add_argument("--out", default=OUT, help="CSV to write (default: submission.csv); "

@@ -57,8 +57,8 @@ def follow(
     except KeyboardInterrupt:
         stream.write(f"\nleft running: {next_steps(job)}\n")
         return row(job)
-    about = row(job)
-    most = (job.spec.get("billed") or 0) + (job.spec.get("most_usd") or 0) # of all its starts
+    about, spec = row(job), job.spec
+    most = (spec.get("billed") or 0) + (spec.get("most_usd") or 0) # of all its starts
     price = f", {about['usd']:.2f} USD of at most {most:.2f}"
     after = "" if about["seconds"] is None else f" after {about['seconds']:.1f} s"
     stream.write(f"[{about['status']}{after}" + (price if about["usd"] else "") + "]\n")
@@ -77,10 +77,10 @@ def submit(args, say) -> dict:
     most = quote(args.on, gpu, timeout, args.retries, **options)["most_usd"]
     within = {} if args.start_within is None else {"start_within": args.start_within}
     if within and len(places_named(args.on, gpu)) < 2:
-        raise ConfigError("--start-within is for cards of several places, such as --gpu "
-                          "modal:L4,hf:l4x1; a job at one place waits there")
-    old = next((n for place, cards in places_named(args.on, gpu) if (n := price_note(cards, place))), "")
-    if most: say(f"at most about {most:.2f} USD{old}")
+        raise ConfigError("--start-within is for cards of several places, such as "
+                          "--gpu modal:L4,hf:l4x1; a job at one place waits there")
+    notes = (price_note(of, place) for place, of in places_named(args.on, gpu))
+    if most: say(f"at most about {most:.2f} USD{next(filter(None, notes), '')}")
     if args.on != "slurm" and cards(gpu) != 1 and args.words[:2] != ["mabe", "train"]:
         say(f"{args.gpu} is several cards: all but one idle, unless the command itself "
             "uses them ('torchrun ...'); 'mabe train' does")
@@ -93,19 +93,7 @@ def submit(args, say) -> dict:
     say(f"job {job.id}; Ctrl-C leaves it running")
     return follow(job, args.json)
 
-# %% ../../nbs/commands/60_remote.ipynb #ec060c49
-def _list(args, say):
-    from mabe_nb.commands.groups import group_line, group_row
-    from mabe_nb.remote.groups.group import groups
-    from mabe_nb.remote.job import jobs as known, jobs_folder
-    with ThreadPoolExecutor(16) as pool: # a place that does not answer takes a minute for each
-        together, rows = (list(pool.map(*asked)) for asked in ((group_row, groups()), (row, known())))
-    for r in together: say(group_line(r))
-    for r in rows: say(as_line(r))
-    if not rows + together: say(f"no jobs in {jobs_folder()}")
-    return together + rows + (_list_others(say) if args.all_users else [])
-
-
+# %% ../../nbs/commands/60_remote.ipynb #cfa6ad5b
 def _list_others(say):
     "Jobs of others, by what the places show; they can be seen and not be touched."
     from mabe_nb.remote.job import all_jobs
@@ -122,6 +110,20 @@ def _list_others(say):
     say(f"{len(rows)} jobs of others; only who sent them can stop or remove them")
     return rows
 
+# %% ../../nbs/commands/60_remote.ipynb #ec060c49
+def _list(args, say):
+    from mabe_nb.commands.groups import group_line, group_row
+    from mabe_nb.remote.groups.group import groups
+    from mabe_nb.remote.job import jobs as known, jobs_folder
+    some, single = groups(), known()
+    with ThreadPoolExecutor(16) as pool: # a silent place takes a minute for each
+        together = list(pool.map(group_row, some))
+        rows = list(pool.map(row, single))
+    for r in together: say(group_line(r))
+    for r in rows: say(as_line(r))
+    if not rows + together: say(f"no jobs in {jobs_folder()}")
+    return together + rows + (_list_others(say) if args.all_users else [])
+
 # %% ../../nbs/commands/60_remote.ipynb #f4ab34c4
 def _attach(job, args, say): return follow(job, args.json)
 
@@ -137,8 +139,10 @@ def _cancel_or_resume(job, args, say):
     else:
         from mabe_nb.remote.costs import price_note
         refuse_without(args, "resume ID of a group", "--failed")
-        most = job.backend.most_seconds(job.spec) / 3600 * job.backend.usd_per_hour(job.spec)
-        if most: say(f"at most about {most:.2f} USD more{price_note(job.spec['gpu'], job.on)}")
+        hours = job.backend.most_seconds(job.spec) / 3600
+        most = hours * job.backend.usd_per_hour(job.spec)
+        note = price_note(job.spec["gpu"], job.on)
+        if most: say(f"at most about {most:.2f} USD more{note}")
         job.resume()
     about = row(job)
     say(f"job {job.id}: {about['status']}")
@@ -198,7 +202,8 @@ def jobs(args, say):
     if args.action != "resume": refuse_without(args, "resume ID", "--failed")
     if args.action != "prune": refuse_without(args, "prune", "--days")
     spare = [args.id] * (args.action in alone) + [args.name] * (args.action != "fetch")
-    if any(spare): raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
+    if any(spare):
+        raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")
     if args.action in alone: return alone[args.action](args, say)
     if args.action not in actions:
         raise ConfigError.unknown("action", args.action, [*alone, *actions])
@@ -213,20 +218,36 @@ def jobs(args, say):
 def _jobs_flags(p):
     p.example = "mabe jobs list"
     action = p.add_argument("action", nargs="?", default="list", metavar="ACTION",
-                            help="list, attach, logs, cancel, resume, fetch, rm, prune or "
-                                 "costs; default: list")
+                            help="list, attach, logs, cancel, resume, fetch, rm, prune "
+                                 "or costs; default: list")
     offer(action, "list", "attach", "logs", "cancel", "resume", "fetch", "rm", "prune",
           "costs")
-    p.add_argument("id", nargs="?", metavar="ID", help="of a job or group, as list shows it")
+    p.add_argument("id", nargs="?", metavar="ID",
+                   help="of a job or group, as list shows it")
     p.add_argument("name", nargs="?", help="fetch: a file or folder of the job")
     p.add_argument("--to", help="fetch: where to put it (.)")
     p.add_argument("--overwrite", **OVERWRITE)
-    p.add_argument("--tail", type=int, metavar="LINES", help="logs: the last ones alone")
-    p.add_argument("--failed", action="store_true", help="resume: of a group also the items "
-                   "that failed for good")
-    p.add_argument("--all-users", action="store_true", help="list: also jobs of others on "
-                   "this cluster and on the Volume at Modal, which can only be seen")
+    p.add_argument("--tail", type=int, metavar="LINES",
+                   help="logs: the last ones alone")
+    p.add_argument("--failed", action="store_true", help="resume: of a group also the "
+                   "items that failed for good")
+    p.add_argument("--all-users", action="store_true", help="list: also jobs of others "
+                   "on this cluster and on the Volume at Modal, which can only be seen")
     p.add_argument("--days", type=float, help="prune: what is older (30)")
+
+# %% ../../nbs/commands/60_remote.ipynb #cbab656c
+def _with_flags(p):
+    "What a job is given, and what it leaves."
+    p.add_argument("--out", default="", metavar="NAMES", help="files it leaves in "
+                   "{JOB}/out, without .json, .npy or .safetensors, by comma; folders "
+                   "come by 'mabe jobs fetch'")
+    p.add_argument("--data", metavar="DIR", help="a dataset, {DATA} in COMMAND; sent "
+                   "where that is needed")
+    p.add_argument("--config", metavar="FILE", help="a training's settings: modal_gpu "
+                   "and modal_timeout are defaults of --gpu and --timeout on modal")
+    p.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
+                   help="of the place, such as partition=gpu or tasks_per_node=2")
+    p.add_argument("--secrets", default="", metavar="NAMES", help="secrets it needs")
 
 # %% ../../nbs/commands/60_remote.ipynb #1afc8850
 def _submit_flags(p):
@@ -238,21 +259,14 @@ def _submit_flags(p):
                          help=", ".join(place_names()) + "; default: local"),
           *place_names())
     p.add_argument("--gpu", help="such as L4 or H100:2; by comma: the first free")
-    p.add_argument("--start-within", type=float, metavar="SECONDS", help="with cards of several "
-                   "places: without a start in this time the next place gets it (300)")
+    p.add_argument("--start-within", type=float, metavar="SECONDS",
+                   help="with cards of several places: without a start in this time "
+                   "the next place gets it (300)")
     p.add_argument("--timeout", type=float, help="seconds an attempt; default: 3600")
-    p.add_argument("--retries", type=int, default=0, help="attempts more, if it dies (default: 0)")
+    p.add_argument("--retries", type=int, default=0,
+                   help="attempts more, if it dies (default: 0)")
     p.add_argument("--detach", action="store_true", help="do not wait for it")
-    p.add_argument("--out", default="", metavar="NAMES", help="files it leaves in "
-                   "{JOB}/out, without .json, .npy or .safetensors, by comma; folders "
-                   "come by 'mabe jobs fetch'")
-    p.add_argument("--data", metavar="DIR", help="a dataset, {DATA} in COMMAND; sent "
-                   "where that is needed")
-    p.add_argument("--config", metavar="FILE", help="a training's settings: modal_gpu "
-                   "and modal_timeout are defaults of --gpu and --timeout on modal")
-    p.add_argument("--option", action="append", default=[], metavar="NAME=VALUE",
-                   help="of the place, such as partition=gpu or tasks_per_node=2")
-    p.add_argument("--secrets", default="", metavar="NAMES", help="secrets it needs")
+    _with_flags(p)
 
 # %% ../../nbs/commands/60_remote.ipynb #c25d98ec
 COMMANDS = {"submit": (submit, _submit_flags), "jobs": (jobs, _jobs_flags)}

@@ -11,7 +11,7 @@ from .parser import (add_data, check_out, number, OVERWRITE, pick,
 from .score import figure
 
 # %% ../../nbs/commands/74_review.ipynb #58bc3160
-def _new_ones(data, ids, say): # Without annotations, of these or of all; all if there are none
+def _new_ones(data, ids, say): # Of ids (None: all) those without annotations, else ids
     new = [i for i in ids or data.ids if data.labelled(i) is None]
     if not new: say("note: no video is without annotations: these are moments of all")
     return new or ids
@@ -36,8 +36,8 @@ def review(args, say) -> dict:
         say(f"  video {m.video_id} frames {m.start}-{m.stop} {m.agent} to {m.target}: "
             f"{m.action or 'nothing'}? {m.confidence:.2f} {m.why}".rstrip())
     if args.out: write_csv(args.out, table)
-    say(f"{len(table)} moments of {table.video_id.nunique()} videos for {args.minutes:g} "
-        f"minutes, {len(rows)} corrections so far"
+    say(f"{len(table)} moments of {table.video_id.nunique()} videos for "
+        f"{args.minutes:g} minutes, {len(rows)} corrections so far"
         + (f": {args.out}" if args.out else "; --out FILE writes all of them"))
     return {"out": args.out, "moments": len(table), "corrections": len(rows),
             "best": table.head(10).to_dict("records")}
@@ -49,16 +49,19 @@ def retrain(args, say) -> dict:
     from mabe_nb.train.review.retrain import retrain as run
     check_out(args.out, folder=True)
     data = open_dataset(args.data, "train")
-    table = run(args.run, data, args.out, args.corrections, say=say, progress=say.progress,
-                new_weights=args.new_weights, skip_broken=args.skip_broken)
+    table = run(args.run, data, args.out, args.corrections, say=say,
+                progress=say.progress, new_weights=args.new_weights,
+                skip_broken=args.skip_broken)
     known = table.dropna()
     for row in known.itertuples():
         say(f"  {row.action:16s} F1 {row.before:.3f} -> {row.after:.3f}, "
             f"{row.changed:.1%} of the frames changed")
     before, after = known.before.mean(), known.after.mean()
-    say(f"macro F1 {before:.4f} -> {after:.4f} on the validation videos; run in {args.out}")
+    say(f"macro F1 {before:.4f} -> {after:.4f} on the validation videos; "
+        f"run in {args.out}")
+    table = table.astype(object).where(table.notna(), None)
     return {"out": args.out, "before": float(before), "after": float(after),
-            "actions": table.astype(object).where(table.notna(), None).to_dict("records")}
+            "actions": table.to_dict("records")}
 
 # %% ../../nbs/commands/74_review.ipynb #17066881
 def agree(args, say) -> dict:
@@ -69,17 +72,14 @@ def agree(args, say) -> dict:
     if args.out: check_out(args.out, overwrite=args.overwrite)
     else: refuse_without(args, "--out", "--overwrite")
     data = open_dataset(args.data, args.split)
-    found = agreement(data, args.other, pick(data, args.videos, args.skip_broken and say))
+    ids = pick(data, args.videos, args.skip_broken and say)
+    found = agreement(data, args.other, ids)
     say(_compared(found))
     for row in found.table.itertuples():
         say(f"  {row.action:16s} kappa {figure(row.kappa)}, F1 of frames "
             f"{figure(row.frame_f1)}, of bouts {figure(row.bout_f1)}")
     _say_alike(found, say)
-    for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
-        say(f"note: {action} of {some.video.nunique()} video(s) ({some.seconds.sum():.1f} "
-            f"s) was marked by the {'first' if who == 'a' else 'second'} alone and is not "
-            "compared: nothing says that the other looked for it; list it under actions "
-            "in dataset.yaml")
+    _say_unshared(found, say)
     if args.out: write_csv(args.out, found.differ)
     say(f"{len(found.differ)} stretches differ, {found.differ.seconds.sum():.1f} s"
         + (f": {args.out}" if args.out else "; --out FILE writes them"))
@@ -90,15 +90,25 @@ def agree(args, say) -> dict:
 # %% ../../nbs/commands/74_review.ipynb #8e42c194
 def _compared(found): # An `Agreement`
     from mabe_nb.data.recording import plural
-    lost = f"; the second scored none of {', '.join(found.alone[:8])}{', ...' * (len(found.alone) > 8)}"
+    more = ", ..." * (len(found.alone) > 8)
+    lost = f"; the second scored none of {', '.join(found.alone[:8])}{more}"
     return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
 
 
 def _say_alike(found, say):
     from mabe_nb.safe_names import differ_in_capitals
     for names in differ_in_capitals([*found.table.action, *found.unshared.action]):
-        say(f"note: {names} are compared as several actions; if they are one, say so under action_names "
-            "in dataset.yaml")
+        say(f"note: {names} are compared as several actions; if they are one, say so "
+            "under action_names in dataset.yaml")
+
+
+def _say_unshared(found, say):
+    for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
+        rater = "first" if who == "a" else "second"
+        say(f"note: {action} of {some.video.nunique()} video(s) "
+            f"({some.seconds.sum():.1f} s) was marked by the {rater} alone and is not "
+            "compared: nothing says that the other looked for it; list it under "
+            "actions in dataset.yaml")
 
 # %% ../../nbs/commands/74_review.ipynb #52792338
 _ANSWERS = dict(metavar="FILE", help="of answers; default: corrections.jsonl in DATA")
@@ -130,8 +140,8 @@ def _retrain_flags(p):
 def _agree_flags(p):
     p.example = "mabe agree colony colony --out differ.csv"
     add_data(p)
-    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, annotation "
-                   "files alone, or a table that mabe predict wrote")
+    p.add_argument("other", metavar="OTHER", help="the second rater's dataset, "
+                   "annotation files alone, or a table that mabe predict wrote")
     p.add_argument("--out", metavar="CSV", help="file to write: where they differ")
     p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--skip-broken", **SKIP_BROKEN)

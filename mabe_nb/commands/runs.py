@@ -8,7 +8,8 @@ __all__ = ['COMMANDS', 'as_text', 'rows_of', 'runs', 'bundle', 'export']
 # %% ../../nbs/commands/34_runs.ipynb #faf5e2f8
 import json
 
-from .parser import CHECKPOINT, check_out, COUNT, NATURAL, pick, refuse_without
+from .parser import (CHECKPOINT, check_out, COUNT, NATURAL, pick,
+                                     refuse_without)
 from ..errors import ConfigError
 
 # %% ../../nbs/commands/34_runs.ipynb #3010423c
@@ -16,7 +17,8 @@ def as_text(
     table, # From `list_checkpoints`
 ) -> str:
     "The table for a person."
-    text = table.assign(MB=(table.bytes / 1e6).round(2), fault=table.fault.replace("", "-"))
+    text = table.assign(MB=(table.bytes / 1e6).round(2),
+                        fault=table.fault.replace("", "-"))
     return text[["name", "epoch", "valid_loss", "valid_f1", "MB", "fault"]].to_string(
         index=False, float_format="{:.4g}".format, na_rep="-")
 
@@ -38,12 +40,15 @@ def runs(args, say) -> dict:
     if args.prune: gone = prune(args.run, args.keep, not args.newest, args.dry_run)
     table = list_checkpoints(args.run)
     say(as_text(table) if len(table) else "nothing kept yet")
+    names = [] if gone is None else gone.name.tolist()
     if gone is not None:
-        say(f"{'would remove' if args.dry_run else 'removed'} {len(gone)} epoch{'s' * (len(gone) != 1)}, "
-            f"{gone.bytes.sum() / 1e6:.1f} MB" + "".join(f"\n  {name}" for name in gone.name))
+        verb = "would remove" if args.dry_run else "removed"
+        say(f"{verb} {len(gone)} epoch{'s' * (len(gone) != 1)}, "
+            f"{gone.bytes.sum() / 1e6:.1f} MB"
+            + "".join(f"\n  {name}" for name in names))
     return {"run": str(args.run), "checkpoints": rows_of(table),
-            "removed": [] if gone is None or args.dry_run else gone.name.tolist(),
-            "would_remove": gone.name.tolist() if args.dry_run and gone is not None else []}
+            "removed": [] if args.dry_run else names,
+            "would_remove": names if args.dry_run else []}
 
 # %% ../../nbs/commands/34_runs.ipynb #0d59d6f8
 def _runs_flags(p):
@@ -51,7 +56,8 @@ def _runs_flags(p):
     p.add_argument("run", metavar="RUN", help="run folder")
     p.add_argument("--prune", action="store_true", help="remove weights of epochs")
     p.add_argument("--keep", type=NATURAL, metavar="N", help="how many epochs stay")
-    p.add_argument("--newest", action="store_true", help="keep the latest, not the best")
+    p.add_argument("--newest", action="store_true",
+                   help="keep the latest, not the best")
     p.add_argument("--dry-run", action="store_true", help="only say what would go")
 
 # %% ../../nbs/commands/34_runs.ipynb #65100304
@@ -76,8 +82,8 @@ def bundle(args, say) -> dict:
 # %% ../../nbs/commands/34_runs.ipynb #a05b442f
 def _bundle_flags(p):
     p.example = "mabe bundle run --out kit"
-    p.add_argument("run", metavar="RUN", help="run folder, of a classifier, of a recipe, "
-                   "or of a recipe for each lab")
+    p.add_argument("run", metavar="RUN", help="run folder, of a classifier, of a "
+                   "recipe, or of a recipe for each lab")
     p.add_argument("--out", metavar="FOLDER", required=True, help="folder to make")
     p.add_argument("--data", metavar="DATA",
                    help="what RUN was trained on: tells which lab has labels of what")
@@ -98,20 +104,20 @@ def export(args, say) -> dict:
     ids = None if data is None else pick(data, args.videos)
     found = export_onnx(args.run, args.onnx, data, ids, args.checkpoint)
     for name, of in found.items():
-        say(f"{name}: in {of['windows']:,} windows {of['largest_difference']:.1g} at most "
-            f"from PyTorch, the same class in {of['agreement']:.2%} of the frames")
+        say(f"{name}: in {of['windows']:,} windows {of['largest_difference']:.1g} at "
+            f"most from PyTorch, the same class in {of['agreement']:.2%} of the frames")
     say(f"{len(found)} file{'s' * (len(found) != 1)} in {args.onnx}")
     return {"out": str(args.onnx), "files": found}
 
 # %% ../../nbs/commands/34_runs.ipynb #ca22edfb
 def _export_flags(p):
     p.example = "mabe export run --onnx onnx"
-    p.add_argument("run", metavar="RUN", help="run folder, of a classifier or a recipe, or a "
-                   ".safetensors file")
+    p.add_argument("run", metavar="RUN", help="run folder, of a classifier or a "
+                   "recipe, or a .safetensors file")
     p.add_argument("--onnx", metavar="FOLDER", required=True, help="folder to make")
     p.add_argument("--checkpoint", **CHECKPOINT)
-    p.add_argument("--data", metavar="DATA", help="whose windows are compared; default: "
-                   "invented ones")
+    p.add_argument("--data", metavar="DATA", help="whose windows are compared; "
+                   "default: invented ones")
     p.add_argument("--videos", metavar="A,B-C", help="of --data; default: the first")
 
 # %% ../../nbs/commands/34_runs.ipynb #383a8a25

@@ -7,24 +7,30 @@ __all__ = ['IGNORED', 'COMMANDS', 'score', 'ignored_rows', 'compared_submission'
            'report_metrics']
 
 # %% ../../nbs/commands/32_score.ipynb #5983ff1a
-from .parser import (DATA, OVERWRITE, SKIP_BROKEN, add_selection, check_out,
-                                     pick, refuse_without)
+from .parser import (DATA, OVERWRITE, SKIP_BROKEN, add_selection,
+                                     check_out, pick, refuse_without)
 from ..errors import DataError
+
+# %% ../../nbs/commands/32_score.ipynb #fd876c7e
+def _solution(args, data, ids):
+    "The official table to score against. Raises `DataError` if it has no bouts."
+    from mabe_nb.train.metrics import only_scored, solution_table
+    solution = only_scored(data, solution_table(data, ids))
+    if len(solution): return solution
+    where = f"of the videos {args.videos}" if args.videos else \
+        f"in the {args.split} split"
+    raise DataError(f"no annotated bouts {where} to score against", args.data)
 
 # %% ../../nbs/commands/32_score.ipynb #0ae96a61
 def score(args, say) -> dict:
     "The official F-score of a submission, per lab and action, beside chance."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.metrics import (chance_score, kaggle_report, only_scored,
-                                       solution_table, stretches_of)
+    from mabe_nb.train.metrics import chance_score, kaggle_report, stretches_of
     if args.fix: check_out(args.fix, overwrite=args.overwrite)
     else: refuse_without(args, "--fix FILE", "--overwrite")
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos, args.skip_broken and say)
-    solution = only_scored(data, solution_table(data, ids))
-    if not len(solution):
-        where = f"of the videos {args.videos}" if args.videos else f"in the {args.split} split"
-        raise DataError(f"no annotated bouts {where} to score against", args.data)
+    solution = _solution(args, data, ids)
     table = compared_submission(args, data, ids, solution, say)
     submission, bouts = judged_submission(args, table, solution, say, data)
     looked = stretches_of(data, solution.video_id)
@@ -32,16 +38,20 @@ def score(args, say) -> dict:
     report = kaggle_report(solution, submission, bouts) | {"chance": chance["mean"]}
     if ignored := ignored_rows(solution, submission, bouts, data.ids):
         report["ignored"] = ignored
-        counts = ", ".join(f"{kind} {n} ({IGNORED[kind]})" for kind, n in ignored.items())
+        counts = ", ".join(f"{kind} {n} ({IGNORED[kind]})"
+                           for kind, n in ignored.items())
         say(f"rows that the metric ignores: {counts}")
     for lab, part in report["labs"].items(): _say_lab(lab, part, say)
     say(f"score {report['score']:.4f}, chance {report['chance']:.4f}")
     return report
 
 # %% ../../nbs/commands/32_score.ipynb #1134f4bc
-IGNORED = {"unknown_video": "of a video that is not scored", "quoted_id": "a name in quotation marks",
-           "integer_id": "a number for an animal", "self_by_name": "a target that is the agent, not self",
-           "not_listed": "what nobody looked for there: not in behaviors_labeled of the video"}
+IGNORED = {
+    "unknown_video": "of a video that is not scored",
+    "quoted_id": "a name in quotation marks",
+    "integer_id": "a number for an animal",
+    "self_by_name": "a target that is the agent, not self",
+    "not_listed": "what nobody looked for there: not in behaviors_labeled of the video"}
 
 
 def ignored_rows(
@@ -55,7 +65,8 @@ def ignored_rows(
     if len(bouts.row) == len(submission): return {}
     others = {*map(str, ids)} - {*solution.video_id.astype(str)}
     unscored = submission.video_id.astype(str).isin(others).to_numpy()
-    rest = sorted({*range(len(submission))} - {*bouts.row.tolist(), *unscored.nonzero()[0].tolist()})
+    known = {*bouts.row.tolist(), *unscored.nonzero()[0].tolist()}
+    rest = sorted({*range(len(submission))} - known)
     if not rest: return {}
     found = diagnose(submission.iloc[rest], solution)
     found = found[found.effect == "ignored"].drop_duplicates(["row", "kind"])
@@ -76,9 +87,12 @@ def compared_submission(
     table = with_ids_of(solution, read_submission(args.submission))
     for line in unscored(data, ids, solution, table): say(line)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
-    if left: say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
-    for names in differ_in_capitals(map(str, [*solution.action, *table.get("action", ())])):
-        say(f"note: {names} are scored as several actions; spell them alike if they are one")
+    if left:
+        say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos")
+    actions = map(str, [*solution.action, *table.get("action", ())])
+    for names in differ_in_capitals(actions):
+        say(f"note: {names} are scored as several actions; spell them alike if they "
+            "are one")
     return table
 
 # %% ../../nbs/commands/32_score.ipynb #e9c329d2
@@ -106,7 +120,9 @@ def judged_submission(
     from mabe_nb.kaggle.examine import known_videos
     from mabe_nb.train.metrics import judged_rows
     judged = lambda t: judged_rows(data, solution, t, say)
-    if args.fix: return judged(_mended(table, known_videos(data, solution), args.fix, say))
+    if args.fix:
+        known = known_videos(data, solution)
+        return judged(_mended(table, known, args.fix, say))
     try: return judged(table)
     except ScoreError as e:
         try: fix_submission(table, known_videos(data, solution))

@@ -21,18 +21,19 @@ def add_recipe(p): # Parser of `mabe train`
     offer(p.add_argument("--recipe", help="best or quick: folds, networks, trees, a "
                          "blend"), "best", "quick")
     p.add_argument("--folds", help="of a recipe: how many (5), or labs: each left out")
-    p.add_argument("--per-lab", action="store_true", help="a recipe for each lab, and one "
-                   "of all videos for labs that have too few")
+    p.add_argument("--per-lab", action="store_true", help="a recipe for each lab, and "
+                   "one of all videos for labs that have too few")
     p.add_argument("--common", action="store_true", help="with --per-lab: one of all "
                    "videos in any case, for labs to come")
-    p.add_argument("--fresh", action="store_true", help="of a recipe: train those members "
-                   "again whose videos or settings have changed")
+    p.add_argument("--fresh", action="store_true", help="of a recipe: train those "
+                   "members again whose videos or settings have changed")
 
 # %% ../../nbs/commands/30_train.ipynb #4ff4f544
 def refuse_without_recipe(args):
     "Raises `ConfigError` for flags that only a recipe has a use for."
     for flag in ("folds", "per_lab", "common", "fresh", "on"):
-        if getattr(args, flag) and not (args.recipe and (flag != "common" or args.per_lab)):
+        useful = args.recipe and (flag != "common" or args.per_lab)
+        if getattr(args, flag) and not useful:
             owner = "--per-lab" if args.recipe else "a recipe: add --recipe best"
             raise ConfigError(f"--{flag.replace('_', '-')} is for {owner}")
 
@@ -40,7 +41,8 @@ def refuse_without_recipe(args):
 def refuse_settings(args):
     "Raises `ConfigError` for settings of a single run."
     given = [f"--{key[4:].replace('_', '-')}" for key, value in vars(args).items()
-             if key.startswith("set_") and value is not None and key != "set_num_workers"]
+             if key.startswith("set_") and value is not None
+             and key != "set_num_workers"]
     given = ["--config"] * bool(args.config) + ["--preset"] * bool(args.preset) + given
     if args.init: raise ConfigError("--init is for a single run: leave out --recipe")
     if given:
@@ -56,8 +58,8 @@ def members_elsewhere(
     "Have each member of a recipe trained as an item of a group."
     from mabe_nb.recipe_items import map_train
     if args.per_lab:
-        raise ConfigError("--per-lab is several recipes: leave it out, or --on, or train "
-                          "one lab at a time with --train-videos")
+        raise ConfigError("--per-lab is several recipes: leave it out, or --on, or "
+                          "train one lab at a time with --train-videos")
     return map_train(args.data, args.out, args.recipe, ids, args.folds or 5,
                      args.corrections, workers=workers, fresh=args.fresh, say=say,
                      progress=say.progress, **group_options(args))
@@ -118,15 +120,25 @@ def named_split(
     data, # Dataset
     say, # Called with a line for each video that `--skip-broken` leaves out
 ) -> tuple[list | None, list | None]: # Ids of videos to learn from, and to judge by
-    "The videos that flags name; with `--skip-broken` all labelled ones that can be read."
+    "The videos that flags name; with `--skip-broken` all readable ones with labels."
     from mabe_nb.data.dataset import readable_videos
     from mabe_nb.data.splits import may_be_labelled
     train_ids, valid_ids = pick(data, args.train_videos), pick(data, args.valid_videos)
     if not args.skip_broken: return train_ids, valid_ids
     valid = None if valid_ids is None else readable_videos(data, valid_ids, say)
     learn = data.ids if train_ids is None else train_ids
-    learn = [v for v in learn if v not in set(valid_ids or ()) and may_be_labelled(data, v)]
+    learn = [v for v in learn
+             if v not in set(valid_ids or ()) and may_be_labelled(data, v)]
     return readable_videos(data, learn, say), valid
+
+# %% ../../nbs/commands/30_train.ipynb #bc7a0de8
+def _say_scores(metrics, out, say):
+    "How well each action is found, and all of them."
+    valid = metrics["valid"]
+    for action, f1 in valid["f1"].items(): say(f"  {action:16s} F1 {figure(f1)}")
+    say_zeros(metrics["only_false_alarms"], valid["f1"], say)
+    say(f"macro F1 {figure(valid['macro_f1'], 4)} on the validation videos; "
+        f"run in {out}")
 
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
 def train(args, say) -> dict:
@@ -148,10 +160,7 @@ def train(args, say) -> dict:
     metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init,
                   say=say, progress=say.progress, each=epoch_event(cfg))
     if not metrics: return {} # the first process of the team reports
-    valid = metrics["valid"]
-    for action, f1 in valid["f1"].items(): say(f"  {action:16s} F1 {figure(f1)}")
-    say_zeros(metrics["only_false_alarms"], valid["f1"], say)
-    say(f"macro F1 {figure(valid['macro_f1'], 4)} on the validation videos; run in {args.out}")
+    _say_scores(metrics, args.out, say)
     say(room_line(list_caches()))
     return metrics
 
@@ -172,18 +181,20 @@ def _train_flags(p):
     p.add_argument("data", **DATA)
     p.add_argument("--out", metavar="RUN", required=True, help="run folder to write")
     p.add_argument("--config", help="YAML file of settings")
-    offer(p.add_argument("--preset", help=", ".join(PRESETS) + " (the published baseline "
-                         "of that dataset)"), *PRESETS)
+    offer(p.add_argument("--preset", help=", ".join(PRESETS) + " (the published "
+                         "baseline of that dataset)"), *PRESETS)
     add_recipe(p)
     p.add_argument("--resume", action="store_true", help="go on with the run in RUN; "
                    "a recipe always does")
-    p.add_argument("--init", metavar="OLD", help="begin with the weights of the run OLD, "
-                   "its network and features")
-    p.add_argument("--corrections", metavar="FILE", help="of a review, to learn from too")
+    p.add_argument("--init", metavar="OLD", help="begin with the weights of the run "
+                   "OLD, its network and features")
+    p.add_argument("--corrections", metavar="FILE",
+                   help="of a review, to learn from too")
     add_group_flags(p, "with --recipe: each training by itself")
     p.add_argument("--skip-broken", **SKIP_BROKEN)
     for part in ("train", "valid"):
-        p.add_argument(f"--{part}-videos", metavar="A,B-C", help="ids and ranges of ids")
+        p.add_argument(f"--{part}-videos", metavar="A,B-C",
+                       help="ids and ranges of ids")
     add_settings(p)
 
 # %% ../../nbs/commands/30_train.ipynb #0d3afc20

@@ -45,8 +45,10 @@ def most_seconds(
 ) -> float:
     "Seconds that are billed at most, with all attempts."
     total = timeout * (1 + retries)
-    if provider == "modal": return total + UNSEEN * most_starts(timeout, retries, leg) + OVERRUN
-    return billed_seconds(provider, total + INSTALL) + 60.0 if _at_hf(provider) else total
+    if provider == "modal":
+        return total + UNSEEN * most_starts(timeout, retries, leg) + OVERRUN
+    if _at_hf(provider): return billed_seconds(provider, total + INSTALL) + 60.0
+    return total
 
 # %% ../../nbs/hardware/08_billing.ipynb #8657070c
 def longest_timeout(

@@ -69,7 +69,7 @@ def provider_name(
 def _provider(name, rows): return provider_name(name, {row["provider"] for row in rows})
 
 # %% ../../nbs/hardware/10_catalog.ipynb #89e339cd
-def _dated(rows, today): # Every column in each row, with age and whether that is too high
+def _dated(rows, today): # Every column in each row, its age, whether that is too high
     more = {"usd_low", "usd_high", "relative_speed"} & {*rows[0]} if rows else set()
     names, ages = [*columns("prices"), *sorted(more)], [
         age_days(row.get("as_of"), today) for row in rows]
@@ -85,15 +85,18 @@ def price_rows(
     guide: bool = False, # The prices of the guides, as `guide_prices`
 ) -> list: # A dictionary each
     "What is rented where, without a table. Raises `DataError`."
-    rows = _flavors(path) if not guide else _checked([*read_rows(
-        shipped("guide_prices"), ("provider", "flavor"), columns("guide_prices")).values()])
+    if guide:
+        given = read_rows(shipped("guide_prices"), ("provider", "flavor"),
+                          columns("guide_prices"))
+        rows = _checked([*given.values()])
+    else: rows = _flavors(path)
     if provider is not None:
         provider = _provider(provider, rows)
         rows = [row for row in rows if row["provider"] == provider]
     return _dated(rows, today)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #a784498f
-def prices(provider: str = None, path=None, today=None): # DataFrame; as for `price_rows`
+def prices(provider: str = None, path=None, today=None): # DataFrame; see `price_rows`
     "What is rented where, in USD per hour, with date and source. Raises `DataError`."
     import pandas as pd
     return pd.DataFrame(price_rows(provider, path, today))
@@ -113,8 +116,9 @@ SAME = {"A10": "A10G", "A10G": "A10"} # What one provider calls the other
 def _plain(name): # "NVIDIA A100-SXM4-80GB" -> "A100-80GB"
     name = re.sub(r"[\s_]+", "-", str(name).strip().upper())
     for word in ("NVIDIA-", "TESLA-", "GEFORCE-"): name = name.removeprefix(word)
-    own = "" if name.startswith("H100") else "|PCIE|NVL" # an H100 with these is another card
-    name = re.sub(rf"-(SXM\d?|HBM\w*|SERVER|WORKSTATION|EDITION|GENERATION{own})\b", "", name)
+    own = "" if name.startswith("H100") else "|PCIE|NVL" # an H100 with these is another
+    more = rf"-(SXM\d?|HBM\w*|SERVER|WORKSTATION|EDITION|GENERATION{own})\b"
+    name = re.sub(more, "", name)
     return ALIASES.get(name, name)
 
 # %% ../../nbs/hardware/10_catalog.ipynb #4631e99a
@@ -130,8 +134,8 @@ def card(
     if (table.name == word).any():
         found = table[table.name == word].iloc[0]
         if int(gb) == found.memory_gb: return found
-        raise ConfigError(f"our {word} has {found.memory_gb:g} GB, not {gb}; a row for yours "
-                          "in gpus.csv of MABE_HOME makes it known")
+        raise ConfigError(f"our {word} has {found.memory_gb:g} GB, not {gb}; a row for "
+                          "yours in gpus.csv of MABE_HOME makes it known")
     flavors = prices()
     hit = flavors[(flavors.flavor == str(name).lower()) & flavors.gpu.isin(table.name)]
     if len(hit): return card(hit.gpu.iloc[0], table)

@@ -239,7 +239,8 @@ def by_budget(
     band, rows = BUDGETS[at], []
     for flavor in band.flavors:
         rate = cost(1, flavor, "hf-jobs", retries=retries, table=table).usd_per_hour
-        safe = longest_timeout("hf", 3600 * usd / rate + 1e-6, retries) // 36 / 100 # as it is shown
+        longest = longest_timeout("hf", 3600 * usd / rate + 1e-6, retries)
+        safe = longest // 36 / 100 # as it is shown
         rows.append((flavor, rate, usd / rate, safe, usd, *band[2:]))
     rows = pd.DataFrame(rows, columns=["flavor", "usd_per_hour", "hours", "safe_hours",
                                        "upper_usd", "examples", "epochs", "largest"])

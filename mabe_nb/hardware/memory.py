@@ -62,7 +62,7 @@ def language_need(
 # %% ../../nbs/hardware/20_memory.ipynb #6454b783
 STATE_BYTES = {"adamw": 16, "adam": 16, "sgd": 8, "momentum": 12} # A parameter, float32
 WINDOW_GB = Need(0.0017, 0.0040, 0.0088)
-CONTEXT_GB = Need(0.3, 0.8, 1.4) # What CUDA takes before any tensor: a guess, 1.1 on an H100
+CONTEXT_GB = Need(0.3, 0.8, 1.4) # CUDA's, before any tensor: a guess, 1.1 on an H100
 PARTS = {"float32": 1.0, "amp": 0.62}
 
 # %% ../../nbs/hardware/20_memory.ipynb #abe60267

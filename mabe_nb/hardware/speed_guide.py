@@ -43,7 +43,8 @@ def beside_targets(
     "An epoch beside the guide's targets. Raises `ConfigError`."
     if not seconds > 0: raise ConfigError(f"an epoch of {seconds!r} s, expected over 0")
     met = [name for name, (_, most) in TARGETS.items() if seconds <= most]
-    targets = ", ".join(f"{low}-{high} s {name}" for name, (low, high) in TARGETS.items())
+    targets = ", ".join(f"{low}-{high} s {name}"
+                        for name, (low, high) in TARGETS.items())
     return (f"the speed guide's targets for an epoch of its own data: {targets}; "
             + (f"{seconds:.3g} s is within '{met[-1]}'" if met else
                f"{seconds:.3g} s is over all of them"))

@@ -208,5 +208,6 @@ def text_table(
     rows: list, # Of dictionaries with the same keys, which head the columns
 ) -> str:
     "Rows as lines of text, each column as wide as it must be."
-    columns = [_column([name, *(row[name] for row in rows)]) for name in (rows or [{}])[0]]
+    names = (rows or [{}])[0]
+    columns = [_column([name, *(row[name] for row in rows)]) for name in names]
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns))

@@ -61,6 +61,19 @@ class Bundle:
         if dataset is not None: return evidence_in(dataset, sorted(self.learned_from))
         return self.about["evidence"]
 
+# %% ../../nbs/kaggle/50_bundle.ipynb #f2ffb293
+def _check_manifest(about, path):
+    "Raises `DataError` if a manifest lacks a part, or has one of another kind."
+    kinds = {"files": dict, "kind": str, "evidence": (dict, type(None))}
+    if not all(isinstance(about.get(k), t) for k, t in kinds.items()) or not all(
+            isinstance(of, dict) and all(type(n) is int and n >= 0 for n in of.values())
+            for of in (about["evidence"] or {}).values()):
+        raise DataError("lacks files, kind or evidence; make the bundle again", path)
+    ids = about.get("learned_from", [])
+    if type(ids) is not list or {*map(type, ids)} - {str}:
+        raise DataError("learned_from is no list of video ids; make the bundle again",
+                        path)
+
 # %% ../../nbs/kaggle/50_bundle.ipynb #42cc37e4
 def read_manifest(
     folder, # From `make_bundle`
@@ -70,16 +83,11 @@ def read_manifest(
     about = read_json(path)
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise DataError(f"is no manifest of this version ({FORMAT})", path)
-    kinds = {"files": dict, "kind": str, "evidence": (dict, type(None))}
-    if not all(isinstance(about.get(k), t) for k, t in kinds.items()) or not all(
-            isinstance(of, dict) and all(type(n) is int and n >= 0 for n in of.values())
-            for of in (about["evidence"] or {}).values()):
-        raise DataError("lacks files, kind or evidence; make the bundle again", path)
-    if type(ids := about.get("learned_from", [])) is not list or {*map(type, ids)} - {str}:
-        raise DataError("learned_from is no list of video ids; make the bundle again", path)
+    _check_manifest(about, path)
     for name, known in about["files"].items():
         file = Path(folder)/name
-        if ".." in Path(name).parts or Path(name).is_absolute() or not os.path.isfile(file):
+        outside = ".." in Path(name).parts or Path(name).is_absolute()
+        if outside or not os.path.isfile(file):
             raise DataError("is named in the manifest but is not there", file)
         if file_hash(file) != known:
             raise DataError("is not the file that was bundled (its hash is another); "
@@ -284,7 +292,8 @@ def make_bundle(
 ) -> dict: # The manifest
     "A folder that predicts offline. Raises `ConfigError` for `out`, and for odd code."
     out = ConfigError.as_path("out", out)
-    if out.exists(): raise ConfigError(f"{out} already exists; choose another folder (--out)")
+    if out.exists():
+        raise ConfigError(f"{out} already exists; choose another folder (--out)")
     name, model = safe_id(out.resolve().name, "bundle", plain=True), load_model(run)
     files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:

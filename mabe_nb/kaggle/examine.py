@@ -39,7 +39,9 @@ class _Known(NamedTuple):
 # %% ../../nbs/kaggle/10_examine.ipynb #b9a6fd92
 def _tokens(video, text):
     "What the list of a video holds, as a set; None if it has none."
-    try: return None if pd.isna(text) else {t for t in json.loads(text) if isinstance(t, str)}
+    try:
+        if pd.isna(text): return None
+        return {t for t in json.loads(text) if isinstance(t, str)}
     except (TypeError, ValueError, RecursionError):
         raise ScoreError(f"video {video}: behaviors_labeled is {str(text)[:60]!r}, "
                          "expected a JSON list of texts") from None
@@ -47,8 +49,10 @@ def _tokens(video, text):
 
 def _classes(truth):
     if "action" not in truth: return {}
-    seen = truth.dropna(subset=["action", "lab_id"]).drop_duplicates(["video_id", "lab_id", "action"])
-    of = {lab: {a.split("_")[-1] for a in some} for lab, some in seen.groupby("lab_id").action}
+    known = truth.dropna(subset=["action", "lab_id"])
+    seen = known.drop_duplicates(["video_id", "lab_id", "action"])
+    of = {lab: {a.split("_")[-1] for a in some}
+          for lab, some in seen.groupby("lab_id").action}
     return {str(v): of[lab] for v, lab in zip(seen.video_id, seen.lab_id)}
 
 # %% ../../nbs/kaggle/10_examine.ipynb #effb5b87
@@ -74,14 +78,14 @@ def _list_of(dataset, video): # None if nobody made one, or it cannot be read
 
 def known_videos(
     dataset, # See `open_dataset`
-    solution: pd.DataFrame = None, # Of some of its videos, see `solution_table`; None: of all
+    solution: pd.DataFrame = None, # Of some videos, see `solution_table`; None: of all
 ) -> pd.DataFrame: # The solution, and a row without action for each other video
     "What a submission about a dataset may speak of."
     table = solution_table(dataset) if solution is None else solution
     rest = sorted(set(dataset.ids) - set(table.video_id.astype(str)))
     whole = video_ids(dataset.ids)
-    more = pd.DataFrame([(whole[v], dataset.lab(v), _list_of(dataset, v)) for v in rest],
-                        columns=["video_id", "lab_id", "behaviors_labeled"])
+    rows = [(whole[v], dataset.lab(v), _list_of(dataset, v)) for v in rest]
+    more = pd.DataFrame(rows, columns=["video_id", "lab_id", "behaviors_labeled"])
     return pd.concat([t for t in (table, more) if len(t)] or [more])
 
 # %% ../../nbs/kaggle/10_examine.ipynb #cd899eec
@@ -141,7 +145,8 @@ def _values(case):
         case.note("video_type", f"video_id is {theirs}, expected {ours}", "converted")
     for c in IDS[1:]:
         if kind_of(case.source[c]).startswith("mixed"):
-            case.note("name_type", f"{c} mixes texts and numbers, expected texts", "converted")
+            case.note("name_type", f"{c} mixes texts and numbers, expected texts",
+                      "converted")
     case.table["video_id"] = [_plain(v) for v in case.table["video_id"]]
     for c in FRAMES: _whole(case, c)
 

@@ -227,8 +227,8 @@ def at_least_one_row(
         for v in dataset.ids:
             for a, t, x in sorted(lists[v] or ()):
                 if known and x not in allowed_actions(kit, dataset.lab(v)): continue
-                print(f"note: no bouts at all; one frame of {x} in video {v} stands in, "
-                      "because a submission without rows is refused")
+                print(f"note: no bouts at all; one frame of {x} in video {v} stands "
+                      "in, because a submission without rows is refused")
                 return submission_table({v: [(a, t, x, 0, 1)]})
     print("note: no bouts at all, and no video lists any action")
     return table

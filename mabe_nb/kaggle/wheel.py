@@ -38,9 +38,10 @@ def pack_package(
     return wheel
 
 # %% ../../nbs/kaggle/30_wheel.ipynb #ae23847a
-KAGGLE = {"filelock", "h5py", "matplotlib", "numpy", "packaging", "pandas",
-          "platformdirs", "psutil", "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
-          "torch", "tqdm"} # What its image has, of what this package needs
+KAGGLE = { # What its image has, of what this package needs
+    "filelock", "h5py", "matplotlib", "numpy", "packaging", "pandas", "platformdirs",
+    "psutil", "pyarrow", "pydantic", "pyyaml", "safetensors", "scikit-learn", "scipy",
+    "torch", "tqdm"}
 
 
 def fetch_wheels(

@@ -30,9 +30,11 @@ def most_eventful_pair(
     ids, # Video ids
 ) -> tuple: # Video id, agent, target
     "The pair that does most different things in one video."
-    bouts = pd.concat([bout_table(), *(dataset.annotations(i).assign(video=i) for i in ids)])
-    if not len(bouts): raise DataError("no bouts were annotated in video "
-                                       f"{', '.join(ids) or 'none'}; choose annotated ones")
+    tables = [dataset.annotations(i).assign(video=i) for i in ids]
+    bouts = pd.concat([bout_table(), *tables])
+    if not len(bouts):
+        raise DataError(f"no bouts were annotated in video {', '.join(ids) or 'none'}; "
+                        "choose annotated ones")
     acts = bouts.groupby(["video", "agent", "target"]).action.agg(["nunique", "size"])
     return max(zip(acts["nunique"], acts["size"], acts.index))[2]
 
@@ -45,15 +47,16 @@ def plot_predicted(
     "Bouts as seen and as predicted, for the pair that does most different things."
     dataset, ids = data_and_ids(dataset, ids)
     if not isinstance(submission, pd.DataFrame):
-        raise DataError(f"submission is a {type(submission).__name__}, expected a DataFrame")
+        raise DataError(f"submission is a {type(submission).__name__}, expected a "
+                        "DataFrame")
     if ids is None: ids = [i for i in dataset.ids if len(dataset.annotations(i))]
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
     rec = dataset[video]
     figure, axes = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
-    axes.set_title(plots._short(f"{pair[0]} towards {pair[1]} in video {video}", 60), loc="left",
-                   fontweight="bold", fontsize=10)
+    title = plots._short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
+    axes.set_title(title, loc="left", fontweight="bold", fontsize=10)
     return figure, axes
 
 # %% ../../nbs/view/30_demo.ipynb #884623a1

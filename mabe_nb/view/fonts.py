@@ -12,8 +12,9 @@ from pathlib import Path
 from matplotlib import font_manager, rcParams
 
 # %% ../../nbs/view/06_fonts.ipynb #64fd79fe
-_EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f"
-                         "\uff00-\uffef\U00020000-\U0003ffff]")
+_EAST_ASIAN = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff"
+                         "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+                         "\U00020000-\U0003ffff]")
 
 
 def needs_font(
@@ -22,27 +23,31 @@ def needs_font(
     "Has it Chinese, Japanese or Korean letters?"
     return bool(_EAST_ASIAN.search(text))
 
+# %% ../../nbs/view/06_fonts.ipynb #095a7381
+FONTS = ( # Chinese, Japanese, Korean
+    ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN",
+     "PingFang SC", "PingFang HK", "Hiragino Sans GB", "STHeiti", "Heiti TC",
+     "Arial Unicode MS", "Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei",
+     "WenQuanYi Zen Hei", "Droid Sans Fallback", "Noto Sans CJK TC",
+     "Microsoft JhengHei"),
+    ("Noto Sans CJK JP", "Noto Sans JP", "Hiragino Sans", "Yu Gothic", "MS Gothic",
+     "IPAexGothic", "IPAGothic", "VL Gothic", "TakaoPGothic"),
+    ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "AppleGothic",
+     "Malgun Gothic", "NanumGothic", "UnDotum"))
+_FILES = re.compile("cjk|sourcehan|wqy|droidsansfallback|pingfang|msyh|simhei|"
+                    "arial ?unicode|nanum|ipa(ex)?g|malgun|hiragino", re.I)
+
 # %% ../../nbs/view/06_fonts.ipynb #1c63c307
-FONTS = (
-    ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN", "PingFang SC",
-     "PingFang HK", "Hiragino Sans GB", "STHeiti", "Heiti TC", "Arial Unicode MS",
-     "Microsoft YaHei", "SimHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback",
-     "Noto Sans CJK TC", "Microsoft JhengHei"),
-    ("Noto Sans CJK JP", "Noto Sans JP", "Hiragino Sans", "Yu Gothic", "MS Gothic", "IPAexGothic",
-     "IPAGothic", "VL Gothic", "TakaoPGothic"),
-    ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "AppleGothic", "Malgun Gothic",
-     "NanumGothic", "UnDotum")) # Chinese, Japanese, Korean
-_FILES = re.compile("cjk|sourcehan|wqy|droidsansfallback|pingfang|msyh|simhei|arial ?unicode|nanum|"
-                    "ipa(ex)?g|malgun|hiragino", re.I)
-
-
 def _of_their_weight(record): # Few of them are there in bold too: not worth a word
-    return "font weight" not in str(record.msg) or not {*map(str, record.args)} & {*sum(FONTS, ())}
+    if "font weight" not in str(record.msg): return True
+    return not {*map(str, record.args)} & {*sum(FONTS, ())}
+
 
 
 def _known():
     names = {*font_manager.get_font_names()}
-    return [found for fonts in FONTS if (found := next((f for f in fonts if f in names), None))]
+    first = (next((f for f in fonts if f in names), None) for fonts in FONTS)
+    return [*filter(None, first)]
 
 
 @functools.cache
@@ -66,6 +71,6 @@ def warn_of_boxes(
 ):
     "Warn, once, if this machine has no font for it."
     if needs_font(text) and not east_asian_fonts(): warnings.warn(
-        "names with Chinese, Japanese or Korean letters are boxes in figures: this machine has no "
-        "font for them; install one, on Debian and Ubuntu fonts-noto-cjk, and draw again",
-        stacklevel=2)
+        "names with Chinese, Japanese or Korean letters are boxes in figures: this "
+        "machine has no font for them; install one, on Debian and Ubuntu "
+        "fonts-noto-cjk, and draw again", stacklevel=2)

@@ -41,7 +41,7 @@ class Picture(Figure):
 
     def _repr_png_(self):
         out, plain = io.BytesIO(), self.get_facecolor()[:3] == (1, 1, 1)
-        self.savefig(out, format="png", dpi=100, transparent=plain) # else its ink is lost
+        self.savefig(out, format="png", dpi=100, transparent=plain) # else ink is lost
         return out.getvalue()
 
     def _repr_mimebundle_(self, **how):
@@ -71,7 +71,8 @@ def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _lab
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
     warn_of_boxes(name)
     name = " " * name.startswith("_") + name
-    if rcParams["text.parse_math"]: name = name.replace("$", "\\$") # in axes of another style
+    if rcParams["text.parse_math"]: # in axes of another style
+        name = name.replace("$", "\\$")
     half = width // 2 # Names that begin alike may differ at their ends
     return name if len(name) <= width else name[:half] + "…" + name[half + 1 - width:]
 
@@ -130,15 +131,19 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
-        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), linewidth=0.8, # a frame of an hour is seen
-                       color=action_color(action), rasterized=len(bouts) > 500) # else of many MB
+        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), color=action_color(action),
+                       rasterized=len(bouts) > 500, # else of many MB
+                       linewidth=0.8) # a frame of an hour is seen
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
+
+
+def _actions_in(tables): return sorted({a for b in tables.values() for a in b.action})
 
 # %% ../../nbs/view/10_plots.ipynb #25f5808c
 @styled
 def plot_ethogram(
-    bouts_by_name: dict, # Source, such as "truth" or "predicted" -> bout table; or one table
+    bouts_by_name: dict, # Source ("truth", "predicted") -> bout table; or one table
     fps: float,
     actions=None, # Names and their order, None = all there are
     start: int = 0, # First frame to show
@@ -151,7 +156,7 @@ def plot_ethogram(
     if stop is None:
         stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
     tables = {n: b[b.start < stop] for n, b in tables.items()}
-    actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
+    actions = _actions_in(tables) if actions is None else [*actions]
     lanes = [(a, n) for a in actions for n in tables]
     figure, ax = _axes(ax, 9, 1.1 + 0.2 * len(lanes) + 0.08 * len(actions))
     if not lanes: return _empty(figure, ax, "There are no bouts.")
@@ -159,8 +164,9 @@ def plot_ethogram(
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram")
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="x")
+    count = {n: int(b.action.isin(actions).sum()) for n, b in tables.items()}
     figure.set_label(f"Ethogram from {start / fps:g} to {stop / fps:g} s: " + "; ".join(
-        f"{n}: {plural(int(b.action.isin(actions).sum()), 'bout')}" for n, b in tables.items()))
+        f"{n}: {plural(k, 'bout')}" for n, k in count.items()))
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
@@ -174,7 +180,8 @@ def plot_learning_curve(
     left, right = axes
     if history.empty: return _empty(figure, left, "No epoch was trained.")[0], axes
     score = next(c for c in history if c.startswith("valid") and c.endswith("f1"))
-    epoch, best = history.epoch, best_row(history.rename(columns={score: "valid_f1"}).to_dict("records"))
+    rows = history.rename(columns={score: "valid_f1"}).to_dict("records")
+    epoch, best = history.epoch, best_row(rows)
     best_f1 = f"Best F1 {best['valid_f1']:.3f} in epoch {best['epoch']:.0f}"
     left.plot(epoch, history.train_loss, "o-", ms=3, color=COLORS[0])
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
@@ -186,7 +193,8 @@ def plot_learning_curve(
         a.axvline(best["epoch"], color=_ink(a), linewidth=0.8, linestyle=":")
         a.grid(axis="y")
         a.xaxis.get_major_locator().set_params(integer=True)
-    figure.set_label(f"Losses and validation score, {plural(len(history), 'epoch')}. {best_f1}")
+    epochs = plural(len(history), "epoch")
+    figure.set_label(f"Losses and validation score, {epochs}. {best_f1}")
     return figure, axes
 
 # %% ../../nbs/view/10_plots.ipynb #699d96cf
@@ -218,12 +226,19 @@ def plot_confusion(
 
 # %% ../../nbs/view/10_plots.ipynb #937d2489
 def _draw_path(ax, path, i, name):
-    "The path of the i-th animal, from a ring where it was first seen to a square where it was last seen."
+    "The path of the i-th animal, from a ring (first seen) to a square (last seen)."
     color = COLORS[i % len(COLORS)]
-    ax.plot(*path.T, ("-", "--", ":")[i // len(COLORS) % 3], color=color, linewidth=1.2, label=_short(name))
+    line = ("-", "--", ":")[i // len(COLORS) % 3]
+    ax.plot(*path.T, line, color=color, linewidth=1.2, label=_short(name))
     seen = path[np.isfinite(path).all(-1)]
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
         ax.plot(*point, marker, mfc="none", ms=8, color=color)
+
+
+def _explain_marks(ax):
+    "Ring and square, for the legend."
+    for marker, name in (("o", "begin"), ("s", "end")):
+        ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
 
 # %% ../../nbs/view/10_plots.ipynb #f47f20a8
 @styled
@@ -241,15 +256,15 @@ def plot_tracks(
     figure, ax = _axes(ax, 5.5, 4.8)
     for i, mouse in enumerate(rec.mice):
         _draw_path(ax, xy[:, i, part], i, mouse)
-    for marker, name in (("o", "begin"), ("s", "end")):
-        ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
+    _explain_marks(ax)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
-    ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})", title=f"{_short(rec.parts[part])} in "
-           f"video {_short(rec.video_id)}, {when}")
+    ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})",
+           title=f"{_short(rec.parts[part])} in video {_short(rec.video_id)}, {when}")
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.set_label(f"Paths of {plural(len(rec.mice), 'animal')} in video {rec.video_id}, {when}")
+    animals = plural(len(rec.mice), "animal")
+    figure.set_label(f"Paths of {animals} in video {rec.video_id}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17

@@ -26,7 +26,8 @@ def _text(value): # What a value looks like, escaped
     if value is None or value is pd.NA or value != value: return "–"
     if isinstance(value, Integral) and not isinstance(value, bool): return f"{value:,}"
     if isinstance(value, Real) and not isinstance(value, bool):
-        return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}" # 999.7 would be 1e+03
+        if abs(value) >= 999.5: return f"{value:,.0f}" # 999.7 would be 1e+03
+        return f"{value:.3g}"
     return escape(str(value))
 
 # %% ../../nbs/view/20_report.ipynb #ea21cb7a

@@ -32,11 +32,15 @@ def epochs_of(
     for line in text.splitlines():
         try: event = json.loads(line)
         except (ValueError, RecursionError): continue # still being written
-        if isinstance(event, dict) and event.get("event") == "epoch" \
-                and type(event.get("epoch")) is int and {type(event.get(k)) for k in (
-                    "train_loss", "valid_loss", "valid_f1", "seconds")} <= {int, float, type(None)}:
-            epochs[event["epoch"]] = event
+        if _is_epoch(event): epochs[event["epoch"]] = event
     return [epochs[n] for n in sorted(epochs)]
+
+
+def _is_epoch(event): # Of a log; whatever JSON can hold
+    if not isinstance(event, dict) or event.get("event") != "epoch": return False
+    figures = {type(event.get(k))
+               for k in ("train_loss", "valid_loss", "valid_f1", "seconds")}
+    return type(event.get("epoch")) is int and figures <= {int, float, type(None)}
 
 # %% ../../nbs/view/18_runs.ipynb #d3fc9d14
 LITTLE = 0.05 # F1 that guesses reach too, where actions are rare
@@ -59,8 +63,9 @@ def warnings_of(
                     "network.")
     best = max(e.get("valid_f1") or 0 for e in epochs)
     if len(epochs) >= 3 and best < LITTLE:
-        remarks.append(f"F1 is {best:.2g} after {len(epochs)} epochs, next to nothing is found; "
-                    "check labels and features, or try a larger learning rate.")
+        remarks.append(f"F1 is {best:.2g} after {len(epochs)} epochs, next to nothing "
+                    "is found; check labels and features, or try a larger learning "
+                    "rate.")
     return remarks
 
 # %% ../../nbs/view/18_runs.ipynb #783d383e

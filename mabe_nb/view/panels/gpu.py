@@ -212,7 +212,7 @@ def set_measured(self: GPUPanel, cfg: TrainConfig, table):
     self.changed()
 
 # %% ../../../nbs/view/panels/20_gpu.ipynb #4690e526
-COUNTABLE = 2 * 10**7 # Parameters of a model of which a step is tried here; larger: a rule
+COUNTABLE = 2 * 10**7 # Parameters of a model whose step is tried here; larger: a rule
 
 def _model(cfg): return cfg.model_dump(exclude={"batch_size"})
 

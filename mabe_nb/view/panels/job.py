@@ -24,8 +24,8 @@ from .panel import (FULL, Panel, button, control, one_at_a_time,
                                        row)
 from .plan import Spending, plan_words
 from .question import Question
-from .source import (SOURCE_KINDS, source_of, split_names, split_options,
-                                        submit_call, variables_named)
+from .source import (SOURCE_KINDS, source_of, split_names,
+                                        split_options, submit_call, variables_named)
 
 # %% ../../../nbs/view/panels/30_job.ipynb #107b345f
 class JobFollower(Panel):
@@ -42,7 +42,8 @@ class JobFollower(Panel):
                              options=[("none", "")])
         self.stop_button = button("Cancel", self.cancel, "End the job for good")
         self.detach_button = button("Detach", self.detach, "Look away; the job goes on")
-        self.follow_button = button("Follow", self.reattach, "Watch the job chosen above")
+        self.follow_button = button("Follow", self.reattach,
+                                    "Watch the job chosen above")
         self.list_button = self.side_button("Refresh list", self.refresh)
         self._watching(False)
         self.locked += [self.known, self.follow_button]
@@ -161,11 +162,13 @@ class JobPanel(Spending, JobFollower):
         super().__init__()
         if kind not in SOURCE_KINDS:
             raise ConfigError.unknown("kind", kind, SOURCE_KINDS)
-        self.gpu, self.took = checked_card(gpu), {} # What was sent and where -> what it took
+        self.gpu = checked_card(gpu)
+        self.took = {} # What was sent and where -> what it took
         self.namespace = _notebook_variables() if namespace is None else namespace
-        text, words = (text if isinstance(text, str) else shlex.join(text)), (inputs, outputs)
-        self._fields(kind, text, *(w if isinstance(w, str) else ", ".join(w) for w in words),
-                     ConfigError.bounded("timeout", timeout, 1, 30 * 86400), retries)
+        text = text if isinstance(text, str) else shlex.join(text)
+        names = [n if isinstance(n, str) else ", ".join(n) for n in (inputs, outputs)]
+        timeout = ConfigError.bounded("timeout", timeout, 1, 30 * 86400)
+        self._fields(kind, text, *names, timeout, retries)
         if gpu is not None: gpu.listeners.append(self.changed)
         self.changed()
         self.look_again()
@@ -222,9 +225,9 @@ def arguments(self: JobPanel) -> dict: # Of `submit`
     outputs, options = split_names(self.outputs.value), self.option_values()
     if self.kind.value != "command":
         job_code(source, inputs, outputs[:], (), self.namespace, named=SENT_BY_NAME)
-    return {"source": source, **place_of(self.gpu), "inputs": inputs, "outputs": outputs,
-            "timeout": self.timeout.value, "retries": self.retries.value,
-            "namespace": self.namespace, **options}
+    return {"source": source, **place_of(self.gpu), "inputs": inputs,
+            "outputs": outputs, "timeout": self.timeout.value,
+            "retries": self.retries.value, "namespace": self.namespace, **options}
 
 @patch
 def option_values(self: JobPanel) -> dict:
@@ -247,8 +250,8 @@ def plan(self: JobPanel) -> str:
     "Where, on what, how long and for how much, as far as it is known."
     card = self.gpu.card.value if self.gpu else ""
     ceiling, request = self.check(self.price_of) or "no price", self.request()
-    return plan_words(ceiling, request[2], card, str(self.gpu.need or "") if card else "",
-                      self.took.get(request))
+    need = str(self.gpu.need or "") if card else ""
+    return plan_words(ceiling, request[2], card, need, self.took.get(request))
 
 # %% ../../../nbs/view/panels/30_job.ipynb #f60a3c58
 @patch

@@ -96,7 +96,8 @@ PLACE_LABELS = {
     "resident_gb": ("Data on the device (GB)", "half of what is free",
         "The rest is loaded as it is needed"),
     "valid_share": ("Validation videos (share)", "", "Drawn, if no videos are named"),
-    "smooth_ms": ("Smoothing (ms)", ""), "checkpoint_dir": ("Folder of checkpoints", ""),
+    "smooth_ms": ("Smoothing (ms)", ""),
+    "checkpoint_dir": ("Folder of checkpoints", ""),
     "save_freq": ("Keep weights every (epochs)", "", "0: only the best"),
     "modal_gpu": ("Card at Modal", "none", "For mabe submit --config"),
     "modal_timeout": ("Time limit at Modal (s)", "none", "For mabe submit --config")}

@@ -60,7 +60,7 @@ def forget_old(
             job, age = read_json(file).get("job"), time.time() - file.stat().st_mtime
             gone = job and not (home()/"jobs"/str(job)).is_dir()
             if gone or age > 86400 * KEPT_DAYS: file.unlink()
-        except (MabeError, OSError, AttributeError): continue # being written, or strange
+        except (MabeError, OSError, AttributeError): continue # being written, or odd
 
 # %% ../../../nbs/view/panels/08_memory.ipynb #d3debdd1
 def _runs(id):

@@ -143,7 +143,7 @@ def answer_sender(
 class Panel:
     "Settings, work and state; what is shown of it is `box`."
     title = "" # Above it
-    price_of: Any = None # In panels that spend: a method that gives the ceiling in words
+    price_of: Any = None # In panels that spend: a method for the ceiling in words
     verbs = {"Show as code": "code()"} # Name of a button -> call, for `panel_text`
 
     def __init__(self):

@@ -47,7 +47,8 @@ def most_usd_of(
     options: dict = {}, # Of the place
 ) -> tuple: # USD, the seconds that they are for
     "The most that will be billed, with the starts and minutes that a place adds."
-    spec = {"on": on, "gpu": gpu, "timeout": timeout, "retries": retries, "options": options}
+    spec = {"on": on, "gpu": gpu, "timeout": timeout, "retries": retries,
+            "options": options}
     seconds = jobs * get(on).most_seconds(spec)
     return rate_at(on, gpu, options) * seconds / 3600, seconds
 
@@ -70,7 +71,7 @@ def price_ceiling(
 
 # %% ../../../nbs/view/panels/18_plan.ipynb #5d1e7a40
 class Spending:
-    "Of a panel that asks before it spends: `priced` has the arguments of `price_ceiling`."
+    "Of a panel that asks before it spends: `priced` is what `price_ceiling` takes."
     def price_of(self) -> str:
         "The most that it may cost, and where it runs."
         return price_ceiling(**self.priced())
@@ -137,7 +138,8 @@ def plan_words(
         parts.append(f"{memory:g} GB on the card{needs}")
     if before is not None:
         paid = f" and {before['usd']:.2g} dollars" if on != "local" else ""
-        parts.append(f"expected {time_words(before['seconds'])}{paid}, as the last time")
+        took = time_words(before["seconds"])
+        parts.append(f"expected {took}{paid}, as the last time")
     else: parts.append("never done there, so how long it takes is not known")
     return "; ".join([*parts, WAITS.get(on, WAIT)])
 

@@ -60,8 +60,8 @@ def _fields(self: RunsPanel, folder, name, lab, since, most_usd):
 def code(self: RunsPanel):
     "The call that compares the same runs."
     return ("from mabe_nb.view.runs import find_runs, plot_runs, runs_table\n\n"
-            f"table = runs_table(find_runs({self.folder.value!r}){self._filter_words()})\n"
-            "plot_runs(table)")
+            f"table = runs_table(find_runs({self.folder.value!r})"
+            f"{self._filter_words()})\nplot_runs(table)")
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #a5d18900
 @patch
@@ -102,7 +102,7 @@ def go(self: RunsPanel):
         with LOCK: self.picture.value = scrolling_svg(plot_runs(table)[0], 28, 40)
         none = "no run there is as asked for" if self.filters() else \
             "no run there; 'mabe train' makes one"
-        self.set_status("done", f"{len(table)} run{'s' * (len(table) != 1)}" if len(table)
-                        else none)
+        number = f"{len(table)} run{'s' * (len(table) != 1)}"
+        self.set_status("done", number if len(table) else none)
         return table
     with self.reading: self.run(work, "reading")

@@ -41,7 +41,8 @@ def split_options(
     text: str, # Such as "cpu=4, pip=einops,timm"
 ) -> list: # One NAME=VALUE each; a value may hold commas and blanks
     "Options in a text."
-    return [word for word in re.split(r"[,\s]+(?=[A-Za-z_]\w*=[^=])", text.strip(", \n\t")) if word]
+    words = re.split(r"[,\s]+(?=[A-Za-z_]\w*=[^=])", text.strip(", \n\t"))
+    return [word for word in words if word]
 
 # %% ../../../nbs/view/panels/25_source.ipynb #e1de31a3
 def source_of(
@@ -73,8 +74,8 @@ def submit_call(
     if inputs := a.pop("inputs"):
         parts.append("inputs={" + ", ".join(f"{n!r}: {n}" for n in inputs) + "}")
     usual = inspect.signature(submit).parameters
-    parts += [f"{k}={int(v) if type(v) is float and v % 1 == 0 else v!r}" for k, v in a.items()
-              if v or k not in usual]
+    parts += [f"{k}={int(v) if type(v) is float and v % 1 == 0 else v!r}"
+              for k, v in a.items() if v or k not in usual]
     return (f"from mabe_nb.remote.job import submit\n\njob = submit({words},\n"
             f"             {', '.join(parts)})")
 

@@ -31,7 +31,8 @@ def _attributes(panel):
         pairs = value.items() if isinstance(value, dict) else ()
         found |= {id(w): f"{name}[{k!r}]" for k, w in pairs if isinstance(w, W.Widget)}
         if isinstance(value, W.Widget): found[id(value)] = name
-        if amount := getattr(value, "amount", None): found[id(amount)] = f"{name}.amount"
+        if amount := getattr(value, "amount", None):
+            found[id(amount)] = f"{name}.amount"
     return found
 
 
@@ -59,4 +60,5 @@ def panel_text(
 
 def _purpose(panel, call): # The first line of its docstring
     words = getattr(getattr(panel, call.partition("(")[0], None), "__doc__", None) or ""
-    return f": {words[0].lower()}{words[1:]}".split("\n")[0].rstrip(".") if words else ""
+    if not words: return ""
+    return f": {words[0].lower()}{words[1:]}".split("\n")[0].rstrip(".")

@@ -143,18 +143,37 @@ class TrainPanel(JobFollower):
         gpu=None, # `GPUPanel` that shows whether these settings fit
     ):
         super().__init__()
-        self.gpu, self.drawn, cfg = checked_card(gpu), None, of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
+        self.gpu, self.drawn = checked_card(gpu), None
+        cfg = of_kind("cfg", cfg, TrainConfig, "TrainConfig(epochs=10)")
         self.fields = {k: field_of(k) for k in TrainConfig.model_fields}
         videos = [as_word(v).rstrip(",") for v in (train_videos, valid_videos)]
-        self._controls(as_word(data.root if hasattr(data, "ids") else data), *videos, ConfigError.bounded("hours", hours, 0.01, 720))
-        self.fill(cfg.model_dump())
-        self.add_settings(self.preset, *self.fields.values(), self.data, self.train_videos,
-                          self.valid_videos, self.hours) # what a preset fills in comes later
-        self.preset.observe(lambda _: self._fill_preset(), "value")
+        folder = as_word(data.root if hasattr(data, "ids") else data)
+        hours = ConfigError.bounded("hours", hours, 0.01, 720)
+        self._controls(folder, *videos, hours)
+        self._begin_with(cfg)
         self.changed()
         self.recall_job()
 
     def is_listed(self, job): return "train" in (job.spec.get("command") or [])[:2]
+
+# %% ../../../nbs/view/panels/40_train.ipynb #fb25fdf7
+@patch
+def _begin_with(self: TrainPanel, cfg):
+    "A config in the form; from now on what is changed is kept, and seen."
+    self.fill(cfg.model_dump())
+    self.add_settings(
+        self.preset, *self.fields.values(), self.data, self.train_videos,
+        self.valid_videos, self.hours) # what a preset fills in comes later
+    self.preset.observe(lambda _: self._fill_preset(), "value")
+
+@patch
+def _buttons(self: TrainPanel):
+    self.start_button = button("Start", self.start)
+    self.resume_button = button("Resume", self.resume,
+                                "Go on with the one chosen above")
+    self.stop_button.description = "Stop"
+    self.stop_button.tooltip = "Resume goes on from there"
+    self.locked += [self.start_button, self.resume_button]
 
 # %% ../../../nbs/view/panels/40_train.ipynb #b5cf8906
 @patch
@@ -163,18 +182,15 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     self.data = control(W.Text, "Data", "Folder or file", FULL, value=data,
                         placeholder="folder or file of the dataset")
     self.train_videos = control(W.Text, "Videos to learn from", "Ids and ranges",
-                                value=train_videos, placeholder="such as 0-2,7; all others")
+                                placeholder="such as 0-2,7; all others",
+                                value=train_videos)
     self.valid_videos = control(W.Text, "Videos to judge by", "Never learned from",
                                 value=valid_videos, placeholder="such as 3; drawn")
     self.hours = control(W.BoundedFloatText, "Time limit (h)", min=0.01, max=720,
                          value=hours)
     self.preset = control(W.Dropdown, "Preset", "Sets several settings at once",
                           options=["none", *SPEED])
-    self.start_button = button("Start", self.start)
-    self.resume_button = button("Resume", self.resume, "Go on with the one chosen above")
-    self.stop_button.description = "Stop"
-    self.stop_button.tooltip = "Resume goes on from there"
-    self.locked += [self.start_button, self.resume_button]
+    self._buttons()
     self.curves, self.epoch = W.HTML(), W.HTML()
     self.box = self.lay_out(
         self.data, self.train_videos, self.valid_videos, self.hours, self.preset,

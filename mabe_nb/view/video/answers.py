@@ -27,12 +27,13 @@ class Answers:
         author: str = None, # None: the name of the user
     ):
         self.file, self.author, self.rows = file, author, read_corrections(file)
-        self.known = {r.id: None for r in self.rows} # Id -> the moment that it was made at
+        self.known = {r.id: None for r in self.rows} # Id -> the moment it was made at
 
     def of(self, moment) -> list: # Row of `rank_moments`
         "What stands of a moment; not of a neighbour that was moved to here."
-        return [r for r in self.rows if r[:3] == moment[1:4] and r.start < moment.stop
-                and r.stop > moment.start and (self.known.get(r.id) or moment[1:]) == moment[1:]]
+        return [r for r in self.rows if r[:3] == moment[1:4]
+                and r.start < moment.stop and r.stop > moment.start
+                and (self.known.get(r.id) or moment[1:]) == moment[1:]]
 
 # %% ../../../nbs/view/video/65_answers.ipynb #24110a75
 @patch

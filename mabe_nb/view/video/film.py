@@ -22,8 +22,10 @@ def _ffmpeg():
     "The library. Raises `ConfigError` without it."
     try: import imageio_ffmpeg
     except ImportError:
-        raise ConfigError("films need imageio-ffmpeg: pip install imageio-ffmpeg") from None
-    logging.getLogger("imageio_ffmpeg").setLevel(logging.ERROR) # It warns of each smaller picture
+        raise ConfigError(
+            "films need imageio-ffmpeg: pip install imageio-ffmpeg") from None
+    log = logging.getLogger("imageio_ffmpeg")
+    log.setLevel(logging.ERROR) # It warns of each smaller picture
     return imageio_ffmpeg
 
 
@@ -57,13 +59,13 @@ def write_film(
 
 # %% ../../../nbs/view/video/25_film.ipynb #769aaf35
 MOST_PIXELS = 960 # Of the longer side of a picture that is shown
-KINDS = ("mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,asf,mpeg,mpegts,mpegvideo,h264,hevc,m4v,mjpeg,"
-         "flv,ogg,gif") # Films, no lists of other files to read on from
+KINDS = ("mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,asf,mpeg,mpegts,mpegvideo,h264,"
+         "hevc,m4v,mjpeg,flv,ogg,gif") # Films, no lists of other files to read on from
 ONLY_FILES = ["-protocol_whitelist", "file", "-format_whitelist", KINDS]
 
 
 class Film:
-    "A film whose pictures are read a stretch at a time. Raises `DataError` if it is none."
+    "A film whose pictures are read in stretches. Raises `DataError` if it is none."
     def __init__(self,
         path, # Whatever ffmpeg reads
         length: int = None, # Frames of its poses
@@ -76,14 +78,15 @@ class Film:
         frames = about["fps"] * about["duration"]
         self.rate = about["fps"] if length and abs(frames - length) <= 2 else None
 
-    def __repr__(self): return f"Film {self.path.name}: {self.size[0]} x {self.size[1]} pixels"
+    def __repr__(self):
+        return f"Film {self.path.name}: {self.size[0]} x {self.size[1]} pixels"
 
 
 # %% ../../../nbs/view/video/25_film.ipynb #f0970e42
 @patch
 def _read(self: Film, before, after):
     ffmpeg = _ffmpeg()
-    where = f"file:{regular_file(self.path).absolute()}" # never an option, nor another place
+    where = f"file:{regular_file(self.path).absolute()}" # no option, no other place
     try: yield from ffmpeg.read_frames(where, input_params=[*ONLY_FILES, *before],
                                        output_params=after)
     except (OSError, RuntimeError, ValueError, AssertionError, KeyError):
@@ -128,10 +131,12 @@ def cut(self: Film,
         done = subprocess.run([
             _ffmpeg().get_ffmpeg_exe(), "-loglevel", "error", *ONLY_FILES,
             *self._from(start, fps), "-i", f"file:{regular_file(self.path).absolute()}",
-            "-vf", how, "-r", str(fps), "-frames:v", str(stop - start), "-an", "-c:v", "libx264",
-            "-preset", "veryfast", "-pix_fmt", "yuv420p", "-f", "mp4", "-y", str(tmp)],
+            "-vf", how, "-r", str(fps), "-frames:v", str(stop - start), "-an",
+            "-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p",
+            "-f", "mp4", "-y", str(tmp)],
             stdin=subprocess.DEVNULL, capture_output=True)
         if done.returncode: raise DataError("cannot be read as a film", self.path)
         try: _ffmpeg().count_frames_and_secs(str(tmp))
-        except RuntimeError: raise DataError(f"ends before frame {start:,}", self.path) from None
+        except RuntimeError:
+            raise DataError(f"ends before frame {start:,}", self.path) from None
 

@@ -38,6 +38,10 @@ def _check_seen(rec):
     raise DataError("has no frames or no animals, so there is nothing to show",
                     where=f"video {rec.video_id}")
 
+
+def _strips_of(strips, rec, sources): # Those given, or the ethogram
+    return [ethogram_strip(rec, sources)] if strips is None else list(strips)
+
 # %% ../../../nbs/view/video/40_player.ipynb #f6ec453f
 class Player(Panel):
     "A video to move through: animals, and strips on a common axis of time."
@@ -55,7 +59,7 @@ class Player(Panel):
         _check_seen(rec)
         self.rec, self.scene, self.errors = rec, scene_of(rec), errors
         self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
-        self.strips = [ethogram_strip(rec, self.sources)] if strips is None else list(strips)
+        self.strips = _strips_of(strips, rec, self.sources)
         self.stage, self.span, self.held = Stage(self.scene, video), (0, 0), False
         self._controls(pair)
         self.go_to(frame)
@@ -101,7 +105,8 @@ def _controls(self: Player, pair):
     self.box.add_class("mabe-wide")
 
 # %% ../../../nbs/view/video/40_player.ipynb #eb0b1fe3
-def _choices(pairs): return [(f"{a} → {t}" if a != t else f"{a} alone", (a, t)) for a, t in pairs]
+def _choices(pairs):
+    return [(f"{a} → {t}" if a != t else f"{a} alone", (a, t)) for a, t in pairs]
 
 
 @patch
@@ -189,7 +194,8 @@ def close(self: Player):
         for child in getattr(widget, "children", ()): yield from below(child)
         yield widget
     for widget in {*below(self.body), *below(self.box), self.price}:
-        for part in (widget, getattr(widget, "layout", None), getattr(widget, "style", None)):
+        for part in (widget, getattr(widget, "layout", None),
+                     getattr(widget, "style", None)):
             if part is not None: part.close()
     self.stage.unobserve_all() # anywidget itself keeps each stage for good
     self.stage.xy, self.stage.strips, self.stage.stretches = (), {}, None

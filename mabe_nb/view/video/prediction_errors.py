@@ -81,7 +81,7 @@ def _errors_of(prediction): # Rows of `ERROR_COLUMNS`
         yield (*prediction[:3], a, b, ERROR_KINDS[kind], name[seen], name[predicted],
                b - a, round((b - a) / fps, 3), round(float(np.clip(sure, 0, 1)), 3))
 
-# %% ../../../nbs/view/video/50_prediction_errors.ipynb #3ddc507a
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #0557b383
 def predicted_bouts(
     predictions, # `PairPrediction`s
     video_id: str,
@@ -91,7 +91,7 @@ def predicted_bouts(
                       for m in predictions if m.video_id == video_id
                       for c, a, b in run_lengths(m.codes))
 
-
+# %% ../../../nbs/view/video/50_prediction_errors.ipynb #3ddc507a
 def ribbon_strip(
     predictions, # `PairPrediction`s of one video
     names, # Of a pair: actions to show
@@ -103,10 +103,12 @@ def ribbon_strip(
         if (m := by_pair.get(pair)) is None:
             return plot_probabilities(np.zeros((stop, 0)), (), 1, ax=ax)
         k = shown(m)
-        plot_probabilities(m.p[:, k], [m.actions[i] for i in k], m.fps, m.labels[:, k], start, stop, ax=ax)
+        plot_probabilities(m.p[:, k], [m.actions[i] for i in k], m.fps, m.labels[:, k],
+                           start, stop, ax=ax)
     def shown(m):
         known = names((m.agent, m.target))
-        return [i for i, a in enumerate(m.actions) if a in known or m.p[:, i].max(initial=0) >= least]
+        return [i for i, a in enumerate(m.actions)
+                if a in known or m.p[:, i].max(initial=0) >= least]
     most = max(map(len, map(shown, by_pair.values())), default=1)
     return Strip(draw, 0.5 + min(0.28 * most, 3))
 
@@ -189,7 +191,8 @@ def show(self: ErrorPanel) -> Player:
     "The player, at the chosen error; it stays the same if the video does."
     e, frame = self.chosen()
     if self.player is None or self.player.rec.video_id != e.video_id:
-        old, self.player = self.player, prediction_player(self.dataset[e.video_id], self.predictions)
+        old, rec = self.player, self.dataset[e.video_id]
+        self.player = prediction_player(rec, self.predictions)
         self.player_box.children = [self.player.body]
         if old: old.close()
     self.player.pause()

@@ -21,7 +21,8 @@ from ...data.video_ids import select_videos
 from ...errors import ConfigError
 from ...patch import patch
 from ...train.model import load_model
-from ...train.review.moments import CONTEXT, may_overlap, predict_for_review, rank_moments
+from ...train.review.moments import (CONTEXT, may_overlap, predict_for_review,
+                                          rank_moments)
 from ..panels.panel import FULL, Panel, button, control, row
 from .answers import Answers, answer_words
 from .player import Player
@@ -55,11 +56,12 @@ class ReviewPanel(Panel):
         file, # Of the corrections
         author: str = None, # None: the name of the user
         films: dict = {}, # Video id -> film of the same frames, to lie under the poses
-        overlap: bool = False, # Actions of a pair may go on at once: an answer tells of one
+        overlap: bool = False, # Actions of a pair may overlap: an answer tells of one
     ):
         super().__init__()
         self.moments, self.predictions = list(moments.itertuples()), list(predictions)
-        self.dataset, self.films, self.overlap, self.answers = dataset, films, overlap, Answers(file, author)
+        self.dataset, self.films, self.overlap = dataset, films, overlap
+        self.answers = Answers(file, author)
         self.asked = 0 # Number of the question that was shown last
         self.player: Any = None # A `Player`, of the video of the moment
         self.rec: Any = None # Its `Recording`
@@ -69,9 +71,11 @@ class ReviewPanel(Panel):
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
         if self.status != "error":
-            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} corrections in {file}")
+            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} "
+                            f"corrections in {file}")
 
-    moment = property(lambda self: self.moments[self.choice.value], doc="The row that is asked about.")
+    moment = property(lambda self: self.moments[self.choice.value],
+                      doc="The row that is asked about.")
     rows = property(lambda self: self.answers.rows, doc="The corrections that stand.")
 
     def code(self) -> str:
@@ -84,8 +88,10 @@ def _controls(self: ReviewPanel):
     self.choice = control(W.Dropdown, "Moment", "In the order of what they teach",
                           layout=FULL, label="initial", options=self._options())
     self.choice.observe(lambda _: self.quiet or self.run(self.show), "value")
-    self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL, label="initial")
-    keyed = lambda name, key: button(name, lambda: self.press(key), KEYS[key], not self.moments)
+    self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL,
+                         label="initial")
+    keyed = lambda name, key: button(
+        name, lambda: self.press(key), KEYS[key], not self.moments)
     self.box = self.lay_out(
         self.choice, self.question,
         row(keyed("Accept", "y"), keyed("Reject", "x"), keyed("Nothing here", "c"),
@@ -129,8 +135,8 @@ def sources(self: ReviewPanel) -> dict: # Source -> bout table
     m, (action, start, stop) = self.moment, self.bout()
     rec = corrected(self.recording(), self.rows)
     question = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
-    return {"seen": rec.bouts,
-            "predicted": predicted_bouts(self.predictions, m.video_id), "asked": question}
+    predicted = predicted_bouts(self.predictions, m.video_id)
+    return {"seen": rec.bouts, "predicted": predicted, "asked": question}
 
 # %% ../../../nbs/view/video/70_review.ipynb #3d5adaed
 @patch
@@ -159,8 +165,8 @@ def _new_player(self: ReviewPanel, pair):
                          video=self.films.get(rec.video_id))
     self.player.stage.looked = looked
     self.player.sources = shown # the same that the strips read
-    self.player.stage.add_keys(KEYS | {str(i): f"relabel: the action of number {i}" for i in range(1, 10)},
-                               self.press, self.focus)
+    digits = {str(i): f"relabel: the action of number {i}" for i in range(1, 10)}
+    self.player.stage.add_keys(KEYS | digits, self.press, self.focus)
     self.player_box.children = [self.player.body]
     if old: old.close()
 
@@ -173,8 +179,10 @@ def draw(self: ReviewPanel):
     action, start, stop = self.bout()
     fps, names = self.player.rec.fps, self.names()
     keys = " · ".join(f"{i} {a}" for i, a in enumerate(names[:9], 1))
-    self.question.value = (f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from "
-                        f"{start / fps:.2f} to {stop / fps:.2f} s? Keys: Y yes · X no · {escape(keys)}</p>")
+    self.question.value = (
+        f"<p>Is it <strong>{escape(action or 'nothing')}</strong> from "
+        f"{start / fps:.2f} to {stop / fps:.2f} s? Keys: Y yes · X no · "
+        f"{escape(keys)}</p>")
     if (options := tuple(self._options())) != self.choice.options:
         self._choose(self.choice.value, options)
 
@@ -184,10 +192,12 @@ def save(self: ReviewPanel, verdict: str, action: str, start: int, stop: int,
          was=None) -> str: # What was saved, in words
     "Write an answer; it is on the disk when this returns."
     if (m := self.moment) is not self.shown:
-        raise ConfigError("this moment could not be shown, so it takes no answer; choose it again")
+        raise ConfigError("this moment could not be shown, so it takes no answer; "
+                          "choose it again")
     one = self.overlap and verdict != "nothing" # What else goes on stays as it is
     told = tuple(a for a in self.names() if not one or a in (action, was and was[0]))
-    return self.answers.add(Correction(m[1], m[2], m[3], verdict, action, start, stop, told, was), m)
+    answer = Correction(m[1], m[2], m[3], verdict, action, start, stop, told, was)
+    return self.answers.add(answer, m)
 
 @patch
 def _choose(self: ReviewPanel, number, options=None):
@@ -255,7 +265,7 @@ def undo(self: ReviewPanel) -> str:
 # %% ../../../nbs/view/video/70_review.ipynb #d130bc3f
 @patch
 def press(self: ReviewPanel, key: str, frame: int = None):
-    "What a key does, at a frame; None: that which is shown. An answer waits for its question on the page."
+    "What a key does, at a frame (None: that shown). An answer waits for its question."
     if key not in "gh" and self.player and self.player.stage.waiting(): return
     self.focus, n = frame is not None, self.choice.value
     frame = getattr(self.player, "frame", 0) if frame is None else frame
@@ -275,7 +285,8 @@ def act(self: ReviewPanel, work, onwards: bool = True):
         if onwards: self.open(n + 1)
         return message
     self.run(whole)
-    if self.status == "done" and isinstance(self.result, str): self.set_status("done", self.result)
+    if self.status == "done" and isinstance(self.result, str):
+        self.set_status("done", self.result)
 
 # %% ../../../nbs/view/video/70_review.ipynb #8a96f021
 def review(
@@ -295,5 +306,6 @@ def review(
     ids = list(select_videos(data, videos)) if isinstance(videos, str) else videos
     predictions = list(predict_for_review(model, data, ids, cache))
     moments = rank_moments(predictions, minutes, read_corrections(file))
-    return ReviewPanel(moments, data, predictions, file, author,
-                       find_films(data, moments.video_id.unique(), films), may_overlap(model))
+    films = find_films(data, moments.video_id.unique(), films)
+    return ReviewPanel(moments, data, predictions, file, author, films,
+                       may_overlap(model))

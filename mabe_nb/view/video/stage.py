@@ -37,7 +37,7 @@ def about_scene(
             "lines": [list(map(int, ends)) for ends in scene.lines],
             "head": list(map(int, scene.head)),
             "extent": list(map(float, scene.extent)),
-            "picture": size if np.isfinite(size).all() else None, # width, height in pixels
+            "picture": size if np.isfinite(size).all() else None, # width, height in px
             "scale": float(rec.px_per_cm or 1), # pixels in a unit
             "unit": "cm" if rec.px_per_cm else "pixels",
             "colors": [COLORS[i % len(COLORS)] for i in range(len(rec.mice))]}
@@ -53,8 +53,8 @@ def video_pieces(
     if not path.is_file(): raise ConfigError(f"there is no video {path.name!r}")
     try:
         with open(path, "rb") as file: head = file.read(12)
-    except OSError as e: raise ConfigError(f"{path.name!r} cannot be read: {e.strerror}") \
-        from None
+    except OSError as e:
+        raise ConfigError(f"{path.name!r} cannot be read: {e.strerror}") from None
     if head[4:8] != b"ftyp":
         raise ConfigError(f"{path.name!r} is no mp4; 'ffmpeg -i {path.name} x.mp4' "
                           "makes one")
@@ -79,7 +79,7 @@ class Stage(anywidget.AnyWidget):
 
     def __init__(self, scene, video=None, **traits):
         self.xy, self.video, self.strips, self.stretches = scene.rec.xy, None, {}, None
-        self.asked, self.looked = 0, None # Number of a question; that which a page has shown
+        self.asked, self.looked = 0, None # Number of a question; that a page has shown
         about = about_scene(scene)
         if video is not None:
             try: self.video, about["video"] = video_pieces(video)
@@ -87,17 +87,20 @@ class Stage(anywidget.AnyWidget):
                 self.stretches, about["film"] = FilmStretches(video, scene.rec), True
         super().__init__(about=about, **traits)
         self.on_msg(lambda _, message, buffers: self.answer(message))
-        if self.stretches: self.observe(lambda change: self.stretch(change.new), "frame")
+        if self.stretches:
+            self.observe(lambda change: self.stretch(change.new), "frame")
 
 
 # %% ../../../nbs/view/video/35_stage.ipynb #5364db02
 @patch
 def answer(self: Stage,
-    message: dict, # "want" or "video": number of a piece; "strips": what was drawn; "asked": what was seen;
-    # "film": the stretch around this frame; "key", at a "frame": one that `add_keys` gave a meaning
+    message: dict, # "want" or "video": number of a piece; "strips": what was drawn;
+    # "asked": what was seen; "film": the stretch around this frame; "key", at a
+    # "frame": one that `add_keys` gave a meaning
 ):
     "Send what the browser asks for."
-    if message.get("strips"): return self.send({"strips": self.strips, "asked": self.asked})
+    if message.get("strips"):
+        return self.send({"strips": self.strips, "asked": self.asked})
     if isinstance(number := message.get("asked"), int): self.looked = number
     if message.get("key") in self.about.get("keys", ()): return self.pressed(message)
     if isinstance(at := message.get("film"), int): return self.stretch(at)
@@ -150,7 +153,7 @@ def go(self: Stage, frame: int):
 # %% ../../../nbs/view/video/35_stage.ipynb #8b49557f
 @patch
 def ask(self: Stage, number: int): # From 1
-    "A new question is on the page; an answer that was given before it was seen is for the old one."
+    "A new question is on the page; an answer from before it is seen is for the old."
     self.asked = number
     self.send({"asked": number})
 
@@ -160,7 +163,7 @@ def waiting(self: Stage) -> bool:
     return self.looked not in (None, self.asked)
 
 # %% ../../../nbs/view/video/35_stage.ipynb #782c610c
-BEFORE, AFTER, SOON = 5.0, 20.0, 4.0 # Seconds of a stretch; left of it when the next is cut
+BEFORE, AFTER, SOON = 5.0, 20.0, 4.0 # Seconds of a stretch; left when the next is cut
 
 
 class FilmStretches:
@@ -185,14 +188,15 @@ class FilmStretches:
 @patch
 def around(self: FilmStretches,
     frame: int, # That is shown
-    lay, # Called with path, first frame, frame to end before, width and height of the film
+    lay, # Gets path, first frame, frame to end before, width and height of the film
     lost, # Called with the error if it cannot be cut out
 ):
-    "Cut out what is around a frame, in a thread; of several wishes the last one counts."
+    "Cut out what is around a frame, in a thread; of several wishes the last counts."
     with self.lock:
         self.wanted = min(max(frame, 0), self.frames - 1)
         if self.busy: return
-        if self.has(self.wanted): return lay(self.path, self.first, self.last, self.size)
+        if self.has(self.wanted):
+            return lay(self.path, self.first, self.last, self.size)
         if self.failed[0] <= self.wanted < self.failed[1]: return
         self.busy = True
     Thread(target=self._cut, args=(lay, lost), daemon=True).start()

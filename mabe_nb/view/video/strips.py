@@ -89,7 +89,8 @@ def _draw_values(ax, seconds, low, high):
     "A channel from its least to its largest value, or that there is none."
     ax.fill_between(seconds, low, high, color=_ink(ax), linewidth=0.9, zorder=3)
     if not np.isfinite(high).any():
-        ax.text(0.5, 0.5, "no value here", transform=ax.transAxes, ha="center", va="center")
+        ax.text(0.5, 0.5, "no value here", transform=ax.transAxes, ha="center",
+                va="center")
 
 # %% ../../../nbs/view/video/30_strips.ipynb #72036e92
 @styled
@@ -236,7 +237,8 @@ def ethogram_strip(
     def names(pair):
         every = actions_of(rec, pair, sources) if actions is None else list(actions)
         if len(every) * len(sources) <= LANES: return every
-        return [a for a in every if any((of_pair(b, *pair).action == a).any() for b in sources.values())]
+        done = {a for b in sources.values() for a in of_pair(b, *pair).action}
+        return [a for a in every if a in done]
     def draw(ax, pair, start, stop):
         shown = {name: of_pair(b, *pair) for name, b in sources.items()}
         plot_ethogram(shown, rec.fps, names(pair), start, stop, ax=ax)

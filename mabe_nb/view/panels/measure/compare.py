@@ -74,14 +74,19 @@ def choices_of(
     good = table[table.seconds.notna() & table.usd.notna()]
     good = good.sort_values("front", ascending=False, kind="stable")
     rows = good.rename(columns={"where": "place"}).itertuples()
-    return [(f"{r.place} · {r.basis} · {time_words(r.seconds)} · {r.usd:.2g} USD", r.place)
-            for r in rows]
+    return [(f"{r.place} · {r.basis} · {time_words(r.seconds)} · {r.usd:.2g} USD",
+             r.place) for r in rows]
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #f9cc6e38
 def _places_with(chosen):
     "Options of the list of places: those that there are, and those asked for."
     offered = places_of()
     return offered + [(p, p) for p in chosen if p not in dict(map(reversed, offered))]
+
+
+def _named(places): # One or more, as the list names them
+    if isinstance(places, str): places = [places]
+    return [":".join(filter(None, where(p))) for p in places]
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #e75293f1
 class ComparePanel(MeasuringPanel):
@@ -97,7 +102,7 @@ class ComparePanel(MeasuringPanel):
         seconds: float = 10.0, # Of steps, for each place
     ):
         super().__init__(cfg, shape, gpu, train, seconds)
-        places = [":".join(filter(None, where(p))) for p in ([places] if isinstance(places, str) else places)]
+        places = _named(places)
         self.places = control(W.SelectMultiple, "Places", "Ctrl or Shift takes several",
                               options=_places_with(places), value=places, rows=8)
         self.predict = control(

@@ -60,7 +60,8 @@ class MeasuringPanel(Spending, Panel):
         super().__init__()
         check_training(shape, cfg)
         self.given, self.shape, self.gpu = cfg, shape, checked_card(gpu)
-        self.train = train and of_kind("train", train, TrainPanel, "TrainPanel('colony')")
+        self.train = train and of_kind(
+            "train", train, TrainPanel, "TrainPanel('colony')")
         self.cancelled, self.so_far, self.measured_once = False, None, False
         self.question = Question(self.start)
         self.table, self.picture = W.HTML(), W.HTML()
