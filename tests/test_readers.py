@@ -616,6 +616,18 @@ def test_csv_of_sleap(tmp_path, form):
     with pytest.raises(DataError, match="frame 0: has an animal twice"): read_poses(path, 25)
 
 
+@pytest.mark.parametrize("form", ["sleap", "points", "instances", "frames"])
+def test_csv_of_sleap_with_frames_without_animals(tmp_path, form):
+    sio = pytest.importorskip("sleap_io")
+    labels, (xy,) = sleap_labels("v.mp4")
+    labels.labeled_frames = [f for f in labels.labeled_frames if f.frame_idx not in (0, 5, 39)]
+    xy[[0, 5, 39]] = np.nan
+    sio.save_csv(labels, tmp_path/"v.csv", format=form, include_empty=True, end_frame=40)
+    rec = read_poses(tmp_path/"v.csv", 25)
+    length = 39 if form == "points" else 40 # that has no row of a frame without animals
+    assert np.allclose(rec.xy, xy[:length], equal_nan=True) and not rec.findings
+
+
 def test_a_table_of_deeplabcut_without_its_scorer(tmp_path):
     "As SimBA keeps it in input_csv; and one that was turned over, of which only a sentence can be said."
     whose = [("A", "nose"), ("A", "tail"), ("B", "nose"), ("B", "tail")]
@@ -739,6 +751,22 @@ def test_what_movement_saves(tmp_path):
     assert len(read_poses(tmp_path/"frames.nc")) == 6
     data.isel(time=slice(2, 4)).transpose().to_netcdf(tmp_path/"later.nc")
     assert np.array_equal(read_poses(tmp_path/"later.nc").xy[2:], rec.xy[2:4])
+
+
+def test_other_kinds_of_netcdf(tmp_path):
+    from movement.io import load_bboxes, load_poses
+    xy = np.random.default_rng(0).random((6, 2, 3, 2))
+    data = load_poses.from_numpy(xy, fps=25., source_software="ours", individual_names=["white", "no 2"],
+                                 keypoint_names=["nose", "körper", "tail"])
+    for only in (slice(None), 1): # One animal has a name without an axis
+        data.isel(individuals=only).to_netcdf(tmp_path/"v.nc", format="NETCDF4_CLASSIC")
+        rec = read_poses(tmp_path/"v.nc") # whose names are letters, as in netCDF 3
+        assert rec.parts == ("nose", "körper", "tail") and rec.mice == ("white", "no_2")[-rec.xy.shape[1]:]
+        assert np.allclose(rec.xy, xy.transpose(0, 3, 2, 1)[:, -rec.xy.shape[1]:])
+    data.to_netcdf(tmp_path/"v.nc", format="NETCDF3_64BIT")
+    with pytest.raises(DataError, match="is netCDF 3; save it as netCDF 4"): read_poses(tmp_path/"v.nc")
+    load_bboxes.from_numpy(xy[:, :, 0], xy[:, :, 1], fps=25, source_software="ours").to_netcdf(tmp_path/"v.nc")
+    with pytest.raises(DataError, match="of boxes around animals"): read_poses(tmp_path/"v.nc")
 
 
 def test_netcdf_whose_array_is_another(tmp_path):

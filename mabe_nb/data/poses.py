@@ -6,7 +6,7 @@
 __all__ = ['TRACKERS', 'Points', 'Tracker', 'tracker', 'trackers', 'pose_source', 'tracked_points', 'read_poses']
 
 # %% ../../nbs/data/16_poses.ipynb #b025807e
-import re, unicodedata
+import unicodedata
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -104,7 +104,6 @@ def _header(path):
         return [name.strip(' "') for name in f.readline(1_000_000).strip().split(",")]
 
 
-_is_dlc_csv = re.compile(r"scorer|individuals|bodyparts").fullmatch
 _is_sleap = _hdf(lambda f: "tracks" in f and "node_names" in f)
 _is_dlc = _hdf(lambda f: any(map(has_points, f.values())))
 
@@ -153,7 +152,7 @@ def _from_movement(path, source):
 
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
-            _is_dlc_csv(_header(path)[0]) if path.suffix == ".csv" else _is_dlc(path))),
+            _header(path)[0] in ("scorer", "individuals", "bodyparts") if path.suffix == ".csv" else _is_dlc(path))),
         ("SLEAP", (".slp", ".csv", *HDF), lambda path: not check_films(path) if path.suffix == ".slp" else (
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's

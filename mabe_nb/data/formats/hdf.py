@@ -139,7 +139,9 @@ def check_hdf(
             texts = next(_texts(f, path), None)
     except DataError: raise
     except Exception: # h5py answers damage with exceptions of many kinds
-        raise DataError("is truncated or no HDF5 file", path) from None
+        with open(path, "rb") as f: old = f.read(3) == b"CDF"
+        raise DataError("is netCDF 3; save it as netCDF 4, in xarray with format='NETCDF4'" if old else
+                        "is truncated or no HDF5 file", path) from None
     state = path.stat()
     fault = texts and _texts_fault(path.absolute(), state.st_size, state.st_mtime_ns)
     if fault: raise DataError(fault, path)

@@ -185,6 +185,12 @@ def _decoded(array):
     return np.where(np.isin(values, none), np.nan, values * scale + more)
 
 
+def _names(array):
+    "Names in a netCDF file, where they may be stored letter by letter."
+    names = array[()]
+    return [*map(_text, np.ravel(names.view(f"S{names.shape[-1]}") if array.dtype == "S1" else names))]
+
+
 def _by_dims(array, file, order):
     "An array with its dimensions in order; one that was picked out of several is there again."
     dims, values = _dims(array, file), _decoded(array)
@@ -204,10 +210,13 @@ def movement_poses(
         if not {"time", "space"} <= {*dims} <= {*order, "space"}:
             raise DataError(f"has positions by {', '.join(dims)}, expected time, space, "
                             "keypoints and individuals", path)
+        names = [f.get(d, f.get(f"{d}s")) for d in order[1:]]
+        if None in names: raise DataError("has no names of individuals and keypoints; of boxes around animals "
+                                          "nothing is learned, give the poses", path)
         xy = _by_dims(f["position"], f, (*order, "space"))
         sure = _by_dims(f["confidence"], f, order) if "confidence" in f else np.full(xy.shape[:3], np.nan)
         fps = float(np.ravel(f.attrs.get("fps", 0))[0]) or None
-        animals, parts = ([*map(str, np.ravel(f[d if d in f else f"{d}s"].asstr()[()]))] for d in order[1:])
+        animals, parts = map(_names, names)
         time, unit = _decoded(f["time"]), _text(f["time"].attrs.get("units", "seconds")).split()[0]
         frames = time if _text(f.attrs.get("time_unit")) == "frames" else time * SECONDS.get(unit, 1) * (fps or 1)
     with np.errstate(over="ignore"):

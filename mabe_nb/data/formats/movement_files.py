@@ -156,12 +156,12 @@ def sleap_csv_poses(
     path, # A CSV that SLEAP exported for analysis
 ) -> tuple: # As of `slp_poses`
     "Points and confidences of a table of tracks. Raises `DataError`."
-    table = _by_animal(_read_tracks(path), path)
+    frames, table = np.unique((whole := _read_tracks(path)).frame_idx), _by_animal(whole, path)
     parts = [c.removesuffix(".x") for c in table if c.endswith(".x")]
     tracked = table.track.notna() if table.track.notna().any() else table.track.isna()
     rows = table[tracked]
     place, names = pd.factorize(rows.track.fillna("id_0"), sort=True)
-    at, frames = pd.factorize(rows.frame_idx, sort=True)
+    at = np.searchsorted(frames, rows.frame_idx)
     if (twice := rows[["track", "frame_idx"]].duplicated()).any():
         raise DataError("has an animal twice, or several without a track; track them "
                         "in SLEAP", path, f"frame {rows.frame_idx[twice].iloc[0]}")
@@ -172,5 +172,6 @@ def sleap_csv_poses(
     for i, part in enumerate(parts):
         xy[at, place, i] = rows[[f"{part}.x", f"{part}.y"]]
         if f"{part}.score" in rows: sure[at, place, i] = rows[f"{part}.score"]
-    trackless = tuple(sorted(table.frame_idx[~tracked]))
+    seen = table.filter(regex=r"\.[xy]$").notna().any(axis=1) # A frame without animals may have a row
+    trackless = tuple(sorted(table.frame_idx[~tracked & seen]))
     return xy, sure, frames, list(names), parts, None, None, (), trackless
