@@ -26,6 +26,7 @@ from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
 from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.places.base import get
 from .remote.places.job_state import ENDED
 
 # %% ../nbs/06_videos.ipynb #1ddaf4a6
@@ -235,11 +236,9 @@ def map_predict(
     model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
     dataset = open_dataset(data, split)
     ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
-    options = _with_thresholds(options)
-    given = dict(split=split, checkpoint=checkpoint, options=options, code=code, hashes=hashes)
-    prints = {v: _print(dataset, v) for v in ids}
-    tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
-           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
+    given = dict(split=split, checkpoint=checkpoint, options=_with_thresholds(options), code=code, hashes=hashes)
+    tag = {"verb": "predict", "digest": tag_digest("predict", given, {v: _print(dataset, v) for v in ids}),
+           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite, "data": os.path.abspath(data), "split": split,
            "learned_from": sorted(model.learned_from & set(ids)), "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)
 
@@ -249,8 +248,7 @@ _ROW = [str, str, str, int, int] # agent, target, action, first and last frame
 
 def _checked(found, file, actions): # That the model knows; None: nobody said
     "What an item predicted. Raises `DataError` for what no item returns."
-    good = isinstance(found, dict) and all(isinstance(found.get(k), list)
-                                           for k in ("rows", "doubts", "messages"))
+    good = isinstance(found, dict) and all(isinstance(found.get(k), list) for k in ("rows", "doubts", "messages"))
     if good and {*map(type, found["doubts"] + found["messages"])} <= {str} and all(
             isinstance(row, list) and list(map(type, row)) == _ROW and 0 <= row[3] < row[4] < 2**31
             and row[2] in (actions or row) for row in found["rows"]):
@@ -262,12 +260,14 @@ def predicted_table(
     group: Group, # Of `map_predict`
 ): # Submission's table; attrs: doubts, and messages, lines meant for a person
     "The bouts of all videos that have a result now. Raises `DataError` for a damaged one."
-    from mabe_nb.train.metrics import submission_table
+    from mabe_nb.train.metrics import check_bouts, submission_table
     from mabe_nb.train.unlike import ONLY_LISTED, doubt_lines
-    found, pack, known = group.results(), Pack(group.folder/"pack"), group.spec["tag"].get("actions")
-    by_video = {pack.item(n): _checked(r, group.done()[n], known) for n, r in found.items()}
+    found, pack, tag = group.results(), Pack(group.folder/"pack"), group.spec["tag"]
+    by_video = {pack.item(n): _checked(r, group.done()[n], tag.get("actions")) for n, r in found.items()}
+    rows = {v: r["rows"] for v, r in by_video.items()}
+    if "data" in tag and not get(group.on).on_disk: check_bouts(rows, open_dataset(tag["data"], tag["split"]))
     doubts = {v: r["doubts"] for v, r in by_video.items() if r["doubts"]}
-    table = submission_table({v: r["rows"] for v, r in by_video.items()}, doubts)
+    table = submission_table(rows, doubts)
     messages = [*dict.fromkeys(str(line) for r in by_video.values() for line in r["messages"])]
     short = [line for line in messages if ONLY_LISTED in line] # one of each such video
     table.attrs["messages"] = [

@@ -1064,16 +1064,18 @@ def test_secrets_are_not_in_the_log(monkeypatch):
 
 
 def test_jobs_are_removed(mabe_home, capsys):
-    old, new = submit("1"), submit("1")
+    old, new, again = submit("1"), submit("1"), submit("1")
     runs = submit("import time; time.sleep(60)")
-    for job in (old, new): job.wait()
+    for job in (old, new, again): job.wait()
     with pytest.raises(ConfigError, match=f"is .*; 'mabe jobs cancel {runs.id}'"): runs.remove()
-    for job in (old, runs):
-        spec = json.loads((job.folder/"job.json").read_text())
-        (job.folder/"job.json").write_text(json.dumps(spec | {"created": 1.0}))
+    for job in (old, runs, again):
+        spec = json.loads((job.folder/"job.json").read_text()) | {"created": 1.0}
+        if job is not again: spec["started"] = 1.0 # that one was resumed now
+        (job.folder/"job.json").write_text(json.dumps(spec))
     until(lambda: not old.backend.alive(old.folder, old.spec))
     assert prune(30) == ([old.id], [])
-    assert {j.id for j in jobs()} == {new.id, runs.id}
+    assert {j.id for j in jobs()} == {new.id, runs.id, again.id}
+    again.remove()
     main(["jobs", "rm", new.id])
     assert f"job {new.id}: removed" in capsys.readouterr().out
     assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]

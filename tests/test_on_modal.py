@@ -412,7 +412,10 @@ def test_a_call_graph_that_is_late_or_lost_ends_no_job(cloud):
     job, lost = send("n = 2", outputs=["n"]), send("import os; os.kill(os.getppid(), 9)")
     assert job.wait(120) == "done" and job.result() == {"n": 2}
     assert lost.status() == "queued", "no graph, no last word: it may still come"
-    lost.spec["created"] -= 3 * 86400
+    lost.spec["created"] -= 3 * 86400 # sent long ago, and resumed now
+    assert lost.status() == "queued"
+    lost.spec["started"] -= 3 * 86400
+    (lost.folder/"job.json").write_text(json.dumps(lost.spec))
     assert lost.status() == "died" and "it is lost" in lost.state()["error"]["message"]
 
 

@@ -219,7 +219,10 @@ def test_a_controller_that_does_not_answer_is_no_end(slurm, monkeypatch, tmp_pat
     monkeypatch.setattr(Backend, "pause", 100.0)
     job.backend.answers.clear()
     assert job.status() == "running"
-    job.spec["created"] -= 30 * 86400
+    job.spec["created"] -= 30 * 86400 # sent long ago, and resumed now
+    assert job.status() == "running"
+    job.spec["started"] -= 30 * 86400
+    (job.folder/"job.json").write_text(json.dumps(job.spec))
     assert job.status() == "died" and "it is lost" in job.state()["error"]["message"]
 
 

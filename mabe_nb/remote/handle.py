@@ -18,7 +18,7 @@ from ..patch import patch
 from . import costs, values
 from .packages import with_package, with_variable
 from .places.base import ENDED, died, get, good_file
-from .places.job_state import PATIENCE, Unanswered, retried, unended
+from .places.job_state import PATIENCE, Unanswered, last_start, retried, unended
 from .events import events, last_lines, printed
 
 # %% ../../nbs/remote/39_handle.ipynb #93fbb445
@@ -77,7 +77,7 @@ def _look(self: Job):
 
 @patch
 def _on_its_way(self: Job): # Does somebody send it?
-    sender, begun = self.spec.get("sender"), self.spec.get("started", self.spec["created"])
+    sender, begun = self.spec.get("sender"), last_start(self.spec)
     return bool(sender) and time.time() < begun + SENDING and not has_ended(sender)
 
 

@@ -11,7 +11,7 @@ import time
 from ..errors import ConfigError, MabeError
 from .groups.group import groups
 from .job import jobs
-from .places.job_state import ENDED
+from .places.job_state import ENDED, last_start
 
 # %% ../../nbs/remote/45_prune.ipynb #8ec75ce9
 def prune(
@@ -21,9 +21,10 @@ def prune(
     ConfigError.bounded("days", days, 0, 36_500)
     gone, failed = [], []
     for job in groups() + jobs():
-        if time.time() - job.spec["created"] < days * 86400: continue
         try:
             tasks = job.last_tasks() if hasattr(job, "last_tasks") else [job]
+            begun = max(map(last_start, [job.spec, *(task.spec for task in tasks)]))
+            if time.time() - begun < days * 86400: continue
             if any(task.status() not in ENDED for task in tasks): continue
             job.remove()
             gone.append(job.id)

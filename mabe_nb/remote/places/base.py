@@ -18,7 +18,7 @@ from ...extend import load_announced
 from ...files import write_json
 from ...patch import patch
 from ..events import clean
-from .job_state import ENDED, checked_state, died, unended
+from .job_state import ENDED, checked_state, died, last_start, unended
 from ...system import PLAIN, POSIX
 
 # %% ../../../nbs/remote/places/10_base.ipynb #f6048e17
@@ -135,7 +135,7 @@ def check_request(self: Base, spec):
 
 @patch
 def overdue(self: Base, spec) -> bool: # Is its time over, and a week in the queue besides?
-    return time.time() > spec["created"] + 2 * self.most_seconds(spec) + self.queue_limit
+    return time.time() > last_start(spec) + 2 * self.most_seconds(spec) + self.queue_limit
 
 @patch
 def vanished(self: Base, spec):
@@ -170,7 +170,7 @@ def used(self: Base, folder, spec, state) -> float: # None: nobody knows
     "Seconds that the latest start of a job has run so far, in this state of it."
     if state["seconds"] is None and state["status"] in ("queued", "cancelled"): return 0.0
     if state["status"] != "running": return state["seconds"]
-    ran = time.time() - spec.get("started", spec["created"])
+    ran = time.time() - last_start(spec)
     return min(max(ran, 0.0), self.most_seconds(spec))
 
 

@@ -14,7 +14,7 @@ import mabe_nb
 from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .base import DiskPlace, died, place, rents
-from .job_state import unended
+from .job_state import last_start, unended
 from ..events import clean
 from ..inside import win32
 from ...system import KILL
@@ -98,7 +98,7 @@ def cancel(self: Backend, folder, spec, grace=15.0):
         if time.monotonic() > end + grace: raise MabeError(
             f"the process of job {spec['id']} is not found, or does not end; 'ps -ef' shows it")
         time.sleep(0.02)
-    self.write_cancelled(folder, max(0.0, time.time() - spec["created"]))
+    self.write_cancelled(folder, max(0.0, time.time() - last_start(spec)))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #466585d5
 def _runner(folder, handle): # Who started it may have been killed before it wrote down a number
