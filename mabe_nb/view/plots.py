@@ -264,7 +264,7 @@ def _draw_chance(ax, chance):
 def _score_rows(report):
     "Label, score, weight of the font and colour of each bar: a lab, then its actions."
     return [row for lab, part in report["labs"].items() for row in (
-        (f"{_short(lab)}: mean", part["score"], "bold", INK),
+        (f"{_short(lab or '(no name)')}: mean", part["score"], "bold", INK),
         *((_short(a), f1, "normal", action_color(a))
           for a, f1 in part["actions"].items()))]
 
