@@ -6,6 +6,8 @@
 __all__ = ['colors_of', 'plot_raster', 'plot_budgets', 'plot_transitions', 'plot_dyads']
 
 # %% ../../nbs/analysis/40_figures.ipynb #84de655a
+from itertools import cycle
+
 import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
@@ -98,12 +100,11 @@ def plot_budgets(
     bar = min(0.45, 18 / max(len(actions) * (len(groups) + 1), 1)) # Inches; a picture has an end
     figure, ax = _axes(ax, 2 + bar * len(actions) * (len(groups) + 1), 3.2)
     rng, wide = np.random.default_rng(0), len(groups) + 0.8
-    colors = COLORS if len(groups) <= len(COLORS) else ACTION_COLORS
-    for g, group in enumerate(groups):
+    for g, (group, color) in enumerate(zip(groups, COLORS if len(groups) <= len(COLORS) else cycle(ACTION_COLORS))):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = None if i else _short(group)
-            _mean_bar(ax, i * wide + g, some, colors[g % len(colors)], label, rng, max(1, 6.7 * bar))
+            _mean_bar(ax, i * wide + g, some, color, label, rng, max(1, 6.7 * bar))
     aside = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if bar * (len(groups) + 1) < 1.1 else {}
     ax.set_xticks(np.arange(len(actions)) * wide + (len(groups) - 1) / 2, [_short(a, 16) for a in actions], **aside)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))

@@ -148,8 +148,7 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    if stop is None:
-        stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
+    if stop is None: stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
     tables = {n: b[b.start < stop] for n, b in tables.items()}
     actions = sorted({a for b in tables.values() for a in b.action}) if actions is None else [*actions]
     lanes = [(a, n) for a in actions for n in tables]
