@@ -128,13 +128,15 @@ def score(
     it, `DataError` without annotated bouts.
     """
     from mabe_nb.data.dataset import as_dataset
-    from mabe_nb.train.metrics import (chance_score, judged_rows, kaggle_report, only_scored,
+    from mabe_nb.train.metrics import (chance_score, judged_rows, kaggle_report, of_learned, only_scored,
                                        solution_table, stretches_of, unscored, with_ids_of)
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
     if not len(solution): raise DataError("no annotated bouts to score against", data.root)
     bouts = with_ids_of(solution, _submission(bouts))
-    for line in unscored(data, ids, solution, bouts): or_silent(say)(line)
+    scored, learned = {*map(str, solution.video_id)}, bouts.attrs.get("learned_from", ())
+    for line in (*unscored(data, ids, solution, bouts), *of_learned(len(scored.intersection(learned)), len(scored))):
+        or_silent(say)(line)
     bouts, judged = judged_rows(data, solution, bouts, or_silent(say))
     looked = stretches_of(data, solution.video_id)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])

@@ -281,6 +281,7 @@ def join_predicted(
     say=print, # Called with each line meant for a person
 ) -> dict: # out, bouts, videos, learned_from, doubts, missing: ids
     "Write the table of the videos that have a result, and name those that have none."
+    from mabe_nb.train.metrics import of_learned
     from mabe_nb.train.unlike import with_doubts
     tag, table = group.spec["tag"], predicted_table(group)
     found, missing = table.attrs["doubts"], list(map(str, group.rest().input))
@@ -288,9 +289,7 @@ def join_predicted(
     videos, out = group.items - len(missing), Path(tag["out"])
     if out.exists() and not tag["overwrite"]: say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
-    if known := len(tag["learned_from"]):
-        say(f"note: {known} of {group.items} videos have ids of videos that the run learned "
-            "from; a score of those says nothing about new ones")
+    for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
     say(f"{len(table)} bouts in {videos} videos: {out}")
     if missing: say(f"without {len(missing)} of {group.items} videos: {', '.join(missing[:20])}"
                     + ", ..." * (len(missing) > 20))

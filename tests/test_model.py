@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from short_recipe import short  # noqa: F401
 
+import mabe_nb as mb
 from mabe_nb import cli
 from mabe_nb.data.checks import check
 from mabe_nb.data.colony.recording import make_recording
@@ -158,6 +159,17 @@ def test_a_video_too_large_to_keep_is_predicted_the_same(data, folder, tmp_path,
         assert one[:5] == other[:5]
         assert (one.p == other.p).all() and (one.on == other.on).all()
     assert [*(tmp_path/"kept").rglob("*.npy")] and not [*(tmp_path/"asked").rglob("*.npy")]
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "bundle"]) # A bundle's files do not tell
+def test_a_score_of_videos_that_were_learned_from_says_so(data, folder, tmp_path, kind):
+    model, said = load_model(folder/kind), []
+    table = model.predict(data, cache=tmp_path/"f", say=None)
+    assert {*table.attrs["learned_from"]} == model.learned_from & {*data.ids} != set()
+    mb.score(data, table, say=said.append)
+    scored = {v for v in data.ids if len(data.annotations(v))}
+    told = f"{len(scored & model.learned_from)} of {len(scored)} videos have ids of videos that the run learned from"
+    assert sum(told in line for line in said) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

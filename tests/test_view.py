@@ -138,6 +138,11 @@ def test_the_paths_of_all_animals_have_a_name_and_a_look_of_their_own():
     assert len({look for name, look in lines.items() if name not in ("begin", "end")}) == 10
 
 
+def test_the_mean_of_a_dataset_without_a_lab_has_a_name():
+    _, ax = plots.plot_scores(scores(""))
+    assert ax.get_yticklabels()[0].get_text() == "(no name): mean"
+
+
 def test_pictures_of_nothing_say_so():
     assert "nothing" in plots.plot_audit(audit([]))[0].get_label()
     assert "no bouts" in plots.plot_ethogram({}, 30)[0].get_label()

@@ -6,6 +6,8 @@
 __all__ = ['colors_of', 'plot_raster', 'plot_budgets', 'plot_transitions', 'plot_dyads']
 
 # %% ../../nbs/analysis/40_figures.ipynb #84de655a
+from itertools import cycle
+
 import numpy as np
 import pandas as pd
 from matplotlib.colors import to_rgb
@@ -115,12 +117,12 @@ def plot_budgets(
     bar = min(0.45, 18 / max(n * (m + 1), 1)) # Inches; a picture has an end
     figure, ax = _axes(ax, 2 + bar * n * (m + 1), 3.2)
     rng, wide, dot = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
-    colors = COLORS if m <= len(COLORS) else ACTION_COLORS
-    for g, group in enumerate(groups):
+    colors = COLORS if m <= len(COLORS) else cycle(ACTION_COLORS)
+    for g, (group, color) in enumerate(zip(groups, colors)):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = None if i else _short(group)
-            _mean_bar(ax, i * wide + g, some, colors[g % len(colors)], label, rng, dot)
+            _mean_bar(ax, i * wide + g, some, color, label, rng, dot)
     _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
     ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
     ax.grid(axis="y")

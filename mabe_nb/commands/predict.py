@@ -36,6 +36,7 @@ def _predict_here(args, options, say):
 # %% ../../nbs/commands/31_predict.ipynb #fa7b440b
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
+    from mabe_nb.train.metrics import of_learned
     if args.watch is None:
         refuse_without(args, "--watch", "--every")
         check_out(args.out, overwrite=args.overwrite)
@@ -49,8 +50,7 @@ def predict(args, say) -> dict:
     if not len(table):
         say("note: nothing that may be predicted reached a decision; train longer, or "
             "lower --thresholds")
-    if known: say(f"note: {len(known)} of {len(ids)} videos have ids of videos that "
-                  "the run learned from; a score of those says nothing about new ones")
+    for line in of_learned(len(known), len(ids)): say(line)
     say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
             "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}

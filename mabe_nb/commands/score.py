@@ -149,7 +149,7 @@ def say_zeros(
 
 
 def _say_lab(lab, part, say):
-    say(f"{lab}: {part['score']:.4f}")
+    say(f"{lab or '(no name)'}: {part['score']:.4f}")
     for action, f1 in part["actions"].items(): say(f"  {action:20s} {f1:.4f}")
     say_zeros(part["only_false_alarms"], part["actions"], say)
 

@@ -261,7 +261,7 @@ def predict(
         for codes in every:
             by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
         if each: each(pair_decision(row, self.actions, choices[i][0], p, every))
-    return submission_table(by_video, found)
+    return submission_table(by_video, found, self.learned_from)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
 predict_dataset = Classifier.predict

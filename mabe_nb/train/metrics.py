@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'check_bouts', 'whitelist_text',
-           'solution_table', 'with_ids_of', 'stretches_of', 'only_scored', 'unscored', 'judged_rows']
+           'solution_table', 'with_ids_of', 'stretches_of', 'only_scored', 'unscored', 'judged_rows', 'of_learned']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -150,7 +150,8 @@ def video_ids(
 def submission_table(
     by_video: dict, # Video id -> bouts, as `bout_table` or rows of it
     doubts: dict = {}, # Video id -> in what it is unlike the training; never changed
-) -> pd.DataFrame: # row_id and the first six columns of `kaggle_score`; attrs: doubts
+    learned=(), # Ids of videos that the model learned from
+) -> pd.DataFrame: # row_id and the first six columns of `kaggle_score`; attrs: doubts, learned_from
     "Bouts in the competition's columns; a target that is the agent becomes `self`."
     ids = video_ids(by_video)
     rows = [(ids[str(v)], a, "self" if t == a else t, x, start, stop)
@@ -160,7 +161,7 @@ def submission_table(
     table = pd.DataFrame(rows, columns=[*IDS, *FRAMES])
     table = table.astype(dict.fromkeys(FRAMES, np.int64))
     table.insert(0, "row_id", np.arange(len(table)))
-    table.attrs["doubts"] = dict(doubts)
+    table.attrs |= {"doubts": dict(doubts), "learned_from": sorted({*map(str, by_video)} & {*learned})}
     return table
 
 # %% ../../nbs/train/50_metrics.ipynb #302b87f9
@@ -278,3 +279,12 @@ def judged_rows(
         say("note: no bouts were predicted, so each action counts 0")
         submission = solution.head(1).assign(stop_frame=solution.start_frame)
     return submission, judged_bouts(solution, submission, True)
+
+# %% ../../nbs/train/50_metrics.ipynb #1433323b
+def of_learned(
+    known: int, # Videos that a run learned from
+    videos: int, # Of so many
+) -> list: # One sentence, if there are any
+    "A sentence on videos of which a score tells nothing."
+    return [f"note: {known} of {videos} videos have ids of videos that the run learned from; "
+            "a score of those says nothing about new ones"] if known else []

@@ -153,8 +153,7 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    if stop is None:
-        stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
+    if stop is None: stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
     tables = {n: b[b.start < stop] for n, b in tables.items()}
     actions = _actions_in(tables) if actions is None else [*actions]
     lanes = [(a, n) for a in actions for n in tables]
@@ -279,7 +278,7 @@ def _draw_chance(ax, chance):
 def _score_rows(report):
     "Label, score, weight of the font and colour of each bar: a lab, then its actions."
     return [row for lab, part in report["labs"].items() for row in (
-        (f"{_short(lab)}: mean", part["score"], "bold", INK),
+        (f"{_short(lab or '(no name)')}: mean", part["score"], "bold", INK),
         *((_short(a), f1, "normal", action_color(a))
           for a, f1 in part["actions"].items()))]
 

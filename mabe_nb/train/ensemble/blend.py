@@ -219,7 +219,7 @@ def predict(
         bouts[i] = to_bouts(codes, self.actions, row.agent, row.target)
     by_video = {v: [] for v in table.video_id if v in wanted}
     for i in rows: by_video[table.video_id.iloc[i]] += bouts[i]
-    return submission_table(by_video, found)
+    return submission_table(by_video, found, self.learned_from)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c7ed3230
 def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the videos' labs

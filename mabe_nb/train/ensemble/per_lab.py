@@ -153,7 +153,8 @@ def predict(
     out = pd.concat(tables, ignore_index=True).assign(
         row_id=lambda t: range(len(t)),
         video_id=lambda t: [as_written[str(v)] for v in t.video_id])
-    out.attrs["doubts"] = {v: x for t in tables for v, x in t.attrs["doubts"].items()}
+    out.attrs |= {"doubts": {v: x for t in tables for v, x in t.attrs["doubts"].items()},
+                  "learned_from": sorted(self.learned_from & {*map(str, as_written)})}
     return out
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #75fe0c9f
