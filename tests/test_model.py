@@ -23,6 +23,7 @@ from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.train.model import MODELS, Model, kind_of, load_model
 from mabe_nb.train.runs import train
+from mabe_nb.train.unlike import doubt_lines
 
 KINDS = ("classifier", "recipe", "labs", "bundle")
 TINY = make_config({"epochs": 2, "conv_channels": [8], "lstm_hidden": 8, "stride": 50,
@@ -158,6 +159,11 @@ def test_a_video_too_large_to_keep_is_predicted_the_same(data, folder, tmp_path,
         assert one[:5] == other[:5]
         assert (one.p == other.p).all() and (one.on == other.on).all()
     assert [*(tmp_path/"kept").rglob("*.npy")] and not [*(tmp_path/"asked").rglob("*.npy")]
+
+
+def test_a_doubt_about_many_videos_says_how_many():
+    line, = doubt_lines({str(v): ["too fast"] for v in range(1, 8)})
+    assert line.endswith("too fast (video 1, 2, 3, 4, 5 and 2 more)")
 
 
 @pytest.mark.parametrize("kind", KINDS)
