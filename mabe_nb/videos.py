@@ -16,6 +16,7 @@ import numpy as np
 from .data.blocks.registry import blocks_of, users_blocks
 from .data.cache.prepare import _alone, plan_for, prepare, prepare_video, up_to_date, video_key
 from .data.cache.reader import default_folder
+from .data.recording import some_of
 from .data.dataset import dataset_parts, open_dataset, own_readers, select_videos
 from .data.splits import may_be_labelled
 from .errors import DataError
@@ -196,11 +197,7 @@ def join_prepared(
     done = prepare(open_dataset(tag["data"], tag["split"]), tag["features"], tag["out"],
                    tag["videos"], skip_broken=tag["skip_broken"], progress=progress)
     group.remove()
-    frames = int(done.sequences.frames.sum())
-    say(f"{len(done.sequences)} sequences, {frames:,} frames x {len(done.names)} "
-        f"channels in {done.root}")
-    return {"root": str(done.root), "sequences": len(done.sequences), "frames": frames,
-            "channels": len(done.names), "skipped": done.skipped}
+    return done.summary(say)
 
 # %% ../nbs/06_videos.ipynb #b568de16
 def _to_send(run, checkpoint):
@@ -291,8 +288,7 @@ def join_predicted(
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
     for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
     say(f"{len(table)} bouts in {videos} videos: {out}")
-    if missing: say(f"without {len(missing)} of {group.items} videos: {', '.join(missing[:20])}"
-                    + ", ..." * (len(missing) > 20))
+    if missing: say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")
     return {"out": str(out), "bouts": len(table), "videos": videos, "learned_from": known,
             "doubts": found, "missing": missing}
 

@@ -24,6 +24,7 @@ from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.train.model import MODELS, Model, kind_of, load_model
 from mabe_nb.train.runs import train
+from mabe_nb.train.unlike import doubt_lines
 
 KINDS = ("classifier", "recipe", "labs", "bundle")
 TINY = make_config({"epochs": 2, "conv_channels": [8], "lstm_hidden": 8, "stride": 50,
@@ -170,6 +171,11 @@ def test_a_score_of_videos_that_were_learned_from_says_so(data, folder, tmp_path
     scored = {v for v in data.ids if len(data.annotations(v))}
     told = f"{len(scored & model.learned_from)} of {len(scored)} videos have ids of videos that the run learned from"
     assert sum(told in line for line in said) == 1
+
+
+def test_a_doubt_about_many_videos_says_how_many():
+    line, = doubt_lines({str(v): ["too fast"] for v in range(1, 8)})
+    assert line.endswith("too fast (video 1, 2, 3, 4, 5 and 2 more)")
 
 
 @pytest.mark.parametrize("kind", KINDS)

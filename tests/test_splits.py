@@ -359,7 +359,7 @@ def test_a_recipe_learns_nothing_from_poses_that_are_kept_back(tmp_path, capsys)
     mb.write_kaggle([*recs, recs[0].replace(video_id="9")], tmp_path/"lab")
     with pytest.raises(DataError, match="2 group"):
         mb.fit(tmp_path/"lab", tmp_path/"run", recipe="quick", valid_videos=["9"], folds=99)
-    assert "left out: 1 (1 in all), of the same poses" in capsys.readouterr().out
+    assert "left out: video 1, of the same poses" in capsys.readouterr().out
     words = ["train", str(tmp_path/"lab"), "--recipe", "quick", "--folds", "99", "--out"]
     assert main([*words, str(tmp_path/"run"), "--valid-videos", "9"]) == 2
     assert "2 group" in capsys.readouterr().err

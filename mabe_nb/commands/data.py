@@ -102,12 +102,9 @@ def prepare(args, say) -> dict:
     done = run(data, args.features, out=args.out, ids=ids, workers=args.workers,
                resume=args.resume is not False, skip_broken=args.skip_broken,
                progress=say.progress)
-    frames = int(done.sequences.frames.sum())
-    say(f"{len(done.sequences)} sequences, {frames:,} frames x {len(done.names)} "
-        f"channels in {done.root}")
+    answer = done.summary(say)
     if args.out is None: say(room_line(list_caches()))
-    return {"root": str(done.root), "sequences": len(done.sequences), "frames": frames,
-            "channels": len(done.names), "skipped": done.skipped}
+    return answer
 
 # %% ../../nbs/commands/20_data.ipynb #2197a1c9
 def one_shard(args, data, say) -> dict:

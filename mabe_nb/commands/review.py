@@ -89,9 +89,8 @@ def agree(args, say) -> dict:
 
 # %% ../../nbs/commands/74_review.ipynb #8e42c194
 def _compared(found): # An `Agreement`
-    from mabe_nb.data.recording import plural
-    more = ", ..." * (len(found.alone) > 8)
-    lost = f"; the second scored none of {', '.join(found.alone[:8])}{more}"
+    from mabe_nb.data.recording import plural, some_of
+    lost = f"; the second scored none of {some_of(found.alone, 8)}"
     return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
 
 

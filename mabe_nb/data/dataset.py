@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids',
-           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'of_no_labels', 'own_readers',
-           'dataset_parts']
+           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'own_readers', 'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import check_parts, part_index
 from .poses import trackers
-from .recording import Recording, content_hash, looked_at, some_of
+from .recording import Recording, content_hash, looked_at
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
 from ..extend import own_source
@@ -245,15 +244,6 @@ def may_be_labelled(
     "False for what is known to be unlabelled before it is read."
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
-
-# %% ../../nbs/data/20_dataset.ipynb #e2ed50b1
-def of_no_labels(
-    dataset, # See `open_dataset`
-    ids, # Video ids
-) -> list: # One sentence, or none
-    "Which videos are known to be unlabelled."
-    left = [v for v in dict.fromkeys(map(str, ids)) if not may_be_labelled(dataset, v)]
-    return [f"left out, as nobody has annotated it: video {some_of(left)}"] if left else []
 
 # %% ../../nbs/data/20_dataset.ipynb #c778df9b
 def own_readers() -> list: # Functions from a path to `Points`

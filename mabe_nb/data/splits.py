@@ -126,16 +126,11 @@ def _warn_untracked(dataset, rec):
     "Warns of a video that is labelled, but for no animals that are tracked."
     if not (listed := dataset.labelled(rec.video_id)): return False
     pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
-    warnings.warn(f"video {rec.video_id} is left out: labelled are {', '.join(pairs[:4])}"
-                  f"{', ...' * (len(pairs) > 4)}, tracked {', '.join(rec.mice)}; track those "
+    warnings.warn(f"video {rec.video_id} is left out: labelled are {some_of(pairs, 4)}, "
+                  f"tracked {', '.join(rec.mice)}; track those "
                   "animals too, or give them one name in poses and annotations")
     return True
 
-
-def _warn_unlisted(videos): # That are annotated, and nobody knows for what
-    if videos: warnings.warn(
-        f"left out: {plural(len(videos), 'annotated video')} without a list of what was "
-        f"looked for ({some_of(videos)}); write it into behaviors_labeled of train.csv")
 
 # %% ../../nbs/data/60_splits.ipynb #ceac3e91
 def labelled_groups(
@@ -149,7 +144,9 @@ def labelled_groups(
         rec = read_video(data, i)
         if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
         elif not _warn_untracked(data, rec): unlisted.append(rec.video_id)
-    _warn_unlisted(unlisted)
+    if unlisted: warnings.warn(
+        f"left out: {plural(len(unlisted), 'annotated video')} without a list of what was "
+        f"looked for ({some_of(unlisted)}); write it into behaviors_labeled of train.csv")
     table = _table(rows)
     return table[table.filter(like="frames_").notna().any(axis=1)]
 

@@ -128,9 +128,9 @@ def _recurrent(weights, x, factor):
     return factor * 2 * x.shape[0] * x.shape[1] * sum(w.numel() for w in weights if w.ndim == 2)
 
 
-def _formula(factor, first, last):
+def _formula(factor, last=None):
     def flops(x, *rest, **kwargs):
-        weights = rest[first] if last is None else rest[first:last]
+        weights = rest[0] if last is None else rest[:last]
         return _recurrent(weights, x, factor)
     return flops
 
@@ -138,10 +138,10 @@ def _formula(factor, first, last):
 def formulas() -> dict:
     "FLOP formulas of fused recurrent layers, beside those of `flop_registry`."
     aten = torch.ops.aten
-    return {aten.mkldnn_rnn_layer: _formula(1, 0, 2),
-            aten.mkldnn_rnn_layer_backward: _formula(2, 0, 2),
-            aten._cudnn_rnn: _formula(1, 0, None),
-            aten._cudnn_rnn_backward: _formula(2, 0, None)}
+    return {aten.mkldnn_rnn_layer: _formula(1, 2),
+            aten.mkldnn_rnn_layer_backward: _formula(2, 2),
+            aten._cudnn_rnn: _formula(1),
+            aten._cudnn_rnn_backward: _formula(2)}
 
 # %% ../../nbs/measure/08_step.ipynb #812de796
 class EagerMode(TorchDispatchMode):

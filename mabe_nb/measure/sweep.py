@@ -229,17 +229,16 @@ def other_cards(
         basis="measured line" if same else "guess from a processor's memory")
 
 # %% ../../nbs/measure/30_sweep.ipynb #5a0e8bb6
-def _changes(cfg, batch, workers): # Settings of the base, and what differs from it: name -> settings
+def _changes(cfg, batch): # Settings of the base, and what differs from it: name -> settings
     return {"batch_size": cfg.batch_size, "amp": False, "num_workers": 1}, {
         "base": {}, "+ AMP": {"amp": True}, "+ batch": {"batch_size": batch},
-        "+ workers": {"num_workers": workers}}
+        "+ workers": {"num_workers": 4}}
 
 # %% ../../nbs/measure/30_sweep.ipynb #d9fea8f9
 def gains(
     cfg, # `TrainConfig`: the base
     shape: Workload = Workload(),
     batch: int = None, # The better batch, such as a knee; None: twice the base
-    workers: int = 4, # The better number of readers
     on: str = "local", # As for `sweep`
     on_disk: bool = False, # Are the data too large for the device?
     seconds: float = 10.0,
@@ -247,7 +246,7 @@ def gains(
     **how, # `fresh`, `timeout`, `options` of `run_probes`
 ) -> pd.DataFrame: # change, batch, precision, workers, windows_s, gain, say
     "What AMP, a better batch and more workers bring, measured."
-    base, changes = _changes(cfg, batch or 2 * cfg.batch_size, workers)
+    base, changes = _changes(cfg, batch or 2 * cfg.batch_size)
     def ask(change):
         made = make_config({**cfg.model_dump(), **base, **change})
         return make_spec(made, shape, seconds=seconds, on_disk=on_disk), *where(on)

@@ -40,7 +40,6 @@ def checked_workload(
 def workload_of(
     dataset, # See `open_dataset`
     cfg, # `TrainConfig`
-    progress: bool = False,
 ) -> Workload:
     "The workload of a dataset under some settings. Raises `DataError` as training."
     from mabe_nb.data.cache.prepare import prepare
@@ -49,7 +48,7 @@ def workload_of(
     from mabe_nb.train.training_set import frames_at
     from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)
-    prepared = prepare(dataset, features_of(cfg), ids=learn, progress=progress,
+    prepared = prepare(dataset, features_of(cfg), ids=learn, progress=False,
                        workers=max(cfg.num_workers, 1))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(learn))
     inputs = fit_inputs(prepared, rows, cfg)

@@ -220,13 +220,6 @@ def gap_at(self: Inputs,
     "Every how many frames one is taken there, so that windows last as long."
     return max(round(gap * fps / self.rate), 1)
 
-# %% ../../nbs/train/35_inputs.ipynb #ecb61fab
-def _components(prepared, rows, base, scaler, cfg):
-    "Principal components of the scaled channels `base`; None if there are to be none."
-    if not cfg.include_pca: return None
-    values = (scaler(prepared.values(i))[:, base] for i in rows)
-    return fit_pca(values, cfg.pca_components)
-
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
     prepared, # `Prepared`
@@ -246,12 +239,12 @@ def fit_inputs(
             yield x
     scaler = fit_standardize(each())
     base = np.flatnonzero(coord & cfg.include_pca)
+    pca = fit_pca((scaler(prepared.values(i))[:, base] for i in rows), cfg.pca_components) if cfg.include_pca else None
     fps, videos = (prepared.sequences[c].iloc[list(rows)] for c in ("fps", "video_id"))
     common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))} for v in videos))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler, (float(fps.min()), float(fps.max())),
-                  np.flatnonzero(always), _components(prepared, rows, base, scaler, cfg),
-                  common_rate(fps), tuple(sorted(common)))
+                  np.flatnonzero(always), pca, common_rate(fps), tuple(sorted(common)))
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch

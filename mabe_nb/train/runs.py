@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.dataset import as_dataset, of_no_labels
+from ..data.dataset import as_dataset, may_be_labelled
+from ..data.recording import some_of
 from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
@@ -50,7 +51,9 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
 
 
 def _announce(dataset, data, ids, named, clf, say):
-    for text in [*of_no_labels(dataset, named), *data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
+    left = [v for v in dict.fromkeys(map(str, named)) if not may_be_labelled(dataset, v)]
+    if left: say(f"note: left out, as nobody has annotated it: video {some_of(left)}")
+    for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "

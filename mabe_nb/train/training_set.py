@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from ..data.blocks.bodies import blind_note, missing_points
 from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.cache.prepare import prepare
+from ..data.recording import some_of
 from ..errors import DataError
 from ..files import atomic
 from ..system import free_memory
@@ -171,10 +172,9 @@ def mixed_units(
     pixels = [v for v, info in prepared.videos.items()
               if any(unit.startswith("px") for unit in info.get("units") or ())]
     if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
-    short, parts = ", ".join(pixels[:5]) + ", ..." * (len(pixels) > 5), prepared.parts
-    measured = odd and len(parts) > 1 and not missing_points(parts) # Animals have a length
+    measured = odd and len(prepared.parts) > 1 and not missing_points(prepared.parts) # Animals have a length
     return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
-            f"{short}): {'+'.join(odd) or prepared.features} is in px there and in cm elsewhere; "
+            f"{some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px there and in cm elsewhere; "
             "write down their scale" + (", or take features such as 'social', which do without"
                                         if measured else "")]
 

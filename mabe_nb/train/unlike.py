@@ -36,10 +36,9 @@ def check_body(
         if learned & set(part_index(parts)): return
         found.update(parts)
     if not found: return
-    some = lambda names: ", ".join(sorted(names)[:4]) + ", ..." * (len(names) > 4)
     named = "say under parts in dataset.yaml which is which, or " * hasattr(dataset, "settings_of")
-    raise DataError(f"has the body parts {some(found)}, none of those that the classifier "
-                    f"learned from ({some(learned)}); {named}train on videos of this tracker",
+    raise DataError(f"has the body parts {some_of(sorted(found), 4)}, none of those that the classifier "
+                    f"learned from ({some_of(sorted(learned), 4)}); {named}train on videos of this tracker",
                     getattr(dataset, "root", None))
 
 # %% ../../nbs/train/56_unlike.ipynb #5c02ed06
@@ -126,8 +125,7 @@ def doubt_lines(
     for video, some in found.items():
         for text in some: videos.setdefault(text, []).append(video)
     return [f"unlike the training videos, look before you believe: {text} (video "
-            f"{', '.join(ids[:5])}{', ...' * (len(ids) > 5)})"
-            for text, ids in videos.items()]
+            f"{some_of(ids)})" for text, ids in videos.items()]
 
 
 def doubtful(
@@ -186,14 +184,14 @@ def shared_subjects(
     of = [{*table["subject"][table["video"].isin([*map(str, ids)])]} - {""} for ids in parts]
     both = sorted(s for s in set().union(*of) if sum(s in part for part in of) > 1)
     if not both: return []
-    return [f"note: videos of {plural(len(both), 'subject')} ({', '.join(both[:5])}"
-            f"{', ...' * (len(both) > 5)}) are learned from and judge: of animals that are new the score may say too much"]
+    return [f"note: videos of {plural(len(both), 'subject')} ({some_of(both)}) "
+            "are learned from and judge: of animals that are new the score may say too much"]
 
 # %% ../../nbs/train/56_unlike.ipynb #053de419
-def _by_lists(short, names): # Video -> actions that are not looked for there
+def _by_lists(short): # Video -> actions that are not looked for there
     alike = {}
-    for video, lost in short.items(): alike.setdefault(names(sorted(lost)), []).append(video)
-    where = lambda videos: f" (video {names(videos)})" * (len(alike) > 1)
+    for video, lost in short.items(): alike.setdefault(some_of(sorted(lost)), []).append(video)
+    where = lambda videos: f" (video {some_of(videos)})" * (len(alike) > 1)
     return "; ".join([f"not {lost}{where(v)}" for lost, v in [*alike.items()][:3]] + ["..."] * (len(alike) > 3))
 
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
@@ -212,15 +210,14 @@ def unlisted_lines(
     empty = [v for v, some in listed.items() if not some]
     blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
     short = {v: {*actions} - some for v, some in listed.items() if some and not {*actions} <= some}
-    names = lambda some: ", ".join(some[:5]) + ", ..." * (len(some) > 5)
-    of = lambda videos: f"note: in {len(videos)} of {len(wanted)} videos (video {names([*videos])})"
+    of = lambda videos: f"note: in {len(videos)} of {len(wanted)} videos (video {some_of(videos)})"
     lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is predicted: "
              "is behaviors_labeled empty?"] if empty else []
     if blank: lines.append(f"{of(blank)} no frame shows an animal, so nothing is predicted")
     if not short: return lines
-    line = f"{of(short)} {ONLY_LISTED}, {_by_lists(short, names)}"
+    line = f"{of(short)} {ONLY_LISTED}, {_by_lists(short)}"
     odd = sorted(set().union(*(listed[v] for v in short)) - {*actions})
-    return [*lines, line + (f"; looked for and never learned: {names(odd)}" if odd else "")]
+    return [*lines, line + (f"; looked for and never learned: {some_of(odd)}" if odd else "")]
 
 # %% ../../nbs/train/56_unlike.ipynb #4cf6fbac
 def unused_thresholds(

@@ -40,7 +40,6 @@ class Plan(NamedTuple):
     unlabelled: bool # Also prepare videos in which nobody looked for anything
     code: str # See `code_version`
     selves: bool = False # In those, each mouse by itself too; see `pairs`
-    modules: tuple = () # To import in workers: those of the user's blocks and trackers
     once: bool = False # See `kept_once`
     order_free: bool = False # See `mabe_nb.data.blocks.registry.order_free`
     most: float = float("inf") # Bytes of a video's features that are kept, see `MOST`
@@ -147,11 +146,12 @@ def forget_videos(
 _plan = None # In a worker: what it works on
 
 
-def _start(plan): # Runs once in each worker
+def _start(plan, modules): # Runs once in each worker; modules of the user's blocks and trackers
     global _plan
     _plan = plan
-    for module in plan.modules: import_module(module)
-    if plan.modules and code_version(features=plan.features, code=DATA_CODE) != plan.code: raise ConfigError(
+    for module in modules: import_module(module)
+    code = code_version(features=plan.features, code=DATA_CODE)
+    if modules and code != plan.code: raise ConfigError(
         "a file of a block has changed since it was imported: start Python anew")
 
 
@@ -165,9 +165,8 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset)
     code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
-    own = own_modules([*users_blocks(blocks), *own_readers()])
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
-    return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves, tuple(sorted(own)),
+    return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves,
                 kept_once(blocks), order_free(blocks), most)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5b1e08f4
@@ -206,7 +205,8 @@ def _check_room(plan, entry, left): # Warns if `left` more videos like this one 
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
-    every = side_by_side(_try, ids, workers, _start, plan, here=partial(_try, plan=plan))
+    own = own_modules([*users_blocks(blocks_of(plan.features)), *own_readers()]) if workers > 1 else ()
+    every = side_by_side(_try, ids, workers, _start, plan, sorted(own), here=partial(_try, plan=plan))
     with closing(every) as videos, tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:

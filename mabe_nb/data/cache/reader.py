@@ -162,6 +162,18 @@ class Prepared(KnownVideos):
 
     def __len__(self): return len(self.sequences)
 
+# %% ../../../nbs/data/cache/30_reader.ipynb #e1cf2482
+@patch
+def summary(
+    self: Prepared,
+    say=print, # Called with the line meant for a person
+) -> dict: # root, sequences, frames, channels, skipped
+    "How much was prepared, and where."
+    frames, channels = int(self.sequences.frames.sum()), len(self.names)
+    say(f"{len(self)} sequences, {frames:,} frames x {channels} channels in {self.root}")
+    return {"root": str(self.root), "sequences": len(self), "frames": frames,
+            "channels": channels, "skipped": self.skipped}
+
 # %% ../../../nbs/data/cache/30_reader.ipynb #dd909167
 def _read_same(prepared, folder, info, pair):
     "`read_pair`. Raises `DataError` if features of other data lie there by now."

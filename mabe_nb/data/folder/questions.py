@@ -13,9 +13,6 @@ from .names import did_you_mean, unknown_names
 from ..body_parts import usual_names
 from ...safe_names import differ_in_capitals
 
-# %% ../../../nbs/data/folder/38_questions.ipynb #f3270cdd
-def _verb(verb, names): return verb + "s" * (len(names) == 1)
-
 # %% ../../../nbs/data/folder/38_questions.ipynb #7f55379a
 def _about_scores(looks, table):
     "Sentences on annotations, animals and targets."
@@ -27,7 +24,7 @@ def _about_scores(looks, table):
     for k in looks:
         if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
     for (strangers, animals), files in named.items():
-        yield (f"{some_of(k.row['annotation'] for k in files)} {_verb('name', files)} "
+        yield (f"{some_of(k.row['annotation'] for k in files)} name{'s' * (len(files) == 1)} "
                f"{some_of(strangers)}, the poses {animals}: say who is who under subjects, "
                "or whom the poses lack under untracked"
                + did_you_mean(animals.split(", "), *strangers))
@@ -36,7 +33,7 @@ def _about_scores(looks, table):
 def _about_pairs(looks, settings):
     "Sentences on who acts, and to whom."
     if files := [k.nobody for k in looks if k.nobody]:
-        yield f"{some_of(files)} {_verb('name', files)} no animal: write under agent who acts"
+        yield f"{some_of(files)} name{'s' * (len(files) == 1)} no animal: write under agent who acts"
     several = any("," in k.row["animals"] for k in looks)
     if no_target := sorted({a for k in looks for a in k.no_target}):
         yield (f"no file says to whom these are done: {some_of(no_target, 20)}; list under alone what "

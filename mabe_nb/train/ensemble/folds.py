@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ...data.dataset import may_be_labelled
+from ...data.recording import some_of
 from ...data.splits import Split, check_no_leak, group_labels, groups, leave_one_lab_out
 from ...errors import ConfigError, DataError
 
@@ -114,8 +115,8 @@ def apart_from(
     if train_ids is not None: check_no_leak(table, learn, valid)
     shared = {*table.group[table.video_id.isin(valid)]}
     left = [*table.video_id[table.group.isin(shared) & table.video_id.isin(learn)]]
-    if left: say(f"left out: {', '.join(left[:5])}{', ...' * (len(left) > 5)} "
-                 f"({len(left)} in all), of the same poses as videos that judge")
+    if left: say(f"left out: video {some_of(left)}, "
+                 "of the same poses as videos that judge")
     return [v for v in learn if v not in left]
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #b66cfaea

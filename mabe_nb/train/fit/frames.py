@@ -66,9 +66,6 @@ class Frames:
     @property
     def offsets(self): return np.r_[0, np.cumsum(self.lengths)]
 
-    @property
-    def resident(self) -> bool: return isinstance(self.x, torch.Tensor)
-
     def __iter__(self):
         for a, b in zip(self.offsets, self.offsets[1:]): yield self.x[a:b], self.labels[a:b]
 

@@ -98,13 +98,12 @@ def predict_for_review(
     data, # Dataset, path, or list of `Recording`s
     ids=None, # Video ids; None: those nobody has annotated, or all if there is none
     cache=None, # Folder of prepared features; None: one under `home`
-    workers: int = 1, # Processes that prepare features
     progress: bool = False, # Show bars
 ): # Yields `PairPrediction`
     "What a model says of each pair. Raises `ConfigError` for a kind that cannot."
     data, model = as_dataset(data), _unpacked(model)
     if ids is None: ids = [i for i in data.ids if data.labelled(i) is None] or data.ids
-    ids, how = [*map(str, ids)], (cache, workers, progress)
+    ids, how = [*map(str, ids)], (cache, 1, progress)
     last = None, {} # Video, and where its animals are seen
     for q in _of_model(model, data, ids, *how):
         if q.video_id != last[0]: last = q.video_id, animals_seen(data[q.video_id])
