@@ -20,6 +20,8 @@ from mabe_nb import cli
 from mabe_nb.commands.parser import setting_words
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
+from mabe_nb.measure import results
+from mabe_nb.measure.probe import measure
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
@@ -226,6 +228,20 @@ def parser(world):
     return make_parser()
 
 
+@pytest.fixture
+def probes(monkeypatch):
+    "Steps are measured in this process, but for the first of a command, which has its own."
+    start, begun = results._start, []
+
+    def begin(spec, on, gpu, *more):
+        begun.append(on)
+        if on != "local" or begun.count("local") == 1: return start(spec, on, gpu, *more)
+        settings = spec["settings"] | ({"device": gpu} if gpu else {})
+        try: return results.checked_result(measure({**spec, "settings": settings}))
+        except Exception as e: return {"status": "error", "say": str(e)} # as that of a job
+    monkeypatch.setattr(results, "_start", begin)
+
+
 def run(words, parser, monkeypatch, capsys):
     "Exit code, what was said, and the arguments that nobody looked at."
     seen = []
@@ -266,7 +282,7 @@ def faults_of(command, words, parser, monkeypatch, capsys):
 @pytest.mark.parametrize("command", [
     pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))
                  + [WITH_ONNX] * (c == "export")) for c in VALUES])
-def test_every_flag(command, world, parser, monkeypatch, capsys):
+def test_every_flag(command, world, parser, probes, monkeypatch, capsys):
     found, well, rows = [], 0, rows_of(command)
     job = next(p.name for p in sorted((world/"home"/"jobs").iterdir()) if p.name[0].isdigit())
     for number, row in enumerate(rows):
