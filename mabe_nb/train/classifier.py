@@ -29,8 +29,7 @@ from .model import evidence_in, names_in, pair_decision, read_split
 from .models import check_size, make_model
 from .tracks import unseen_lines, without_unseen
 from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
-from .predict import (decide, decide_apart, lasting, probabilities, smooth,
-                                   to_bouts, trained_classes, with_rates)
+from .predict import decide, decide_apart, lasting, probabilities, smooth, to_bouts, trained_classes, with_rates
 from ..workers import or_silent
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
