@@ -139,8 +139,7 @@ def doubtful(
     "The doubtful videos of a dataset, by every tenth frame of the first pair of each."
     rows = prepared.sequences.drop_duplicates("video_id")
     if ids is not None: rows = rows[rows.video_id.isin([*map(str, ids)])]
-    named = {v: absent_parts(inputs, about.get("parts", ())) + stretched(inputs, about)
-             for v, about in prepared.videos.items()}
+    named = {v: absent_parts(inputs, a.get("parts", ())) + stretched(inputs, a) for v, a in prepared.videos.items()}
     found = ((row.video_id, doubts(inputs, prepared.values(row.Index)[::10], row.fps)
               + named.get(row.video_id, [])) for row in rows.itertuples())
     return {video: some for video, some in found if some}
