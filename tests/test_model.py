@@ -13,7 +13,7 @@ from mabe_nb import cli
 from mabe_nb.data.checks import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
-from mabe_nb.data.recording import pairs
+from mabe_nb.data.recording import bout_table, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import make_bundle
@@ -203,6 +203,47 @@ def test_wrong_sizes_and_ends_are_told(data, folder, tmp_path, kind, change, tol
     found = load_model(folder/kind).predict([rec], cache=tmp_path/"f").attrs["doubts"]
     words = [t for some in found.values() for t in some if "animals are" in t or "exchanged" in t]
     assert [t.startswith(told) for t in words] == [True] * bool(told), found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_predicted_while_nobody_is_seen(data, folder, tmp_path, kind):
+    "Each part of a network goes on answering without any channel."
+    model, last, said, seen = load_model(folder/kind), data[data.ids[-1]], [], []
+    xy = np.concatenate([last.xy, np.full_like(last.xy[:600], np.nan), last.xy])
+    away = last.replace(xy=xy, labelled=None, bouts=last.bouts[:0], video_id="away")
+    table = model.predict([away], cache=tmp_path/"f", say=said.append, each=seen.append)
+    gone = slice(len(last), len(last) + 600)
+    assert seen and all(not q.on[gone].any() and q.on.any() and q.p[:gone.start].any() for q in seen)
+    assert len(table) and not ((table.start_frame < gone.stop) & (table.stop_frame > gone.start)).any()
+    assert any("up to 20.0 s (video away): nothing is predicted" in line for line in said)
+    brief = away.replace(xy=np.delete(xy, range(gone.start + 60, gone.stop), 0))
+    model.predict([brief], cache=tmp_path/"f", say=(few := []).append)
+    assert not any("nothing is predicted" in line for line in few)
+
+
+def test_how_long_nobody_was_seen_in_bouts_is_learned(data, tmp_path):
+    "Where annotators go on marking, a model goes on predicting; also one that is tuned on such videos."
+    rows, xy = [("mouse1", "mouse2", "sniff", 100, 500)], data["0"].xy.copy()
+    xy[200:380] = np.nan
+    some = RecordingList([data["0"].replace(xy=xy, bouts=bout_table(rows)), data["1"]])
+    train(some, tmp_path/"a", TINY, ["0"], ["1"], cache=tmp_path/"f")
+    assert load_model(tmp_path/"a").inputs.tracks["unseen_ms"] == 6000
+    train(data, tmp_path/"b", TINY, ["2"], ["1"], cache=tmp_path/"f")
+    assert load_model(tmp_path/"b").inputs.tracks["unseen_ms"] == 0
+    train(some, tmp_path/"c", TINY, ["0"], ["1"], cache=tmp_path/"f", init=tmp_path/"b")
+    assert load_model(tmp_path/"c").inputs.tracks["unseen_ms"] == 6000
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("wide, told", (((1, 1.78), "along y, beside x"), ((1.78, 1), "along x, beside y"),
+                                        ((3, 3), ""), ((1, 1.1), "")))
+def test_a_picture_of_another_shape_is_told(data, folder, tmp_path, kind, wide, told):
+    "Most channels follow the animals as they turn."
+    rec = data[data.ids[-1]]
+    twice = rec.replace(xy=np.concatenate([rec.xy] * 2) * np.float32(wide))
+    found = load_model(folder/kind).predict([twice], cache=tmp_path/"f").attrs["doubts"]
+    words = [t for some in found.values() for t in some if "longer along" in t]
+    assert len(words) == bool(told) and all(told in t for t in words), found
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])

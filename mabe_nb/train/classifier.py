@@ -27,9 +27,9 @@ from .inputs import Inputs, users_code
 from .metrics import submission_table
 from .model import evidence_in, names_in, pair_decision, read_split
 from .models import check_size, make_model
+from .tracks import unseen_lines, without_unseen
 from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
-from .predict import (decide, decide_apart, lasting, probabilities, smooth,
-                                   to_bouts, trained_classes, with_rates)
+from .predict import decide, decide_apart, lasting, probabilities, smooth, to_bouts, trained_classes, with_rates
 from ..workers import or_silent
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
@@ -66,8 +66,7 @@ def save_classifier(
     "Write weights, scaling and names to one safetensors file."
     about = {"format": 1, "actions": list(clf.actions),
              "self_actions": list(clf.self_actions), "config": clf.cfg.model_dump(),
-             "pair_actions": clf.pair_actions,
-             "possible": clf.possible.tolist(), "inputs": clf.inputs.about(),
+             "pair_actions": clf.pair_actions, "possible": clf.possible.tolist(), "inputs": clf.inputs.about(),
              "least_ms": list(clf.least_ms), "usual": list(clf.usual)}
     tensors = {f"model.{k}": v.detach().cpu().contiguous()
                for k, v in clf.model.state_dict().items()}
@@ -196,7 +195,7 @@ def predict_sequences(
         p = probabilities(model, prepared.values(i), cfg.sequence_length,
                           clf.inputs.gap_at(cfg.gap, fps), may, cfg.loss, apart,
                           inputs=clf.inputs)
-        p = smooth(p, fps, cfg.smooth_ms if smooth_ms is None else smooth_ms)
+        p = smooth(without_unseen(p, clf.inputs, prepared, i), fps, cfg.smooth_ms if smooth_ms is None else smooth_ms)
         yield i, p if apart else with_rates(p, clf.usual, wanted, fps)
 
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01
@@ -248,7 +247,7 @@ def predict(
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in (doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions)
-                 + unlisted_lines(prepared, ids, self.actions)): say(line)
+                 + unlisted_lines(prepared, ids, self.actions) + unseen_lines(self.inputs, prepared, ids)): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else (
         ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)

@@ -19,6 +19,7 @@ from ..errors import DataError
 from ..extend import own_files
 from ..patch import patch
 from .models import NETWORKS
+from .tracks import learned_tracks, read_tracks
 from .unlike import MISSING
 
 # %% ../../nbs/train/35_inputs.ipynb #2778ab57
@@ -167,6 +168,7 @@ class Inputs:
     pca: PCA = None
     rate: float = 30.0 # Frames per second that they are brought to
     common: tuple = () # Body parts that every training video had; empty: not known
+    tracks: dict = None # See `learned_tracks`; None: not known
 
     def __call__(self,
         values: np.ndarray, # (frames, channels) as prepared, NaN = missing
@@ -244,7 +246,8 @@ def fit_inputs(
     common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))} for v in videos))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
                   np.flatnonzero(direct), masks, base, scaler, (float(fps.min()), float(fps.max())),
-                  np.flatnonzero(always), pca, common_rate(fps), tuple(sorted(common)))
+                  np.flatnonzero(always), pca, common_rate(fps), tuple(sorted(common)),
+                  learned_tracks(prepared, rows))
 
 # %% ../../nbs/train/35_inputs.ipynb #8817b1f1
 @patch
@@ -260,7 +263,7 @@ def arrays(self: Inputs) -> dict:
 def about(self: Inputs) -> dict:
     "Everything else."
     return {"features": self.features, "names": list(self.names),
-            "parts": list(self.parts), "common": list(self.common),
+            "parts": list(self.parts), "common": list(self.common), "tracks": self.tracks,
             "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate, "version": VERSION}
 
 # %% ../../nbs/train/35_inputs.ipynb #cb16a434
@@ -287,4 +290,4 @@ def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
         raise DataError("its frame rates are not from 0.01 to 100,000 frames per second")
     parts, names, common = (tuple(map(str, about.get(k, ()))) for k in ("parts", "names", "common"))
     return cls(str(about["features"]), parts, names, arrays["direct"], arrays["masks"],
-               arrays["base"], scaler, fps, arrays["always"], pca, rate, common)
+               arrays["base"], scaler, fps, arrays["always"], pca, rate, common, read_tracks(about.get("tracks")))

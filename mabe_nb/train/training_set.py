@@ -30,6 +30,7 @@ from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs, with_gap
 from .models import NETWORKS, make_model
+from .tracks import learned_tracks
 from .unlike import check_body, mixed_sizes
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
@@ -248,7 +249,8 @@ def training_set(
     actions, fps = tuple(prepared.actions), tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
-    else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)))
+    else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)),
+                         tracks=learned_tracks(prepared, rows, inputs.tracks))
     cfg, self_actions = with_gap(cfg, inputs.rate), prepared.self_actions
     least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)

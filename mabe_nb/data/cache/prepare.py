@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from ..blocks.bodies import seen_parts
+from ..blocks.bodies import seen_parts, unseen_stretches, y_stretch
 from ..blocks.registry import DATA_CODE, blocks_of, code_version, kept_once, order_free, users_blocks
 from .arrays import DamagedFile, individual, pairs_on_demand, write_pairs
 from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
@@ -78,7 +78,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         pairs=[list(p) for p in pairs(rec, plan.selves)], parts=seen_parts(rec), order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
-        reviewed=rec.reviewed and [list(r) for r in rec.reviewed])
+        reviewed=rec.reviewed and [list(r) for r in rec.reviewed], unseen=unseen_stretches(rec), y_stretch=y_stretch(rec))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
 def up_to_date(

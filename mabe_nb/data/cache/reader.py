@@ -73,14 +73,15 @@ def _sound_animals(animals, individual, info): # Whether every number lies in on
 
 
 def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
-    lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,)}
+    lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,), "unseen": (str, int, int)}
     return (0 < info["fps"] < float("inf") and min(info["frames"], info["channels"]) >= 0
             and all(isinstance(row, list) and tuple(map(type, row)) == types
-                    for name, types in lists.items() for row in info[name] or ())
+                    for name, types in lists.items() for row in info.get(name) or ())
             and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"])
             and all(isinstance(words := info.get(name) or [], list)
                     and all(type(word) is str for word in words)
                     for name in ("names", "units", "roles"))
+            and isinstance(info.get("y_stretch"), (float, type(None)))
             and [type(n) for n in info["checks"]] == [int] * len(info["pairs"])
             and (not (order := info["other_order"]) or len(order) == info["channels"]
                  and all(type(n) is int and 0 < abs(n) <= len(order) for n in order))

@@ -26,6 +26,7 @@ from .thresholds import decision_values
 from ..metrics import submission_table
 from ..model import evidence_in, names_in, no_options, pair_decision
 from ..predict import completed, to_bouts
+from ..tracks import unseen_lines, without_unseen
 from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
 from ...workers import or_silent
 
@@ -164,7 +165,7 @@ def of_pairs(
                      next(iter(row.values())).fps, threads)
         ready |= {(name, row[name].path): p for name, p in new.items()
                  if prepared[name].videos[pair[0]]["order_free"]}
-        yield i, _complete(self, means | new)
+        yield i, without_unseen(_complete(self, means | new), _first_net(self)[1], next(iter(prepared.values())), i)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #aefbbbbe
 @patch
@@ -207,7 +208,8 @@ def predict(
     first = next(iter(prepared.values()))
     found = _doubts(self, prepared, wanted := dict.fromkeys(map(str, first.videos if ids is None else ids)))
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
-                 *unlisted_lines(first, wanted, self.actions)]: or_silent(say)(line)
+                 *unlisted_lines(first, wanted, self.actions),
+                 *unseen_lines(_first_net(self)[1], first, wanted)]: or_silent(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
@@ -231,10 +233,14 @@ def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the vide
     return new_lab_notes(recipe.labs, recipe.actions, listed)
 
 
-def _doubts(recipe, prepared, ids): # By the first network that there is
-    return next((doubtful(m.clf.inputs, prepared[name], ids)
-                 for name, some in recipe.members.items() for m in some
-                 if isinstance(m, Net)), {})
+def _first_net(recipe): # Name and inputs of the first network that there is
+    return next(((name, m.clf.inputs) for name, some in recipe.members.items() for m in some
+                 if isinstance(m, Net)), (None, None))
+
+
+def _doubts(recipe, prepared, ids):
+    name, inputs = _first_net(recipe)
+    return doubtful(inputs, prepared[name], ids) if inputs else {}
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #781ccf6a
 def _fold_videos(folder):
