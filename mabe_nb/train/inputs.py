@@ -241,7 +241,8 @@ def fit_inputs(
             yield x
     scaler = fit_standardize(each())
     base = np.flatnonzero(coord & cfg.include_pca)
-    pca = fit_pca((scaler(prepared.values(i))[:, base] for i in rows), cfg.pca_components) if cfg.include_pca else None
+    scaled = (scaler(prepared.values(i))[:, base] for i in rows)
+    pca = fit_pca(scaled, cfg.pca_components) if cfg.include_pca else None
     fps, videos = (prepared.sequences[c].iloc[list(rows)] for c in ("fps", "video_id"))
     common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))} for v in videos))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
