@@ -8,7 +8,6 @@ __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balance
            'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
 from .inputs import Inputs, features_of, fit_inputs, with_gap
 from .models import NETWORKS, make_model
-from .tracks import learned_tracks
+from .tracks import widened
 from .unlike import check_body, mixed_sizes
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
@@ -249,8 +248,7 @@ def training_set(
     actions, fps = tuple(prepared.actions), tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
-    else: inputs = replace(inputs, fps=(min(fps[0], *inputs.fps), max(fps[-1], *inputs.fps)),
-                         tracks=learned_tracks(prepared, rows, inputs.tracks))
+    else: inputs = widened(inputs, prepared, rows)
     cfg, self_actions = with_gap(cfg, inputs.rate), prepared.self_actions
     least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
