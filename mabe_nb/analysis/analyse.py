@@ -97,7 +97,7 @@ def _of_no_interval(drawn):
             "trained before it kept them or judged by a single video, does not know "
             "what whole videos are off; train it again"]
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #84c07f7e
 def _add_doubt(tables, rows, run, data, decisions, value, unit):
     "Add what a run is not sure of to the tables; sentences. Nothing for other bouts."
     if not is_run(run): return []

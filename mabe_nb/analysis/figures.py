@@ -103,6 +103,13 @@ def _name_places(ax, at, names, aslant):
     ax.set_xticks(at, [_short(name, 16) for name in names], **how)
     ax.tick_params(axis="x", length=0)
 
+def _explain_bars(ax, label):
+    "Title, axis and legend of bars by group."
+    ax.set(ylabel=label, title="By group", ylim=(0, None))
+    ax.grid(axis="y")
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
+              title="bar: mean\nline: 95 % interval\ndot: one case", alignment="left")
+
 # %% ../../nbs/analysis/40_figures.ipynb #25670529
 @styled
 def plot_budgets(
@@ -124,10 +131,7 @@ def plot_budgets(
             label = None if i else _short(group)
             _mean_bar(ax, i * wide + g, some, color, label, rng, dot)
     _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
-    ax.set(ylabel=MEASURES[value], title="By group", ylim=(0, None))
-    ax.grid(axis="y")
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
-              title="bar: mean\nline: 95 % interval\ndot: one case", alignment="left")
+    _explain_bars(ax, MEASURES[value])
     figure.set_label(f"{MEASURES[value]} of {n} actions in {m} groups")
     return figure, ax
 

@@ -140,6 +140,12 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
 
 def _actions_in(tables): return sorted({a for b in tables.values() for a in b.action})
 
+
+def _numbers_of(tables, actions):
+    "How many bouts each source has, in words."
+    count = {n: int(b.action.isin(actions).sum()) for n, b in tables.items()}
+    return "; ".join(f"{n}: {plural(k, 'bout')}" for n, k in count.items())
+
 # %% ../../nbs/view/10_plots.ipynb #25f5808c
 @styled
 def plot_ethogram(
@@ -163,9 +169,8 @@ def plot_ethogram(
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram")
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="x")
-    count = {n: int(b.action.isin(actions).sum()) for n, b in tables.items()}
-    figure.set_label(f"Ethogram from {start / fps:g} to {stop / fps:g} s: " + "; ".join(
-        f"{n}: {plural(k, 'bout')}" for n, k in count.items()))
+    when = f"from {start / fps:g} to {stop / fps:g} s"
+    figure.set_label(f"Ethogram {when}: {_numbers_of(tables, actions)}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
@@ -192,8 +197,7 @@ def plot_learning_curve(
         a.axvline(best["epoch"], color=_ink(a), linewidth=0.8, linestyle=":")
         a.grid(axis="y")
         a.xaxis.get_major_locator().set_params(integer=True)
-    epochs = plural(len(history), "epoch")
-    figure.set_label(f"Losses and validation score, {epochs}. {best_f1}")
+    figure.set_label(f"Losses and validation score, {plural(len(rows), 'epoch')}. {best_f1}")
     return figure, axes
 
 # %% ../../nbs/view/10_plots.ipynb #699d96cf

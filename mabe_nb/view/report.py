@@ -161,9 +161,12 @@ th, td { padding: .35rem .8rem; border-bottom: 1px solid var(--line); text-align
 .numbers div { background: var(--soft); border: 1px solid var(--line);
   border-radius: .4rem; padding: .6rem 1.1rem }
 .numbers dd { margin: 0; font-size: 1.5rem; font-weight: 600 }
-@media print { nav { display: none } .wide { overflow: visible } table { font-size: .7rem }
-  th, td { padding: .1rem .3rem; overflow-wrap: anywhere } th.n { white-space: normal }
-  img { min-width: 0 !important }
+"""
+
+# %% ../../nbs/view/20_report.ipynb #790e4336
+CSS += """@media print { nav { display: none } .wide { overflow: visible }
+  table { font-size: .7rem } th, td { padding: .1rem .3rem; overflow-wrap: anywhere }
+  th.n { white-space: normal } img { min-width: 0 !important }
   h2 { break-after: avoid } tr, figure { break-inside: avoid } }
 """
 
