@@ -136,6 +136,7 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
                        linewidth=0.8) # a frame of an hour is seen
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
+    ax.tick_params(axis="y", length=0, labelsize=8)
 
 
 def _actions_in(tables): return sorted({a for b in tables.values() for a in b.action})
@@ -159,7 +160,8 @@ def plot_ethogram(
     "Bouts over time, a lane for each action and source."
     if isinstance(bouts_by_name, pd.DataFrame): bouts_by_name = {"bouts": bouts_by_name}
     tables = {n: b[b.stop > start] for n, b in bouts_by_name.items()}
-    if stop is None: stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
+    if stop is None:
+        stop = max((b.stop.max() for b in tables.values() if len(b)), default=start + 1)
     tables = {n: b[b.start < stop] for n, b in tables.items()}
     actions = _actions_in(tables) if actions is None else [*actions]
     lanes = [(a, n) for a in actions for n in tables]
@@ -167,13 +169,19 @@ def plot_ethogram(
     if not lanes: return _empty(figure, ax, "There are no bouts.")
     _draw_lanes(ax, lanes, tables, lambda bouts: _spans(bouts, fps, start, stop))
     ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram")
-    ax.tick_params(axis="y", length=0, labelsize=8)
     ax.grid(axis="x")
     when = f"from {start / fps:g} to {stop / fps:g} s"
     figure.set_label(f"Ethogram {when}: {_numbers_of(tables, actions)}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
+def _mark_epoch(ax, best):
+    "A line at the best epoch; epochs are whole numbers."
+    ax.axvline(best, color=_ink(ax), linewidth=0.8, linestyle=":")
+    ax.grid(axis="y")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+# %% ../../nbs/view/10_plots.ipynb #63c8fc7f
 @styled
 def plot_learning_curve(
     history: pd.DataFrame, # epoch, train_loss, valid_loss and a valid_...f1
@@ -193,11 +201,9 @@ def plot_learning_curve(
     left.legend(["training", "validation"])
     left.set(xlabel="epoch", ylabel="loss", title="Loss")
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
-    for a in axes:
-        a.axvline(best["epoch"], color=_ink(a), linewidth=0.8, linestyle=":")
-        a.grid(axis="y")
-        a.xaxis.get_major_locator().set_params(integer=True)
-    figure.set_label(f"Losses and validation score, {plural(len(rows), 'epoch')}. {best_f1}")
+    for a in axes: _mark_epoch(a, best["epoch"])
+    epochs = plural(len(rows), "epoch")
+    figure.set_label(f"Losses and validation score, {epochs}. {best_f1}")
     return figure, axes
 
 # %% ../../nbs/view/10_plots.ipynb #699d96cf

@@ -80,7 +80,8 @@ def figure_html(figure: Figure) -> str:
     alt = escape(figure.get_label() or titles or "figure")
     width = round(figure.get_figwidth() * 100)
     return (f'<figure class="wide" tabindex="0"><img alt="{alt}" width="{width}" '
-            f'style="min-width:{0.7 * width:.0f}px" src="data:image/svg+xml;base64,{data}"></figure>\n')
+            f'style="min-width:{0.7 * width:.0f}px" '
+            f'src="data:image/svg+xml;base64,{data}"></figure>\n')
 
 # %% ../../nbs/view/20_report.ipynb #5f7a5f39
 def svg_start(
