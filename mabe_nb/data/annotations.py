@@ -15,23 +15,26 @@ from ..files import read_text, regular_file
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
 from .formats.ethovision.tracks import is_scored
-from .formats.frame_tables import (NO_ACTION, frames_looked_at, is_frame_table,
-                                                 is_solomon, is_step_table, step_span)
+from .formats.frame_tables import (
+    NO_ACTION, frames_looked_at, is_frame_table, is_solomon, is_step_table, step_span)
 from .formats.live_mouse_tracker import has_events
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import frame_span
-from .recording import Finding, Recording, bout_table, labelled_in, parse_number, parse_seconds, plural
+from .recording import (Finding, Recording, bout_table, labelled_in,
+                                    parse_number, parse_seconds, plural)
 
 # %% ../../nbs/data/18_annotations.ipynb #5b36fff4
 def _lines(path):
     "The lines of a text file. Raises `DataError` if it is none."
-    return read_text(path, "an annotation", "utf-8-sig", most=2**25, composed=True).splitlines()
+    return read_text(path, "an annotation", "utf-8-sig", most=2**25,
+                     composed=True).splitlines()
 
 
 def _number(text, name, path, where, parse=parse_number):
     "`text` as a number from 0 that can be a time or a frame."
     if 0 <= (value := parse(text)) < 1e9: return value
-    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0", path, where)
+    raise DataError(f"{name} is {str(text)[:40]!r}, expected a number from 0",
+                    path, where)
 
 # %% ../../nbs/data/18_annotations.ipynb #cd1d2300
 def _pair(row, agent, target, subjects, path, where):
@@ -39,8 +42,8 @@ def _pair(row, agent, target, subjects, path, where):
     name = row.get("subject", "")
     who = agent or (subjects or {}).get(name, name)
     if not who or who == "No focal subject":
-        raise DataError("names no subject; give agent= (for a folder: agent in its dataset.yaml)",
-                        path, where)
+        raise DataError("names no subject; give agent= (for a folder: agent in its "
+                        "dataset.yaml)", path, where)
     to = row.get("target") or None
     return who, target or (subjects or {}).get(to, to) or who
 
@@ -49,12 +52,13 @@ def _rate(row, fps, path, where):
     "Frames per second as given, else from the row."
     if fps is None and not row.get("fps"):
         raise DataError("does not say its frames per second; give fps=", path, where)
-    if rate := _number(row.get("fps") if fps is None else fps, "FPS", path, where): return rate
+    if rate := _number(row.get("fps") if fps is None else fps, "FPS", path, where):
+        return rate
     raise DataError("FPS is 0, expected a number above 0", path, where)
 
 # %% ../../nbs/data/18_annotations.ipynb #9bb13b1f
 def events_as_bouts(
-    rows, fps, who, path, # As of `boris_rows`; their rate if None; agent and target of a row
+    rows, fps, who, path, # Of `boris_rows`; None: their rate; agent and target of a row
 ) -> list: # Rows of a `bout_table`
     "Bouts from START, STOP and POINT rows. Raises `DataError` naming the row."
     out, running = [], {}
@@ -68,13 +72,15 @@ def events_as_bouts(
         elif status == "STOP" and time >= running.get(run, (math.inf,))[0]:
             out.append((*key, *frame_span(running.pop(run)[0], time, rate)))
         else:
-            since = f", {time:g} s: one of {key[0]} at {running[run][0]:g} s has no STOP " \
-                    f"({running[run][1]})" if run in running else ""
-            raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no bout{since}; "
-                            "expected START, then STOP, or POINT", path, where)
+            since = (f", {time:g} s: one of {key[0]} at {running[run][0]:g} s has no "
+                     f"STOP ({running[run][1]})" if run in running else "")
+            raise DataError(f"status {status[:20]!r} of {key[2]!r} fits no "
+                            f"bout{since}; expected START, then STOP, or POINT",
+                            path, where)
     for (who, _, action, _), (time, where) in running.items():
-        raise DataError(f"START of {action!r} at {time:g} s has no STOP; is the table cut off? Add "
-                        "the stop where it was scored and export it again", path, where)
+        raise DataError(f"START of {action!r} at {time:g} s has no STOP; is the table "
+                        "cut off? Add the stop where it was scored and export it again",
+                        path, where)
     return out
 
 # %% ../../nbs/data/18_annotations.ipynb #e2541f14
@@ -85,7 +91,8 @@ def _from_bouts(rows, fps, who, path):
         where = f"row {line}"
         start = _number(row["start"], "Start (s)", path, where, parse_seconds)
         point = row.get("status", "").upper() == "POINT"
-        stop = start if point else _number(row["stop"], "Stop (s)", path, where, parse_seconds)
+        stop = start if point else _number(
+            row["stop"], "Stop (s)", path, where, parse_seconds)
         if stop < start: raise DataError("stops before it starts", path, where)
         out.append((*who(row, where), row["behavior"],
                     *frame_span(start, stop, _rate(row, fps, path, where))))
@@ -110,7 +117,8 @@ def read_boris(
         raise DataError("holds the observations " + ", ".join(ids)[:200]
                         + "; give observation=, one of them", path)
     read = _from_bouts if {"start", "stop"} <= rows[0][1].keys() else events_as_bouts
-    rows = [(i, r) for i, r in rows if not {r.get("subject"), r.get("target")} & {*without}]
+    rows = [(i, r) for i, r in rows
+            if not {r.get("subject"), r.get("target")} & {*without}]
     return bout_table(read(rows, fps, lambda row, where: _pair(
         row, agent, target, subjects, path, where), path))
 
@@ -197,7 +205,8 @@ def streams_of(
     path, # An annotation of any of the three programs
 ) -> list: # Names; of a Caltech or Bento file alone
     "The streams or channels in which something was scored."
-    found = (_caltech(_lines(path), path) if (source := annotation_source(path)) == "Caltech" else
+    found = (_caltech(_lines(path), path)
+             if (source := annotation_source(path)) == "Caltech" else
              _bento(_lines(path), 30.0, path) if source == "Bento" else ())
     return sorted({c for c, a, *_ in found if a not in NO_ACTION})
 
@@ -208,16 +217,18 @@ def scored_window(
 ) -> tuple: # First frame, frame to end before; None if the file does not say
     "The frames that a scorer looked at. Raises `DataError` naming the row."
     if (source := annotation_source(path)) == "Caltech":
-        spans = [s for _, what, *s in _caltech(_lines(path), path) if what != "base"] or [(0, 0)]
+        spans = [s for _, what, *s in _caltech(_lines(path), path)
+                 if what != "base"] or [(0, 0)]
         return min(a for a, _ in spans), max(b for _, b in spans)
     if source == "frames": return frames_looked_at(path)
     if source in ("steps", "Solomon"): return step_span(path, fps) if fps else None
-    return _bento_window(path, fps or annotated_rate(path)) if source == "Bento" else None
+    return (_bento_window(path, fps or annotated_rate(path))
+            if source == "Bento" else None)
 
 # %% ../../nbs/data/18_annotations.ipynb #e14e8515
 def annotation_source(
     path, # A text file, a workbook or a database
-) -> str: # "Caltech", "Bento", "ELAN", "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker", "frames", "steps", "bouts", "Solomon", "BORIS"; or None
+) -> str: # Such as "ELAN"; "frames", "steps", "bouts" for plain tables; None: unknown
     "The program that wrote an annotation, by the beginning of the file."
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
@@ -226,7 +237,8 @@ def annotation_source(
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith("caltech behavior annotator"): return "Caltech"
     if head.startswith("bento annotation file"): return "Bento"
-    if Path(path).suffix == ".eaf": return "ELAN" if "<annotation_document" in head else None
+    if Path(path).suffix == ".eaf":
+        return "ELAN" if "<annotation_document" in head else None
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
     lines = text.splitlines()
     if is_bout_table(lines[:1]): return "bouts"
@@ -236,7 +248,8 @@ def annotation_source(
         if simba_head(path)[0]: return "SimBA" if simba_actions(path) else None
         if is_label_table(lines[:1]): return "DLCAnalyzer"
         if is_frame_table(lines[:20]): return "frames"
-    return "BORIS" if any("Behavior" in r and ("Time" in r or "Start (s)" in r) for r in lines) else None
+    return "BORIS" if any("Behavior" in r and ("Time" in r or "Start (s)" in r)
+                          for r in lines) else None
 
 # %% ../../nbs/data/18_annotations.ipynb #3b197c44
 def annotated_rate(
@@ -276,8 +289,10 @@ def with_bouts(
     scored: tuple = None, # See `scored_window`; outside nothing is known; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
-    if isinstance(bouts, str | Path | int | None): raise DataError("bouts are no table; read_boris reads a file")
-    if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target} - {*rec.mice}):
+    if isinstance(bouts, str | Path | int | None):
+        raise DataError("bouts are no table; read_boris reads a file")
+    if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target}
+                       - {*rec.mice}):
         raise DataError(f"bouts are of {', '.join(map(repr, names))}, the poses of "
                         f"{', '.join(map(repr, rec.mice))}; rename one of them",
                         where=f"video {rec.video_id}")
@@ -287,13 +302,16 @@ def with_bouts(
     late, findings = late_end(rec, bouts, scored), rec.findings
     what = f"{late} Cut or left out: {plural(outside, 'bout')}" if late else (
         f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out")
-    if late or outside: findings += (Finding(rec.video_id, "late_annotation" if late
-                                             else "bouts_outside", max(outside, 1), what),)
+    if late or outside: findings += (Finding(
+        rec.video_id, "late_annotation" if late else "bouts_outside", max(outside, 1),
+        what),)
     if scored:
         scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
         if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
-            rec.video_id, "not_scored", unknown, ("no frame was" if unknown == len(rec) else
-            f"frames before {scored[0]:,} and from {scored[1]:,} on were not") +
-            " scored: unknown, not without behaviour"),)
+            rec.video_id, "not_scored", unknown,
+            ("no frame was" if unknown == len(rec) else
+             f"frames before {scored[0]:,} and from {scored[1]:,} on were not")
+            + " scored: unknown, not without behaviour"),)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
-                       labelled=labelled_in(bouts, labelled), scored=scored, findings=findings)
+                       labelled=labelled_in(bouts, labelled), scored=scored,
+                       findings=findings)

@@ -69,7 +69,8 @@ class AuditReport:
     def foremost(self, errors=20, each=3):
         "The first errors, and of each kind of warning those of the largest share."
         first, rest = (self.table[self.table.severity == s] for s in ORDER[:2])
-        worst = rest.sort_values("share", ascending=False, kind="stable").groupby("kind")
+        worst = rest.sort_values("share", ascending=False,
+                                 kind="stable").groupby("kind")
         return pd.concat([first.head(errors), worst.head(each).sort_index()])
 
     def __repr__(self):
@@ -101,8 +102,9 @@ def video_rows(
     rows = {f.kind: (f.kind, f.count, None, f.message) for f in rec.findings}
     for d in check(rec):
         if d.kind not in rows or rows[d.kind][1] <= d.count: rows[d.kind] = tuple(d)
-    if rare := rare_parts(rec): rows["rare_parts"] = ("rare_parts", len(rare), None, "; ".join(rare) + "; if "
-        "that is not meant, take the part out or give it another name, under parts in dataset.yaml")
+    if rare := rare_parts(rec): rows["rare_parts"] = (
+        "rare_parts", len(rare), None, "; ".join(rare) + "; if that is not meant, take "
+        "the part out or give it another name, under parts in dataset.yaml")
     return [_row(rec.video_id, rec.lab_id, *row) for row in rows.values()]
 
 # %% ../../nbs/data/50_audit.ipynb #6c59f3fa

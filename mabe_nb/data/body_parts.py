@@ -59,12 +59,13 @@ def part_index(
     "The usual spelling of each part; its own if another part has that."
     out = {}
     for part in sorted(set(parts), key=lambda p: (p != plain_part(p), p)):
-        names = plain_part(part), _words(part), part, *(f"{part}_{k}" for k in range(2, len(parts) + 2))
+        names = plain_part(part), _words(part), part, *(
+            f"{part}_{k}" for k in range(2, len(parts) + 2))
         out[part] = next(n for n in names if n not in out.values())
     return {out[part]: i for i, part in enumerate(parts)}
 
 # %% ../../nbs/data/02_body_parts.ipynb #94a231d4
-INSECTS = {"thorax": "body_center", "abdomen": "tail_base"} # What their center and rear are called
+INSECTS = {"thorax": "body_center", "abdomen": "tail_base"} # Their center and rear
 
 
 def usual_names(
@@ -82,7 +83,7 @@ def usual_names(
 def listed_names(
     names, # As a file spells them
     listed, # As they should be spelt
-) -> dict: # Those of `names` that `listed` lacks -> the only one there of the same words
+) -> dict: # Those of `names` that `listed` lacks -> its only one of the same words
     "Names that are others in another spelling."
     of = {name: [k for k in listed if _words(k) == _words(name)]
           for name in sorted({*names} - {*listed})}
@@ -90,8 +91,9 @@ def listed_names(
 
 # %% ../../nbs/data/02_body_parts.ipynb #3085f13a
 ANATOMY = frozenset( # Of one animal
-    "left right l r front back fore hind top bottom upper lower leg limb arm hand foot paw wing fin "
-    "head neck nose eye ear antenna body thorax abdomen spine trunk segment hip tail".split())
+    "left right l r front back fore hind top bottom upper lower leg limb arm hand foot "
+    "paw wing fin head neck nose eye ear antenna body thorax abdomen spine trunk "
+    "segment hip tail".split())
 
 
 def animal_prefixes(

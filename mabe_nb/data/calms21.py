@@ -70,8 +70,8 @@ def _vocabulary(about, vocab, path, where):
     except (ValueError, TypeError, OverflowError): codes = {}
     if codes and len(codes) == len(set(codes.values())) == len(pairs) and (
             not isinstance(vocab, str)): return codes
-    raise DataError(f"vocabulary {str(vocab)[:80]!r} is not one whole number per action",
-                    path, where)
+    raise DataError(f"vocabulary {str(vocab)[:80]!r} is not one whole number per "
+                    "action", path, where)
 
 # %% ../../nbs/data/12_calms21.ipynb #fcf899fd
 def _codes(record, frames, names, path, where):
@@ -179,7 +179,7 @@ def _tree(path):
 def read_calms21(
     path, # A .json, .npy or .npz file
     vocab=None, # Action to code, in place of the file's own; clips have names
-    min_score: float = None, # Points less certain than this become NaN; clips have no scores
+    min_score: float = None, # Points less certain become NaN; clips have no scores
 ) -> list: # Of `Recording`, in the file's order
     "CalMS21 of any task as Recordings. Raises `DataError` naming file and sequence."
     path = Path(path)
@@ -198,8 +198,9 @@ def read_calms21(
 def _open(path, split): return read_calms21(path)
 
 # %% ../../nbs/data/12_calms21.ipynb #671c73e0
-MARS_PARTS = ("nose", "ear_right", "ear_left", "neck", "hip_right", "hip_left", "tail_base")
-MARS_NAME = re.compile(r"_pose_top_v\d+(_\d+)?\.json$") # The head of a long file does not tell
+MARS_PARTS = ("nose", "ear_right", "ear_left", "neck", "hip_right", "hip_left",
+              "tail_base")
+MARS_NAME = re.compile(r"_pose_top_v\d+(_\d+)?\.json$") # Long files' heads do not tell
 
 
 def is_mars(
@@ -216,17 +217,20 @@ def _mars_record(path):
     if path.suffix == ".json":
         record = read_json(path)
         return record if isinstance(record, dict) else {}
-    return {n: read_mat(path, n) for n in mat_arrays(path) if n in ("keypoints", "scores")}
+    return {n: read_mat(path, n) for n in mat_arrays(path)
+            if n in ("keypoints", "scores")}
 
 
 def mars_poses(
     path, # A .mat or .json of MARS
-) -> tuple: # (frames, animals, parts, 2), scores (frames, animals, parts), animals, parts
+) -> tuple: # (frames, animals, parts, 2), scores (first 3 axes), animals, parts
     "Points of all mice. Raises `DataError`."
     record = _mars_record(path := Path(path))
     xy = plain_array(record, "keypoints", (None, None, 2, len(MARS_PARTS)), path)
     if not xy.size: raise DataError("has no frames", path)
     with np.errstate(over="ignore"): xy = xy.transpose(0, 1, 3, 2).astype(np.float32)
-    sure = plain_array(record, "scores", xy.shape[:3], path) if "scores" in record else None
+    sure = (plain_array(record, "scores", xy.shape[:3], path)
+            if "scores" in record else None)
     animals = [f"mouse{i + 1}" for i in range(xy.shape[1])]
-    return np.where(np.isfinite(xy), xy, np.float32(np.nan)), sure, animals, [*MARS_PARTS]
+    return (np.where(np.isfinite(xy), xy, np.float32(np.nan)), sure, animals,
+            [*MARS_PARTS])

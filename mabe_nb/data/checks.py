@@ -17,14 +17,16 @@ from .recording import Recording, plural, some_of
 
 # %% ../../nbs/data/40_checks.ipynb #7016a5f7
 KINDS = {kind: severity for severity, kinds in {
-    "error": "unreadable empty_video infinite_points bouts_outside untracked_bouts duplicated_id "
-             "late_annotation",
-    "warning": "zero_points frozen_points jumps identity_swaps frame_gaps points_outside "
-               "untracked_animals empty_bouts overlapping_bouts unlisted_bouts unseen_bouts "
-               "nothing_marked fps_mismatch duplicated_tracks body_size size_drift never_seen "
-               "lost_animals track_pieces rare_parts",
-    "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts absent_parts "
-            "respelled_parts double_tokens unknown_file"}.items() for kind in kinds.split()}
+    "error": "unreadable empty_video infinite_points bouts_outside untracked_bouts "
+             "duplicated_id late_annotation",
+    "warning": "zero_points frozen_points jumps identity_swaps frame_gaps "
+               "points_outside untracked_animals empty_bouts overlapping_bouts "
+               "unlisted_bouts unseen_bouts nothing_marked fps_mismatch "
+               "duplicated_tracks body_size size_drift never_seen lost_animals "
+               "track_pieces rare_parts",
+    "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts "
+            "absent_parts respelled_parts double_tokens unknown_file"}.items()
+    for kind in kinds.split()}
 
 # %% ../../nbs/data/40_checks.ipynb #52de4c30
 class Defect(NamedTuple):
@@ -92,8 +94,9 @@ def unseen(rec, xy):
     "Animals that no frame shows, and how many bouts name them all the same."
     if not (gone := untracked(rec, xy)): return []
     named = int((rec.bouts.agent.isin(gone) | rec.bouts.target.isin(gone)).sum())
-    return [Defect("untracked_animals", len(gone), len(gone) / len(rec.mice), "no frame shows "
-                   + some_of(gone) + f"; {plural(named, 'bout')} of these" * (named > 0))]
+    return [Defect("untracked_animals", len(gone), len(gone) / len(rec.mice),
+                   "no frame shows " + some_of(gone)
+                   + f"; {plural(named, 'bout')} of these" * (named > 0))]
 
 # %% ../../nbs/data/40_checks.ipynb #10577e12
 def long_gaps(rec, xy, least=10): # Seconds
@@ -102,12 +105,15 @@ def long_gaps(rec, xy, least=10): # Seconds
     for mouse, here in zip(rec.mice, np.isfinite(xy[..., 0]).any(2).T):
         edges = np.flatnonzero(np.diff(np.r_[False, ~here, False])).reshape(-1, 2)
         edges = edges[np.ptp(edges, 1) >= least * rec.fps]
-        if here.any() and len(edges): gone[mouse] = sorted(edges, key=np.ptp, reverse=True)
+        if here.any() and len(edges):
+            gone[mouse] = sorted(edges, key=np.ptp, reverse=True)
     if len(rec.mice) < 2 or not gone: return []
     count = {m: int(np.ptp(at, 1).sum()) for m, at in gone.items()}
-    words = (f"{m} for {np.ptp(at[0]) / rec.fps:.1f} s from frame {at[0][0]}" + (
-        f" ({count[m] / rec.fps:.1f} s in {len(at)} such gaps)" * (len(at) > 1)) for m, at in gone.items())
-    return [Defect("lost_animals", n := sum(count.values()), n / (len(xy) * len(rec.mice)),
+    words = (f"{m} for {np.ptp(at[0]) / rec.fps:.1f} s from frame {at[0][0]}"
+             + f" ({count[m] / rec.fps:.1f} s in {len(at)} such gaps)" * (len(at) > 1)
+             for m, at in gone.items())
+    return [Defect("lost_animals", n := sum(count.values()),
+                   n / (len(xy) * len(rec.mice)),
                    f"no point for long: {some_of(words)}")]
 
 
@@ -115,8 +121,10 @@ def pieces(rec, xy):
     "Far more names than animals, as of a tracker that names anew whom it had lost."
     at_once = int(np.isfinite(xy).any((2, 3)).sum(1).max(initial=0))
     if not 0 < 2 * at_once < (n := len(rec.mice)): return []
-    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame shows more than "
-                   f"{at_once}: the tracks are pieces; join each animal's in the tracker, or in dataset.yaml")]
+    return [Defect("track_pieces", n, None,
+                   f"{n:,} animals are named, and no frame shows more than {at_once}: "
+                   "the tracks are pieces; join each animal's in the tracker, or in "
+                   "dataset.yaml")]
 
 # %% ../../nbs/data/40_checks.ipynb #bee24940
 def part_distances(
@@ -232,22 +240,26 @@ def outside(rec, xy):
     "Points left of, above, right of or below the picture."
     width, height = picture_size(rec)
     below, above = (xy < 0).any(-1), (xy > np.float32([width, height])).any(-1)
-    below &= 5 * below.sum() <= (tracked := np.isfinite(xy[..., 0]).sum()) # Else 0 is no corner
+    tracked = np.isfinite(xy[..., 0]).sum()
+    below &= 5 * below.sum() <= tracked # Else 0 is no corner
     if not (off := below | above).any(): return []
     return _some("points_outside", off, tracked,
                  f"points lie outside the picture: {below.sum():,} below 0, "
-                 + f"{above.sum():,} beyond {width:g} x {height:g} pixels, " * bool(above.any())
+                 + (f"{above.sum():,} beyond {width:g} x {height:g} pixels, "
+                    * bool(above.any()))
                  + f"first in frame {_first(off)}")
 
 # %% ../../nbs/data/40_checks.ipynb #5cf44fe1
 def bouts(rec, xy):
-    "Bouts that are empty, very short, outside the video, of nobody, unseen, or overlapping."
+    "Bouts empty, very short, outside the video, of nobody, unseen, or overlapping."
     b, n = rec.bouts, len(rec.bouts)
     if not n: return []
     length, pair = b.stop - b.start, [b.agent, b.target]
     before = b.stop.groupby(pair).cummax().groupby(pair).shift()
-    mice, there = b.agent.isin(rec.mice) & b.target.isin(rec.mice), ~np.isnan(xy).all((2, 3))
-    both = [there[:, [rec.mice.index(a), rec.mice.index(t)]].all(1)[max(s, 0):e] if known else there[:0]
+    mice, there = (b.agent.isin(rec.mice) & b.target.isin(rec.mice),
+                   ~np.isnan(xy).all((2, 3)))
+    both = [there[:, [rec.mice.index(a), rec.mice.index(t)]].all(1)[max(s, 0):e]
+            if known else there[:0]
             for a, t, s, e, known in zip(b.agent, b.target, b.start, b.stop, mice)]
     return [
         *_some("bouts_outside", (b.start < 0) | (b.stop > len(xy)), n,
@@ -257,8 +269,9 @@ def bouts(rec, xy):
                "bouts last a tenth of a second or less"),
         *_some("overlapping_bouts", b.start < before, n,
                "bouts begin before an earlier one of the same pair has ended"),
-        *_some("unseen_bouts", [len(seen) and seen.mean() < 0.5 for seen in both], n, "bouts have no "
-               "point of agent or target in most of their frames; is a name or a time wrong?"),
+        *_some("unseen_bouts", [len(seen) and seen.mean() < 0.5 for seen in both], n,
+               "bouts have no point of agent or target in most of their frames; is a "
+               "name or a time wrong?"),
         *_some("untracked_bouts", ~mice, n, "bouts name an animal that has no poses: "
                + ", ".join(sorted({*b.agent, *b.target} - {*rec.mice})))]
 
@@ -266,8 +279,9 @@ def bouts(rec, xy):
 def labels(rec, xy):
     "Bouts of actions that nobody looked for, or no labels at all."
     if not rec.labelled and not len(rec.bouts): return [Defect("unlabelled", 1, None, (
-        "nobody looked for behaviour here" if rec.labelled is None else "no action of an animal with "
-        "poses is looked for, so none is learned or predicted; is behaviors_labeled empty?"))]
+        "nobody looked for behaviour here" if rec.labelled is None else
+        "no action of an animal with poses is looked for, so none is learned or "
+        "predicted; is behaviors_labeled empty?"))]
     b, allowed = rec.bouts, rec.labelled or frozenset()
     bad = [t not in allowed for t in zip(b.agent, b.target, b.action)]
     names = sorted({a for a, off in zip(b.action, bad) if off})
@@ -284,9 +298,9 @@ def table(rec, xy):
                          f"frames too {'many' if off > 0 else 'few'}: {len(xy)} at "
                          f"{rec.fps:g} per second do not last {seconds:g} s")]
     if not rec.px_per_cm:
-        found += [Defect("scale_missing", 1, None, "pixels per cm are unknown: features "
-                         "take the animals for mice of usual length, but coords, "
-                         "speed, acceleration and kaggle288 stay in pixels")]
+        found += [Defect("scale_missing", 1, None, "pixels per cm are unknown: "
+                         "features take the animals for mice of usual length, but "
+                         "coords, speed, acceleration and kaggle288 stay in pixels")]
     return found
 
 # %% ../../nbs/data/40_checks.ipynb #76ec59c2
@@ -295,5 +309,5 @@ def check(
 ) -> list: # of `Defect`
     "Everything that is wrong with one recording, each kind at most once."
     xy = seen(rec)
-    return [d for look in (missing, unseen, long_gaps, pieces, movement, frozen, outside,
-                             bouts, labels, table) for d in look(rec, xy)]
+    return [d for look in (missing, unseen, long_gaps, pieces, movement, frozen,
+                           outside, bouts, labels, table) for d in look(rec, xy)]

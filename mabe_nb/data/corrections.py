@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .dataset import as_dataset
-from .recording import Recording, bout_table, frame_labels, looked_at, run_lengths
+from .recording import (Recording, bout_table, frame_labels, looked_at,
+                                    run_lengths)
 from ..errors import ConfigError, DataError
 from ..files import parse_json, read_text, regular_file
 from ..locks import locked
@@ -56,7 +57,8 @@ def check_correction(
     elif row.verdict not in VERDICTS:
         wrong = f"has the verdict {row.verdict[:40]!r}, expected {', '.join(VERDICTS)}"
     elif not (_frames(row.start, row.stop) and was):
-        wrong = f"has the frames {row.start!r} to {row.stop!r}, expected a first and a later one"
+        wrong = (f"has the frames {row.start!r} to {row.stop!r}, "
+                 "expected a first and a later one")
     elif (row.verdict == "nothing") == bool(row.action) or not row.actions or (
             "" in row.actions or row.action and row.action not in row.actions):
         wrong = f"has the action {row.action[:40]!r}, expected one of its actions"
@@ -77,11 +79,6 @@ def corrections_file(
         root.with_name(f"{root.stem}.corrections.jsonl")
 
 # %% ../../nbs/data/26_corrections.ipynb #5f490d92
-def _author():
-    with suppress(Exception): return getpass.getuser() # which raises what it likes
-    return ""
-
-
 def _append(path, row):
     "One line more, on the disk; the beginning of a line that was torn off goes."
     lock = path.with_name(f"{path.name}.lock")
@@ -98,7 +95,8 @@ def _append(path, row):
             if not text: _sync_folder(path.parent)
     except (OSError, DataError) as e:
         if not isinstance(why := e.__cause__ or e, OSError): raise
-        raise DataError(f"cannot be written: {why.strerror or why}; give another file (corrections=, --corrections)", path) from None
+        raise DataError(f"cannot be written: {why.strerror or why}; give another file "
+                        "(corrections=, --corrections)", path) from None
 
 
 def _sync_folder(folder): # the name of a new file
@@ -108,6 +106,11 @@ def _sync_folder(folder): # the name of a new file
         finally: os.close(at)
 
 # %% ../../nbs/data/26_corrections.ipynb #595cc480
+def _author():
+    with suppress(Exception): return getpass.getuser() # which raises what it likes
+    return ""
+
+
 def add_correction(
     path, # File
     row: Correction, # Its author, time and id are filled in
@@ -128,7 +131,8 @@ def undo_correction(
 ) -> Correction: # That does not stand any more; None: there was none
     "Take back the author's last correction that stands, by a line that says so."
     author = _author() if author is None else author
-    rows = [r for r in read_corrections(path) if r.author == author and (ids is None or r.id in ids)]
+    rows = [r for r in read_corrections(path)
+            if r.author == author and (ids is None or r.id in ids)]
     if not rows: return None
     _append(Path(path), {"undo": rows[-1].id, "author": author, "time": datetime.now(
         UTC).isoformat(timespec="seconds")})
@@ -157,14 +161,18 @@ def read_corrections(
     rows = [row for row in standing.values() if row]
     actions = {a for row in rows for a in row.actions}
     if len(actions) <= MOST_ACTIONS: return rows
-    raise DataError(f"names {len(actions):,} actions, expected at most {MOST_ACTIONS:,}", path)
+    raise DataError(f"names {len(actions):,} actions, expected at most "
+                    f"{MOST_ACTIONS:,}", path)
 
 # %% ../../nbs/data/26_corrections.ipynb #8b96a27c
 def _correction(entry, path, where):
     if not isinstance(entry, dict) or set(entry) != set(Correction._fields) or not (
-            isinstance(entry["actions"], list) and isinstance(entry["was"], list | None)):
-        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}", path, where)
-    entry |= {"actions": tuple(entry["actions"]), "was": entry["was"] and tuple(entry["was"])}
+            isinstance(entry["actions"], list)
+            and isinstance(entry["was"], list | None)):
+        raise DataError(f"is no correction, expected {', '.join(Correction._fields)}",
+                        path, where)
+    entry |= {"actions": tuple(entry["actions"]),
+              "was": entry["was"] and tuple(entry["was"])}
     return check_correction(Correction(**entry), path, where)
 
 # %% ../../nbs/data/26_corrections.ipynb #6a405b0f
@@ -194,7 +202,8 @@ def _of_pair(rec, pair, actions, rows):
         old = [b for b in rec.bouts.values.tolist() if b[:3] == [*pair, action]]
         for _, a, b in run_lengths((labels[:, k] == 1) - 1).tolist():
             own = [o for o in old if a < o[4] and o[3] < b]
-            kept = (before[a:b, k] == 1).all() and all(a <= o[3] < o[4] <= b for o in own)
+            kept = (before[a:b, k] == 1).all() and all(
+                a <= o[3] < o[4] <= b for o in own)
             bouts += own if kept else [(*pair, action, a, b)] # Touching ones stay apart
         for _, a, b in run_lengths((labels[:, k] >= 0) - 1).tolist():
             reviewed.append((*pair, action, a, b))
@@ -208,14 +217,17 @@ def corrected(
     "A recording with corrections on top of its bouts. Raises `DataError`."
     by_pair = {}
     for row in rows:
-        if row.video == rec.video_id: by_pair.setdefault((row.agent, row.target), []).append(row)
+        if row.video == rec.video_id:
+            by_pair.setdefault((row.agent, row.target), []).append(row)
     if not by_pair: return rec
     if strange := sorted({m for pair in by_pair for m in pair} - {*rec.mice}):
-        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the poses of "
-                        + ", ".join(map(repr, rec.mice)), where=f"video {rec.video_id}")
+        raise DataError(f"corrections are of {', '.join(map(repr, strange))}, the "
+                        "poses of " + ", ".join(map(repr, rec.mice)),
+                        where=f"video {rec.video_id}")
     looked = set(rec.labelled or ()) | {(*pair, a) for pair, some in by_pair.items()
                                         for row in some for a in row.actions}
-    unlisted = [b for b in rec.bouts.itertuples(index=False, name=None) if b[:3] not in looked]
+    unlisted = [b for b in rec.bouts.itertuples(index=False, name=None)
+                if b[:3] not in looked]
     bouts, reviewed = [*unlisted], [*unlisted] # Seen without having been looked for
     for pair in sorted({t[:2] for t in looked}):
         actions = sorted(t[2] for t in looked if t[:2] == pair)
@@ -296,4 +308,5 @@ def with_corrections(
     path = corrections_file(data) if path is None else Path(path)
     found = CorrectedDataset(data, read_corrections(path))
     if found.rows: return found
-    raise ConfigError(f"no corrections of these videos are in {path}; mb.review makes some")
+    raise ConfigError(f"no corrections of these videos are in {path}; "
+                      "mb.review makes some")

@@ -98,14 +98,14 @@ def _why(path): # No dataset; a file alone may be empty, cut off or of another p
     why = why_odd(path) if path.is_file() else None
     return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
 
-# %% ../../nbs/data/20_dataset.ipynb #f457ff4d
+
 def reader_of(
     path: Path, # File or folder
 ) -> Reader: # None if no reader claims it
     "The reader that opens a path."
     return next((r for r in reversed(READERS.values()) if r.claims(path)), None)
 
-
+# %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def open_dataset(
     path, # Kaggle folder, tracker files, CalMS21 or MABe22 file, or folder of such
     split: str = "train", # "train" or "test", where there are two
@@ -122,7 +122,8 @@ def open_dataset(
     if found: return RecordingList([rec for part in found for rec in part], path)
     known = ", ".join(sorted(r.expects for r in READERS.values()))
     odd = sort_files(path, 0).findings if path.is_dir() else []
-    odd = [f.message for f in odd if f.kind != "unknown_file"] or [f.message for f in odd][:1]
+    odd = [f.message for f in odd if f.kind != "unknown_file"] or [
+        f.message for f in odd][:1]
     raise DataError((_why(path) if path.exists() else "does not exist") +
                     f"; looked for {known}, or a folder of such files" +
                     "".join(f"; {s}" for s in odd[:3]), path)
@@ -150,14 +151,25 @@ def data_and_ids(
     data = as_dataset(data)
     if videos is None: return data, None
     if isinstance(videos, str): return data, select_videos(data, videos)
-    if hasattr(videos, "train"): raise ConfigError("that is a split: give its .train or .valid")
+    if hasattr(videos, "train"):
+        raise ConfigError("that is a split: give its .train or .valid")
     if not isinstance(videos, Iterable):
         raise ConfigError(f"videos is {str(videos)[:40]!r}, expected ids of videos")
     known, ids = {*map(str, data.ids)}, list(dict.fromkeys(map(str, videos)))
     for one in ids:
-        if one not in known: raise unknown_video(one, data.ids, getattr(data, "root", None))
+        if one not in known:
+            raise unknown_video(one, data.ids, getattr(data, "root", None))
     return data, ids
 
+
+# %% ../../nbs/data/20_dataset.ipynb #2d1f361c
+def _given(recordings, ids):
+    "Those of some ids, one after the other."
+    wanted = ids if ids is None else set(map(str, ids))
+    for rec in recordings:
+        if not isinstance(rec, Recording): as_dataset(rec) # which says why not
+        if wanted is None or rec.video_id in wanted:
+            yield rec.video_id, lambda rec=rec: rec
 
 # %% ../../nbs/data/20_dataset.ipynb #73da4096
 def each_video(
@@ -166,7 +178,8 @@ def each_video(
     progress: bool = False, # Show a progress bar
 ): # Yields (video id, function that returns its `Recording`)
     "The videos of a dataset, none of them read yet. Raises `DataError`."
-    if not hasattr(data, "__iter__") or isinstance(data, (str, Path)): data = as_dataset(data)
+    if not hasattr(data, "__iter__") or isinstance(data, (str, Path)):
+        data = as_dataset(data)
     if isinstance(ids, str) and not hasattr(data, "ids"): data = as_dataset([*data])
     if hasattr(data, "ids"):
         ids = data_and_ids(data, ids)[1]
@@ -175,18 +188,9 @@ def each_video(
     else: videos = _given(data, ids)
     if progress:
         from tqdm.auto import tqdm
-        videos = tqdm(videos, unit="video", total=len(data) if ids is None and isinstance(
-            data, list) else None)
+        videos = tqdm(videos, unit="video", total=(
+            len(data) if ids is None and isinstance(data, list) else None))
     yield from videos
-
-
-def _given(recordings, ids):
-    "Those of some ids, one after the other."
-    wanted = ids if ids is None else set(map(str, ids))
-    for rec in recordings:
-        if not isinstance(rec, Recording): as_dataset(rec) # which says why not
-        if wanted is None or rec.video_id in wanted:
-            yield rec.video_id, lambda rec=rec: rec
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0011
 class LastRead:
@@ -209,8 +213,9 @@ class LastRead:
     def __reduce__(self): return LastRead, (self.dataset,) # Workers read for themselves
 
 # %% ../../nbs/data/20_dataset.ipynb #5d1a0002
-BROKEN = ("mabe audit lists all that cannot be read: mend it, or take it out of the data; "
-          "mabe prepare, train, predict, score, analyse, clips, review, retrain and agree leave it out by --skip-broken")
+BROKEN = ("mabe audit lists all that cannot be read: mend it, or take it out of the "
+          "data; mabe prepare, train, predict, score, analyse, clips, review, retrain "
+          "and agree leave it out by --skip-broken")
 
 
 def readable_videos(
@@ -234,7 +239,8 @@ def read_video(
     "A video. Raises `DataError` that says what to do about one that cannot be read."
     try: return dataset[video_id]
     except DataError as e:
-        raise DataError(f"{e.what}; {BROKEN}", e.path, e.where or f"video {video_id}") from e
+        raise DataError(f"{e.what}; {BROKEN}", e.path,
+                        e.where or f"video {video_id}") from e
 
 # %% ../../nbs/data/20_dataset.ipynb #13d65e82
 def may_be_labelled(
@@ -256,7 +262,8 @@ def dataset_parts(
     dataset,
 ) -> tuple: # Sorted, see `part_index`
     "Body parts that any video has that can be read. Raises `DataError` if none can."
-    table, found, broken, unlisted = getattr(dataset, "table", None), set(), None, dataset.ids
+    table, found, broken, unlisted = (
+        getattr(dataset, "table", None), set(), None, dataset.ids)
     if table is not None and "body_parts_tracked" in table:
         unlisted = []
         for video_id, words in zip(table.video_id, table.body_parts_tracked):

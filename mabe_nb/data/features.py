@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import array_namespace
 
-from .blocks import arena, directed, ownerless # they register theirs # noqa: F401
+from .blocks import arena, directed, ownerless # noqa: F401, they register
 from .blocks.bodies import of_parts, pair_points, places, scale
 from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
                                         natural_layout)
@@ -115,8 +115,10 @@ def of_animals(
     mice: int, # The number that is nobody's
 ): # Yields the number of an animal with block -> name -> `Channel` of (frames,)
     "The blocks of each animal that is in a pair with another."
-    for i in sorted({i for pair in pairs if mice not in pair for i in pair}) if made else ():
-        yield i, {name: {k: c._replace(values=c.values[:, i]) for k, c in channels.items()}
+    for i in (sorted({i for pair in pairs if mice not in pair for i in pair})
+              if made else ()):
+        yield i, {name: {k: c._replace(values=c.values[:, i])
+                         for k, c in channels.items()}
                   for name, channels in made.items()}
 
 # %% ../../nbs/data/30_features.ipynb #e7e9ad07

@@ -14,10 +14,10 @@ import os
 import warnings
 from pathlib import Path
 
-from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts, read_bouts,
-                                                read_videos, read_whitelist)
+from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts,
+                                                read_bouts, read_videos, read_whitelist)
 from .formats.kaggle.tracking import read_tracking
-from .formats.kaggle.write import write_kaggle # noqa: F401, beside read_kaggle
+from .formats.kaggle.write import write_kaggle # noqa: F401, re-exported
 from .formats.readers import reader
 from .body_parts import check_parts, listed_names
 from .recording import Finding, LabNote, Recording, bout_table, parse_number
@@ -65,7 +65,8 @@ def annotated(self: KaggleTables, video_id):
     path = self.file(video_id, "annotation")
     try: return bool(os.lstat(path))
     except (FileNotFoundError, NotADirectoryError): return False
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../nbs/data/10_kaggle.ipynb #1ae3841f
 def json_list(
@@ -87,8 +88,9 @@ def json_list(
 def _as_listed(bouts, listed): # Bouts, and what was done, for `counted`
     new = listed_names({b[2] for b in bouts}, {x for *_, x in listed})
     return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], [
-        ("respelled_actions", len(new), "actions are spelt in another way than in the whitelist, "
-         f"taken as listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
+        ("respelled_actions", len(new), "actions are spelt in another way than in the "
+         "whitelist, taken as listed: "
+         f"{', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):
@@ -188,8 +190,8 @@ def read_labels(
     found += of_file + of_fit + counted(video, respelled + [
         ("untracked_whitelist", len(listed) - len(looked), "whitelist entries of mice "
          "that are not in the tracking file, left out"),
-        ("unlisted_bouts", sum(b[:3] not in listed for b in bouts), "bouts of behaviours that "
-         "the whitelist does not have, kept")])
+        ("unlisted_bouts", sum(b[:3] not in listed for b in bouts),
+         "bouts of behaviours that the whitelist does not have, kept")])
     return bout_table(bouts), looked, found
 
 # %% ../../nbs/data/10_kaggle.ipynb #1d512dcc
@@ -197,8 +199,9 @@ def _warn_of_more(tables, findings):
     "Says once of a folder that it has more mice than the layout holds."
     if tables.warned or all(f.kind != "unknown_mouse" for f in findings): return
     tables.warned = True
-    warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, mabe "
-                  "audit counts them; for more animals open the tracker's own files", LabNote)
+    warnings.warn(f"{tables.root}: rows of a mouse that is not 1 to 4 are left out, "
+                  "mabe audit counts them; for more animals open the tracker's own "
+                  "files", LabNote)
 
 # %% ../../nbs/data/10_kaggle.ipynb #675cb5e1
 def read_video(

@@ -22,11 +22,13 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.hdf import check_hdf, HDF
-from .formats.hdf_poses import has_points, jabs_poses, movement_poses, sleap_poses
-from .formats.movement_files import (check_films, is_sleap_csv, movement_data, sleap_csv_poses,
-                                                  slp_poses)
+from .formats.hdf_poses import (
+    has_points, jabs_poses, movement_poses, sleap_poses)
+from .formats.movement_files import (
+    check_films, is_sleap_csv, movement_data, sleap_csv_poses, slp_poses)
 from .formats.nwb import nwb_poses
-from .formats.live_mouse_tracker import is_mouse_tracker, mouse_tracker_poses
+from mabe_nb.data.formats.live_mouse_tracker import (
+    is_mouse_tracker, mouse_tracker_poses)
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS
@@ -78,13 +80,15 @@ def pose_source(
     path, # A pose file
 ) -> str: # A name in `TRACKERS`
     "The tracker that wrote `path`, by its content. Raises `DataError` if unknown."
-    if not (path := regular_file(path)).stat().st_size: raise DataError("is empty", path)
+    if not (path := regular_file(path)).stat().st_size:
+        raise DataError("is empty", path)
     try:
         for name, known in reversed(trackers().items()):
             if path.suffix in known.suffixes and known.claims(path): return name
     except DataError: raise
     except Exception as e: # h5py answers damage with exceptions of many kinds
-        raise DataError(f"cannot be opened as a {path.suffix} file ({e})", path) from None
+        raise DataError(f"cannot be opened as a {path.suffix} file ({e})",
+                        path) from None
     raise DataError("is not recognised as a pose file; give source=, one of "
                     + ", ".join(TRACKERS), path)
 
@@ -136,8 +140,8 @@ def _from_times(path, read):
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
     "`Points` of a file that movement reads."
-    own = {**dict.fromkeys(HDF, sleap_poses), ".slp": slp_poses, ".csv": sleap_csv_poses}
-    if source == "SLEAP": return _from_times(path, own[path.suffix])
+    by = {**dict.fromkeys(HDF, sleap_poses), ".slp": slp_poses, ".csv": sleap_csv_poses}
+    if source == "SLEAP": return _from_times(path, by[path.suffix])
     data, frames, left_out = movement_data(path, source)
     if "position" not in data: raise DataError("holds no points of animals", path)
     order = ("time", "individuals", "keypoints")
@@ -152,8 +156,10 @@ def _from_movement(path, source):
 
 for _name, _suffixes, _claims in (
         ("DeepLabCut", (".csv", *HDF), lambda path: (
-            _header(path)[0] in ("scorer", "individuals", "bodyparts") if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", ".csv", *HDF), lambda path: not check_films(path) if path.suffix == ".slp" else (
+            _header(path)[0] in ("scorer", "individuals", "bodyparts")
+            if path.suffix == ".csv" else _is_dlc(path))),
+        ("SLEAP", (".slp", ".csv", *HDF), lambda path: (
+            not check_films(path) if path.suffix == ".slp" else
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
         ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
         ("Anipose", (".csv",), lambda path: "fnum" in (names := _header(path)) and (
@@ -183,10 +189,11 @@ def _from_simba(path):
 
 # %% ../../nbs/data/16_poses.ipynb #6cfc6ccb
 def _mice(names):
-    "The tracker's names, `_` for other signs, if then all differ, else mouse1, mouse2, ..."
+    "The tracker's names, `_` for other signs, if all differ, else mouse1, mouse2, ..."
     default = tuple(f"mouse{i + 1}" for i in range(len(names)))
     plain = [plain_id(name).lstrip(".-") for name in names]
-    if names in (["individual_0"], ["id_0"]) or len({*plain}) < len(plain): return default
+    if names in (["individual_0"], ["id_0"]) or len({*plain}) < len(plain):
+        return default
     try: return tuple(safe_id(name) for name in plain)
     except DataError: return default
 
@@ -198,16 +205,18 @@ def _of_nobody(video, left_out, trackless):
         f"points that belong to no animal are left out: {', '.join(left_out)}")
     if trackless: yield Finding(
         video, "animals_without_track", n := len(trackless),
-        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} belong to no track "
-        f"and are left out, first in frame {trackless[0]}; track them in SLEAP if they "
-        "are yours")
+        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} belong to no "
+        f"track and are left out, first in frame {trackless[0]}; track them in SLEAP "
+        "if they are yours")
 
 
 def _renamed(video, names, mice):
     "A `Finding` if names lost letters."
-    lost = [f"{n} is {m}" for n, m in zip(names, mice) if m != unicodedata.normalize("NFC", n) and not n.isascii()]
-    return (Finding(video, "renamed_animals", len(lost), "names of animals have letters, "
-                    f"digits, '.', '-' and '_' alone: {', '.join(lost)}"),) if lost else ()
+    lost = [f"{n} is {m}" for n, m in zip(names, mice)
+            if m != unicodedata.normalize("NFC", n) and not n.isascii()]
+    return (Finding(video, "renamed_animals", len(lost),
+                    "names of animals have letters, digits, '.', '-' and '_' alone: "
+                    f"{', '.join(lost)}"),) if lost else ()
 
 # %% ../../nbs/data/16_poses.ipynb #05189d92
 def _drop_unsure(xy, sure, least, path):
@@ -227,18 +236,20 @@ def _tidy(xy, names, parts, video):
     findings, parts = [], [unicodedata.normalize("NFC", part) for part in parts]
     if count := int((zero := (xy == 0).all(-1)).sum()):
         xy = np.where(zero[..., None], np.float32(np.nan), xy)
-        findings.append(Finding(video, "zero_points", count, f"{count} points at (0, 0), taken as missing"))
+        findings.append(Finding(video, "zero_points", count,
+                                f"{count} points at (0, 0), taken as missing"))
     if xy.shape[-1] > 2:
         xy = xy[..., :2]
-        findings.append(Finding(video, "third_coordinate", len(xy), "poses are 3-D, only x and y are used"))
+        findings.append(Finding(video, "third_coordinate", len(xy),
+                                "poses are 3-D, only x and y are used"))
     animals = animal_prefixes(parts) if len(names) == 1 else []
     if animals:
         own = [[p for p in parts if p.split("_", 1)[0] == a] for a in animals]
         xy = np.stack([xy[:, 0, [parts.index(p) for p in ps]] for ps in own], 1)
         names, parts = animals, [p.split("_", 1)[1] for p in own[0]]
         findings.append(Finding(video, "mice_from_part_names", len(animals),
-            f"names of parts begin with {', '.join(animals)}: taken as animals; if it is one, give "
-            "all of them one name under animals in dataset.yaml"))
+            f"names of parts begin with {', '.join(animals)}: taken as animals; if it "
+            "is one, give all of them one name under animals in dataset.yaml"))
     return xy, names, parts, tuple(findings)
 
 # %% ../../nbs/data/16_poses.ipynb #3456c3f4
@@ -254,7 +265,8 @@ def _frame_rate(fps, found, path):
     "Frames per second as given, else as found. Raises `ConfigError` or `DataError`."
     if fps is None and not found:
         raise DataError("does not say its frames per second; give fps= (for a folder: "
-                        "mabe open FOLDER --set fps=30, or the line 'fps: 30' in its dataset.yaml)", path)
+                        "mabe open FOLDER --set fps=30, or the line 'fps: 30' in its "
+                        "dataset.yaml)", path)
     return _above_0("fps", found if fps is None else fps)
 
 # %% ../../nbs/data/16_poses.ipynb #5e7090c6
@@ -295,5 +307,6 @@ def read_poses(
     findings += (*_of_nobody(video, left_out, trackless),
                  *_renamed(video, names, mice := _mice(names)))
     return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
-                     px_per_cm and _above_0("px_per_cm", px_per_cm) or scale, video_id=safe_id(video, "video_id", path),
+                     px_per_cm and _above_0("px_per_cm", px_per_cm) or scale,
+                     video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)

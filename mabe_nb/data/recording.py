@@ -54,17 +54,17 @@ BOUT_COLUMNS = ["agent", "target", "action", "start", "stop"]
 def _rows_of(table):
     "Rows of a table by the names of its columns. Raises `DataError`."
     if gone := [c for c in BOUT_COLUMNS if c not in table]:
-        raise DataError(f"a table of bouts lacks {', '.join(gone)}; expected the columns "
-                        + ", ".join(BOUT_COLUMNS))
+        raise DataError(f"a table of bouts lacks {', '.join(gone)}; expected the "
+                        "columns " + ", ".join(BOUT_COLUMNS))
     frames = table[BOUT_COLUMNS[3:]].apply(pd.to_numeric, errors="coerce")
     if not (frames % 1 == 0).to_numpy().all():
-        raise DataError("start and stop of a bout are numbers of frames; multiply seconds by "
-                        "the frame rate and round them")
+        raise DataError("start and stop of a bout are numbers of frames; multiply "
+                        "seconds by the frame rate and round them")
     return table.assign(**frames)[BOUT_COLUMNS].itertuples(index=False, name=None)
 
 
 def bout_table(
-    rows=(), # Tuples of agent, target, action, start, stop, or a table with such columns
+    rows=(), # Tuples of agent, target, action, start, stop, or a table of such columns
 ) -> pd.DataFrame: # Columns of `BOUT_COLUMNS`, sorted by start; frames are int64
     "A table of bouts in the one order and with the one set of dtypes used everywhere."
     if isinstance(rows, pd.DataFrame): rows = _rows_of(rows)
@@ -83,8 +83,8 @@ def labelled_in(
     if labelled is None: return frozenset(zip(bouts.agent, bouts.target, bouts.action))
     for one in (labelled := [*labelled]):
         if not isinstance(one, (tuple, list)) or len(one) != 3: raise DataError(
-            f"labelled holds {str(one)[:40]!r}, expected (agent, target, action), with the "
-            "agent as its target where an animal does it alone")
+            f"labelled holds {str(one)[:40]!r}, expected (agent, target, action), with "
+            "the agent as its target where an animal does it alone")
     return frozenset(map(tuple, labelled))
 
 # %% ../../nbs/data/00_recording.ipynb #a0832e1a
@@ -92,9 +92,12 @@ def _wrong(rec):
     "What is wrong with poses, their rate or scale, in words; None: nothing."
     shape, dtype, want = rec.xy.shape, rec.xy.dtype, (len(rec.mice), len(rec.parts), 2)
     if len(shape) != 4 or shape[1:] != want or dtype != np.float32:
-        return (f"poses have shape {shape} and dtype {dtype}, expected (frames, {want[0]}, {want[1]}, 2) float32")
-    for name, value in (("frames per second", rec.fps), ("px_per_cm", rec.px_per_cm or 1)):
-        if not (np.isfinite(value) and value > 0): return f"{name} is {value}, expected a number above 0"
+        return (f"poses have shape {shape} and dtype {dtype}, "
+                f"expected (frames, {want[0]}, {want[1]}, 2) float32")
+    for name, value in (("frames per second", rec.fps),
+                        ("px_per_cm", rec.px_per_cm or 1)):
+        if not (np.isfinite(value) and value > 0):
+            return f"{name} is {value}, expected a number above 0"
 
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)
@@ -115,9 +118,11 @@ class Recording:
     reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
-        if pd.isna(self.px_per_cm): object.__setattr__(self, "px_per_cm", None) # As pandas has it
+        if pd.isna(self.px_per_cm): # As pandas has it
+            object.__setattr__(self, "px_per_cm", None)
         if wrong := _wrong(self): raise DataError(wrong, where=f"video {self.video_id}")
-        if [*getattr(self.bouts, "columns", ())] != BOUT_COLUMNS or not (self.bouts.dtypes[3:] == np.int64).all():
+        if [*getattr(self.bouts, "columns", ())] != BOUT_COLUMNS or not (
+                self.bouts.dtypes[3:] == np.int64).all():
             object.__setattr__(self, "bouts", bout_table(self.bouts))
 
     def __len__(self): return len(self.xy)
@@ -143,8 +148,9 @@ def content_hash(
     "Changes when the poses, their names, the units, the bouts or what is known do."
     known = None if rec.labelled is None else sorted(rec.labelled)
     return _words_and_poses(repr((
-        rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps), rec.px_per_cm and float(rec.px_per_cm),
-        known, rec.scored, rec.reviewed, rec.bouts.values.tolist())), rec)
+        rec.video_id, rec.lab_id, rec.mice, rec.parts, float(rec.fps),
+        rec.px_per_cm and float(rec.px_per_cm), known, rec.scored, rec.reviewed,
+        rec.bouts.values.tolist())), rec)
 
 
 def tracks_hash(
@@ -165,11 +171,12 @@ def pairs(
     rec: Recording,
     selves: bool = False, # If unlabelled, each mouse by itself too
 ) -> list: # Sorted (agent, target), target == agent for self behaviour
-    "The pairs with a labelled action; if unlabelled all of animals that some frame shows."
+    "Pairs with a labelled action; if unlabelled all of animals that some frame shows."
     if rec.labelled is None:
         mice = [m for m, xy in zip(rec.mice, np.moveaxis(rec.xy, 1, 0))
                 if (np.isfinite(xy) & (xy != 0)).any()]
-        return [(a, b) for a in mice for b in mice if a != b or selves or len(mice) == 1]
+        return [(a, b) for a in mice for b in mice
+                if a != b or selves or len(mice) == 1]
     return sorted({(a, t) for a, t, _ in rec.labelled if {a, t} <= {*rec.mice}})
 
 # %% ../../nbs/data/00_recording.ipynb #7a3a7bc5
@@ -190,8 +197,8 @@ def looked_at(
     first, end = rec.scored or (0, len(rec))
     marked = rec.bouts[BOUT_COLUMNS[:3]].itertuples(index=False, name=None)
     out = {who: [] for who in sorted({*(rec.labelled or ()), *marked})}
-    for *who, start, stop in ([(*who, first, end) for who in out] if rec.reviewed is None
-                              else rec.reviewed):
+    for *who, start, stop in ([(*who, first, end) for who in out]
+                              if rec.reviewed is None else rec.reviewed):
         a, b = max(start, first, 0), min(stop, end, len(rec))
         if a < b: out.setdefault(tuple(who), []).append((a, b))
     return out
@@ -250,12 +257,13 @@ def union_lengths(
 def frames_by_action(
     bouts: pd.DataFrame, # See `bout_table`
 ) -> dict: # Action -> frames, of all agents and targets together
-    "How much of each action there is; where bouts of a pair overlap, frames count once."
+    "How much of each action there is; where a pair's bouts overlap, frames count once."
     whose, out = [*zip(*(bouts[c] for c in BOUT_COLUMNS[:3]))], {}
     number = {who: i for i, who in enumerate(sorted({*whose}, key=lambda who: who[2]))}
     frames = union_lengths(np.array([number[who] for who in whose], int),
                            bouts.start.to_numpy(), bouts.stop.to_numpy(), len(number))
-    for (*_, action), n in zip(number, frames): out[action] = out.get(action, 0) + int(n)
+    for (*_, action), n in zip(number, frames):
+        out[action] = out.get(action, 0) + int(n)
     return out
 
 # %% ../../nbs/data/00_recording.ipynb #7a521cf2

@@ -16,15 +16,16 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .dataset import as_dataset, each_video, may_be_labelled, read_video
-from .recording import (BOUT_COLUMNS, Recording, bout_table, frames_by_action, looked_at,
-                                    plural, some_of)
+from .recording import (BOUT_COLUMNS, Recording, bout_table,
+                                    frames_by_action, looked_at, plural, some_of)
 from ..errors import ConfigError, DataError
 
 # %% ../../nbs/data/60_splits.ipynb #9566dca0
 def _steps(rec): # Of the grid, to one unit of the poses
     if rec.px_per_cm: return 10 / min(rec.px_per_cm, 1)
     known = abs(rec.xy[np.isfinite(rec.xy) & (rec.xy != 0)])
-    return 10.0 ** (1 + max(np.ceil(1 - np.log10(np.median(known))), 0)) if len(known) else 10
+    return (10.0 ** (1 + max(np.ceil(1 - np.log10(np.median(known))), 0))
+            if len(known) else 10)
 
 
 def _codes(xy, steps): # (frames, mice, parts, 2), parts in order of their names
@@ -44,19 +45,22 @@ def frame_codes(
     rec: Recording,
     chunk: int = 20_000, # Frames at a time, which bounds the memory
 ) -> list: # Two arrays (frames with any point,): uint64, int64
-    "A number per frame that is equal where the poses are, and of how many points it is."
+    "A number per frame, equal where the poses are, and of how many points it is."
     order, steps = np.argsort(rec.parts), _steps(rec)
     return [*map(np.concatenate, zip(*(_codes(rec.xy[i:i + chunk, :, order], steps)
                                        for i in range(0, max(len(rec.xy), 1), chunk))))]
 
 # %% ../../nbs/data/60_splits.ipynb #a8766597
-THINNED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30) # Frames from one to the next, in a copy
+THINNED = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30) # Frames to the next, in a copy
 
 
-def _sequences(codes, points, odd, every): # Codes of frames together that occur once, one in 32
-    some, known = (sliding_window_view(x, (len(odd) - 1) * every + 1)[:, ::every] for x in (codes, points))
-    moves = 2 * (some[:, 1:] != some[:, :-1]).sum(1) >= len(odd) - 1 # not at rest, nor lost at (0, 0)
-    single, count = np.unique((some @ odd)[(known.sum(1) >= 4) & moves], return_counts=True)
+def _sequences(codes, points, odd, every): # Codes of sequences that occur once, 1 in 32
+    some, known = (sliding_window_view(x, (len(odd) - 1) * every + 1)[:, ::every]
+                   for x in (codes, points))
+    changes = (some[:, 1:] != some[:, :-1]).sum(1)
+    moves = 2 * changes >= len(odd) - 1 # not at rest, nor lost at (0, 0)
+    single, count = np.unique((some @ odd)[(known.sum(1) >= 4) & moves],
+                              return_counts=True)
     return single[(count == 1) & (single >> np.uint64(59) == 0)]
 
 
@@ -66,7 +70,8 @@ def marks(
     "Codes by which other recordings with some of the same poses can be found."
     codes, points = frame_codes(rec)
     if not len(codes): return codes
-    whole = np.frombuffer(hashlib.blake2b(codes.tobytes(), digest_size=16).digest()[:8], np.uint64)
+    whole = np.frombuffer(
+        hashlib.blake2b(codes.tobytes(), digest_size=16).digest()[:8], np.uint64)
     n = -(-8 // (len(rec.mice) * len(rec.parts))) # Frames together
     odd = np.random.PCG64(8).random_raw(n) | np.uint64(1)
     steps = [k for k in THINNED[:None if n > 1 else 1] if (n - 1) * k < len(codes)]
@@ -77,14 +82,16 @@ def _known(rec): # Bouts where somebody looked
     if (looked := looked_at(rec)) is None: return rec.bouts
     return bout_table((*who, max(a, first), min(b, end))
                       for *who, a, b in rec.bouts[BOUT_COLUMNS].values.tolist()
-                      for first, end in looked[tuple(who)] if max(a, first) < min(b, end))
+                      for first, end in looked[tuple(who)]
+                      if max(a, first) < min(b, end))
 
 
 def _row(rec):
     looked = sorted({action for *_, action in rec.labelled or ()})
     seen = frames_by_action(_known(rec))
-    return dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)), seconds=round(
-        n / rec.fps, 1)) | {f"frames_{a}": seen.get(a, 0) for a in looked}
+    return dict(video_id=rec.video_id, lab_id=rec.lab_id, frames=(n := len(rec.xy)),
+                seconds=round(n / rec.fps, 1)) | {
+                    f"frames_{a}": seen.get(a, 0) for a in looked}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
 def _connect(found): # Number of the group of each list of marks, in order of appearance
@@ -126,8 +133,8 @@ def _warn_untracked(dataset, rec):
     "Warns of a video that is labelled, but for no animals that are tracked."
     if not (listed := dataset.labelled(rec.video_id)): return False
     pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
-    warnings.warn(f"video {rec.video_id} is left out: labelled are {some_of(pairs, 4)}, "
-                  f"tracked {', '.join(rec.mice)}; track those "
+    warnings.warn(f"video {rec.video_id} is left out: labelled are "
+                  f"{some_of(pairs, 4)}, tracked {', '.join(rec.mice)}; track those "
                   "animals too, or give them one name in poses and annotations")
     return True
 
@@ -145,8 +152,9 @@ def labelled_groups(
         if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
         elif not _warn_untracked(data, rec): unlisted.append(rec.video_id)
     if unlisted: warnings.warn(
-        f"left out: {plural(len(unlisted), 'annotated video')} without a list of what was "
-        f"looked for ({some_of(unlisted)}); write it into behaviors_labeled of train.csv")
+        f"left out: {plural(len(unlisted), 'annotated video')} without a list of what "
+        f"was looked for ({some_of(unlisted)}); write it into behaviors_labeled of "
+        "train.csv")
     table = _table(rows)
     return table[table.filter(like="frames_").notna().any(axis=1)]
 
@@ -178,7 +186,7 @@ def group_labels(
     table: pd.DataFrame, # From `groups`
 ) -> np.ndarray: # (groups, labels) bool, sorted by group; a lab is a label too
     "Which actions of which lab each group of videos shows."
-    columns = [c for c in table if c.startswith("frames_")] + ["frames_"] # the last of the lab
+    columns = [c for c in table if c.startswith("frames_")] + ["frames_"] # last the lab
     long = table.assign(frames_=1).melt(["lab_id", "group"], columns)
     long = long[long.value.fillna(0) > 0]
     return pd.crosstab(long.group, [long.lab_id, long.variable]).to_numpy() > 0
@@ -206,10 +214,11 @@ def _deal(table, shares, seed): # The part, 0..len(shares)-1, of each row of the
 # %% ../../nbs/data/60_splits.ipynb #b2a4a285
 def _splits(table, shares, seed): # Each part once for validation
     part, ids = _deal(table, shares, seed), table.video_id
-    return [Split(tuple(ids[part != i]), tuple(ids[part == i])) for i in range(len(shares))]
+    return [Split(tuple(ids[part != i]), tuple(ids[part == i]))
+            for i in range(len(shares))]
 
 # %% ../../nbs/data/60_splits.ipynb #33774529
-MOST_OFF = 0.31 # Of all frames: a split that far from its share is dealt anew, if it can be
+MOST_OFF = 0.31 # Of all frames: a split as far off its share is dealt anew if it can be
 
 
 def holdout(
@@ -220,9 +229,11 @@ def holdout(
     "One split; what occurs in two groups or more is, if possible, in both parts."
     ConfigError.bounded("seed", seed, 0, whole=True)
     if not (isinstance(valid, Real) and 0 < valid < 1):
-        raise ConfigError(f"valid is {str(valid)[:40]!r}, expected a share above 0 and below 1")
+        raise ConfigError(f"valid is {str(valid)[:40]!r}, "
+                          "expected a share above 0 and below 1")
     deal = lambda seed: _splits(table, (1 - valid, valid), seed)[1]
-    off = lambda split: abs(table.frames[table.video_id.isin(split.valid)].sum() / max(table.frames.sum(), 1) - valid)
+    off = lambda split: abs(table.frames[table.video_id.isin(split.valid)].sum()
+                            / max(table.frames.sum(), 1) - valid)
     if off(found := deal(seed)) < MOST_OFF: return found
     return min([found, *(deal([seed, k]) for k in range(30))], key=off)
 
@@ -247,9 +258,18 @@ def leave_one_lab_out(
         mine = table.lab_id == lab
         train = ~table.group.isin(table.group[mine])
         if not train.any():
-            raise DataError("all other videos share poses with it, so none is left to train on", where=f"lab {lab}")
+            raise DataError("all other videos share poses with it, so none is left to "
+                            "train on", where=f"lab {lab}")
         out[lab] = Split(tuple(table.video_id[train]), tuple(table.video_id[mine]))
     return out
+
+# %% ../../nbs/data/60_splits.ipynb #c3a2f8f1
+def _check_two(pool, root): # One to learn from, one to judge by
+    if (n := pool.group.nunique()) > 1: return
+    raise DataError("needs at least two labelled videos with tracks of their own, one "
+                    "to learn from and one to judge by, and has "
+                    + ("one" if n else "none; mabe audit tells which videos nobody has "
+                       "annotated"), root)
 
 # %% ../../nbs/data/60_splits.ipynb #7bf38663
 def choose_videos(
@@ -260,17 +280,16 @@ def choose_videos(
 ) -> tuple: # Train ids, valid ids
     "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
     named = None # all; else nothing beside what is named is read
-    if train_ids is not None: named = list(dict.fromkeys([*train_ids, *(valid_ids or ())]))
+    if train_ids is not None:
+        named = list(dict.fromkeys([*train_ids, *(valid_ids or ())]))
     table = labelled_groups(dataset, named)
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
-        if (n := pool.group.nunique()) < 2:
-            raise DataError("needs at least two labelled videos with tracks of their own, one to learn "
-                            "from and one to judge by, and has " + ("one" if n else "none; mabe audit "
-                            "tells which videos nobody has annotated"), dataset.root)
+        _check_two(pool, dataset.root)
         train_ids, valid_ids = holdout(pool, valid=cfg.valid_share, seed=cfg.seed)
     judged = table[table.video_id.isin(valid_ids)]
-    pool = pool[~pool.group.isin(judged.group) if train_ids is None else pool.video_id.isin(train_ids)]
+    pool = pool[~pool.group.isin(judged.group) if train_ids is None
+                else pool.video_id.isin(train_ids)]
     split = [t.video_id.tolist() for t in (pool, judged)]
     for ids, name in zip(split, ("learn from", "judge by")):
         if not ids: raise DataError(f"no labelled videos to {name}", dataset.root)
@@ -293,4 +312,5 @@ def describe(
                     labs=("lab_id", "nunique"), frames=("frames", "sum"))
     sums = by[actions].sum(min_count=1).rename(columns=lambda c: c[len("frames_"):])
     return counts.join(sums).sort_index(
-        key=lambda at: at.map(["train", "valid", "left out"].index) if at.name == "part" else at)
+        key=lambda at: (at.map(["train", "valid", "left out"].index)
+                        if at.name == "part" else at))

@@ -42,7 +42,8 @@ def _chosen(word, ids, source):
     ends = re.fullmatch(r"(.{0,99}?)(\d{1,30})-\1(\d{1,30})", word)
     if not ends: raise unknown_video(word, ids, source)
     stem, low, high = ends[1], int(ends[2]), int(ends[3])
-    numbers = {i: int(n) for i in ids if i.startswith(stem) and (n := i[len(stem):]).isdecimal()}
+    numbers = {i: int(n) for i in ids
+               if i.startswith(stem) and (n := i[len(stem):]).isdecimal()}
     inside = [i for i, n in numbers.items() if low <= n <= high]
     if inside: return sorted(inside, key=numbers.get)
     near = nearest_id(stem + ends[2], ids)

@@ -20,7 +20,8 @@ def seen_parts(
     rec: Recording,
 ) -> list: # Names
     "Body parts that some frame shows."
-    return [p for p, at in zip(rec.parts, np.isfinite(rec.xy[..., 0]).any((0, 1))) if at]
+    return [p for p, at in zip(rec.parts, np.isfinite(rec.xy[..., 0]).any((0, 1)))
+            if at]
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #610c9aa6
 ALTERNATIVES = {
@@ -51,22 +52,25 @@ def body_points(
 def rare_parts(
     rec: Recording,
 ) -> list: # Sentences
-    "Points whose parts few frames show, though others that could make them are seen in most."
+    "Points whose parts few frames show, though most show others that could make them."
     there, at = np.isfinite(rec.xy[..., 0]), part_index(rec.parts)
-    share = lambda parts: there[..., list(parts)].all(-1).sum() / max(there.any(-1).sum(), 1)
-    names, out = lambda parts: " and ".join(dict.fromkeys(rec.parts[i] for i in parts)), []
+    share = lambda parts: (there[..., list(parts)].all(-1).sum()
+                           / max(there.any(-1).sum(), 1))
+    names = lambda parts: " and ".join(dict.fromkeys(rec.parts[i] for i in parts))
+    out = []
     for point, used in body_points(rec).items():
-        others = [tuple(at[p] for p in c.split()) for c in ALTERNATIVES[point] if at.keys() >= {*c.split()}]
+        others = [tuple(at[p] for p in c.split()) for c in ALTERNATIVES[point]
+                  if at.keys() >= {*c.split()}]
         best = max(others, key=share, default=used)
         if used and share(used) < 0.1 and share(best) > 0.5: out.append(
-            f"the {point} of an animal is its {names(used)}, seen in {share(used):.1%} of the frames, and not "
-            f"{names(best)}, seen in {share(best):.0%}")
+            f"the {point} of an animal is its {names(used)}, seen in {share(used):.1%} "
+            f"of the frames, and not {names(best)}, seen in {share(best):.0%}")
     return out
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #dcd3524b
 def missing_points(
     parts, # Names of body parts
-) -> list: # Of front, center and rear, those that no part makes; empty where none is known
+) -> list: # Of front, center, rear those that no part makes; empty where none is known
     "What features of the body lack, whatever a tracker sees."
     at = part_index(parts)
     lost = [point for point, choices in ALTERNATIVES.items()
@@ -74,7 +78,7 @@ def missing_points(
     return lost if len(lost) < len(ALTERNATIVES) else []
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #4c3fdb23
-POINTS = {"front": "nose", "center": "body_center", "rear": "tail_base"} # As most trackers call them
+POINTS = {"front": "nose", "center": "body_center", "rear": "tail_base"} # Usual names
 
 
 def blind_note(
@@ -84,10 +88,10 @@ def blind_note(
     "What features cannot tell of bodies without a front, center or rear."
     lost = missing_points(parts) if features != "coords" else []
     it = "it" if len(lost) < 2 else "them"
-    return [f"no body part is the {' or the '.join(lost)} of an animal: what features say of {it}, such as "
-            "speeds and distances, is empty; if one is, call it "
-            f"{' and '.join(POINTS[p] for p in lost)} under parts in dataset.yaml, or in the "
-            "files of Kaggle's layout"] if lost else []
+    return [f"no body part is the {' or the '.join(lost)} of an animal: what features "
+            f"say of {it}, such as speeds and distances, is empty; if one is, call it "
+            f"{' and '.join(POINTS[p] for p in lost)} under parts in dataset.yaml, or "
+            "in the files of Kaggle's layout"] if lost else []
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #b937a275
 PRIORITY = ("ear_left", "ear_right", "hip_left", "hip_right", "lateral_left",
@@ -121,7 +125,7 @@ def of_parts(
     rec: Recording,
     parts=None, # Body parts of the dataset; None: its own
 ) -> Recording:
-    "Without parts that the dataset lacks, but for those that make a point in their place."
+    "Without parts that the dataset lacks, but those that make a point in their place."
     at, known = part_index(rec.parts), {*part_index(parts or ())}
     if not known or {*at} <= known: return rec
     kept, shown = {*at} & known, {*seen_parts(rec)}
@@ -150,7 +154,7 @@ MOUSE_CM = 9.7 # Nose to tail base: median of 1,140 mouse pairs, CalMS21 task 1
 
 def scale(
     rec: Recording,
-) -> tuple: # Factor on pixels, and the unit: cm; ~cm by `MOUSE_CM`; px with no animal seen
+) -> tuple: # Factor on pixels, the unit: cm; ~cm by `MOUSE_CM`; px with no animal seen
     "How to get from pixels to lengths that mean the same in every video."
     if rec.px_per_cm: return 1 / rec.px_per_cm, "cm"
     length = body_length(rec)
@@ -190,7 +194,8 @@ def unseen_stretches(
     rec: Recording,
 ) -> list: # [animal, first frame, frame after the last] each
     "Where an animal has no point for a second or longer."
-    here, least = (np.isfinite(rec.xy) & (rec.xy != 0)).any((2, 3)), LEAST_UNSEEN_S * rec.fps
+    here, least = ((np.isfinite(rec.xy) & (rec.xy != 0)).any((2, 3)),
+                   LEAST_UNSEEN_S * rec.fps)
     return [[mouse, int(a), int(b)] for mouse, at in zip(rec.mice, here.T)
             for _, a, b in run_lengths(-at.astype(int)) if b - a >= least]
 

@@ -35,9 +35,10 @@ DIRECTED_OF = (
     "pair.nearest", "pair.center_center", "pair.closing", "pair.closing_nearest",
     "pair.front_front", "pair.front_rear", "pair.rear_front", "agent.approach",
     "target.approach", "pair.mean", "pair.agent_front_nearest",
-    "pair.target_front_nearest", "pair.same_way", "pair.relative_speed", "agent.speed", "target.speed",
-    "agent.forward", "target.forward", "agent.facing_cos", "target.facing_cos",
-    "agent.length", "target.length", "agent.speed_front", "target.speed_front")
+    "pair.target_front_nearest", "pair.same_way", "pair.relative_speed",
+    "agent.speed", "target.speed", "agent.forward", "target.forward",
+    "agent.facing_cos", "target.facing_cos", "agent.length", "target.length",
+    "agent.speed_front", "target.speed_front")
 
 
 @block(needs=PAIRWISE, exchange="names")
@@ -50,7 +51,7 @@ def directed_multiscale(a, *blocks):
 def nearest_other(
     mine, # (frames, 2, 2) lengths, centers of agent and target
     at, # (frames, others, 2) lengths, centers of the others
-) -> tuple: # Position (frames, 2, 2) of the nearest to each of the pair; (frames, 2, others)
+) -> tuple: # Position (frames, 2, 2) of the nearest to each; gaps (frames, 2, others)
     "Which of the others is nearest to agent and target, and all distances."
     xp, n = array_namespace(at), at.shape[1]
     gap = norm(at[:, None] - mine[:, :, None])

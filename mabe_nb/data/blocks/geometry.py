@@ -47,7 +47,8 @@ def stack_columns(
 ): # Like each, with one more axis
     "What `stack` makes, each column in one piece."
     xp, x = array_namespace(arrays[0]), arrays[0]
-    out = xp.empty((len(arrays), *x.shape[1:], x.shape[0]), dtype=x.dtype, device=x.device)
+    out = xp.empty((len(arrays), *x.shape[1:], x.shape[0]), dtype=x.dtype,
+                   device=x.device)
     for i, x in enumerate(arrays): out[i, ...] = xp.moveaxis(x, 0, -1)
     return xp.moveaxis(out, (0, -1), (axis, 0))
 
@@ -199,7 +200,8 @@ def window_counts(
     "Known values in windows of several lengths."
     xp = array_namespace(known)
     small = xp.uint8 if 2*max(halves) + 1 < 256 else xp.int32
-    return [xp.astype(n, xp.float64) for n in window_sums(xp.astype(known, small), halves)]
+    return [xp.astype(n, xp.float64)
+            for n in window_sums(xp.astype(known, small), halves)]
 
 # %% ../../../nbs/data/blocks/10_geometry.ipynb #7ae5f654
 def typical(

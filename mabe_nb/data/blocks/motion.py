@@ -221,7 +221,8 @@ def motion_block(
     full = len(layout.slots) == slots
     out = (xp.empty(shape, dtype=xp.float32, device=xy.device) if full else
            xp.full(shape, math.nan, dtype=xp.float32, device=xy.device))
-    if layout.slots and wanted: write_motion(out, xy, layout, names, fps, factor, frames)
+    if layout.slots and wanted:
+        write_motion(out, xy, layout, names, fps, factor, frames)
     return out
 
 # %% ../../../nbs/data/blocks/30_motion.ipynb #639c9143

@@ -34,7 +34,7 @@ class Animals:
     length: str # Unit of length, see `mabe_nb.data.blocks.bodies.scale`
     walls: object = None # Function: (2, 2) lengths, least and largest x, y of the arena
     others: object = None # Function: (frames, others, 3, 2) lengths, as `points`
-    cage: tuple = None # The `Animals` these two were taken from, and where they lie in it
+    cage: tuple = None # The `Animals` these two were taken from, and where in it
 
     def _once(self, name, make): # What the cage knows is not computed again
         return getattr(self.cage[0], name)[:, self.cage[1]] if self.cage else make()
@@ -73,8 +73,8 @@ def cage(
     if nobody: filled, seen = with_nobody(filled), with_nobody(seen)
     whole, lost = derive(filled, points), derive(seen[..., 0], points)
     lost, still = (xp.astype(xp.isnan(x), xp.float64) for x in (lost, whole[..., 0]))
-    return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names), fps,
-                   length)
+    return Animals(whole[:, :, :3], whole[:, :, 3:], (lost + still)/2, tuple(names),
+                   fps, length)
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #6e29c85a
 def two_of(

@@ -74,7 +74,7 @@ PRESETS: dict = {} # Name -> names of blocks
 def load_missing(
     names, # Of blocks or presets
 ):
-    "Import what registers blocks, if one is not there: ours, then what packages announce."
+    "Import what registers blocks if one is missing: ours, then what packages announce."
     for load in (lambda: import_module("mabe_nb.data.features"), load_announced):
         if not {*names} <= BLOCKS.keys() | PRESETS: load()
 
@@ -110,7 +110,8 @@ def blocks_of(
     load_missing(parts)
     for part in parts:
         if part not in PRESETS and part not in BLOCKS:
-            raise ConfigError.unknown("feature block", part, {*PRESETS, *BLOCKS}, own=True)
+            raise ConfigError.unknown("feature block", part, {*PRESETS, *BLOCKS},
+                                      own=True)
         blocks += PRESETS.get(part, (part,))
     each = [k for b in blocks for k in (b, *BLOCKS[b].needs * (BLOCKS[b].make is None))]
     if len(set(each)) == len(each): return blocks
@@ -148,16 +149,16 @@ def check_alone(
     for k, c in made.items():
         if (got := tuple(getattr(c.values, "shape", ()))) != shape:
             raise ConfigError(
-                f"feature block {name!r} is of each animal alone: its channel {k!r} has "
-                f"the shape {got}, expected {shape}, a number for each frame and animal; "
-                "or register it without alone=True")
+                f"feature block {name!r} is of each animal alone: its channel {k!r} "
+                f"has the shape {got}, expected {shape}, a number for each frame and "
+                "animal; or register it without alone=True")
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #9834ad92
 def make_blocks(
     pair, # What the blocks are computed from: `Animals`
     wanted, # Names of blocks
     known=None, # What is there already: block -> name -> `Channel`
-) -> dict: # Block -> name -> `Channel` of (frames,) or (frames, 2), of all that was needed
+) -> dict: # Block -> name -> `Channel` of (frames,) or (frames, 2), of all needed
     """The channels of blocks as they are made.
 
     Raises `ConfigError` for an unknown role, and for a block of animals that is not.
@@ -254,7 +255,8 @@ def users_blocks(
             if f and not f.__module__.startswith("mabe_nb.")]
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #d209b917
-FEATURE_CODE = ("body_parts.py", "features.py", "recording.py", "blocks/*.py") # Under `mabe_nb/data`
+FEATURE_CODE = ( # Under `mabe_nb/data`
+    "body_parts.py", "features.py", "recording.py", "blocks/*.py")
 DATA_CODE = ("**/*.py",) # Also of all that reads poses and annotations
 
 

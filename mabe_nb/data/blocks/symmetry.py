@@ -187,7 +187,7 @@ def absence(
 
 # %% ../../../nbs/data/blocks/70_symmetry.ipynb #8d20f6a3
 @lru_cache(8)
-def _absence(compute, features, parts, placed, blocks): # Of all channels, then of their masks
+def _absence(compute, features, parts, placed, blocks): # Of all channels, then of masks
     def look(rec):
         x = compute(rec, features, rec.mice[:2], parts).values
         return np.hstack([x, np.isnan(x)])

@@ -77,7 +77,7 @@ def over_scales(
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #32c3d7f1
 @block(needs=("unordered",), exchange="nothing")
 def multiscale(a, unordered):
-    "Some unordered channels over 0.3 to 10 s: means, deviations, extremes, before, after."
+    "Some unordered channels over 0.3 to 10 s: means, stds, extremes, before, after."
     return over_scales({name: unordered[name] for name in MULTISCALE_OF}, a.fps)
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #0d886c81
@@ -119,7 +119,8 @@ def against_video(
         off = v - mean
         std = (xp.sum(xp.where(known, off * off, 0.)) / many)**0.5
         still = std < 1e-4 + 1e-5 * xp.abs(mean) # Which is rounding
-        off = xp.clip(xp.where(still, 0. * off, off / xp.where(still, 1., std)), -FAR, FAR)
+        off = xp.clip(xp.where(still, 0. * off, off / xp.where(still, 1., std)),
+                      -FAR, FAR)
         out[f"{name}.usual"] = c._replace(unit="sd", values=off)
     return out
 

@@ -53,10 +53,11 @@ def read_values(
     "The features of one pair. Raises `DamagedFile` for a missing, short or odd file."
     if not os.path.exists(path): raise DamagedFile(f"is missing; {CURE}", path)
     try: values = np.load(regular_file(path), allow_pickle=False,
-                          mmap_mode="r" if min(shape) else None) # an empty one is no map
+                          mmap_mode="r" if min(shape) else None) # empty: no map
     except Exception: # NumPy's parser lets through what Python's raises
         raise DamagedFile(f"is not a whole .npy file; {CURE}", path) from None
-    if values.shape == shape and values.dtype == np.float32 and values.flags.c_contiguous:
+    if values.shape == shape and values.dtype == np.float32 and (
+            values.flags.c_contiguous):
         return values
     raise DamagedFile(f"has shape {values.shape} and dtype {values.dtype}, expected "
                       f"{shape} float32; {CURE}", path)
@@ -70,7 +71,7 @@ def check_values(
     shape: tuple, # (frames, channels) it must have
     check: int, # Its `crc32`
 ):
-    "Raises `DamagedFile` if a file does not hold what was written. Looks once a process."
+    "Raises `DamagedFile` if a file holds other than was written. Looks once a process."
     values, about = read_values(path, shape), os.stat(path)
     good = about.st_mtime_ns, about.st_size, check
     if _checked.get(str(path)) == good: return
@@ -84,7 +85,7 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self,
         parts: list, # (frames, columns) each, mapped from disk
-        order: list, # Of each channel, its column in all of them, from 1; negative: sign changed
+        order: list, # Of each channel its column in all, from 1; negative: sign changed
     ):
         columns = np.asarray(order)
         self.parts, self.at, self.turned = parts, abs(columns) - 1, columns < 0
@@ -97,10 +98,12 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
     def __len__(self): return len(self.parts[0])
 
     def __getitem__(self, at):
-        if isinstance(at, tuple) and [*map(type, at)] == [slice, list]: return self._columns(*at)
+        if isinstance(at, tuple) and [*map(type, at)] == [slice, list]:
+            return self._columns(*at)
         if isinstance(at, tuple) or np.ndim(at) > 1: return np.asarray(self)[at]
         some = [part[at] for part in self.parts]
-        out = np.take(np.concatenate(some, -1) if some[1:] else some[0], self.at, axis=-1)
+        out = np.take(np.concatenate(some, -1) if some[1:] else some[0], self.at,
+                      axis=-1)
         out[..., self.turned] = -out[..., self.turned]
         out.flags.writeable = False
         return out
@@ -108,7 +111,8 @@ class Arranged(np.lib.mixins.NDArrayOperatorsMixin):
     def _columns(self, rows, some):
         first = np.cumsum([0, *(part.shape[-1] for part in self.parts)])
         part = np.searchsorted(first, self.at[some], "right") - 1
-        out = np.stack([self.parts[k][rows, c - first[k]] for k, c in zip(part, self.at[some])], -1)
+        out = np.stack([self.parts[k][rows, c - first[k]]
+                        for k, c in zip(part, self.at[some])], -1)
         return np.where(self.turned[some], -out, out)
 
     def __array__(self, dtype=None, copy=None): return np.asarray(self[:], dtype)
@@ -149,7 +153,8 @@ def pair_files(
     apart = [] if whole else [animal_file(agent), animal_file(target)]
     each = len(info["individual"][0])
     return [*((name, each, info["animals"][mouse]) for name, mouse in zip(apart, pair)),
-            (file, info["channels"] - each * len(apart), info["checks"][info["pairs"].index(pair)])]
+            (file, info["channels"] - each * len(apart),
+             info["checks"][info["pairs"].index(pair)])]
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #c3faadd4
 def read_pair(
@@ -164,8 +169,8 @@ def read_pair(
     turned = info["other_order"] and not info["order_free"] and agent > target
     if len(parts) == 1 and not turned: return parts[0]
     individual = info["individual"] if len(parts) > 1 else ([], [])
-    return Arranged(parts, arrangement(individual, info["other_order"] if turned else [],
-                                       info["channels"]))
+    return Arranged(parts, arrangement(
+        individual, info["other_order"] if turned else [], info["channels"]))
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #393cd658
 def kept_per_animal(
@@ -202,7 +207,7 @@ def individual(
             for who in ("agent.", "target.")]
 
 
-def _whole(found, features): # `Features` of a pair without values, None if there are none
+def _whole(found, features): # `Features` of a pair without values, None for none
     kinds = {len({*key}) if len(key) == 2 else 0: made for key, made in found.items()}
     if 1 in kinds or 0 not in kinds: return kinds.get(1, kinds.get(2))
     return with_animals(kinds[0], kinds[2], blocks_of(features))
@@ -215,7 +220,7 @@ def write_pairs(
     parts, # Body parts of the dataset
     folder: Path, # Where the files go
     most: float = float("inf"), # Bytes of the files of pairs; of more none is written
-) -> tuple: # (agent, target) or (animal,) -> checksum; `Features` of a pair, without values
+) -> tuple: # (agent, target) or (animal,) -> checksum; `Features` of a pair, no values
     "Compute and write what is known of pairs, and of the animals in them."
     checks, found, files, each = {}, {}, {}, kept_per_animal(blocks_of(features))
     with ExitStack() as stack:
@@ -242,7 +247,7 @@ def pairs_on_demand(
     info: dict, # What would be in the video's video.json
     animals: set, # One name, or two
 ) -> dict: # (agent, target), in both orders -> values, see `read_pair`
-    "The features of a pair whose video is not kept. Raises `DataError` for a full disk."
+    "Features of a pair whose video is not kept. Raises `DataError` for a full disk."
     pairs = [tuple(pair) for pair in info["pairs"] if {*pair} == animals]
     kept = [tuple(sorted(pair)) if info["other_order"] else pair for pair in pairs]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

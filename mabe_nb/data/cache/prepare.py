@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..blocks.bodies import seen_parts, unseen_stretches, y_stretch
-from ..blocks.registry import DATA_CODE, blocks_of, code_version, kept_once, order_free, users_blocks
-from .arrays import DamagedFile, individual, pairs_on_demand, write_pairs
-from .reader import FORMAT, Prepared, check_cache, default_folder, of_prepare, read_video
-from ..dataset import as_dataset, BROKEN, Dataset, dataset_parts, LastRead, own_readers
+from ..blocks.registry import (DATA_CODE, blocks_of, code_version,
+                                          kept_once, order_free, users_blocks)
+from .arrays import (DamagedFile, individual, pairs_on_demand,
+                                       write_pairs)
+from .reader import (FORMAT, Prepared, check_cache, default_folder,
+                                       of_prepare, read_video)
+from ..dataset import (as_dataset, BROKEN, Dataset, dataset_parts, LastRead,
+                                  own_readers)
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ..splits import may_be_labelled
 from ...errors import ConfigError, DataError
@@ -75,10 +79,12 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         format=FORMAT, key=key, video_id=rec.video_id, lab_id=rec.lab_id,
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
         frames=len(rec), tracks=tracks_hash(rec), findings=count,
-        pairs=[list(p) for p in pairs(rec, plan.selves)], parts=seen_parts(rec), order_free=plan.order_free,
+        pairs=[list(p) for p in pairs(rec, plan.selves)], parts=seen_parts(rec),
+        order_free=plan.order_free,
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
-        reviewed=rec.reviewed and [list(r) for r in rec.reviewed], unseen=unseen_stretches(rec), y_stretch=y_stretch(rec))
+        reviewed=rec.reviewed and [list(r) for r in rec.reviewed],
+        unseen=unseen_stretches(rec), y_stretch=y_stretch(rec))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
 def up_to_date(
@@ -96,14 +102,23 @@ def up_to_date(
         ours = {*CHANNELS} <= set(info) and (
             plan.out/str(info.get("folder")) == path.parent and info["key"] == key)
         alone = not plan.selves or any(a == t for a, t in info["pairs"])
-        if ours and (plan.unlabelled and alone or info["labelled"] is not None): return info
+        if ours and (plan.unlabelled and alone or info["labelled"] is not None):
+            return info
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #94b6920a
 def _requested(plan, info):
-    "What is prepared, without animals by themselves that another call wanted beside pairs."
+    "What is prepared, without animals alone that another call wanted beside pairs."
     kept = [i for i, (a, t) in enumerate(info["pairs"]) if a != t]
     if plan.selves or info["labelled"] is not None or not kept: return info
     return info | {k: [info[k][i] for i in kept] for k in ("pairs", "checks")}
+
+
+def _computed(got, checks, pairs): # Of a video.json, what its channels and files are
+    info = {name: list(getattr(got, name)) for name in CHANNELS}
+    info |= {"channels": len(got.names), "checks": [checks.get(p, 0) for p in pairs]}
+    if animals := {key[0]: crc for key, crc in checks.items() if len(key) == 1}:
+        info |= {"animals": animals, "individual": individual(got)}
+    return info
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1ce0dba3
 def prepare_video(
@@ -114,18 +129,16 @@ def prepare_video(
     if not (plan.unlabelled or may_be_labelled(plan.dataset, video_id)): return None
     key, damaged = video_key(plan, safe_id(video_id, "video_id")), []
     if old := up_to_date(plan, video_id, key, damaged): return _requested(plan, old)
-    if (rec := plan.dataset[video_id]).labelled is None and not plan.unlabelled: return None
+    rec = plan.dataset[video_id]
+    if rec.labelled is None and not plan.unlabelled: return None
     info = _describe(rec, key, plan) | {name: [] for name in CHANNELS} | NOTHING
     pairs = [tuple(sorted(p) if plan.once else p) for p in info["pairs"]]
     with atomic(plan.out/info["folder"]) as tmp:
         tmp.mkdir()
-        checks, got = write_pairs(rec, plan.features, [*dict.fromkeys(pairs)], plan.parts,
-                                  tmp, plan.most)
+        checks, got = write_pairs(rec, plan.features, [*dict.fromkeys(pairs)],
+                                  plan.parts, tmp, plan.most)
         if got is not None:
-            if animals := {key[0]: crc for key, crc in checks.items() if len(key) == 1}:
-                info |= {"animals": animals, "individual": individual(got)}
-            info |= {name: list(getattr(got, name)) for name in CHANNELS}
-            info |= {"channels": len(got.names), "checks": [checks.get(p, 0) for p in pairs]}
+            info |= _computed(got, checks, pairs)
             info["findings"] |= {f.kind: f.count for f in got.findings}
         write_json(tmp/"video.json", info, None)
         _drop(plan.out/info["folder"])
@@ -146,7 +159,7 @@ def forget_videos(
 _plan = None # In a worker: what it works on
 
 
-def _start(plan, modules): # Runs once in each worker; modules of the user's blocks and trackers
+def _start(plan, modules): # Once in each worker; modules of users' blocks and trackers
     global _plan
     _plan = plan
     for module in modules: import_module(module)
@@ -193,10 +206,11 @@ def _manifest(plan, entries, skipped):
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5c02ed03
 def _size(n): return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB" # bytes
 
-def _check_room(plan, entry, left): # Warns if `left` more videos like this one are too many
+def _check_room(plan, entry, left): # Warns if `left` more such videos are too many
     if not isinstance(entry, dict) or not left: return
     files = [p for p in (plan.out/entry["folder"]).glob("**/*") if p.is_file()]
-    need, free = left * sum(p.stat().st_size for p in files), shutil.disk_usage(plan.out).free
+    need, free = (left * sum(p.stat().st_size for p in files),
+                  shutil.disk_usage(plan.out).free)
     if need > free: warnings.warn(
         f"features of {left} more videos will take about {_size(need)}, and "
         f"{_size(free)} are free: take fewer videos, or set MABE_HOME to a larger disk")
@@ -205,9 +219,12 @@ def _check_room(plan, entry, left): # Warns if `left` more videos like this one 
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
-    own = own_modules([*users_blocks(blocks_of(plan.features)), *own_readers()]) if workers > 1 else ()
-    every = side_by_side(_try, ids, workers, _start, plan, sorted(own), here=partial(_try, plan=plan))
-    with closing(every) as videos, tqdm(total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
+    own = own_modules([*users_blocks(blocks_of(plan.features)),
+                       *own_readers()]) if workers > 1 else ()
+    every = side_by_side(_try, ids, workers, _start, plan, sorted(own),
+                         here=partial(_try, plan=plan))
+    with closing(every) as videos, tqdm(
+            total=len(ids), desc="prepare", disable=not bars_shown(progress)) as bar:
         for video_id, got in videos:
             if isinstance(got, DataError) and not skip_broken:
                 raise DataError(f"{got.what}; {BROKEN}", got.path,
@@ -222,6 +239,15 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
         warnings.warn(f"{path} did not hold what was written: made again")
     return known, [(i, done[i]) for i in ids if isinstance(done[i], DataError)]
 
+# %% ../../../nbs/data/cache/20_prepare.ipynb #4a9e928c
+def _nothing(ids, skipped, left_out): # Why no video has channels
+    if not (skipped or left_out):
+        return (f"nothing is asked of animals with poses in {', '.join(ids[:5])}: no "
+                "frame shows one, or behaviors_labeled lists nothing of them")
+    return (f"of {len(ids)} videos {len(skipped)} cannot be read and {left_out} are "
+            "unlabelled, so there is nothing to learn from; expected at least one that "
+            "somebody has annotated")
+
 # %% ../../../nbs/data/cache/20_prepare.ipynb #68385a9d
 def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     others = set(plan.dataset.ids) - set(ids)
@@ -229,11 +255,8 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     entries, skipped = _gather(plan, ids, workers, skip_broken, progress)
     left_out = len(ids) - len(entries) - len(skipped)
     if not any(e["names"] for e in entries):
-        raise DataError("nothing to prepare: " + (
-            f"of {len(ids)} videos {len(skipped)} cannot be read and {left_out} are unlabelled, "
-            "so there is nothing to learn from; expected at least one that somebody has annotated"
-            if skipped or left_out else f"nothing is asked of animals with poses in {', '.join(ids[:5])}: "
-            "no frame shows one, or behaviors_labeled lists nothing of them"), plan.dataset.root)
+        raise DataError("nothing to prepare: " + _nothing(ids, skipped, left_out),
+                        plan.dataset.root)
     others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
         video_id for video_id, _ in skipped}
     kept = [e for e in entries if not e.get("when_asked")]
@@ -250,7 +273,7 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
 def _alone(out):
-    "A folder to fill alone, once it is free. Raises `ConfigError` for that of something else."
+    "A folder to fill alone, once it is free. Raises `ConfigError` for one not ours."
     check_cache(out)
     return locked_folder(out, "*/", wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
@@ -293,7 +316,8 @@ def prepare_shard(
     "Prepare a part of the videos. Raises `ConfigError` if `shard` names none."
     numbers = re.fullmatch(r"(\d{1,4})/(\d{1,4})", shard)
     i, n = map(int, numbers.groups()) if numbers else (0, 0)
-    if not 1 <= i <= n: raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
+    if not 1 <= i <= n:
+        raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan, ids = plan_for(dataset, out, features), list(dataset.ids)[i - 1::n]
     with disk_errors(plan.out), _alone(plan.out):
         return len(_gather(plan, ids, workers, skip_broken, progress)[0])

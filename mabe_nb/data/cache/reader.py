@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .arrays import (CURE, check_values, pair_file, pair_files, read_pair,
-                                       read_values)
+from .arrays import (CURE, check_values, pair_file, pair_files,
+                                       read_pair, read_values)
 from ..recording import Recording, bout_table, frame_labels
 from ...errors import ConfigError, DataError
 from ...files import home, read_json, regular_file
@@ -46,11 +46,13 @@ def of_prepare(
 def check_cache(
     out, # Folder to fill
 ):
-    "Raises `ConfigError` if its manifest.json is of something else; one that is damaged is made anew."
+    "Raises `ConfigError` if its manifest.json is not ours; a damaged one is made anew."
     try: about = read_json(file := Path(out)/"manifest.json")
     except DataError: return
-    if about and not str(isinstance(about, dict) and about.get("format")).startswith(FORMAT[:-1]):
-        raise ConfigError(f"{file} is not what prepare writes; choose another folder (--out)")
+    if about and not str(isinstance(about, dict)
+                         and about.get("format")).startswith(FORMAT[:-1]):
+        raise ConfigError(f"{file} is not what prepare writes; "
+                          "choose another folder (--out)")
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #585c97a6
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
@@ -59,11 +61,12 @@ FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": in
           "other_order": list, # See `mabe_nb.data.blocks.registry.other_order`
           "checks": list, # `crc32` of each pair's file
           "animals": dict, # And of the file of each animal, if there are such
-          "individual": list} # Channels of the agent, and of the target, that these hold
+          "individual": list} # Channels of agent, and of target, that these hold
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #3b2c88c8
 def _sound_animals(animals, individual, info): # Whether every number lies in one file
-    if len(individual) != 2 or not all(isinstance(of, list) for of in individual): return False
+    if len(individual) != 2 or not all(isinstance(of, list) for of in individual):
+        return False
     agent, target = individual
     return (len(agent) == len(target) and all(type(n) is int for n in animals.values())
             and {*map(type, agent + target)} <= {int}
@@ -73,8 +76,10 @@ def _sound_animals(animals, individual, info): # Whether every number lies in on
 
 
 def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
-    lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,), "unseen": (str, int, int)}
-    return (0 < info["fps"] < float("inf") and min(info["frames"], info["channels"]) >= 0
+    lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,),
+             "unseen": (str, int, int)}
+    return (0 < info["fps"] < float("inf")
+            and min(info["frames"], info["channels"]) >= 0
             and all(isinstance(row, list) and tuple(map(type, row)) == types
                     for name, types in lists.items() for row in info.get(name) or ())
             and all(0 <= b[3] < b[4] <= info["frames"] for b in info["bouts"])
@@ -100,7 +105,8 @@ def read_video(
             name in info and isinstance(info[name], k) for name, k in FIELDS.items())
             and _sound(info)):
         raise DataError(f"is not what prepare writes; {CURE}", path)
-    for name, channels, check in sorted({f for p in info["pairs"] for f in pair_files(info, *p)}):
+    for name, channels, check in sorted({f for p in info["pairs"]
+                                         for f in pair_files(info, *p)}):
         file, shape = Path(folder)/name, (info["frames"], channels)
         check_values(file, shape, check) if contents else read_values(file, shape)
     return info
@@ -141,13 +147,14 @@ class Prepared(KnownVideos):
         root: Path, # The folder
         manifest: dict, # Content of manifest.json
         videos: dict, # Content of video.json by video id
-        compute=None, # Function of `info` and a set of animals: pair -> values, see `values`
+        compute=None, # Function of `info`, set of animals: pair -> values, see `values`
     ):
         super().__init__(videos)
-        self.compute, self.computed, self.same = compute, (None, {}), {} # Of which animals, and what
+        self.compute, self.computed, self.same = compute, (None, {}), {} # Whose, what
         self.root, self.skipped = root, manifest["skipped"]
         self.features, self.parts = manifest["features"], manifest["parts"]
-        self.names, self.units, self.roles = map(manifest.get, ("names", "units", "roles"))
+        self.names, self.units, self.roles = map(
+            manifest.get, ("names", "units", "roles"))
         folders = {v["video_id"]: root/v["folder"] for v in manifest["videos"]}
         self.sequences = pd.DataFrame(
             [(i, v["lab_id"], agent, target, v["frames"], v["fps"],
@@ -156,10 +163,9 @@ class Prepared(KnownVideos):
             columns=["video_id", "lab_id", "agent", "target", "frames", "fps", "path"])
 
     def __repr__(self):
-        frames = self.sequences.frames.sum()
         return (f"Prepared {self.features!r}: {len(self.videos)} videos, "
-                f"{len(self)} pairs, {frames:,} frames x {len(self.names)} channels, "
-                f"{len(self.actions)} actions")
+                f"{len(self)} pairs, {self.sequences.frames.sum():,} frames x "
+                f"{len(self.names)} channels, {len(self.actions)} actions")
 
     def __len__(self): return len(self.sequences)
 
@@ -171,7 +177,8 @@ def summary(
 ) -> dict: # root, sequences, frames, channels, skipped
     "How much was prepared, and where."
     frames, channels = int(self.sequences.frames.sum()), len(self.names)
-    say(f"{len(self)} sequences, {frames:,} frames x {channels} channels in {self.root}")
+    say(f"{len(self)} sequences, {frames:,} frames x {channels} channels in "
+        f"{self.root}")
     return {"root": str(self.root), "sequences": len(self), "frames": frames,
             "channels": channels, "skipped": self.skipped}
 
@@ -185,8 +192,9 @@ def _read_same(prepared, folder, info, pair):
     try: same = [pair_files(now, *p) for p in of] == [pair_files(info, *p) for p in of]
     except (AttributeError, LookupError, TypeError, ValueError): same = False
     if not same: raise DataError(
-        "holds features of other data by now, as it was prepared again meanwhile: run this "
-        "again, or give each dataset a folder of its own (cache=, out= or MABE_HOME)", folder)
+        "holds features of other data by now, as it was prepared again meanwhile: run "
+        "this again, or give each dataset a folder of its own (cache=, out= or "
+        "MABE_HOME)", folder)
     prepared.same[folder] = about.st_mtime_ns, about.st_ino
     return found
 
@@ -222,11 +230,13 @@ def labels(
 def _actions_done(prepared, alone): # Names of actions
     found = {} # Action -> by oneself or not, where it was looked for -> bouts
     for v in prepared.sequences.video_id.unique():
-        for a, t, action in prepared.labelled(v) or (): found.setdefault(action, {}).setdefault(a == t, 0)
+        for a, t, action in prepared.labelled(v) or ():
+            found.setdefault(action, {}).setdefault(a == t, 0)
         bouts = prepared.bouts(v)
         for action, form in zip(bouts.action, bouts.agent == bouts.target):
             if form in found.get(action, ()): found[action][form] += 1
-    def counts(this, other): return this >= other + alone or this >= max(5, (this + other) / 20)
+    def counts(this, other):
+        return this >= other + alone or this >= max(5, (this + other) / 20)
     return tuple(sorted(action for action, n in found.items() if alone in n and (
         (not alone) not in n or counts(n[alone], n[not alone]))))
 
@@ -241,13 +251,14 @@ def self_actions(self: Prepared) -> tuple: # Sorted names
 @patch
 @property
 def pair_actions(self: Prepared) -> tuple: # Sorted names
-    "Actions that an animal does to another; one in both forms is a slip in the one that is rare."
+    "Actions that an animal does to another; of one in both forms the rare is a slip."
     return _actions_done(self, False)
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #b2d9a896
-def _entry(path, id): # Of a video in manifest.json, as that of another `prepare` may lack it
+def _entry(path, id): # As in manifest.json; that of another `prepare` may lack it
     found = [*path.glob(f"[!.]*/{id}/video.json")]
-    if len(found) != 1: raise DataError(f"holds no features of video {id}; {CURE}", path)
+    if len(found) != 1:
+        raise DataError(f"holds no features of video {id}; {CURE}", path)
     info = read_json(found[0])
     return {"video_id": id, "folder": found[0].parent.relative_to(path).as_posix(),
             "key": info.get("key") if isinstance(info, dict) else None}
@@ -265,7 +276,8 @@ def open_prepared(
         raise DataError("holds no prepared dataset, expected manifest.json; run mabe "
                         "prepare first, or again if it was interrupted", path)
     try: manifest = read_json(manifest_path)
-    except DataError as e: raise DataError(f"{e.what}; {CURE}", manifest_path, e.where) from None
+    except DataError as e:
+        raise DataError(f"{e.what}; {CURE}", manifest_path, e.where) from None
     if not (isinstance(manifest, dict) and manifest.get("format") == FORMAT):
         raise DataError(f"is not a manifest of this version ({FORMAT}); {CURE}",
                         manifest_path)

@@ -19,13 +19,14 @@ from ...locks import locked_folder
 
 # %% ../../../nbs/data/cache/40_room.ipynb #e6c1b99a
 def _about(folder):
-    "Dataset and features of a cache, and when it was used. Raises `LookupError` for none of ours."
+    "Dataset, features and last use of a cache. Raises `LookupError` for none of ours."
     if (file := folder/"manifest.json").exists():
         about = read_json(file)
         return str(about["dataset"]), str(about["features"]), file.stat().st_mtime
     if any(TEMPORARY.fullmatch(p.name) for p in folder.glob("*/.mabe-*.tmp")) or any(
             map(of_prepare, folder.glob("*/*/video.json"))):
-        return "(unfinished)", "", max(p.stat().st_mtime for p in (folder, *folder.glob("*/")))
+        return "(unfinished)", "", max(p.stat().st_mtime
+                                       for p in (folder, *folder.glob("*/")))
     raise LookupError
 
 # %% ../../../nbs/data/cache/40_room.ipynb #87bbda9a
@@ -50,11 +51,12 @@ def room_line(
     table: pd.DataFrame, # From `list_caches`
 ) -> str:
     "What all caches take, for a person."
-    return f"prepared features take {_size(table.bytes.sum())} on disk in all; 'mabe cache' lists and clears them"
+    return (f"prepared features take {_size(table.bytes.sum())} on disk in all; "
+            "'mabe cache' lists and clears them")
 
 # %% ../../../nbs/data/cache/40_room.ipynb #aba7107d
 def _clear(cache, named):
-    "Remove a cache. False: it is being filled for the first time, and nobody has named it."
+    "Remove a cache. False: it is being filled for the first time, and was not named."
     try:
         with locked_folder(cache, "*/"):
             forget_videos(cache, lambda video: False)
@@ -76,8 +78,10 @@ def clear_caches(
     "Remove caches. Raises `ConfigError` for a name that there is not."
     table, root = list_caches(folder), Path(folder) if folder else home()/"prepared"
     for name in names or ():
-        if name not in set(table.name): raise ConfigError.unknown("cache", name, table.name)
+        if name not in set(table.name):
+            raise ConfigError.unknown("cache", name, table.name)
     gone = table[table.name.isin(names)] if names else table[
         table.bytes.cumsum() > limit_gb * 1e9]
-    left = [] if dry else [name for name in gone.name if not _clear(root/name, bool(names))]
+    left = [] if dry else [name for name in gone.name
+                           if not _clear(root/name, bool(names))]
     return gone[~gone.name.isin(left)]

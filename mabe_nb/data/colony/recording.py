@@ -101,7 +101,7 @@ def _named(parts, labelled, mice):
 
 
 def _seen_by(rng, state, parts, px_per_cm):
-    "Points as a camera has them: (frames, mice, parts, 2) float32 pixels, off by 0.5 mm."
+    "Points of a camera: (frames, mice, parts, 2) float32 pixels, off by 0.5 mm."
     xy = keypoints(state, parts)
     xy = xy + rng.normal(0, 0.05, xy.shape)
     return np.round((xy + HALF + 6) * px_per_cm, 2).astype(np.float32)
