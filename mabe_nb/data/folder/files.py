@@ -48,7 +48,7 @@ def lab_files(
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
     deeper: list = None, # Gets the folders below these
 ): # Yields each folder's list of files, the top one first, with links that lead to none
-    "Files of a folder and all below it, without what is passed over. Raises `DataError`."
+    "Files of a folder and all below, without what is passed over. Raises `DataError`."
     root = Path(root)
     if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
         "is a whole disk, or of the system itself; give the folder of the recordings",
