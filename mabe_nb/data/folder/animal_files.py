@@ -20,7 +20,8 @@ def without_animal(
 ) -> tuple: # Name of the video, name of the animal or None
     "The name of a video without that of an animal at its end."
     for animal in sorted(endings, key=len, reverse=True):
-        if (left := video.removesuffix(animal)).rstrip("_.-") not in ("", left): return left.rstrip("_.-"), animal
+        if (left := video.removesuffix(animal)).rstrip("_.-") not in ("", left):
+            return left.rstrip("_.-"), animal
     return video, None
 
 # %% ../../../nbs/data/folder/21_animal_files.ipynb #16d879e4
@@ -30,16 +31,19 @@ def by_video(
 ) -> dict: # Likewise
     "Pose files by video, those of one video's animals together."
     out = {}
-    for video, paths in poses.items(): out.setdefault(without_animal(video, endings)[0], []).extend(paths)
+    for video, paths in poses.items():
+        out.setdefault(without_animal(video, endings)[0], []).extend(paths)
     return out
 
 
 def by_animal(
     paths, # Pose files of one video
     endings=(), # As for `without_animal`
-) -> dict: # Animal -> paths, None: of all animals; of DeepLabCut's .h5 and .csv the first
+) -> dict: # Animal -> paths, None: of all; of DeepLabCut's .h5 and .csv the first
     "The files of a video by whom they are of."
-    out, of = {}, lambda p: [a for n in (video_name(p), plain_id(p.stem)) if (a := without_animal(n, endings)[1])]
+    out, of = {}, lambda p: [
+        a for n in (video_name(p), plain_id(p.stem))
+        if (a := without_animal(n, endings)[1])]
     for p in paths: out.setdefault(next(iter(of(p)), None), []).append(p)
     for animal, some in out.items():
         if len(some) == 2 and len({p.with_suffix("") for p in some}) == 1:
@@ -48,19 +52,21 @@ def by_animal(
 
 # %% ../../../nbs/data/folder/21_animal_files.ipynb #d8596b08
 def _check_alike(read, files):
-    "Raises `DataError` unless each file is of one animal, with the body parts and rate of the others."
+    "Raises `DataError` unless each is of one animal, with the others' parts and rate."
     (_, first), *_ = read.values()
     whole, name = {*first.parts}, next(iter(files.values())).name
     for animal, (_, p) in read.items():
         if len(p.animals) > 1: raise DataError(
-            f"has {len(p.animals)} animals, expected {animal!r} alone, since animal_files of dataset.yaml "
-            "says so", files[animal])
+            f"has {len(p.animals)} animals, expected {animal!r} alone, since "
+            "animal_files of dataset.yaml says so", files[animal])
         if {*p.parts} != whole: raise DataError(
-            f"has the body parts {', '.join(p.parts)}, {name} {', '.join(first.parts)}; expected the same "
-            "of all animals of a video", files[animal])
+            f"has the body parts {', '.join(p.parts)}, {name} "
+            f"{', '.join(first.parts)}; expected the same of all animals of a video",
+            files[animal])
         if (p.fps, p.px_per_cm) != (first.fps, first.px_per_cm): raise DataError(
-            f"has {p.fps} frames per second and {p.px_per_cm} pixels per cm, {name} {first.fps} and "
-            f"{first.px_per_cm}; expected the same of all animals of a video", files[animal])
+            f"has {p.fps} frames per second and {p.px_per_cm} pixels per cm, "
+            f"{name} {first.fps} and {first.px_per_cm}; expected the same of all "
+            "animals of a video", files[animal])
 
 # %% ../../../nbs/data/folder/21_animal_files.ipynb #e80a226e
 def joined_points(

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
-from .odd_files import PACKED, file_types, leads_out, not_read, odd_files, too_deep
+from .odd_files import (
+    PACKED, file_types, leads_out, not_read, odd_files, too_deep)
 from .scored_tables import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
@@ -46,11 +47,12 @@ def lab_files(
     root, # Folder
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
     deeper: list = None, # Gets the folders below these
-): # Yields a list of files for each folder, the top one first; links that lead to none among them
-    "Files of a folder and what lies below it, without what is passed over. Raises `DataError`."
+): # Yields each folder's list of files, the top one first, with links that lead to none
+    "Files of a folder and all below, without what is passed over. Raises `DataError`."
     root = Path(root)
     if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
-        "is a whole disk, or of the system itself; give the folder of the recordings", root)
+        "is a whole disk, or of the system itself; give the folder of the recordings",
+        root)
     for at, folders, files in os.walk(root):
         here = Path(at)
         folders[:] = sorted(f for f in folders if f[0] != "." and f not in TRAINING)
@@ -59,8 +61,8 @@ def lab_files(
         if deep and not own and deeper is not None: deeper += [here/f for f in folders]
         links = [f for f in folders if (here/f).is_symlink()] # which are not followed
         if deep or own: folders.clear()
-        if not own: yield [p for p in (here/f for f in sorted(files) + links) if p.name[0] != "."
-                           and (p.is_file() or p.is_symlink())]
+        if not own: yield [p for p in (here/f for f in sorted(files) + links)
+                           if p.name[0] != "." and (p.is_file() or p.is_symlink())]
 
 # %% ../../../nbs/data/folder/25_files.ipynb #1d983558
 def _of_folders(path, root):
@@ -75,7 +77,8 @@ def video_of(
     root, # The folder that was opened
 ) -> str:
     "Name of the video that a file is of. Raises `DataError` for what can be no name."
-    return video_name("_".join([*naming_folders(Path(path), Path(root)), recording_name(path)]))
+    return video_name(
+        "_".join([*naming_folders(Path(path), Path(root)), recording_name(path)]))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #c5c8ea05
 class LabFiles(NamedTuple):
@@ -134,7 +137,7 @@ def _of_observation(seen, folders, poses, ends):
 
 # %% ../../../nbs/data/folder/25_files.ipynb #2f60c7d1
 def _earlier_stages(poses):
-    "Takes out, and gives, tables before SimBA's last stage and before DeepLabCut's filter."
+    "Takes out, and gives, tables before SimBA's last stage and DeepLabCut's filter."
     for paths in poses.values():
         stages = {p.parent.name: p for p in paths}
         stems = sorted({p.with_suffix("") for p in paths})
@@ -161,14 +164,16 @@ def _files_of(root, deepest, endings, findings):
     for files in lab_files(root, deepest, deeper):
         odd, known = [], len(poses) + len(tables)
         for path in files:
-            if printable(path.name) != path.name: odd.append(path) # bytes that are no text
-            elif not path.is_file() or not path.stat().st_size or path.suffix.lower() in PACKED:
+            if printable(path.name) != path.name: odd.append(path) # bytes of no text
+            elif (not path.is_file() or not path.stat().st_size
+                  or path.suffix.lower() in PACKED):
                 odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
             elif path != tracks_of(path)[0]: continue # of a subject beside the first
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
                 if not (video := _named(path, root, findings)): continue
                 if tracked: poses.setdefault(video, []).append(path)
-                if source and (not tracked or source in ("SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker")):
+                if source and (not tracked or source in (
+                        "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker")):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
         here = files[0].parent if files else root
@@ -185,8 +190,9 @@ def _named_videos(rows, path, poses, ends, root):
     for cells, some in rows.items():
         if not cells: raise DataError("names no video", path, f"row {some[0][0]}")
         try: names = [video_name(c) for c in cells]
-        except DataError: raise DataError(f"{cells[0][:40]!r} is no name of a video", path,
-                                          f"row {some[0][0]}") from None
+        except DataError: raise DataError(
+            f"{cells[0][:40]!r} is no name of a video", path,
+            f"row {some[0][0]}") from None
         found = ((c, v) for c in cells for v in _meant(c, folders, poses, ends)[:1])
         cell, video = next(found, (cells[0], names[0]))
         out.setdefault(video, set()).add(cell)
@@ -198,8 +204,9 @@ OF_MANY = {"DLCAnalyzer": label_rows, # Rows by video of tables that may be of m
 def _of_one(path, root, found, alone, scored, findings):
     "Put an annotation of one video to the one that it can mean."
     if len(found) < 2: scored.setdefault((found or [alone])[0], []).append((path, None))
-    else: findings.append(not_read(path, root, f"can mean {', '.join(found)}; put it beside its poses",
-                               "annotation_without_poses", alone))
+    else: findings.append(not_read(
+        path, root, f"can mean {', '.join(found)}; put it beside its poses",
+        "annotation_without_poses", alone))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #e76ac7f2
 OBSERVED = {"BORIS": boris_observations, "ELAN": elan_observations}
@@ -214,17 +221,31 @@ def _observed(path, source, poses, ends, root, scored, findings):
         seen = [] # of a table, reading it says why
     meant = [(one, *_of_observation(one, folders, poses, ends)) for one in seen]
     if len(seen) < 2 and path.suffix != ".boris":
-        found = _candidates(path.name, folders, poses, ends) or [v for _, v, _ in meant if v]
+        found = (_candidates(path.name, folders, poses, ends)
+                 or [v for _, v, _ in meant if v])
         if found and seen and (other := meant[0][1]) and other not in found:
-            meant = [(seen[0], None, f"is of {other}, while the file is called as {found[0]}; "
-                      "rename the one that is wrong")]
+            meant = [(seen[0], None, f"is of {other}, while the file is called as "
+                      f"{found[0]}; rename the one that is wrong")]
         elif found or not seen or meant[0][2] == NO_VIDEO:
             _of_one(path, root, found, alone, scored, findings)
             return
     for one, video, why in meant:
         if video: scored.setdefault(video, []).append((path, one.name))
-        else: findings.append(not_read(path, root, f"holds the observation {one.name!r}, which "
-                                   f"{why}", "annotation_without_poses"))
+        else: findings.append(not_read(
+            path, root, f"holds the observation {one.name!r}, which {why}",
+            "annotation_without_poses"))
+
+# %% ../../../nbs/data/folder/25_files.ipynb #d5390dc5
+def _without_poses(scored, poses, root):
+    "What is said of annotations of videos that have no poses."
+    for video, some in scored.items():
+        if video in poses: continue
+        for path, names in some:
+            of_video = f" (video {video})" if isinstance(names, set) else ""
+            yield not_read(
+                path, root, f"belongs to no pose file{of_video}; expected one whose "
+                "name begins the same" + _of_folders(path, root),
+                "annotation_without_poses", video, did_you_mean(poses, video))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #99cf0bef
 def sort_files(
@@ -241,14 +262,13 @@ def sort_files(
         if any(rows): # some cell names a video
             for video, names in _named_videos(rows, path, poses, ends, root).items():
                 scored.setdefault(video, []).append((path, names))
-        elif source in OBSERVED: _observed(path, source, poses, ends, root, scored, findings)
-        else: _of_one(path, root, _candidates(recording_name(path), naming_folders(path, root), poses, ends),
-                      video_of(path, root), scored, findings)
+        elif source in OBSERVED:
+            _observed(path, source, poses, ends, root, scored, findings)
+        else: _of_one(
+            path, root, _candidates(recording_name(path), naming_folders(path, root),
+                                    poses, ends),
+            video_of(path, root), scored, findings)
     for some in scored.values(): # A scorer's log says more than the columns of a track
         some[:] = [s for s in some if not is_track(s[0])] or some
-    findings += [not_read(path, root, "belongs to no pose file" + (
-                     f" (video {video})" if isinstance(names, set) else "")
-                     + "; expected one whose name begins the same" + _of_folders(path, root),
-                     "annotation_without_poses", video, did_you_mean(poses, video))
-                 for video, some in scored.items() if video not in poses for path, names in some]
+    findings += _without_poses(scored, poses, root)
     return LabFiles(poses, scored, findings)

@@ -17,7 +17,7 @@ from ..formats.boris import boris_rows
 from ..recording import parse_seconds
 from ...errors import DataError
 
-# %% ../../../nbs/data/folder/22_films.ipynb #9b224ef3
+# %% ../../../nbs/data/folder/22_films.ipynb #5044b675
 def _boxes(f, stop, most=1000):
     "Name, first byte and end of each box from here on."
     while most and (at := f.tell()) + 8 <= stop:
@@ -29,13 +29,14 @@ def _boxes(f, stop, most=1000):
         f.seek(end)
         most -= 1
 
-
+# %% ../../../nbs/data/folder/22_films.ipynb #9b224ef3
 def film_seconds(
     path, # An mp4 or mov
 ) -> float: # None if the file does not say
     "How long a film lasts, by its head."
     with open(path, "rb") as f:
-        moov = next((b for b in _boxes(f, Path(path).stat().st_size) if b[0] == b"moov"), None)
+        moov = next((b for b in _boxes(f, Path(path).stat().st_size)
+                     if b[0] == b"moov"), None)
         if not moov: return None
         f.seek(moov[1])
         mvhd = next((b for b in _boxes(f, moov[2]) if b[0] == b"mvhd"), None)
@@ -53,7 +54,8 @@ FILMS = frozenset({".mp4", ".mov", ".m4v", ".avi", ".mkv", ".webm", ".wmv", ".mp
 @lru_cache(16) # A folder of thousands is listed once
 def _films(folder, changed): # `changed`: when it last was
     out = {}
-    for film in sorted(f for f in folder.iterdir() if f.suffix.lower() in FILMS and f.is_file()):
+    for film in sorted(
+            f for f in folder.iterdir() if f.suffix.lower() in FILMS and f.is_file()):
         try: out.setdefault(video_name(film), []).append(film)
         except DataError: continue
     return out
@@ -74,7 +76,8 @@ def films_beside(
     endings=(), # As for `without_animal`
 ) -> list: # Paths
     "The films that lie beside the poses and have their name."
-    return films_in(Path(poses).parent).get(without_animal(video_name(poses), endings)[0], [])
+    return films_in(Path(poses).parent).get(
+        without_animal(video_name(poses), endings)[0], [])
 
 
 def beside_seconds(
@@ -89,7 +92,7 @@ def beside_seconds(
 def find_films(
     data, # See `Dataset`
     videos, # Ids
-    films=None, # A folder, or video -> film; None: those beside the poses, if there are some
+    films=None, # A folder, or video -> film; None: those beside the poses, if any
 ) -> dict: # Video -> path of its film
     "The films of videos. Raises `DataError` for a folder that has none of them."
     if isinstance(films, dict): return films
@@ -98,8 +101,9 @@ def find_films(
         return {v: found[0] for v in videos if (found := beside(v))}
     found = films_in(films)
     if there := {v: found[v][0] for v in videos if v in found}: return there
-    raise DataError(f"holds no film of these videos; looked for {', '.join(videos[:3])} with "
-                    f"the ending {', '.join(sorted(FILMS))}", films)
+    raise DataError(
+        f"holds no film of these videos; looked for {', '.join(videos[:3])} with "
+        f"the ending {', '.join(sorted(FILMS))}", films)
 
 
 # %% ../../../nbs/data/folder/22_films.ipynb #63ccb8c6

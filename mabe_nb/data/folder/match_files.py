@@ -24,8 +24,8 @@ from .settings_file import settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
-from .scored_tables import (NAMING, NOBODY, TO_WHOM, named_bouts, read_scored,
-                                               scored_columns)
+from .scored_tables import (
+    NAMING, NOBODY, TO_WHOM, named_bouts, read_scored, scored_columns)
 from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
@@ -49,8 +49,9 @@ def _mirrored(rec):
         turn = body[..., 0] * across[..., 1] - body[..., 1] * across[..., 0]
         turn = turn[np.isfinite(turn)]
         if len(turn) > 20 and (share := (turn > 0).mean()) > 0.8:
-            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of the frames: "
-                   "are they swapped under parts, or is the picture a mirror's?")
+            yield (f"{rec.video_id}: {left} lies right of {right} in {share:.0%} of "
+                   "the frames: are they swapped under parts, or is the picture a "
+                   "mirror's?")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #de71afcb
 class Look(NamedTuple):
@@ -60,7 +61,7 @@ class Look(NamedTuple):
     parts: tuple = () # Names of body parts in it
     rate: float = None # Frames per second that its annotation was made at
     strangers: tuple = () # Names in the annotation that no animal has
-    nobody: str = None # Its annotation, if that names no animal and nobody has said who acts
+    nobody: str = None # Its annotation, if it names no animal and nobody said who acts
     no_target: tuple = () # Actions that are done to nobody knows whom
     actions: tuple = None # Those that its annotation has marked; None: it was not read
     odd: tuple = () # Sentences
@@ -68,19 +69,27 @@ class Look(NamedTuple):
     facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
 
 
-def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None, actions=(),
-         film=""):
-    return {"video": video, "poses": poses, "tracker": tracker, "frames": frames, "fps": fps,
-            "animals": ", ".join(animals), "film": film, "annotation": scored or "none",
-            "actions": ", ".join(actions)}
+def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None,
+         actions=(), film=""):
+    return {"video": video, "poses": poses, "tracker": tracker, "frames": frames,
+            "fps": fps, "animals": ", ".join(animals), "film": film,
+            "annotation": scored or "none", "actions": ", ".join(actions)}
 
 
 def _poses(data, path, video, s, rate):
     "Poses; frames per second, None if nobody says; points of no animal."
     points = joined_points(data.pose_files(video))
     fps = data.frame_rate(video, points[1].fps, rate)
-    rec = read_poses(path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points)
+    rec = read_poses(
+        path, fps or 30.0, None, s.min_confidence, video, s.px_per_cm, points)
     return rec, fps, points[1].left_out
+
+# %% ../../../nbs/data/folder/40_match_files.ipynb #1612dff6
+def _row_of_files(data, video, poses, scored, rows):
+    "The row of a video, as far as its files tell without being read."
+    return _row(video, some_of(map(data.shown, data.pose_files(video).values())),
+                pose_source(poses), scored=_shown(data, scored, rows),
+                film=next(map(data.shown, data.films(video)), ""))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af1a33b2
 def look_at(
@@ -90,8 +99,7 @@ def look_at(
     "One video's files. What cannot be read is a sentence in `odd`."
     try:
         poses, scored, rows = data.files(video)
-        row = _row(video, some_of(map(data.shown, data.pose_files(video).values())), pose_source(poses), scored=_shown(
-            data, scored, rows), film=next(map(data.shown, data.films(video)), ""))
+        row = _row_of_files(data, video, poses, scored, rows)
     except DataError as e:
         several = ", ".join(map(data.shown, data._poses.get(video, ())))
         tables = ", ".join(_shown(data, *one) for one in data._scored.get(video, ()))
@@ -105,8 +113,9 @@ def look_at(
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
     odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
            *(_length(rec, poses, data._endings, scored, one) if fps else ())]
-    look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate, odd=tuple(odd),
-                left_out=left_out, facts=mouse_tracker_facts(poses, rec.mice))
+    look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate,
+                odd=tuple(odd), left_out=left_out,
+                facts=mouse_tracker_facts(poses, rec.mice))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
@@ -114,7 +123,8 @@ def _about_animals(rec):
     "Sentences on animals that got other names, or have no track."
     for f in rec.findings:
         if f.kind == "renamed_animals": yield f.message
-        if f.kind in ("animals_without_track", "mice_from_part_names"): yield f"{rec.video_id}: {f.message}"
+        if f.kind in ("animals_without_track", "mice_from_part_names"):
+            yield f"{rec.video_id}: {f.message}"
 
 
 def _unseen(rec, least):
@@ -127,7 +137,8 @@ def _unseen(rec, least):
 
 def _shown(data, scored, rows):
     "An annotation, and which of its observations."
-    return scored and data.shown(scored) + (f": {rows}" if isinstance(rows, str) else "")
+    return scored and data.shown(scored) + (
+        f": {rows}" if isinstance(rows, str) else "")
 
 
 def _plain(error, data):
@@ -149,19 +160,20 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
     if fps and (late := late_end(rec, bouts, scored_window(scored, fps))):
         yield f"{rec.video_id}, {scored.name}: {late}"
 
-# %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
+# %% ../../../nbs/data/folder/40_match_files.ipynb #9f43791e
 def _unreadable(data, scored, rec, settings, rows):
     "A sentence if bouts cannot be read though nothing is left to ask."
     try: read_scored(scored, rec, settings, rows)
     except (ConfigError, DataError) as e: yield _plain(e, data)
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
     source, alone = annotation_source(scored), len(rec.mice) == 1
     unsaid, some = not alone and not s.agent, source in NAMING
     nobody = scored.name if unsaid and not some else None
-    known = s.model_copy(update={"agent": NOBODY if some else rec.mice[0]}) if unsaid else s
+    known = s.model_copy(
+        update={"agent": NOBODY if some else rec.mice[0]}) if unsaid else s
     try:
         bouts = named_bouts(scored, rec, known, rows)
         actions = sorted({*bouts.action, *scored_columns(scored, s)})
@@ -171,17 +183,20 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         nobody = scored.name + " (in some rows)" * (bouts.agent.nunique() > 1)
     odd = _odd_scores(look, rec, scored, s, known.agent or rec.mice[0], bouts)
     strangers = {*bouts.agent, *bouts.target} - {"", *rec.mice, known.agent}
-    no_target = () if alone or s.target or s.alone is not None or source == "BORIS" and s.target_from \
-        or source in TO_WHOM and bouts.target.all() else tuple(actions)
+    no_target = () if (
+        alone or s.target or s.alone is not None or source == "BORIS" and s.target_from
+        or source in TO_WHOM and bouts.target.all()) else tuple(actions)
     return look._replace(
-        row=look.row | {"actions": ", ".join(actions)}, nobody=nobody, actions=tuple(actions),
-        strangers=tuple(sorted(strangers)), no_target=no_target, odd=(*look.odd, *odd, *(
-            () if nobody or strangers or no_target else _unreadable(data, scored, rec, s, rows))))
+        row=look.row | {"actions": ", ".join(actions)}, nobody=nobody,
+        actions=tuple(actions), strangers=tuple(sorted(strangers)),
+        no_target=no_target, odd=(*look.odd, *odd, *(
+            () if nobody or strangers or no_target
+            else _unreadable(data, scored, rec, s, rows))))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):
     "What lies in a folder."
-    table: pd.DataFrame # video, poses, tracker, frames, fps, animals, film if there is one,
+    table: pd.DataFrame # video, poses, tracker, frames, fps, animals, film if any,
     # annotation, actions
     sentences: list # What does not fit, or must be asked
     settings: str # Proposal for `dataset.yaml`
@@ -190,7 +205,7 @@ class Matches(NamedTuple):
         cut = {key: [some_of(names.split(", "), most) for names in self.table[key]]
                for key, most in (("animals", 8), ("actions", 4))}
         shown = self.table.assign(**cut)
-        with pd.option_context("display.unicode.east_asian_width", True): # of two places
+        with pd.option_context("display.unicode.east_asian_width", True): # two places
             table = shown.astype(object).fillna("?").to_string(index=False)
         return "\n".join([table, *(f"- {s}" for s in self.sentences)])
 
@@ -207,31 +222,42 @@ def match_files(
     table["frames"] = table.frames.astype("Int64")
     if not table.film.any(): del table["film"]
     rates = {k.rate: k.row["video"] for k in reversed(looks) if k.rate}
-    sentences = [*dict.fromkeys(s for k in looks for s in k.odd), *questions(data, looks, table, rates)]
+    sentences = [*dict.fromkeys(s for k in looks for s in k.odd),
+                 *questions(data, looks, table, rates)]
     return Matches(table, sentences, _proposal(data, looks, table, rates))
+
+# %% ../../../nbs/data/folder/40_match_files.ipynb #01bca908
+def _usual_parts(looks):
+    "Body parts by the tracker's names with the usual ones."
+    parts = {}
+    for k in looks:
+        for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
+    for k in looks: # What is one part in a file may be a second in another
+        twice = [p for p in k.parts if [parts[o] for o in k.parts].count(parts[p]) > 1]
+        parts |= {p: p for p in twice}
+    return parts
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #b7547cb7
 def _proposal(data, looks, table, rates):
     "Text of a `dataset.yaml` that keeps what the present one says."
     s, lost = data.settings, table.fps.isna() & table.frames.notna()
-    animals, parts, strangers = {}, {}, {}
+    animals, parts, strangers = {}, _usual_parts(looks), {}
     for k in looks:
         animals |= {m: m for m in k.mice}
-        strangers |= {name: same_name(name, k.row["animals"].split(", ")) for name in k.strangers}
-        for part, usual in usual_names(k.parts).items(): parts.setdefault(part, usual)
-    for k in looks: # What is one part in a file may be a second in another
-        twice = [p for p in k.parts if [parts[o] for o in k.parts].count(parts[p]) > 1]
-        parts |= {p: p for p in twice}
+        strangers |= {name: same_name(name, k.row["animals"].split(", "))
+                      for name in k.strangers}
     used = [c for own in s.videos.values() for c, v in own.items()
             if v is not None and not isinstance(v, dict) and c not in OF_ONE_VIDEO]
     columns = dict.fromkeys(used or ("group", "condition"))
     other = {k: v for k, v in s.animals.items() if k in animals or k != v}
-    away = {v: own for v, own in s.videos.items() if v not in data.ids and any(x is not None for x in own.values())}
+    away = {v: own for v, own in s.videos.items()
+            if v not in data.ids and any(x is not None for x in own.values())}
     values = s.model_dump() | {
         "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
         "animals": animals | other, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
                                       for v, k in zip(data.ids, looks)} | away}
     seen = sorted({a for k in looks for a in k.actions or ()})
-    return settings_text(values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
-                         sorted({a for k in looks for a in k.no_target}))
+    return settings_text(
+        values, seen, list(dict.fromkeys(k.nobody for k in looks if k.nobody)),
+        sorted({a for k in looks for a in k.no_target}))

@@ -56,9 +56,10 @@ def same_name(
     name: str, # That nothing has
     known, # The names that there are
 ) -> str: # One of `known`, None if there is none, or more than one
-    "The name that differs in capitals, spaces and signs alone: `Rat A`, `rat_a`; `♂`, `_`."
+    "The one that differs only in capitals, spaces, signs: `Rat A`, `rat_a`; `♂`, `_`."
     plain = lambda text: re.sub(r"[\W_]", "", text).lower()
-    same = [k for k in known if plain(k) == plain(name) or k == plain_id(name)] # As `read_poses` has it
+    same = [k for k in known
+            if plain(k) == plain(name) or k == plain_id(name)] # As `read_poses` has it
     return same[0] if len(same) == 1 else None
 
 # %% ../../../nbs/data/folder/15_names.ipynb #27917c62
@@ -79,22 +80,26 @@ def one_animal(
 # %% ../../../nbs/data/folder/15_names.ipynb #3c040b23
 def _joined(rec, tracks):
     "Of several tracks of an animal, in each frame the one with most points."
-    points, out, twice = np.isfinite(seen(rec)).all(-1).sum(2), [], {} # (frames, tracks)
+    points, out, twice = np.isfinite(seen(rec)).all(-1).sum(2), [], {} # frames, tracks
     for name, own in tracks.items():
         there = points[:, own] > 0
         both = int((there.sum(1) > 1).sum())
         if 2 * both > there.sum(0).min(): raise DataError(
-            f"gives {some_of(rec.mice[k] for k in own)} of video {rec.video_id} the name {name!r}, and "
-            f"{both:,} frames show more than one of them", "dataset.yaml", "animals")
+            f"gives {some_of(rec.mice[k] for k in own)} of video {rec.video_id} the "
+            f"name {name!r}, and {both:,} frames show more than one of them",
+            "dataset.yaml", "animals")
         best = np.array(own)[points[:, own].argmax(1)]
-        out.append(rec.xy[np.arange(len(rec)), best] if len(own) > 1 else rec.xy[:, own[0]])
+        out.append(rec.xy[np.arange(len(rec)), best] if len(own) > 1
+                   else rec.xy[:, own[0]])
         if both: twice[name] = both
     found = rec.findings + (Finding(
-        rec.video_id, "joined_tracks", n := sum(twice.values()), f"{plural(n, 'frame')} show more than one "
-        f"track of {some_of(twice)}; the one with most points is used there"),) * bool(twice)
+        rec.video_id, "joined_tracks", n := sum(twice.values()),
+        f"{plural(n, 'frame')} show more than one track of {some_of(twice)}; "
+        "the one with most points is used there"),) * bool(twice)
     names = rec.meta.get("individuals", rec.mice)
-    return rec.replace(xy=np.stack(out, 1), mice=(*tracks,), findings=found, meta=rec.meta | {
-        "individuals": [names[own[0]] for own in tracks.values()]})
+    return rec.replace(
+        xy=np.stack(out, 1), mice=(*tracks,), findings=found, meta=rec.meta | {
+            "individuals": [names[own[0]] for own in tracks.values()]})
 
 # %% ../../../nbs/data/folder/15_names.ipynb #baf6d748
 def renamed(
@@ -104,11 +109,14 @@ def renamed(
     "Animals and body parts by the names of `dataset.yaml`. Raises `DataError`."
     parts = tuple(settings.parts.get(p, p) for p in rec.parts)
     if twice := [p for p in parts if parts.count(p) > 1]: raise DataError(
-        f"gives two of video {rec.video_id} the name {twice[0]!r}", "dataset.yaml", "parts")
+        f"gives two of video {rec.video_id} the name {twice[0]!r}",
+        "dataset.yaml", "parts")
     tracks = {} # Animal -> its tracks, by their numbers
     for k, name in enumerate(rec.mice):
-        if name not in settings.ghosts: tracks.setdefault(settings.animals.get(name, name), []).append(k)
-    if not tracks: raise DataError(f"leaves video {rec.video_id} no animal", "dataset.yaml", "ghosts")
+        if name not in settings.ghosts:
+            tracks.setdefault(settings.animals.get(name, name), []).append(k)
+    if not tracks: raise DataError(
+        f"leaves video {rec.video_id} no animal", "dataset.yaml", "ghosts")
     return _joined(rec.replace(parts=parts), tracks)
 
 # %% ../../../nbs/data/folder/15_names.ipynb #89af946a
@@ -120,23 +128,33 @@ def unknown_names(
     videos: Collection, # Names of videos
 ): # Yields sentences
     "What `dataset.yaml` names and no file that was read has; actions of two spellings."
-    s, each = settings, {v: of_video(settings, v) for v in settings.videos}
-    animals = {one.animals.get(m, m) for m in mice for one in (s, *each.values())}
-    own = [(f"videos, {v}, {k}", names, known, what) for v, one in each.items() for k, names, known, what in (
-        ("animals", one.animals.keys() - s.animals.keys(), mice, "animal"),
-        ("ghosts", {*one.ghosts} - {*s.ghosts}, mice, "track"),
-        ("agent", {one.agent or ""} - {s.agent}, animals, "animal"),
-        ("target", {one.target or ""} - {s.target}, animals, "animal"))]
-    for key, names, known, what in (
-            ("animals", s.animals, mice, "animal"), ("parts", s.parts, parts, "body part"),
-            ("ghosts", s.ghosts, mice, "track"), ("animal_files", s.animal_files, mice, "animal"), ("videos", s.videos, videos, "video"),
-            ("agent", [s.agent or ""], animals, "animal"), ("target", [s.target or ""], animals, "animal"),
-            *own):
+    for key, names, known, what in _names_said(settings, mice, parts, videos):
         for name in names:
             if name and known and name not in known:
-                yield (f"dataset.yaml, {key}: no file that was read has the {what} {name!r}"
-                       + did_you_mean(known, name))
-    yield from _slips(s, actions)
+                yield (f"dataset.yaml, {key}: no file that was read has the {what} "
+                       f"{name!r}" + did_you_mean(known, name))
+    yield from _slips(settings, actions)
+
+# %% ../../../nbs/data/folder/15_names.ipynb #1cbdf773
+def _names_said(s, mice, parts, videos):
+    "Key of `dataset.yaml`, names under it, those that there are, and what they are of."
+    each = {v: of_video(s, v) for v in s.videos}
+    animals = {one.animals.get(m, m) for m in mice for one in (s, *each.values())}
+    yield from (
+        ("animals", s.animals, mice, "animal"),
+        ("parts", s.parts, parts, "body part"),
+        ("ghosts", s.ghosts, mice, "track"),
+        ("animal_files", s.animal_files, mice, "animal"),
+        ("videos", s.videos, videos, "video"),
+        ("agent", [s.agent or ""], animals, "animal"),
+        ("target", [s.target or ""], animals, "animal"))
+    for video, one in each.items():
+        for key, *said in (
+                ("animals", one.animals.keys() - s.animals.keys(), mice, "animal"),
+                ("ghosts", {*one.ghosts} - {*s.ghosts}, mice, "track"),
+                ("agent", {one.agent or ""} - {s.agent}, animals, "animal"),
+                ("target", {one.target or ""} - {s.target}, animals, "animal")):
+            yield f"videos, {video}, {key}", *said
 
 # %% ../../../nbs/data/folder/15_names.ipynb #32e6c223
 def _slips(settings, actions):
@@ -144,31 +162,34 @@ def _slips(settings, actions):
     for key in ("alone", "actions"):
         listed = getattr(settings, key) or ()
         for name in listed:
-            if name not in actions and (hint := did_you_mean({*actions} - {*listed}, name)):
+            if name not in actions and (
+                    hint := did_you_mean({*actions} - {*listed}, name)):
                 yield f"dataset.yaml, {key}: nobody marked {name!r}{hint}"
     used = {*(settings.actions or ())} & {*actions}
     for name in sorted({*actions} - used) if used else ():
         if hint := did_you_mean(used, name):
-            yield f"{name!r} is marked, not listed under actions, and learned by itself{hint}"
+            yield (f"{name!r} is marked, not listed under actions, and learned by "
+                   f"itself{hint}")
     alike = {}
     for name in sorted(actions): alike.setdefault(tuple(_words(name)), []).append(name)
     for words, names in alike.items():
         if words and len(names) > 1:
-            yield (f"{' and '.join(names)} are {len(names)} actions; if they are one, say under "
-                   f"action_names in dataset.yaml: {names[0]}: {names[-1]}")
+            yield (f"{' and '.join(names)} are {len(names)} actions; if they are one, "
+                   f"say under action_names in dataset.yaml: {names[0]}: {names[-1]}")
 
 # %% ../../../nbs/data/folder/15_names.ipynb #44747c9f
 STAGES = ("targets_inserted", "features_extracted", # Of SimBA; the first is read
           "outlier_corrected_movement_location", "outlier_corrected_movement",
           "input_csv", "machine_results")
 PLAIN = frozenset({ # Words on what files are, not on what they are of
-    "annotation", "annotations", "anipose", "behavior", "behaviors", "behaviour", "behaviours",
-    "bento", "boris", "bouts", "caltech", "csv", "csvs", "data", "deepethogram", "deeplabcut",
-    "dlc", "elan", "ethogram", "events", "export", "exports", "file", "files", "human",
-    "import", "jabs", "keypoints", "label", "labels", "manual", "observer", "output", "pose",
-    "poses", "predictions", "results", "scores", "scoring", "simba", "sleap", "solomon",
-    "tracking", "tracks", "tsv", "videos"})
-OF_MARS = re.compile(r"output_v\d+_\d+") # In it lies a folder with the name of each video
+    "annotation", "annotations", "anipose", "behavior", "behaviors", "behaviour",
+    "behaviours", "bento", "boris", "bouts", "caltech", "csv", "csvs", "data",
+    "deepethogram", "deeplabcut", "dlc", "elan", "ethogram", "events", "export",
+    "exports", "file", "files", "human", "import", "jabs", "keypoints", "label",
+    "labels", "manual", "observer", "output", "pose", "poses", "predictions",
+    "results", "scores", "scoring", "simba", "sleap", "solomon", "tracking", "tracks",
+    "tsv", "videos"})
+OF_MARS = re.compile(r"output_v\d+_\d+") # In it lies a folder named after each video
 
 # %% ../../../nbs/data/folder/15_names.ipynb #691e2c34
 def is_plain(
@@ -176,8 +197,8 @@ def is_plain(
 ) -> bool:
     "Does it say of which kind its files are, and not of what?"
     words = {*re.split(r"[\W_]+", folder.lower())} - {""}
-    return (folder.lower() in (*STAGES, "project_folder") or bool(words) and words <= PLAIN
-            or bool(OF_MARS.fullmatch(folder)))
+    return (folder.lower() in (*STAGES, "project_folder")
+            or bool(words) and words <= PLAIN or bool(OF_MARS.fullmatch(folder)))
 
 
 def naming_folders(
@@ -193,7 +214,8 @@ def naming_folders(
 def _name_words(one): # A file, and which of its observations
     path, rows = one
     if isinstance(rows, str): return {*_words(rows)}
-    try: seen = boris_observations(path) if rows is None and annotation_source(path) == "BORIS" else ()
+    try: seen = (boris_observations(path)
+                 if rows is None and annotation_source(path) == "BORIS" else ())
     except DataError: seen = () # reading it says why
     return {*_words(" ".join([path.stem, *(s.name for s in seen)]))}
 
@@ -209,8 +231,10 @@ def of_scorer(
         mine[video] = [one for one in some if own <= _name_words(one)]
         if len(some) == 1 or not mine[video]: continue
         called = set().union(*map(_name_words, mine[video]))
-        for one in some: others |= {w for w in _name_words(one) - called if isinstance(w, str)}
-    alone = lambda some: some if len(some) > 1 or not others & _name_words(some[0]) else []
+        for one in some:
+            others |= {w for w in _name_words(one) - called if isinstance(w, str)}
+    alone = lambda some: (
+        some if len(some) > 1 or not others & _name_words(some[0]) else [])
     return {v: kept for v, some in scored.items() if (kept := mine[v] or alone(some))}
 
 # %% ../../../nbs/data/folder/15_names.ipynb #5e6417d9
@@ -218,14 +242,17 @@ def by_scorer(
     scored: dict, # Video -> [(path, rows)], see `LabFiles`
     scorer: str, # Who; None: all are read
 ) -> dict: # Likewise, without those tables that others scored
-    "What one of several scorers did, by a column of a table or by names. Raises `DataError`."
+    "What one of several scorers did, by a column or by names. Raises `DataError`."
     if not scorer: return scored
     def who(path, rows):
         bouts = annotation_source(path) == "bouts"
-        return scorers_in(path, rows and (lambda cell: cell in rows)) if bouts else set()
+        return scorers_in(
+            path, rows and (lambda cell: cell in rows)) if bouts else set()
     by = {v: [(who(*s), s) for s in some] for v, some in scored.items()}
     names = {w for some in by.values() for of, _ in some for w in of}
     if names and scorer not in names: raise DataError(
-        f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}", "dataset.yaml", "scorer")
-    kept = {v: [s for of, s in some if not of or scorer in of] for v, some in by.items()}
+        f"is {scorer!r}, tables were scored by {', '.join(sorted(names))}",
+        "dataset.yaml", "scorer")
+    kept = {v: [s for of, s in some if not of or scorer in of]
+            for v, some in by.items()}
     return of_scorer({v: some for v, some in kept.items() if some}, scorer)

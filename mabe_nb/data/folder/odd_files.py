@@ -17,16 +17,17 @@ from ...files import printable
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cc11e17
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".mat", ".npy", ".npz", ".odx", ".sds", ".trk"}) # Of JAABA, TRex, ...
+FOREIGN = frozenset({".mat", ".npy", ".npz", ".odx", ".sds", ".trk"}) # JAABA, TRex, ...
 PACKED = frozenset({".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz"})
 OF_ONE_FRAME = frozenset({".json", ".npy", ".npz"}) # Perhaps: one stands for all
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
-WORKBOOK = ("is a workbook; save it as CSV if it is an annotation; raw data of EthoVision needs "
-            "pip install 'mabe_nb[excel]', or is exported as text")
+WORKBOOK = ("is a workbook; save it as CSV if it is an annotation; raw data of "
+            "EthoVision needs pip install 'mabe_nb[excel]', or is exported as text")
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
-BOUTS = "; a table of bouts has columns named agent, target, action, start and stop, with times in seconds"
+BOUTS = ("; a table of bouts has columns named agent, target, action, start and stop, "
+         "with times in seconds")
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #ef392df8
 def not_read(
@@ -38,7 +39,8 @@ def not_read(
     hint: str = "", # What to do, after all else
 ) -> Finding:
     "What is said of a file that is not read."
-    return Finding(video, kind, 1, f"{printable(str(path.relative_to(root)))} {why}, not read{hint}")
+    return Finding(video, kind, 1, f"{printable(str(path.relative_to(root)))} {why}, "
+                                   f"not read{hint}")
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #7ac4dce0
 def leads_out(
@@ -52,9 +54,11 @@ def leads_out(
 def why_odd(
     path, # A file
 ): # Text, or None
-    "Why a file that may be poses or an annotation cannot be told; None: it is another thing."
+    "Why a file that may be poses or an annotation cannot be told; None: it is neither."
     if (small := path.suffix.lower()) == ".json": return JSON
-    if path.is_dir(): return "is a link to a folder, which is not followed; open that folder, or link its files"
+    if path.is_dir():
+        return ("is a link to a folder, which is not followed; open that folder, "
+                "or link its files")
     if path.is_symlink() and not path.exists(): return "is a link that leads nowhere"
     if small in PACKED: return "is packed; unpack it if it holds poses or annotations"
     if path.suffix != small: return f"ends in {path.suffix}; name it {small}"
@@ -83,14 +87,16 @@ def odd_files(
     for p, *more in kinds.values():
         why = why_odd(p)
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
-        damaged = why not in (None, JSON, UNREAD) and p.suffix.lower() not in {*SHEETS, *PACKED}
+        damaged = (why not in (None, JSON, UNREAD)
+                   and p.suffix.lower() not in {*SHEETS, *PACKED})
         kind = "unreadable_file" if damaged else "unknown_file"
         yield not_read(p, root, why or STRANGE, kind, hint=also if why else BOUTS)
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #9b8b4e74
 def file_types() -> set: # Such as ".csv"
     "How names of files end that may be poses or annotations."
-    return {".json"}.union(TEXT, SHEETS, FOREIGN, PACKED, *(t.suffixes for t in trackers().values()))
+    return {".json"}.union(
+        TEXT, SHEETS, FOREIGN, PACKED, *(t.suffixes for t in trackers().values()))
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #11465155
 def too_deep(
@@ -102,5 +108,6 @@ def too_deep(
     ends = file_types()
     deep = [d for d in folders if any(Path(f).suffix.lower() in ends
                                       for *_, names in os.walk(d) for f in names)]
-    if deep: yield not_read(deep[0], root, f"lies in more than {deepest} folders", hint=
-                            f", nor {len(deep) - 1} more" * (len(deep) > 1) + "; move it up")
+    if deep: yield not_read(
+        deep[0], root, f"lies in more than {deepest} folders",
+        hint=f", nor {len(deep) - 1} more" * (len(deep) > 1) + "; move it up")

@@ -17,40 +17,45 @@ from ...safe_names import differ_in_capitals
 def _about_scores(looks, table):
     "Sentences on annotations, animals and targets."
     bare = table.video[(table.annotation == "none") & table.frames.notna()]
-    if len(bare) == len(table): yield "no video has an annotation: nothing to learn from yet"
-    elif len(bare): yield (f"{some_of(bare)}: poses without an annotation, to be predicted and "
-                           "not learned from")
+    if len(bare) == len(table):
+        yield "no video has an annotation: nothing to learn from yet"
+    elif len(bare): yield (
+        f"{some_of(bare)}: poses without an annotation, to be predicted and "
+        "not learned from")
     named = {}
     for k in looks:
         if k.strangers: named.setdefault((k.strangers, k.row["animals"]), []).append(k)
     for (strangers, animals), files in named.items():
-        yield (f"{some_of(k.row['annotation'] for k in files)} name{'s' * (len(files) == 1)} "
-               f"{some_of(strangers)}, the poses {animals}: say who is who under subjects, "
-               "or whom the poses lack under untracked"
-               + did_you_mean(animals.split(", "), *strangers))
+        yield (f"{some_of(k.row['annotation'] for k in files)} "
+               f"name{'s' * (len(files) == 1)} {some_of(strangers)}, the poses "
+               f"{animals}: say who is who under subjects, or whom the poses lack "
+               "under untracked" + did_you_mean(animals.split(", "), *strangers))
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #7ede6271
 def _about_pairs(looks, settings):
     "Sentences on who acts, and to whom."
     if files := [k.nobody for k in looks if k.nobody]:
-        yield f"{some_of(files)} name{'s' * (len(files) == 1)} no animal: write under agent who acts"
+        yield (f"{some_of(files)} name{'s' * (len(files) == 1)} no animal: "
+               "write under agent who acts")
     several = any("," in k.row["animals"] for k in looks)
     if no_target := sorted({a for k in looks for a in k.no_target}):
-        yield (f"no file says to whom these are done: {some_of(no_target, 20)}; list under alone what "
-               "an animal does by itself, [] if nothing")
-    elif several and settings.actions and settings.alone is None and not settings.target:
-        yield ("actions are listed, and not which of them an animal does by itself; list under alone "
-               "which, [] if none")
+        yield (f"no file says to whom these are done: {some_of(no_target, 20)}; "
+               "list under alone what an animal does by itself, [] if nothing")
+    elif (several and settings.actions and settings.alone is None
+          and not settings.target):
+        yield ("actions are listed, and not which of them an animal does by itself; "
+               "list under alone which, [] if none")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #983e8506
 def _about_actions(looks, settings):
-    "A sentence if some videos have no bout of what others have, and nobody has said why."
+    "A sentence if videos have no bout of what others have, and nobody has said why."
     read = {k.row["video"]: {*k.actions} for k in looks if k.actions is not None}
     every = sorted(set().union(*read.values())) or ["anything"]
     lack = {a: some_of((v for v in read if a not in read[v]), 3) for a in every}
     if not settings.actions and (lack := [f"{a} in {v}" for a, v in lack.items() if v]):
-        yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is blank; list "
-               "under actions what scorers looked for, and it is known to be absent")
+        yield (f"nobody marked {'; '.join(lack[:8])}: unknown there, since actions is "
+               "blank; list under actions what scorers looked for, and it is known to "
+               "be absent")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #2d1f1a6a
 def _about_rates(table, rates):
@@ -61,7 +66,8 @@ def _about_rates(table, rates):
     lost = table.video[table.fps.isna() & table.frames.notna()]
     if not len(lost): return
     yield f"{some_of(lost)}: no file says the frames per second; " + (
-        f"fps of dataset.yaml is proposed as {[*rates][0]:g}, as of {[*rates.values()][0]}"
+        f"fps of dataset.yaml is proposed as {[*rates][0]:g}, "
+        f"as of {[*rates.values()][0]}"
         if len(rates) == 1 else "fill in fps, or fps of the video under videos")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #246433b7
@@ -71,47 +77,54 @@ def _about_parts(data, looks):
     for k in looks:
         if k.left_out: none.setdefault(k.left_out, []).append(k.row["video"])
         usual = usual_names(k.parts) | data.settings.parts
-        if k.parts: own.setdefault(frozenset(usual[p] for p in k.parts), []).append(k.row["video"])
+        if k.parts: own.setdefault(
+            frozenset(usual[p] for p in k.parts), []).append(k.row["video"])
     for points, videos in none.items():
-        yield f"{some_of(videos)}: points that belong to no animal are left out: {some_of(points, 8)}"
+        yield (f"{some_of(videos)}: points that belong to no animal are left out: "
+               f"{some_of(points, 8)}")
     if len(own) < 2: return
     every = frozenset.intersection(*own)
     yield "videos have different body parts: " + "; ".join(
         f"{some_of(videos)}: {some_of(sorted(parts - every), 8) or 'no others'}"
-        for parts, videos in own.items()) + (f"; all: {some_of(sorted(every), 20)}" if every else
-                                              "; none is in all: edit parts")
+        for parts, videos in own.items()) + (
+            f"; all: {some_of(sorted(every), 20)}" if every
+            else "; none is in all: edit parts")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #3e04ba22
 OF_ONE_ANIMAL = re.compile( # The film, and which of its animals
-    r"(.+?)[_.\-]((?:mouse|rat|animal|subject|individual|ind|id|track|fly|fish|resident|intruder|male|female|"
-    r"black|white|brown|red|blue|green|yellow|[mf])[_\-]?(?:\d{1,2}|[a-h])?)", re.IGNORECASE)
+    r"(.+?)[_.\-]((?:mouse|rat|animal|subject|individual|ind|id|track|fly|fish|"
+    r"resident|intruder|male|female|black|white|brown|red|blue|green|yellow|[mf])"
+    r"[_\-]?(?:\d{1,2}|[a-h])?)", re.IGNORECASE)
 
 
 def _about_animal_files(looks):
     "A sentence if videos look as animals of one film."
     films = {}
     for k in looks:
-        named, own = OF_ONE_ANIMAL.fullmatch(k.row["video"]), k.row["film"] or k.row["annotation"] != "none"
+        named, own = (OF_ONE_ANIMAL.fullmatch(k.row["video"]),
+                      k.row["film"] or k.row["annotation"] != "none")
         if named and len(k.mice) == 1 and not own:
-            films.setdefault((named[1], k.row["frames"], frozenset(k.parts)), []).append(named)
+            films.setdefault(
+                (named[1], k.row["frames"], frozenset(k.parts)), []).append(named)
     if some := [one for film in films.values() if 1 < len(film) <= 8 for one in film]:
-        yield (f"{some_of((one[0] for one in some), 8)} have an animal each and are as long as each other; "
-               "if these are animals of one film, write into dataset.yaml "
-               f"animal_files: [{some_of((one[2] for one in some), 8)}]")
+        yield (f"{some_of((one[0] for one in some), 8)} have an animal each and are as "
+               "long as each other; if these are animals of one film, write into "
+               f"dataset.yaml animal_files: [{some_of((one[2] for one in some), 8)}]")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #e787aefc
 def _about_capitals(ids):
     "A sentence if names of videos are one where capitals do not count."
     if found := differ_in_capitals(ids):
-        yield (f"{'; '.join(found[:5])} differ in capitals alone: rename one of them, since what is written of "
-               "them has one name on Windows and macOS")
+        yield (f"{'; '.join(found[:5])} differ in capitals alone: rename one of them, "
+               "since what is written of them has one name on Windows and macOS")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #5017d2a6
 def _about_strays(findings, most=20):
     "Sentences on files that belong to no video, the first `most` of them."
     yield from (f.message for f in findings[:most])
     if len(findings) > most:
-        yield f"{len(findings) - most:,} more files belong to no video; mabe audit lists them"
+        yield (f"{len(findings) - most:,} more files belong to no video; "
+               "mabe audit lists them")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #f710c018
 def questions(
@@ -121,8 +134,13 @@ def questions(
     rates: dict, # Frames per second of annotations -> a video
 ): # Yields sentences
     "What does not fit, or must be asked, of all videos together."
-    s, mice, parts = data.settings, *({n for k in looks for n in getattr(k, of)} for of in ("mice", "parts"))
-    for found in (_about_strays(data.findings()), _about_animal_files(looks),
-                  _about_capitals(data.ids), _about_scores(looks, table), _about_pairs(looks, s), _about_actions(looks, s), _about_rates(table, rates), _about_parts(data, looks),
-                  unknown_names(s, mice, parts, {a for k in looks for a in k.actions or ()}, data.ids)):
+    s, mice, parts = data.settings, *(
+        {n for k in looks for n in getattr(k, of)} for of in ("mice", "parts"))
+    for found in (
+            _about_strays(data.findings()), _about_animal_files(looks),
+            _about_capitals(data.ids), _about_scores(looks, table),
+            _about_pairs(looks, s), _about_actions(looks, s),
+            _about_rates(table, rates), _about_parts(data, looks),
+            unknown_names(s, mice, parts,
+                          {a for k in looks for a in k.actions or ()}, data.ids)):
         yield from found

@@ -11,31 +11,36 @@ import re, unicodedata
 from functools import partial
 from pathlib import Path
 
-from ..annotations import (annotation_source, events_as_bouts, read_boris, read_caltech,
-                                    scored_window, with_bouts)
+from ..annotations import (annotation_source, events_as_bouts, read_boris,
+                                      read_caltech, scored_window, with_bouts)
 from .names import did_you_mean
 from .settings import FolderSettings
 from ..formats.bout_tables import labelled_span, read_bout_table, read_labels
 from ..formats.elan import read_elan
 from ..formats.ethovision.exports import exports_in
-from ..formats.ethovision.tracks import (ethovision_actions, log_rows, logs_in,
-                                                    recording_name, scored_bouts)
-from ..formats.frame_tables import (NO_ACTION, frame_table, read_frame_table,
-                                                 read_solomon, read_step_table, step_table)
+from ..formats.ethovision.tracks import (
+    ethovision_actions, log_rows, logs_in, recording_name, scored_bouts)
+from ..formats.frame_tables import (
+    NO_ACTION, frame_table, read_frame_table, read_solomon, read_step_table, step_table)
 from ..formats.live_mouse_tracker import mouse_tracker_bouts
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Finding, Recording, bout_table, some_of
 from ...errors import DataError
 from ...safe_names import name_sign, plain_id, safe_id
 
-# %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
-_SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
-_ENDINGS = re.compile(r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|"
-    r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|no focal subject|avi|m4v|mkv|mov|mp4|"
-    r"mpe?g|wmv)|\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|predictions|simba|sleap|slp|tsv|txt))$")
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #a71eb438
+_SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|"
+                     r"DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
+_ENDINGS = re.compile(
+    r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|"
+    r"[_\-. ](?i:annotations?|behaviou?rs?|bouts|events|labels|scores|"
+    r"no focal subject|avi|m4v|mkv|mov|mp4|mpe?g|wmv)|"
+    r"\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|"
+    r"predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's
 _composed = partial(unicodedata.normalize, "NFC") # A letter and its accent as one sign
 
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #2eb68025
 def _plain_name(path):
     name = _PROJECT.sub("", _composed(recording_name(path)))
     name = name.removesuffix(Path(name).suffix) or name
@@ -67,9 +72,10 @@ def _targets(agent, action, mice, settings, path):
     if action in (settings.alone or ()) or not others: return [agent]
     if settings.target in others: return [settings.target]
     if settings.alone is None:
-        raise DataError(f"does not say to whom {agent!r} does {action!r}; list under alone "
-                        "in dataset.yaml what an animal does by itself, [] if nothing "
-                        "(mabe open writes one)", path)
+        raise DataError(
+            f"does not say to whom {agent!r} does {action!r}; list under alone "
+            "in dataset.yaml what an animal does by itself, [] if nothing "
+            "(mabe open writes one)", path)
     return others
 
 
@@ -91,7 +97,7 @@ def _agent(rec, settings, path):
                     "dataset.yaml", path)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #50b6e78f
-TO_WHOM = frozenset({"ELAN", "bouts", "Live Mouse Tracker"}) # Those that may say to whom
+TO_WHOM = frozenset({"ELAN", "bouts", "Live Mouse Tracker"}) # May say to whom
 NAMING = TO_WHOM | {"BORIS", "EthoVision"} # Those that may say who acts
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0134515a
@@ -103,7 +109,8 @@ def scored_agents(
 ) -> list: # Names of animals
     "Whose acts an annotation could tell of. Raises `DataError` if it does not say."
     if annotation_source(path) not in NAMING: return [_agent(rec, settings, path)]
-    return [settings.agent] if {*bouts.agent} <= {settings.agent} <= {*rec.mice} else list(rec.mice)
+    return ([settings.agent] if {*bouts.agent} <= {settings.agent} <= {*rec.mice}
+            else list(rec.mice))
 
 
 def scored_columns(
@@ -145,21 +152,26 @@ def _listed_columns(there, settings):
 
 def _named_by_ethovision(path, rec, settings, only):
     "Bouts of EthoVision; subjects are the animals that its tracks call so."
-    names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)) | settings.subjects
+    names = (dict(zip(rec.meta.get("individuals", rec.mice), rec.mice))
+             | settings.subjects)
     if not logs_in(path):
         there = dict.fromkeys(name for e in exports_in(path) for name in e.names)
         found = scored_bouts(path, [*_listed_columns(there, settings)])
     else: found = [(who, *bout) for who, _, *bout in events_as_bouts(
-        log_rows(path, len(rec) / rec.fps), rec.fps, lambda row, _: 2 * (row["subject"],), path)]
-    found = [(names.get(who, who), *b) for who, *b in found if who not in settings.untracked]
+        log_rows(path, len(rec) / rec.fps), rec.fps,
+        lambda row, _: 2 * (row["subject"],), path)]
+    found = [(names.get(who, who), *b) for who, *b in found
+             if who not in settings.untracked]
     one = only if len({who for who, *_ in found}) == 1 else None
     return bout_table((one or who, one or who, *bout) for who, *bout in found)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #3bab8089
 def _named_by_mouse_tracker(path, rec, settings):
     "Events of Live Mouse Tracker, of the actions of `dataset.yaml` if it lists some."
-    names, found = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)), mouse_tracker_bouts(path)
-    listed = {*_listed_columns({b[2] for b in found}, settings)} or {b[2] for b in found}
+    names, found = (dict(zip(rec.meta.get("individuals", rec.mice), rec.mice)),
+                    mouse_tracker_bouts(path))
+    listed = ({*_listed_columns({b[2] for b in found}, settings)}
+              or {b[2] for b in found})
     return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
@@ -171,9 +183,11 @@ def _mine(rec, rows): # From a cell to whether it names the video
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
-    if source == "Live Mouse Tracker": return _named_by_mouse_tracker(path, rec, settings)
+    if source == "Live Mouse Tracker":
+        return _named_by_mouse_tracker(path, rec, settings)
     if source in TO_WHOM:
-        read = read_elan if source == "ELAN" else partial(read_bout_table, scorer=settings.scorer)
+        read = (read_elan if source == "ELAN"
+                else partial(read_bout_table, scorer=settings.scorer))
         return read(path, rec.fps, _mine(rec, rows), settings.agent or only,
                     settings.subjects, settings.untracked)
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
@@ -181,9 +195,12 @@ def _bouts_in(path, rec, settings, rows):
     who = 2 * (_agent(rec, settings, path),)
     if source == "frames": return read_frame_table(path, *who)
     if source in ("Solomon", "steps"):
-        return (read_solomon if source == "Solomon" else read_step_table)(path, rec.fps, *who)
-    if source == "SimBA": return read_simba(path, *who, [*_listed_columns(simba_head(path)[1], settings)])
-    if source == "DLCAnalyzer": return read_labels(path, rec.fps, _mine(rec, rows), *who, settings.scorer)
+        return (read_solomon if source == "Solomon" else read_step_table)(
+            path, rec.fps, *who)
+    if source == "SimBA":
+        return read_simba(path, *who, [*_listed_columns(simba_head(path)[1], settings)])
+    if source == "DLCAnalyzer":
+        return read_labels(path, rec.fps, _mine(rec, rows), *who, settings.scorer)
     return read_caltech(path, *who, settings.streams or None, rec.fps)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #9ddf9406
@@ -207,8 +224,9 @@ def _check_animals(bouts, path, mice, settings):
         f"names the agent {who!r}, the poses of {Path(path).name} {names}"
         + did_you_mean(mice, who), "dataset.yaml", "agent")
     if odd := sorted({*bouts.agent, *bouts.target} - {"", *mice}): raise DataError(
-        f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under subjects "
-        "in dataset.yaml, or whom the poses lack under untracked" + did_you_mean(mice, *odd), path)
+        f"names {', '.join(map(repr, odd))}, the poses {names}; say who is who under "
+        "subjects in dataset.yaml, or whom the poses lack under untracked"
+        + did_you_mean(mice, *odd), path)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #7c5e0a91
 def read_scored(
@@ -221,7 +239,8 @@ def read_scored(
     bouts = named_bouts(path, rec, settings, rows)
     _check_animals(bouts, path, rec.mice, settings)
     names = settings.target_from and annotation_source(path) == "BORIS"
-    if names and settings.alone is None: return bouts # a row that names nobody is of one animal
+    if names and settings.alone is None:
+        return bouts # a row that names nobody is of one animal
     stated = names or annotation_source(path) in TO_WHOM # in some rows
     itself = lambda b: names and b.target == b.agent and b.action not in settings.alone
     return bout_table((b.agent, stated and not itself(b) and b.target or _target(
@@ -238,8 +257,9 @@ def looked_for(
     "What a list of actions means among the animals of a video."
     if actions is None and settings.actions and settings.alone is None and not (
             settings.target or len(rec.mice) == 1):
-        raise DataError("are listed, and not which of them an animal does by itself; list "
-                        "those under alone, [] if there are none", "dataset.yaml", "actions")
+        raise DataError(
+            "are listed, and not which of them an animal does by itself; list "
+            "those under alone, [] if there are none", "dataset.yaml", "actions")
     return {(a, t, x) for a in agents or rec.mice
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
@@ -253,8 +273,9 @@ def looked_for_by_bouts(
     "What was looked for in a video, as far as its bouts tell."
     other = {x for a, t, x in bouts.iloc[:, :3].itertuples(index=False) if a != t}
     alone = tuple({*bouts.action} - other)
-    return looked_for(rec, settings.model_copy(update={"alone": alone}),
-                      sorted({*bouts.agent}), sorted({*bouts.action})) if len(bouts) else set()
+    return looked_for(
+        rec, settings.model_copy(update={"alone": alone}), sorted({*bouts.agent}),
+        sorted({*bouts.action})) if len(bouts) else set()
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #7f5da656
 def scored_frames(
@@ -264,10 +285,12 @@ def scored_frames(
     rows=None, # As for `named_bouts`
 ) -> tuple: # Stretches of (first frame, frame to end before); () = all
     "The frames that a scorer looked at. Raises `DataError` naming the row."
-    if settings.scored: return tuple(tuple(round(s * rec.fps) for s in x) for x in settings.scored)
+    if settings.scored:
+        return tuple(tuple(round(s * rec.fps) for s in x) for x in settings.scored)
     if settings.whole: return ()
     window = (labelled_span(path, rec.fps, _mine(rec, rows), settings.scorer)
-              if annotation_source(path) == "DLCAnalyzer" else scored_window(path, rec.fps))
+              if annotation_source(path) == "DLCAnalyzer"
+              else scored_window(path, rec.fps))
     return (window,) if window else ()
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #4e2efc10
@@ -292,8 +315,9 @@ def nothing_marked(
     "A recording that says what this is taken for."
     actions, at = some_of(sorted({a for *_, a in rec.labelled})), rec.scored or (0, 1)
     means = (" and no frame as looked at: taken for not scored" if at[0] == at[1] else
-             f": taken to be absent: {actions}" if actions else ": taken for not scored; list under "
-             "actions of dataset.yaml what was looked for, and it is taken to be absent")
+             f": taken to be absent: {actions}" if actions else
+             ": taken for not scored; list under actions of dataset.yaml what was "
+             "looked for, and it is taken to be absent")
     if at[0] == at[1]: rec = rec.replace(labelled=None, scored=None)
     return rec.replace(labelled=rec.labelled or None, findings=(*rec.findings, Finding(
         rec.video_id, "nothing_marked", 1, f"{Path(path).name} marks nothing{means}"),))

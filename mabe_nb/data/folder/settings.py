@@ -21,13 +21,14 @@ from ...files import read_text
 from ...safe_names import safe_id
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #23f3f466
-TABLES = "animals", "subjects", "action_names", "parts", "videos" # Keys with names under them
+TABLES = "animals", "subjects", "action_names", "parts", "videos" # Keys that hold names
 
 class _AsWritten(BaseModel):
     "What a person writes into YAML, as it is meant."
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    @field_validator("fps", "px_per_cm", "min_confidence", mode="before", check_fields=False)
+    @field_validator("fps", "px_per_cm", "min_confidence", mode="before",
+                     check_fields=False)
     @classmethod
     def _a_number(cls, value): # pydantic takes yes for 1
         if isinstance(value, bool): raise ValueError("expected a number")
@@ -52,40 +53,44 @@ def _one_or_more(value): # One stretch may stand without the outer brackets
 def _in_order(value):
     ends = [second for stretch in value for second in stretch]
     if all(a < b for a, b in value) and ends == sorted(ends): return value
-    raise ValueError("expected from and to in seconds, in order, such as [[45, 135], [200, 260]]")
+    raise ValueError("expected from and to in seconds, in order, "
+                     "such as [[45, 135], [200, 260]]")
 
 
-Stretches = Annotated[tuple[tuple[Seconds, Seconds], ...], BeforeValidator(_one_or_more),
-                      AfterValidator(_in_order)]
+Stretches = Annotated[
+    tuple[tuple[Seconds, Seconds], ...], BeforeValidator(_one_or_more),
+    AfterValidator(_in_order)]
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #adbebf43
 class FolderSettings(_AsWritten):
     "What `dataset.yaml` may say of a folder of tracker files."
     fps: Above0 | None = None # Frames per second
     px_per_cm: Above0 | None = None
-    min_confidence: float | None = Field(default=None, ge=0, le=1) # Below it a point is missing
+    min_confidence: float | None = Field( # Below it a point is missing
+        default=None, ge=0, le=1)
     lab: str | None = None # Name of the lab; by default the folder's
     animals: dict[str, str] = {} # The tracker's name of an animal to the lab's
     subjects: dict[str, str] = {} # A scorer's name of an animal to the lab's
     untracked: tuple[str, ...] = () # Scorers' names of whom no pose file has: left out
     ghosts: tuple[str, ...] = () # Tracks that are of no animal: left out
-    # What names of files of one animal each end in; no part of what is printed and hashed
+    # What names of files of one animal each end in; not in what is printed and hashed
     animal_files: tuple[str, ...] = Field(default=(), repr=False)
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
-    target_from: str | None = None # BORIS's column that names the target, if there is one
+    target_from: str | None = None # BORIS's column that names the target, if any
     action_names: dict[str, str] = {} # A scorer's name of an action to the one to use
     actions: tuple[str, ...] = () # What the scorers looked for; () = what they marked
     alone: tuple[str, ...] | None = None # Done by oneself; None: nobody has said
     scored: Stretches = () # Seconds that scorers looked at; () = all of it
-    whole: bool = False # Scorers looked at all frames, also before the first they marked
+    whole: bool = False # Scorers looked at all frames, also before the first marked
     scorer: str | None = None # Whose rows to read, of a table by several
     streams: tuple[str, ...] = () # Of Caltech and Bento files, to read; () = all
     parts: dict[str, str] = {} # The tracker's name of a body part to the one to use
     videos: dict[str, dict[str, Any]] = {} # Groups, and what is otherwise in a video
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #c78d9be2
-OF_ONE_VIDEO = "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "scored"
+OF_ONE_VIDEO = (
+    "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "scored")
 
 
 def _checked(values, path):
@@ -93,7 +98,8 @@ def _checked(values, path):
     try: return FolderSettings(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as e:
         first = e.errors()[0]
-        why = first["msg"].replace("Input should be a valid tuple", "expected a list such as [rear]")
+        why = first["msg"].replace("Input should be a valid tuple",
+                                   "expected a list such as [rear]")
         raise DataError(f"{why}, got {reprlib.repr(first['input'])[:40]}", path,
                         ".".join(map(str, first["loc"]))) from None
 
@@ -104,27 +110,34 @@ def of_video(
     path=None, # File that they came from, for messages
 ) -> FolderSettings: # Without `videos`
     "The settings of one video. Raises `DataError`."
-    common, own = settings.model_dump(exclude={"videos"}), settings.videos.get(video_id, {})
+    common, own = (settings.model_dump(exclude={"videos"}),
+                   settings.videos.get(video_id, {}))
     own = {k: own[k] for k in OF_ONE_VIDEO if own.get(k) is not None}
     for k in {*TABLES} & {*own}: # Of names, only those that stand there are others
-        if isinstance(v := own[k], dict): own[k] = common[k] | {a: b for a, b in v.items() if b is not None}
+        if isinstance(v := own[k], dict):
+            own[k] = common[k] | {a: b for a, b in v.items() if b is not None}
     return _checked(common | own, path)
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #040e8171
 class _Plain(yaml.SafeLoader):
     "Reads keys as they stand; `on`, `1_2`, `01` and days are text, as in YAML 1.2."
-    yaml_implicit_resolvers = {first: [(tag, form) for tag, form in some if tag[18:] in (
-        "null", "merge")] for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+    yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in some if tag[18:] in ("null", "merge")]
+        for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()}
 
     def construct_mapping(self, node, deep=False):
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if (isinstance(key, yaml.ScalarNode)
+                    and key.tag != "tag:yaml.org,2002:merge"):
                 key.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
 
 
-for _tag, _form in (("bool", "true|True|TRUE|false|False|FALSE"), ("int", "[-+]?(0|[1-9][0-9]*)"),
-                    ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|\.nan|[-+]?\.inf")):
+for _tag, _form in (
+        ("bool", "true|True|TRUE|false|False|FALSE"),
+        ("int", "[-+]?(0|[1-9][0-9]*)"),
+        ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+                  r"|\.nan|[-+]?\.inf")):
     _Plain.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"({_form})$"),
                                  [*"-+.0123456789tTfF"])
 
@@ -140,10 +153,11 @@ def yaml_nodes(
     tree, # From `yaml.compose`
     most: int = 2**18, # Nodes, each as often as aliases tell of it
 ): # Yields nodes, with whole mappings before what they hold
-    "Every node of a YAML document. Raises `ValueError` for far more than anybody writes."
+    "Every node of YAML. Raises `ValueError` for far more than anybody writes."
     todo = [tree]
     while todo: # those that wait count as well
-        if (most := most - 1) < len(todo) - 1: raise ValueError("aliases (*name) stand for far too much")
+        if (most := most - 1) < len(todo) - 1:
+            raise ValueError("aliases (*name) stand for far too much")
         yield (node := todo.pop())
         for one in node.value if isinstance(getattr(node, "value", ""), list) else ():
             todo += one if isinstance(one, tuple) else [one]
@@ -158,14 +172,16 @@ def read_settings(
     try:
         for node in yaml_nodes(yaml.compose(text, yaml.SafeLoader)):
             if not isinstance(node, yaml.MappingNode): continue
-            keys = Counter(k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode))
+            keys = Counter(
+                k.value for k, _ in node.value if isinstance(k, yaml.ScalarNode))
             if len(keys) and (most := keys.most_common(1)[0])[1] > 1:
                 raise DataError(f"{most[0]} stands there twice", path)
         values = read_yaml(text) or {}
     except DataError: raise
-    except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError, LookupError,
-            TypeError, ValueError) as e: # a wrong date, say, is a ValueError
-        raise DataError(f"is no YAML ({' '.join(str(e).split())[:160]})", path) from None
+    except (yaml.YAMLError, RecursionError, ArithmeticError, AttributeError,
+            LookupError, TypeError, ValueError) as e: # a wrong date is a ValueError
+        raise DataError(
+            f"is no YAML ({' '.join(str(e).split())[:160]})", path) from None
     if isinstance(values, dict): return make_settings(values, path)
     raise DataError("expected lines such as 'fps: 30'", path)
 
@@ -182,7 +198,8 @@ def make_settings(
     out = _checked(values, path)
     check_parts([*out.parts.values()], path, "parts")
     for s in (out, *(of_video(out, video, path) for video in out.videos)):
-        for name in (*s.animals.values(), *s.subjects.values(), *s.animal_files): safe_id(name, "animal", path)
+        for name in (*s.animals.values(), *s.subjects.values(), *s.animal_files):
+            safe_id(name, "animal", path)
     return out
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #e53ef621
@@ -192,7 +209,7 @@ def group_rows(
     mice, # Function that returns the names of the video's animals
     path=None, # File that the settings came from, for messages
 ) -> list: # Dicts with video, groups, and animal if any is said of one
-    "What is known of a video's groups. Raises `DataError` for an animal that is not there."
+    "What is known of a video's groups. Raises `DataError` for an unknown animal."
     own = {k: v for k, v in settings.videos.get(video_id, {}).items()
            if k not in OF_ONE_VIDEO and v is not None}
     common = {k: str(v) for k, v in own.items() if not isinstance(v, dict)}
@@ -202,8 +219,8 @@ def group_rows(
         return [{"video": video_id, **common}]
     known = mice()
     if odd := {*single} - {*known}:
-        raise DataError(f"has no animal {sorted(odd)[0]!r}, only {', '.join(known)}", path,
-                        f"videos.{video_id}")
+        raise DataError(f"has no animal {sorted(odd)[0]!r}, only {', '.join(known)}",
+                        path, f"videos.{video_id}")
     return [{"video": video_id, "animal": m, **common,
              **{k: str(v) for k, v in single.get(m, {}).items() if v is not None}}
             for m in known]

@@ -19,11 +19,14 @@ def _yaml(value):
     "A value on one line, nothing for None."
     if value is None: return ""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_yaml(k)}: {_yaml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(
+            f"{_yaml(k)}: {_yaml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, float) and value == int(value): value = int(value)
     if isinstance(value, (list, tuple)): return f"[{', '.join(map(_yaml, value))}]"
-    if isinstance(value, str) and not value.isprintable(): return json.dumps(value) # A line break is none
-    text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**6)
+    if isinstance(value, str) and not value.isprintable():
+        return json.dumps(value) # A line break is none
+    text = yaml.safe_dump(
+        [value], default_flow_style=True, allow_unicode=True, width=10**6)
     return text.strip()[1:-1]
 
 
@@ -31,37 +34,56 @@ def _table(names):
     "Lines of a mapping, indented."
     return "".join(f"\n  {_yaml(k)}: {_yaml(v)}".rstrip() for k, v in names.items())
 
-# %% ../../../nbs/data/folder/12_settings_file.ipynb #d606aabc
-TEMPLATE = """\
-# What the files of this folder do not say; written by mabe open. Every command reads it.
-# Edit it: a line that is left blank is not answered. Names with a # or a comma are put in quotes.
+# %% ../../../nbs/data/folder/12_settings_file.ipynb #7cdb91b7
+_ANIMALS = """\
+# What the files of this folder do not say; written by mabe open. \
+Every command reads it.
+# Edit it: a line that is left blank is not answered. \
+Names with a # or a comma are put in quotes.
 
 fps: {fps}  # frames per second, where no pose file says so; goes before an annotation's
 px_per_cm: {px_per_cm}  # scale: pixels per cm, measured on something of known length
-min_confidence: {min_confidence}  # points that the tracker is less sure of are missing, say 0.6
+min_confidence: {min_confidence}  # points that the tracker is less sure of \
+are missing, say 0.6
 lab: {lab}  # name of the lab; blank: the folder's
 
-# Animals: the tracker's name, then the name to use from here on; tracks of one name are joined
+# Animals: the tracker's name, then the name to use from here on; \
+tracks of one name are joined
 animals:{animals}
 ghosts: {ghosts}  # tracks of no animal, say a reflection: left out
-animal_files: {animal_files}  # [black, white] makes cage1_black.csv and cage1_white.csv the video cage1
+animal_files: {animal_files}  # [black, white] makes cage1_black.csv \
+and cage1_white.csv the video cage1
+"""
+
+# %% ../../../nbs/data/folder/12_settings_file.ipynb #1135aaa6
+_SCORES = """\
 # Names that scorers use, then the name of the animal above
 subjects:{subjects}
-untracked: {untracked}  # scorers' names of whom the poses do not have: their rows are left out
+untracked: {untracked}  # scorers' names of whom the poses do not have: \
+their rows are left out
 # Who acts and to whom, where a table names nobody{nobody}
 agent: {agent}  # where it alone acts, nobody else was scored: what others do is unknown
 target: {target}
-target_from: {target_from}  # column of BORIS's tables that says to whom: Modifiers, 'Modifier #2'
+target_from: {target_from}  # column of BORIS's tables that says to whom: \
+Modifiers, 'Modifier #2'
 
-# Actions: a scorer's name, then the name to use from here on; as marked where none stands here
+# Actions: a scorer's name, then the name to use from here on; \
+as marked where none stands here
 action_names:{action_names}
 # What scorers looked for; blank: in each video what they marked. Marked so far:
 #   {seen}
 actions: {actions}
-# Which of these an animal does by itself, [] if none; all others are done to the other{no_target}
+# Which of these an animal does by itself, [] if none; \
+all others are done to the other{no_target}
 alone: {alone}
-# Where scorers looked, if not at all of a video: from and to in seconds, [[45, 135]]; what lies
-# outside is unknown. Blank: as Caltech, Bento, Solomon, DLCAnalyzer and rows a frame or step say, else all
+"""
+
+# %% ../../../nbs/data/folder/12_settings_file.ipynb #d606aabc
+TEMPLATE = _ANIMALS + _SCORES + """\
+# Where scorers looked, if not at all of a video: from and to in seconds, \
+[[45, 135]]; what lies
+# outside is unknown. Blank: as Caltech, Bento, Solomon, DLCAnalyzer \
+and rows a frame or step say, else all
 scored: {scored}
 whole: {whole}  # true: scorers looked at all frames, also before the first they marked
 scorer: {scorer}  # whose rows to read, of a table by several
@@ -71,7 +93,8 @@ streams: {streams}  # which to read of a Caltech or Bento file, such as [S1]; bl
 parts:{parts}
 
 # Groups and conditions of each video, for mabe analyse --by group. Of one animal:
-#   {example}: {{black: {{group: drug, subject: M17}}}}. A video may have its own fps, px_per_cm,
+#   {example}: {{black: {{group: drug, subject: M17}}}}. \
+A video may have its own fps, px_per_cm,
 #   animals: {{track_0: black}}, subjects, ghosts, agent, target and scored.
 videos:{videos}
 """
@@ -85,14 +108,17 @@ def settings_text(
 ) -> str:
     "A `dataset.yaml` with a comment for each line."
     values = {k: None for k in FolderSettings.model_fields} | values
-    lines = {k: _yaml(v) for k, v in values.items()} | {k: _table(values[k] or {}) for k in TABLES}
-    lines |= {k: "" for k in ("actions", "untracked", "ghosts", "animal_files", "streams", "scored") if not values[k]}
+    lines = ({k: _yaml(v) for k, v in values.items()}
+             | {k: _table(values[k] or {}) for k in TABLES})
+    lines |= {k: "" for k in ("actions", "untracked", "ghosts", "animal_files",
+                              "streams", "scored") if not values[k]}
     lines["whole"] = _yaml(bool(values["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",
         example=_yaml(next(iter(values["videos"] or {}), "day1")),
         nobody=f"; none is named by\n#   {_yaml([*nobody])}" if nobody else "",
-        no_target=f".\n# No file says it of\n#   {_yaml([*no_target])}" if no_target else "")
+        no_target=f".\n# No file says it of\n#   {_yaml([*no_target])}"
+                  if no_target else "")
     return "\n".join(line.rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 # %% ../../../nbs/data/folder/12_settings_file.ipynb #3368d07e
@@ -104,5 +130,6 @@ def write_settings(
     try:
         with atomic(path) as tmp: tmp.write_text(text, encoding="utf-8")
     except OSError as e:
-        raise DataError(f"cannot be written: {e.strerror}; a folder of your own with links to "
-                        "these files (ln -s) can be opened as well", path) from e
+        raise DataError(
+            f"cannot be written: {e.strerror}; a folder of your own with links to "
+            "these files (ln -s) can be opened as well", path) from e

@@ -12,21 +12,23 @@ from pathlib import Path
 
 import pandas as pd
 
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #e6abfc21
 from ..annotations import annotated_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
 from .names import by_scorer, one_animal, renamed, unknown_names
 from .films import beside_seconds, films_beside, scored_seconds
-from .settings import FolderSettings, group_rows, of_video, read_settings
+from .settings import (
+    FolderSettings, group_rows, of_video, read_settings)
 from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .scored_tables import (
-    looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored, scored_agents,
-    scored_columns, scored_frames, video_name, with_scores)
+    looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored,
+    scored_agents, scored_columns, scored_frames, video_name, with_scores)
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...extend import own_source
@@ -37,7 +39,8 @@ from ...patch import patch
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
 def _misnamed(here):
     "Settings that are not read, because their file is called almost as it should be."
-    return [Finding("", "unreadable_file", 1, f"{p.name} is not read; name it dataset.yaml")
+    return [Finding("", "unreadable_file", 1,
+                    f"{p.name} is not read; name it dataset.yaml")
             for p in here.iterdir() if p.name != "dataset.yaml"
             and p.name.lower() in ("dataset.yml", "dataset.yaml")]
 
@@ -53,7 +56,7 @@ class TrackerFolder:
         self.name = self.root.resolve().stem
         self.settings_file = here/"dataset.yaml"
         self._here = here
-        self._poses, self._endings = {}, None # What was listed, and by which `animal_files`
+        self._poses, self._endings = {}, None # What was listed, by which `animal_files`
         self.answer(read_settings(self.settings_file))
         self._names = {} # Video -> the tracker's names of animals and parts
 
@@ -69,7 +72,8 @@ def answer(self: TrackerFolder, settings: FolderSettings):
     one = self.root.is_file()
     if (endings := () if one else settings.animal_files) != self._endings:
         self._endings = endings
-        self._poses, self._every, found = sort_files(self._here, 0 if one else DEEPEST, self._endings)
+        self._poses, self._every, found = sort_files(
+            self._here, 0 if one else DEEPEST, self._endings)
         self._findings = found + _misnamed(self._here)
     if one: self._poses = {video_name(self.root): [self.root]}
     self.settings, self._scored = settings, by_scorer(self._every, settings.scorer)
@@ -104,35 +108,44 @@ def findings(self: TrackerFolder):
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #cc6d298d
 def _several(data, video, names, why="keep ", by=""):
     "The error for several files where one is expected."
-    return DataError(f"video {video!r} has {len(names)} such files ({', '.join(names)}); {why}one of them"
-                     + by, data._here)
+    return DataError(f"video {video!r} has {len(names)} such files "
+                     f"({', '.join(names)}); {why}one of them" + by, data._here)
 
 
 @patch
-def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; None: the file of all
+def pose_files(self: TrackerFolder,
+    video_id,
+) -> dict: # Animal -> its file; None: the file of all
     "The pose files of a video. Raises `DataError` if there are several of the same."
     if video_id not in self._poses: raise unknown_video(video_id, self.ids, self.root)
     found = by_animal(self._poses[video_id], self._endings)
     if len(some := [p for paths in found.values() for p in paths]) == len(found) and (
-            None not in found or len(found) == 1): return {a: p for a, (p,) in found.items()}
+            None not in found or len(found) == 1):
+        return {a: p for a, (p,) in found.items()}
     if any(other_sign(some[0], p) for p in some[1:]):
         why, by = "differ in a sign that no name of a video can hold: rename ", ""
-    else: why, by = "keep ", ", or list under animal_files in dataset.yaml what they end in, if each is of one animal"
+    else: why, by = "keep ", (
+        ", or list under animal_files in dataset.yaml what they end in, "
+        "if each is of one animal")
     raise _several(self, video_id, [*map(self.shown, some)], why, by)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5dfded82
 @patch
-def files(self: TrackerFolder, video_id) -> tuple: # First pose file; annotation or None; its rows
+def files(self: TrackerFolder,
+    video_id,
+) -> tuple: # First pose file; annotation or None; its rows
     "The files of a video. Raises `DataError` if there are several of a kind."
-    poses, scored = [*self.pose_files(video_id).values()], self._scored.get(video_id, [])
+    poses, scored = ([*self.pose_files(video_id).values()],
+                     self._scored.get(video_id, []))
     if len(scored) > 1: raise _several(self, video_id, [
-        self.shown(path) + (f": {rows}" if isinstance(rows, str) else "") for path, rows in scored],
-        by=", or name its scorer in dataset.yaml")
+        self.shown(path) + (f": {rows}" if isinstance(rows, str) else "")
+        for path, rows in scored], by=", or name its scorer in dataset.yaml")
     if not scored: return poses[0], None, None
     if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
-        raise DataError(f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "
-                        "that no name of a video can hold; rename one if they are of two "
-                        "videos, both if of one", self._here)
+        raise DataError(
+            f"{self.shown(poses[0])} and {self.shown(scored[0][0])} differ in a sign "
+            "that no name of a video can hold; rename one if they are of two "
+            "videos, both if of one", self._here)
     return (poses[0], *scored[0])
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c97e675e
@@ -142,7 +155,7 @@ def frame_rate(self: TrackerFolder,
     own=None, # Frames per second of the pose file, None: it does not say
     scored=None, # Of the annotation
 ):
-    "`dataset.yaml`'s of the video, else the pose file's, `dataset.yaml`'s, the annotation's, or None."
+    "`dataset.yaml`'s for it, else the pose file's, `dataset.yaml`'s, the annotation's."
     fps = self.settings_of(video_id).fps
     if self.settings.videos.get(video_id, {}).get("fps"): return fps
     return own or fps or scored
@@ -156,10 +169,12 @@ def films(self: TrackerFolder, video_id) -> list: # Paths
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #c71faf4f
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
-    "Changes when a file of the video, a line of `dataset.yaml` or a tracker of one's own does."
-    files, (poses, scored, _) = self.pose_files(str(video_id)), self.files(str(video_id))
+    "Changes when a file of the video, a line of `dataset.yaml` or an own tracker does."
+    files, (poses, scored, _) = (self.pose_files(str(video_id)),
+                                 self.files(str(video_id)))
     beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
-    own = (own_source(t.read) for t in trackers().values() if poses.suffix in t.suffixes)
+    own = (own_source(t.read) for t in trackers().values()
+           if poses.suffix in t.suffixes)
     words = [str(video_id), repr(self.settings_of(video_id)), *filter(None, own)]
     if None not in files: words += files # Names of animals
     words += [f and file_hash(f) or "" for f in (*files.values(), scored, *beside)]
@@ -174,6 +189,14 @@ def _with_rates(rec, rate, settings, scored, poses):
         rec.video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
         f"second, {source} says {rec.fps:g}, which is used")))
 
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #4787f378
+def _poses_of(data, video_id, poses, rate, settings):
+    "Poses of a video, with the tracker's names."
+    points = joined_points(data.pose_files(video_id))
+    fps = data.frame_rate(video_id, points[1].fps, rate)
+    return one_animal(read_poses(poses, fps, None, settings.min_confidence, video_id,
+                                 settings.px_per_cm, points), settings)
+
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #45e7c75d
 @patch
 def __getitem__(self: TrackerFolder, video_id) -> Recording:
@@ -184,11 +207,10 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     self._names.setdefault(video_id, ((), ()))
     poses, scored, rows = self.files(video_id)
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
-    points = joined_points(self.pose_files(video_id))
-    rec = one_animal(read_poses(poses, self.frame_rate(video_id, points[1].fps, rate), None,
-                                s.min_confidence, video_id, s.px_per_cm, points), s)
+    rec = _poses_of(self, video_id, poses, rate, s)
     self._names[video_id] = (*rec.mice, *rec.meta.get("taken_apart", ())), rec.parts
-    if seconds := scored_seconds(scored, _one(rows)) or beside_seconds(poses, self._endings):
+    if seconds := (scored_seconds(scored, _one(rows))
+                   or beside_seconds(poses, self._endings)):
         rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
     rec = _with_rates(rec, rate, s, scored, poses)
@@ -232,7 +254,8 @@ def _unknown(self: TrackerFolder) -> list:
     "What `dataset.yaml` names and no video has; none while some were not looked at."
     whole = self.split == "train" and self.root.is_dir()
     if not whole or not {*self.ids} <= {*self._names}: return []
-    mice, parts = ({n for names in self._names.values() for n in names[k]} for k in (0, 1))
+    mice, parts = ({n for names in self._names.values() for n in names[k]}
+                   for k in (0, 1))
     seen = {a for bouts, *_ in self._labels.values() for a in bouts.action}
     return [Finding("", "unknown_name", 1, s) for s in
             unknown_names(self.settings, mice, parts, seen, self.ids)]
@@ -255,7 +278,8 @@ def _labels_of(self: TrackerFolder, video_id):
 @patch
 def annotations(self: TrackerFolder, video_id):
     "Bouts of a video, see `bout_table`."
-    return bout_table() if self.labelled(video_id) is None else self._labels_of(video_id)[0]
+    return (bout_table() if self.labelled(video_id) is None
+            else self._labels_of(video_id)[0])
 
 
 @patch
@@ -289,9 +313,9 @@ def groups(self: TrackerFolder) -> pd.DataFrame: # video, groups; animal, if sai
 def _claims(path):
     "A pose file, or a folder with one that is not in Kaggle's layout."
     if path.is_file(): return is_poses(path)
-    return path.is_dir() and not any((path/f"{s}.csv").exists() for s in ("train", "test")
-                                     ) and any(map(is_poses, islice(
-                                         chain.from_iterable(lab_files(path)), 10_000)))
+    return path.is_dir() and not any(
+        (path/f"{s}.csv").exists() for s in ("train", "test")) and any(
+            map(is_poses, islice(chain.from_iterable(lab_files(path)), 10_000)))
 
 
 read_tracker_folder = reader(

@@ -45,8 +45,8 @@ def _head(rows, **how):
     if not 2 < long <= len(rows): return None
     *fields, names, units = rows[1:long]
     units = [u.strip("()") for u in units] + [""] * (len(names) - len(units))
-    return Export({c[0]: c[1] for c in fields if all(c[:2]) and c[1:]}, names, units, long,
-                  len(rows[long]) if len(rows) > long else 0, **how)
+    return Export({c[0]: c[1] for c in fields if all(c[:2]) and c[1:]}, names, units,
+                  long, len(rows[long]) if len(rows) > long else 0, **how)
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #706e6f86
 ENCODINGS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -57,12 +57,14 @@ def _beginning(path):
     with open(path, "rb") as f: raw = f.read(2**17)
     encoding = ENCODINGS.get(raw[:2], "utf-8")
     try: text = codecs.getincrementaldecoder(encoding)().decode(raw)
-    except UnicodeDecodeError: text, encoding = raw.decode("cp1252", "replace"), "cp1252"
+    except UnicodeDecodeError:
+        text, encoding = raw.decode("cp1252", "replace"), "cp1252"
     return text.removeprefix("\ufeff").splitlines(), encoding
 
 
 def _cells(line, comma):
-    try: return [" ".join(c.split()) for c in next(csv.reader([line], delimiter=comma), [])]
+    try: return [" ".join(c.split())
+                 for c in next(csv.reader([line], delimiter=comma), [])]
     except csv.Error: return []
 
 
@@ -89,15 +91,17 @@ def _book(path):
     "An open workbook, and its bytes unpacked. Raises `ValueError` if it is none."
     from openpyxl import load_workbook
     try:
-        with ZipFile(path) as packed: size = sum(part.file_size for part in packed.infolist())
-        if size <= MOST_BYTES: return load_workbook(path, read_only=True, data_only=True), size
+        with ZipFile(path) as packed:
+            size = sum(part.file_size for part in packed.infolist())
+        if size <= MOST_BYTES:
+            return load_workbook(path, read_only=True, data_only=True), size
     except Exception as e: # openpyxl answers damage with exceptions of many kinds
         raise ValueError(" ".join(str(e).split())[:120]) from None
     raise ValueError("far larger than any export")
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #284e491e
 def _rows(sheet, size, **which):
-    "Rows of a sheet as they come. Raises `ValueError` for damage, and for far more than it holds."
+    "A sheet's rows in turn. Raises `ValueError` for damage and far more than it holds."
     left, done = size + 2**20, 0 # A cell takes several bytes
     try:
         for row in sheet.iter_rows(values_only=True, **which):
@@ -131,12 +135,13 @@ def _of_book(path):
 
 
 @lru_cache(4096) # As long as nobody writes to it
-def _exports(path, size, time): return (_of_book if path.suffix == ".xlsx" else _of_text)(path)
+def _exports(path, size, time):
+    return (_of_book if path.suffix == ".xlsx" else _of_text)(path)
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #9f368a8b
 def exports_in(
     path, # Any file
-) -> list: # `Export`s: of a text one, of a workbook one for each sheet; of another program none
+) -> list: # `Export`s: of a text one, of a workbook one a sheet; of other files none
     "What stands above the rows of an export."
     if Path(path).suffix not in SUFFIXES or not has_reader(path): return []
     try: about = regular_file(path).stat()
@@ -162,7 +167,8 @@ def _text_cells(path, export, wanted):
         header=None, skiprows=export.lines, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as e:
         raise DataError(f"is no table ({str(e).splitlines()[0][:120]})", path) from None
-    return table.reindex(columns=wanted, fill_value="").apply(lambda cells: cells.str.strip())
+    return table.reindex(columns=wanted, fill_value="").apply(
+        lambda cells: cells.str.strip())
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #800c9afd
 @lru_cache(2) # A workbook is asked for its points, then for what was scored
@@ -180,9 +186,11 @@ def _sheet(path, size, time, title, lines, columns):
 def _sheet_cells(path, export, wanted):
     about = path.stat()
     columns = max((i for i, name in enumerate(export.names, 1) if name), default=1)
-    rows = _sheet(path, about.st_size, about.st_mtime_ns, export.sheet, export.lines, columns)
-    return pd.DataFrame({c: pd.Series([row[c] if c < len(row) else None for row in rows], dtype=object)
-                         for c in wanted})
+    rows = _sheet(path, about.st_size, about.st_mtime_ns, export.sheet, export.lines,
+                  columns)
+    return pd.DataFrame({
+        c: pd.Series([row[c] if c < len(row) else None for row in rows], dtype=object)
+        for c in wanted})
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #5a4eb39a
 def cells_of(
@@ -192,7 +200,9 @@ def cells_of(
 ) -> pd.DataFrame: # Text, or what a cell of a workbook holds
     "Some columns of an export, below its head. Raises `DataError`."
     table = None
-    if export.width: table = (_sheet_cells if export.sheet else _text_cells)(Path(path), export, wanted)
+    if export.width:
+        table = (_sheet_cells if export.sheet else _text_cells)(
+            Path(path), export, wanted)
     if table is None or not len(table): raise DataError("has a head and no rows", path)
     return table
 
@@ -204,5 +214,6 @@ def numbers_of(
 ): # (rows, columns) float64, NaN where there is none
     "Some columns of an export as numbers. Raises `DataError`."
     table = cells_of(path, export, wanted)
-    if export.comma not in ("", ","): table = table.apply(lambda cells: cells.str.replace(",", "."))
+    if export.comma not in ("", ","):
+        table = table.apply(lambda cells: cells.str.replace(",", "."))
     return table.apply(pd.to_numeric, errors="coerce").to_numpy(float)

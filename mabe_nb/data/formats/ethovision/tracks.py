@@ -22,8 +22,8 @@ from ....files import regular_file
 from ....safe_names import by_number
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #086cdeb3
-PARTS = {"center": "body_center", "tail": "tail_base"} # EthoVision's words, and the usual ones
-LOGGED = "recording time", "subject", "behavior", "event" # Columns of a manual scoring log
+PARTS = {"center": "body_center", "tail": "tail_base"} # EthoVision's word -> usual one
+LOGGED = "recording time", "subject", "behavior", "event" # Columns of a scoring log
 
 
 def track_points(
@@ -33,7 +33,8 @@ def track_points(
     at = {name: i for i, name in reversed([*enumerate(export.names)])}
     found = ((re.fullmatch("X[ _-](.+)", name), i, at.get(f"Y{name[1:]}"))
              for i, name in enumerate(export.names))
-    return {PARTS.get(m[1].lower(), m[1]): (x, y) for m, x, y in found if m and y is not None}
+    return {PARTS.get(m[1].lower(), m[1]): (x, y)
+            for m, x, y in found if m and y is not None}
 
 
 def is_track(
@@ -54,7 +55,7 @@ def logs_in(
     return [e for e in exports_in(path) if {*LOGGED} <= {*_logged(e)} and e.width]
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #c9bd005f
-SUBJECT = "Subject name", "对象名称" # Names of the field, where a file of the language is known
+SUBJECT = "Subject name", "对象名称" # The field, where a file of the language is known
 
 
 def _trial_and_subject(path, export):
@@ -63,7 +64,8 @@ def _trial_and_subject(path, export):
     known = [export.fields[k] for k in SUBJECT if k in export.fields] or values
     name = (export.sheet or trial).lower()
     ends = (v for v in known if name.endswith(f"-{v.lower()}"))
-    whose = next(ends, "") if track_points(export) else "" # Names of logs end with the arena
+    whose = ( # Names of logs end with the arena
+        next(ends, "") if track_points(export) else "")
     if whose and not export.sheet: trial = trial[:-len(whose) - 1]
     _, found, rest = trial.partition(f"-{values[0]}-") if values else ("", "", "")
     return (found[1:] + rest if found else trial,
@@ -81,7 +83,7 @@ def recording_name(
 def tracks_of(
     path, # Any file
 ) -> list: # Paths
-    "The tracks of all subjects in the trial and arena of a track; of others the file alone."
+    "The tracks of all subjects in a track's trial and arena; of others the file alone."
     path, plain = Path(path), lambda x: re.sub(r"\W", "", x)
     if not is_track(path): return [path]
     trial = recording_name(path)
@@ -92,12 +94,13 @@ def tracks_of(
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #23902734
 def _tracks(path):
-    "Path and `Export` of each subject. Raises `DataError` for several arenas in a workbook."
+    "Path and `Export` by subject. Raises `DataError` for a workbook of several arenas."
     found = [(p, e) for p in tracks_of(path) for e in exports_in(p) if track_points(e)]
     arenas = {e.fields.get("Arena name", "") for _, e in found if e.sheet}
     if len(arenas) < 2: return found
-    raise DataError(f"holds tracks of {', '.join(sorted(arenas))}, each a video of its own; "
-                    "export them as text, a file for each track", path)
+    raise DataError(
+        f"holds tracks of {', '.join(sorted(arenas))}, each a video of its own; "
+        "export them as text, a file for each track", path)
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #38da2cbb
 class _Track(NamedTuple):
@@ -113,11 +116,13 @@ def _track(path, export, columns):
     times, *values = numbers_of(path, export, [0, *columns]).T
     steps = np.diff(times)
     if not len(steps): raise DataError("has one row; two tell the sample rate", path)
-    if (wrong := ~(steps > 0)).any(): raise DataError(
-        "expected a time later than that above", path, f"row {export.lines + 2 + wrong.argmax()}")
+    if (wrong := ~(steps > 0)).any():
+        raise DataError("expected a time later than that above", path,
+                        f"row {export.lines + 2 + wrong.argmax()}")
     frames = np.r_[0, np.cumsum(np.maximum(np.round(steps / np.median(steps)), 1))]
     if frames[-1] > 100 * len(frames) + 100_000:
-        raise DataError("has hours without a row; expected the rows of one recording", path)
+        raise DataError(
+            "has hours without a row; expected the rows of one recording", path)
     return _Track(_trial_and_subject(path, export)[1], times[0],
                   (times[-1] - times[0]) / frames[-1], frames.astype(int),
                   np.array(values).reshape(-1, len(times)).T)
@@ -127,16 +132,17 @@ def _together(tracks, path):
     "The first frame of each track in their video. Raises `DataError`."
     step, start = tracks[0].step, min(t.start for t in tracks)
     if any(abs(t.step - step) > 0.01 * step for t in tracks):
-        raise DataError("has another sample rate than the other subjects of its trial", path)
+        raise DataError(
+            "has another sample rate than the other subjects of its trial", path)
     return [round((t.start - start) / step) for t in tracks]
 
 # %% ../../../../nbs/data/formats/ethovision/20_tracks.ipynb #4741d189
-SCALES = {"mm": 10.0, "cm": 1.0, "m": 0.01, "inch": 1 / 2.54, "in": 1 / 2.54} # Units per cm
+SCALES = {"mm": 10.0, "cm": 1.0, "m": 0.01, "inch": 1 / 2.54, "in": 1 / 2.54} # Per cm
 
 
 def ethovision_poses(
     path, # A track
-) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames per second, units per cm
+) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames/s, units per cm
     "Points of all subjects in the trial and arena. Raises `DataError`."
     found = _tracks(path)
     columns = [[c for xy in track_points(e).values() for c in xy] for _, e in found]
@@ -163,8 +169,9 @@ def _marked(path, size, time):
     out = []
     for export in filter(track_points, exports_in(path)):
         points = {c for xy in track_points(export).values() for c in xy}
-        left = [i for i, name in enumerate(export.names) if i > 1 and i not in points and name
-                and not export.units[i] and not COMPUTED.match(name)]
+        left = [i for i, name in enumerate(export.names)
+                if i > 1 and i not in points and name and not export.units[i]
+                and not COMPUTED.match(name)]
         values = numbers_of(path, export, left) if left else np.zeros((0, 0))
         known = np.isfinite(values)
         good = known.any(0) & (np.isin(values, (0, 1)) | ~known).all(0)
@@ -197,8 +204,10 @@ def scored_bouts(
     there = [[a for a in actions if a in e.names] for _, e in found]
     for name in {*actions}.difference(*there):
         raise ConfigError.unknown("column", name, found[0][1].names, str(path))
-    tracks = [_track(p, e, [e.names.index(a) for a in own]) for (p, e), own in zip(found, there)]
-    return [(t.subject, name, first + int(t.frames[a]), first + int(t.frames[b - 1]) + 1)
+    tracks = [_track(p, e, [e.names.index(a) for a in own])
+              for (p, e), own in zip(found, there)]
+    return [(t.subject, name, first + int(t.frames[a]),
+             first + int(t.frames[b - 1]) + 1)
             for own, t, first in zip(there, tracks, _together(tracks, path))
             for name, seen in zip(own, (t.values == 1).T.astype(int))
             for code, a, b in run_lengths(seen) if code == 1]
@@ -214,14 +223,16 @@ def log_rows(
     "Rows of a log, as `boris_rows` has them. Raises `DataError` naming the row."
     export, out, last = logs_in(path)[0], [], {}
     names = _logged(export)
-    table = cells_of(path, export, [names.index(n) for n in LOGGED]).fillna("").astype(str)
+    table = cells_of(
+        path, export, [names.index(n) for n in LOGGED]).fillna("").astype(str)
     for i, (time, who, action, event) in enumerate(table.to_numpy(), export.lines + 1):
         if not action: continue
         if event.lower() not in STATES:
             raise DataError(f"the event is {event[:40]!r}, expected one of "
                             + ", ".join(STATES), path, f"row {i}")
-        out.append((i, {"time": time.replace(",", "."), "subject": who, "behavior": action,
-                        "modifier": "", "status": STATES[event.lower()]}))
+        out.append((i, {"time": time.replace(",", "."), "subject": who,
+                        "behavior": action, "modifier": "",
+                        "status": STATES[event.lower()]}))
         last[who, action] = out[-1]
     late = lambda row: str(max(end, parse_number(row["time"])))
     return out + [(i, row | {"time": late(row), "status": "STOP"})

@@ -23,7 +23,7 @@ from ....files import regular_file
 from ....safe_names import safe_id
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #890d8bee
-UNPACKED = 2**28 # Bytes that the columns of any file may take; a larger one a thousand times its size
+UNPACKED = 2**28 # Bytes that columns may take; of a larger file 1000 times its size
 
 
 def read_columns(
@@ -44,10 +44,13 @@ def read_columns(
                                     f"{names[:12]}, expected one each of {columns}",
                                     path)
             about, size = file.metadata, Path(path).stat().st_size
-            room = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-            if about.num_rows > max(2**20, per_byte * size) or room > max(UNPACKED, 1000 * size):
-                raise DataError(f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of values, "
-                                "far more than a recording can have", path)
+            room = sum(about.row_group(i).total_byte_size
+                       for i in range(about.num_row_groups))
+            if (about.num_rows > max(2**20, per_byte * size)
+                    or room > max(UNPACKED, 1000 * size)):
+                raise DataError(
+                    f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of "
+                    "values, far more than a recording can have", path)
             return file.read(columns=columns, use_threads=threads).select(columns)
     except KeyError: return read_columns(path, columns) # names the one that is absent
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
@@ -138,7 +141,8 @@ def as_words(
     coded = pa.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
     if pa.types.is_null(kind): # as pandas saves a column in which there is nothing
-        return pa.chunked_array([pa.nulls(len(column), pa.string())]).dictionary_encode()
+        return pa.chunked_array(
+            [pa.nulls(len(column), pa.string())]).dictionary_encode()
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(f"column {name!r} is of type {kind}, expected text", path)
     try:
@@ -251,10 +255,11 @@ ANNOTATION = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #47842129
 def _with_selves(table):
-    "The table, `self` as a target by the agent's number, as whitelists and submissions say it."
+    "The table, targets `self` of whitelists and submissions by the agent's number."
     words = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
              for c in (table[name] for name in ANNOTATION[:2])]
-    if not (pa.types.is_string(words[1].type) or pa.types.is_large_string(words[1].type)):
+    if not (pa.types.is_string(words[1].type)
+            or pa.types.is_large_string(words[1].type)):
         return table
     agent, target = (c.cast(pa.string()) for c in words)
     named = pc.if_else(pc.equal(target, "self"), agent, target)

@@ -74,7 +74,7 @@ def tracked_parts(
     listed: list, # Parts that the table of videos lists
     path=None, # File it came from, for the message
 ) -> tuple: # Tuple of names, list of (kind, count, text) of what was found
-    "The listed parts in the file's spelling, then its others. Raises `DataError` for bad names."
+    "The listed parts as the file spells them, then its others. Raises `DataError`."
     listed = list(dict.fromkeys(listed))
     there = {name for chunk in table["bodypart"].chunks
              for name in chunk.dictionary.to_pylist()}
@@ -87,7 +87,8 @@ def tracked_parts(
     parts = [spelt.get(p, p) for p in listed]
     extra, absent = sorted(there - set(parts)), [p for p in parts if p not in there]
     texts = [("respelled_parts", [f"{own} for {p}" for p, own in spelt.items()],
-              "body parts are tracked in another spelling than listed, taken as the same"),
+              "body parts are tracked in another spelling than listed, "
+              "taken as the same"),
              ("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
              ("absent_parts", absent, "body parts are listed but not tracked, missing")]
     return tuple(parts + extra), [(kind, len(names), f"{text}: {', '.join(names[:8])}")

@@ -30,7 +30,8 @@ COLUMNS = (["lab_id", "video_id"]
 
 def _numbers(rec): # Of animals: those of the names mouse1 to mouse4, else their places
     own = {m: MICE.index(m) + 1 for m in rec.mice if m in MICE}
-    return own if len(own) == len(rec.mice) else {m: i + 1 for i, m in enumerate(rec.mice)}
+    return (own if len(own) == len(rec.mice)
+            else {m: i + 1 for i, m in enumerate(rec.mice)})
 
 
 def whitelist_text(
@@ -43,9 +44,9 @@ def whitelist_text(
         agent, target = (MICE[number[m] - 1] for m in (agent, target))
         tokens.append(f"{agent},{'self' if agent == target else target},{action}")
         if triple(tokens[-1]) == (agent, target, action): continue
-        raise DataError(f"the action {action!r} cannot be written in Kaggle's layout: rename "
-                        "it without commas, and without quotes or spaces at its ends",
-                        where=f"video {rec.video_id}")
+        raise DataError(f"the action {action!r} cannot be written in Kaggle's layout: "
+                        "rename it without commas, and without quotes or spaces at its "
+                        "ends", where=f"video {rec.video_id}")
     return json.dumps(sorted(tokens))
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #f1ae7a24
@@ -63,10 +64,11 @@ def tracking_table(
     seen[-1:, never, :1] = True
     frame, mouse, part = np.nonzero(seen)
     xy = xy[seen]
-    return pd.DataFrame({"video_frame": frame.astype(np.int32),
-                         "mouse_id": np.array([*_numbers(rec).values()], np.int8)[mouse],
-                         "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
-                         "x": xy[:, 0], "y": xy[:, 1]})
+    return pd.DataFrame({
+        "video_frame": frame.astype(np.int32),
+        "mouse_id": np.array([*_numbers(rec).values()], np.int8)[mouse],
+        "bodypart": pd.Categorical.from_codes(part, list(rec.parts)),
+        "x": xy[:, 0], "y": xy[:, 1]})
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #6582ba2c
 def annotation_table(
@@ -100,9 +102,10 @@ def _whole(rec):
         known = np.zeros(len(rec), bool)
         for a, b in spans: known[a:b] = True
         if not known.all(): raise DataError(
-            "was scored in part, which Kaggle's layout cannot say: all else would be without "
-            "behaviour. If it is, write rec.replace(scored=None, reviewed=None); else cut the "
-            "video to what was scored", where=f"video {rec.video_id}")
+            "was scored in part, which Kaggle's layout cannot say: all else would be "
+            "without behaviour. If it is, write rec.replace(scored=None, "
+            "reviewed=None); else cut the video to what was scored",
+            where=f"video {rec.video_id}")
     return rec
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #10b59a7e
@@ -113,7 +116,7 @@ def write_kaggle(
     zeros=(), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
     "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
-    paths, rows, folders = _paths(root := ConfigError.as_path("root", root), split), [], {}
+    paths, rows, made = _paths(root := ConfigError.as_path("root", root), split), [], {}
     with ExitStack() as stack:
         if not root.exists(): stack.callback(_remove_empty, root)
         file = stack.enter_context(atomic(paths["videos"])) # appears last
@@ -123,9 +126,9 @@ def write_kaggle(
             if split == "train" and rec.labelled is not None:
                 tables["annotation"] = annotation_table(_whole(rec))
             for kind, table in tables.items():
-                if kind not in folders:
-                    folders[kind] = stack.enter_context(atomic(paths[kind]))
-                path = folders[kind]/rows[-1]["lab_id"]/f"{rec.video_id}.parquet"
+                if kind not in made:
+                    made[kind] = stack.enter_context(atomic(paths[kind]))
+                path = made[kind]/rows[-1]["lab_id"]/f"{rec.video_id}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 table.to_parquet(path, index=False)
         table = pd.DataFrame(rows, columns=COLUMNS)
@@ -135,9 +138,10 @@ def write_kaggle(
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #c8c46a8d
 def _row(rec): # Of the table of videos
     if len(rec.mice) > len(MICE):
-        raise DataError(f"has {len(rec.mice)} animals, Kaggle's layout holds {len(MICE)}; leave "
-                        "some out, or open the tracker's own files, which hold any number",
-                        where=f"video {rec.video_id}")
+        raise DataError(
+            f"has {len(rec.mice)} animals, Kaggle's layout holds {len(MICE)}; leave "
+            "some out, or open the tracker's own files, which hold any number",
+            where=f"video {rec.video_id}")
     return dict(lab_id=safe_id(rec.lab_id or "Lab", "lab_id"),
                 video_id=safe_id(rec.video_id, "video_id"), frames_per_second=rec.fps,
                 video_duration_sec=round(len(rec) / rec.fps, 1),
