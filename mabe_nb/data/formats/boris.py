@@ -24,7 +24,7 @@ COLUMNS = {
     "length": ("Total length", "Media duration (s)"),
     "media": ("Source", "Media file path", "Media file name", "Media file")}
 TIMES = "time", "start", "stop"
-NUMBERS = *TIMES, "fps", "offset", "length" # With decimal commas, where a spreadsheet saved it
+NUMBERS = *TIMES, "fps", "offset", "length" # With decimal commas from a spreadsheet
 MODIFIERS = "Modifiers", "Modifier", "Modifier #1", "Modifier_1" # One thing, by file
 
 
@@ -44,7 +44,7 @@ def _one_rate(text):
 
 
 def _target(modifier):
-    "Whom a modifier names, the first of several; BORIS writes None where none was chosen."
+    "Whom a modifier names, the first of several; BORIS writes None if none was chosen."
     first = modifier.split("|")[0]
     return "" if first == "None" else first
 
@@ -52,7 +52,8 @@ def _target(modifier):
 def _cells(row, place, sets, comma=","):
     "The cells of a row by our own names; `sets` are the columns of modifiers."
     text = lambda c: row[c] if c < len(row) else ""
-    out = {k: text(c) for k, c in place.items()} | {"modifier": "|".join(map(text, sets))}
+    out = {k: text(c) for k, c in place.items()} | {
+        "modifier": "|".join(map(text, sets))}
     if comma != ",": out |= {k: out[k].replace(",", ".") for k in NUMBERS if k in out}
     if "status" in out: out["status"] = out["status"].upper().removeprefix("STATE ")
     if "fps" in out: out["fps"] = _one_rate(out["fps"])
@@ -65,14 +66,15 @@ def _check_last(rows, place, path):
     needed = [place[k] for k in ("behavior", "status", "stop", "time") if k in place]
     last = max((i for i, r in enumerate(rows) if any(r)), default=0)
     if len(rows[last]) <= max(needed):
-        raise DataError(f"has {len(rows[last])} cells, too few: the file is cut off here; copy or "
-                        "export it again", path, f"row {last + 1}")
+        raise DataError(f"has {len(rows[last])} cells, too few: the file is cut off "
+                        "here; copy or export it again", path, f"row {last + 1}")
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #bf44118b
 def _places(head, target_from, path):
     "Number of the column of each thing that is read. Raises `DataError`."
-    columns = COLUMNS | ({"target": MODIFIERS if target_from in MODIFIERS else (target_from,)}
-                         if target_from else {})
+    columns = COLUMNS | (
+        {"target": MODIFIERS if target_from in MODIFIERS else (target_from,)}
+        if target_from else {})
     place = {k: head.index(n) for k, names in columns.items()
              for n in reversed(names) if n in head}
     if target_from and "target" not in place:
@@ -80,36 +82,49 @@ def _places(head, target_from, path):
     return place
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #aece8b80
-def _table_rows(path, target_from):
-    "Rows of a CSV or TSV."
-    lines = read_text(path, "an annotation", "utf-8-sig", most=2**25, composed=True).splitlines()
-    head = next((x for x in lines if "Behavior" in x and re.search(r"Time|Start \(s\)", x)), "")
+def _read_cells(path):
+    "Cells of each line of a CSV or TSV, and what parts them."
+    lines = read_text(path, "an annotation", "utf-8-sig", most=2**25,
+                      composed=True).splitlines()
+    head = next((x for x in lines
+                 if "Behavior" in x and re.search(r"Time|Start \(s\)", x)), "")
     comma = max("\t;,", key=head.count)
     try: rows = [[c.strip() for c in r] for r in csv.reader(lines, delimiter=comma)]
     except csv.Error as e:
         raise DataError(f"is no table ({e}), expected a BORIS export", path) from None
+    return rows, comma
+
+# %% ../../../nbs/data/formats/27_boris.ipynb #25d40176
+def _table_rows(path, target_from):
+    "Rows of a CSV or TSV."
+    rows, comma = _read_cells(path)
     for i, row in enumerate(rows):
         if "Behavior" in row and {*COLUMNS["time"], *COLUMNS["start"]} & {*row}: break
     else:
-        raise DataError("has no table with a column 'Behavior' and 'Time' or "
-                        "'Start (s)'; expected a BORIS export; a table of bouts has columns "
-                        "named agent, target, action, start and stop, with times in seconds", path)
+        raise DataError(
+            "has no table with a column 'Behavior' and 'Time' or 'Start (s)'; expected "
+            "a BORIS export; a table of bouts has columns named agent, target, action, "
+            "start and stop, with times in seconds", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
-    above = [r[1].replace(",", ".") for r in rows[:i] if r[0:1] == ["Time offset (s)"] and r[1:]]
+    above = [r[1].replace(",", ".") for r in rows[:i]
+             if r[0:1] == ["Time offset (s)"] and r[1:]]
     above = {"offset": above[0]} if above else {}
     out = [(i + j, _on_video(above | _cells(r, place, sets, comma)))
            for j, r in enumerate(rows[i + 1:], 2) if any(cell.strip() for cell in r)]
-    if not out: raise DataError("has a header but no rows; export it again, take it away if nobody "
-                                "scored the video, or if nothing happened in it, write in its place "
-                                "a file of the line agent,target,action,start,stop", path, f"row {i + 1}")
+    if not out:
+        raise DataError(
+            "has a header but no rows; export it again, take it away if nobody scored "
+            "the video, or if nothing happened in it, write in its place a file of the "
+            "line agent,target,action,start,stop", path, f"row {i + 1}")
     return out
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #089df29b
 def _observations(path):
     "The project, and its observations by name."
-    project = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27, composed=True), path)
+    project = parse_json(read_text(path, "a BORIS project", "utf-8-sig", most=2**27,
+                                   composed=True), path)
     found = project.get("observations") if isinstance(project, dict) else None
     if isinstance(found, dict) and all(isinstance(o, dict) for o in found.values()):
         return project, found
@@ -140,8 +155,8 @@ def _events(name, observation, states, path, target_from):
     events, running, out = observation.get("events"), set(), []
     if not isinstance(events, list) or not all(isinstance(e, list) and len(e) > 3
                                                for e in events):
-        raise DataError("expected events of time, subject, behaviour and modifier", path,
-                        f"observation {name!r}")
+        raise DataError("expected events of time, subject, behaviour and modifier",
+                        path, f"observation {name!r}")
     for e in sorted(events, key=lambda e: parse_number(e[0])):
         who, what, modifier = (str(x) for x in e[1:4])
         key, status = (who, what, modifier), "POINT"
@@ -169,7 +184,7 @@ def _project_rows(path, target_from):
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #56d40d6e
 @lru_cache(2) # A file of many observations is asked for again for every video
-def _rows_of(path, state, target_from): # `state`: when the file was written, and its size
+def _rows_of(path, state, target_from): # `state`: when the file was written, its size
     read = _project_rows if path.suffix == ".boris" else _table_rows
     return tuple(read(path, target_from))
 

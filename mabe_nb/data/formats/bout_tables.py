@@ -14,11 +14,13 @@ from ...errors import ConfigError, DataError
 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #869d0917
-OF_VIDEO, AGENT, TARGET = ("video", "video_id"), ("agent", "agent_id"), ("target", "target_id")
+OF_VIDEO, AGENT, TARGET = (
+    ("video", "video_id"), ("agent", "agent_id"), ("target", "target_id"))
 ACTION = "action", "behavior", "behaviour"
-START, STOP, FRAMES = ("start", "start (s)"), ("stop", "stop (s)"), ("start_frame", "stop_frame")
+START, STOP, FRAMES = (
+    ("start", "start (s)"), ("stop", "stop (s)"), ("start_frame", "stop_frame"))
 SCORER = "scorer", "observer", "annotator", "coder", "rater", "experimenter"
-NOT_SEEN = frozenset({"row_id", "confidence", "seen_by"}) # Columns of what nobody scored
+NOT_SEEN = frozenset({"row_id", "confidence", "seen_by"}) # In tables that nobody scored
 
 
 def is_bout_table(
@@ -44,9 +46,10 @@ def _frames(row, fps, path, where):
         cell = _first(row, keys)
         value = parse(cell.replace(",", "."))
         if not 0 <= value < 1e9 or not seconds and value % 1:
-            raise DataError(f"{keys[0]} is {cell[:40]!r}, expected "
-                            + ("seconds from 0" if seconds else "a whole number from 0"),
-                            path, where)
+            raise DataError(
+                f"{keys[0]} is {cell[:40]!r}, expected "
+                + ("seconds from 0" if seconds else "a whole number from 0"),
+                path, where)
         found.append(value)
     if found[1] < found[0]: raise DataError("stops before it starts", path, where)
     return frame_span(*found, fps if seconds else 1)
@@ -55,7 +58,8 @@ def _frames(row, fps, path, where):
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #0dd129f0
 def _rows_of(path, is_video): # Numbers and cells of the rows of a video
     mine = lambda cells: not is_video or not cells or any(map(is_video, cells))
-    return [row for cells, some in rows_by(path, OF_VIDEO).items() if mine(cells) for row in some]
+    return [row for cells, some in rows_by(path, OF_VIDEO).items() if mine(cells)
+            for row in some]
 
 
 def scorers_in(
@@ -66,11 +70,22 @@ def scorers_in(
     return {_first(row, SCORER) for _, row in _rows_of(path, is_video)} - {""}
 
 
+def _rows_of_one(path, is_video, scorer):
+    "Numbers and cells of the rows of a video by one scorer. Raises `DataError`."
+    by = scorers_in(path, is_video)
+    if scorer is None and len(by) > 1:
+        raise DataError(
+            f"has rows of {' and '.join(sorted(by))} for one video; name one of them "
+            "as scorer in dataset.yaml, or keep the rows of one", path)
+    return [(i, row) for i, row in _rows_of(path, is_video)
+            if not by or scorer in (None, _first(row, SCORER))]
+
+
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #1b9eec84
 def read_bout_table(
     path, # Text with tabs, semicolons or commas
     fps: float, # Frames per second
-    is_video=None, # From a cell to whether it names the video that is meant; None: all do
+    is_video=None, # From a cell to whether it names the video meant; None: all do
     agent: str = None, # Who acts where a row does not say; None: it must
     subjects: dict = None, # Name in the table -> name of an animal
     without=(), # Names whose rows are left out, as agents and as targets
@@ -78,13 +93,11 @@ def read_bout_table(
 ): # Table of bouts, see `bout_table`; a target that the table does not say is empty
     "Bouts of one video. Raises `DataError` naming the row."
     name = lambda x: (subjects or {}).get(x, x)
-    out, by = [], scorers_in(path, is_video)
-    if scorer is None and len(by) > 1:
-        raise DataError(f"has rows of {' and '.join(sorted(by))} for one video; name one of them as "
-                        "scorer in dataset.yaml, or keep the rows of one", path)
-    for i, row in _rows_of(path, is_video):
-        where, (who, to, action) = f"row {i}", [_first(row, of) for of in (AGENT, TARGET, ACTION)]
-        if {who, to} & {*without} or by and scorer not in (None, _first(row, SCORER)): continue
+    out = []
+    for i, row in _rows_of_one(path, is_video, scorer):
+        where = f"row {i}"
+        who, to, action = [_first(row, of) for of in (AGENT, TARGET, ACTION)]
+        if {who, to} & {*without}: continue
         if not action: raise DataError("names no action", path, where)
         if not (who := name(who) or agent):
             raise DataError("names no agent; name one in dataset.yaml", path, where)
@@ -94,8 +107,8 @@ def read_bout_table(
 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #30c74170
-LABELLED = "csvname", "dlcfile", "id", "file" # Columns that tell of which video a row is
-MARKS = frozenset({"Start/End", "Start_End"}) # Of where the scoring begins and where it ends
+LABELLED = "csvname", "dlcfile", "id", "file" # Columns telling of which video a row is
+MARKS = frozenset({"Start/End", "Start_End"}) # Of where the scoring begins and ends
 NO_LABEL = MARKS | {"_DEFAULT", "None", ""}
 
 
@@ -130,8 +143,8 @@ def _labels(path, is_video, scorer, types):
             for row in some]
     who = sorted({r["experimenter"] for _, r in rows if r.get("experimenter")})
     if scorer is None and len(who) > 1:
-        raise ConfigError(f"{path}: {' and '.join(who)} scored this video; name one of them "
-                          "as scorer in dataset.yaml")
+        raise ConfigError(f"{path}: {' and '.join(who)} scored this video; name one of "
+                          "them as scorer in dataset.yaml")
     for i, r in rows:
         if scorer not in (None, r.get("experimenter")) or not types(r["type"]): continue
         start, stop = (_seconds(r, key, path, f"row {i}") for key in ("from", "to"))
@@ -142,12 +155,12 @@ def _labels(path, is_video, scorer, types):
 def read_labels(
     path, # CSV of DLCAnalyzer
     fps: float, # Frames per second
-    is_video, # From a cell such as "FST_1.csv" to whether it names the video that is meant
+    is_video, # From a cell such as "FST_1.csv" to whether it names the video meant
     agent: str = "mouse1", # Who acts
     target: str = "mouse1", # To whom
     scorer: str = None, # Experimenter, if several scored the video
 ): # Table of bouts, see `bout_table`
-    "Bouts of one video. Raises `DataError` naming the row, `ConfigError` for the scorer."
+    "Bouts of a video. Raises `DataError` naming the row, `ConfigError` for the scorer."
     return bout_table((agent, target, action, *frame_span(start, stop, fps)) for
                       action, start, stop in _labels(path, is_video, scorer,
                                                      lambda x: x not in NO_LABEL))
@@ -162,6 +175,7 @@ def labelled_span(
     "The frames from the first mark of a video to the last. Raises `DataError`."
     rows = [*_labels(path, is_video, scorer, lambda x: x in MARKS or x not in NO_LABEL)]
     marks = [row for row in rows if row[0] in MARKS]
-    start, stop = min((a for _, a, _ in rows), default=0), max((b for *_, b in rows), default=0)
+    start, stop = (min((a for _, a, _ in rows), default=0),
+                   max((b for *_, b in rows), default=0))
     alone = len(marks) == 1 < len(rows) and marks[0][1:] == (start, stop)
     return frame_span(start, stop, fps) if len(marks) > 1 or alone else None

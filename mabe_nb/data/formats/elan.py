@@ -44,9 +44,11 @@ def _check_film(top, is_video, path):
     "Raises `DataError` if times may not be those of the film of the poses."
     films = {film: parse_number(t) for film, t in _films(top).items()}
     if {*films.values()} <= {0.0}: return
-    if is_video and {t for f, t in films.items() if is_video(Path(f).name)} == {0.0}: return
-    raise DataError("plays a film with a time offset (TIME_ORIGIN), so that its times are "
-                    "not the film's; export a table of bouts with times of the film", path)
+    if is_video and {t for f, t in films.items() if is_video(Path(f).name)} == {0.0}:
+        return
+    raise DataError(
+        "plays a film with a time offset (TIME_ORIGIN), so that its times are not the "
+        "film's; export a table of bouts with times of the film", path)
 
 # %% ../../../nbs/data/formats/32_elan.ipynb #b02e91e5
 def elan_observations(
@@ -56,6 +58,12 @@ def elan_observations(
     return [Observation("", tuple(filter(None, _films(_document(path)))))]
 
 # %% ../../../nbs/data/formats/32_elan.ipynb #55148dee
+def _slots(top):
+    "The ms of each slot, by its name."
+    return {s.get("TIME_SLOT_ID"): parse_number(s.get("TIME_VALUE"))
+            for s in top.iter("TIME_SLOT")}
+
+
 def _meant(tier, one):
     "Agent, target and action of an annotation, empty if not said."
     value = " ".join((one.findtext("ANNOTATION_VALUE") or "").split())
@@ -70,8 +78,8 @@ def _times(one, slots, fps, path, where):
     "First frame, and frame to end before."
     ends = [slots.get(one.get(f"TIME_SLOT_REF{k}"), -1.0) for k in (1, 2)]
     if 0 <= ends[0] <= ends[1] < 1e12: return frame_span(*(t / 1000 for t in ends), fps)
-    raise DataError("has an annotation without two times, the second not below the first; "
-                    "give it times in ELAN, or list the tier under untracked in "
+    raise DataError("has an annotation without two times, the second not below the "
+                    "first; give it times in ELAN, or list the tier under untracked in "
                     "dataset.yaml", path, where)
 
 # %% ../../../nbs/data/formats/32_elan.ipynb #8ddff1b8
@@ -86,8 +94,7 @@ def read_elan(
     "Bouts from ELAN. Raises `DataError` naming the tier."
     top, out, name = _document(path), [], lambda x: (subjects or {}).get(x, x)
     _check_film(top, is_video, path)
-    slots = {s.get("TIME_SLOT_ID"): parse_number(s.get("TIME_VALUE"))
-             for s in top.iter("TIME_SLOT")}
+    slots = _slots(top)
     for tier in top.iter("TIER"):
         tier_id = tier.get("TIER_ID", "")
         for one in tier.iter("ALIGNABLE_ANNOTATION"):
@@ -99,4 +106,5 @@ def read_elan(
                 raise DataError("names no agent; name one in dataset.yaml", path, where)
             out.append((who, name(to), action, *_times(one, slots, fps, path, where)))
     if out: return bout_table(out)
-    raise DataError("has no annotation with times; take it away if nobody scored it", path)
+    raise DataError("has no annotation with times; take it away if nobody scored it",
+                    path)

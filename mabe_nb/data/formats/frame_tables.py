@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..recording import bout_table, LabNote, parse_seconds, plural, run_lengths
+from ..recording import (bout_table, LabNote, parse_seconds, plural,
+                                    run_lengths)
 from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
                                               frame_span, rows_by)
@@ -24,7 +25,7 @@ NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's 
 
 
 def _frame_rows(lines):
-    "Names of the columns, cells of each row, and what stands in a first column of numbers."
+    "Names of the columns, cells of each row, and those of a first column of numbers."
     try: rows = [r for r in csv.reader(lines, delimiter=delimiter(lines)) if r]
     except csv.Error: return [], [], []
     head = [name.strip() for name in rows[0]] if rows else []
@@ -38,19 +39,20 @@ def is_frame_table(
 ) -> bool:
     "Do the first lines have a name for each column, and 0, 1 or -1 in each cell?"
     names, cells, _ = _frame_rows(lines)
-    return bool(cells and names) and all(re.search("[A-Za-z]", n) for n in names) and all(
-        len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells)
+    return (bool(cells and names) and all(re.search("[A-Za-z]", n) for n in names)
+            and all(len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells))
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5a75c7e3
 def _check_numbers(numbers, before, row, path):
-    "The last frame's number, None without. Raises `DataError` unless they count up by one."
+    "The last frame's number or None. Raises `DataError` unless they count up by one."
     for i, frame in enumerate(numbers, row):
         if not frame.isdecimal(): return None
         if before is None and int(frame) > 1:
-            raise DataError(f"begins with frame {frame}, expected 0 or 1", path, f"row {i}")
+            raise DataError(f"begins with frame {frame}, expected 0 or 1", path,
+                            f"row {i}")
         if before not in (None, int(frame) - 1):
-            raise DataError(f"frame {frame} follows {before}; expected a row for each frame of "
-                            "the video", path, f"row {i}")
+            raise DataError(f"frame {frame} follows {before}; expected a row for each "
+                            "frame of the video", path, f"row {i}")
         before = int(frame)
     return before
 
@@ -64,7 +66,7 @@ def _check_cells(cells, columns, row, path):
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #b08b2b73
 def frame_table(
     path, # CSV of DeepEthogram or daart
-) -> tuple: # Names of the actions; (frames, actions) int8: 1 seen, 0 not, -1 not looked at
+) -> tuple: # Names of actions; (frames, actions) int8: 1 seen, 0 not, -1 not looked at
     "A table with a row for each frame. Raises `DataError` naming the row."
     check_table(path)
     parts, row, last = [], 2, None
@@ -81,8 +83,10 @@ def frame_table(
                 last = _check_numbers(numbers, last, row, path)
                 parts.append(np.array(cells, np.int8).reshape(-1, len(names)))
                 row, block = row + len(cells), [*islice(lines, 4096)]
-    except UnicodeDecodeError: raise DataError("is not text, expected a table", path) from None
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except UnicodeDecodeError:
+        raise DataError("is not text, expected a table", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
     return names, np.concatenate(parts)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #f50b4f0e
@@ -107,11 +111,12 @@ def read_frame_table(
     known = np.flatnonzero((values >= 0).all(1))
     if not len(known): raise DataError("has no frame that somebody looked at", path)
     if (gap := np.flatnonzero(np.diff(known) > 1)).size:
-        raise DataError("has frames with -1 between frames that were looked at; cut the "
-                        "video there", path, f"row {known[gap[0]] + 3}")
+        raise DataError("has frames with -1 between frames that were looked at; cut "
+                        "the video there", path, f"row {known[gap[0]] + 3}")
     _warn_of_lost(names, values, path)
     values[(values < 0).any(1)] = 0 # not looked at
-    return bout_table((agent, target, name, start, stop) for name, seen in zip(names, values.T)
+    return bout_table((agent, target, name, start, stop)
+                      for name, seen in zip(names, values.T)
                       if name.lower() not in NO_ACTION
                       for code, start, stop in run_lengths(seen) if code == 1)
 
@@ -119,9 +124,10 @@ def read_frame_table(
 def _warn_of_lost(names, values, path):
     "Warns of bouts in frames in which something else was not looked at."
     actions = [name.lower() not in NO_ACTION for name in names]
-    if lost := int(((values[:, actions] == 1).any(1) & (values < 0).any(1)).sum()): warnings.warn(
-        f"{Path(path).name} marks an action in {plural(lost, 'frame')} with -1 for another: taken "
-        "for not looked at", LabNote, stacklevel=3)
+    if lost := int(((values[:, actions] == 1).any(1) & (values < 0).any(1)).sum()):
+        warnings.warn(
+            f"{Path(path).name} marks an action in {plural(lost, 'frame')} with -1 for "
+            "another: taken for not looked at", LabNote, stacklevel=3)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #959f501c
 def is_solomon(
@@ -146,7 +152,7 @@ def _steps(cells, lines, path):
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #95f3d480
 def _solomon(path):
-    "Seconds of the rows and of the end, and the action of each row. Raises `DataError`."
+    "Seconds of the rows and the end, and the action of each row. Raises `DataError`."
     rows = [row for some in rows_by(path, ()).values() for row in some]
     if not rows: raise DataError("has a head and no rows", path)
     if not is_solomon([",".join(rows[0][1])]):
@@ -204,7 +210,8 @@ def step_span(
     fps: float, # Frames per second
 ) -> tuple: # First frame, frame to end before
     "The frames that a table of steps tells of."
-    with open(path, encoding="utf-8-sig") as f: solomon = is_solomon([f.readline().strip()])
+    with open(path, encoding="utf-8-sig") as f:
+        solomon = is_solomon([f.readline().strip()])
     begin, *_, end = _solomon(path)[0] if solomon else step_table(path)[2]
     return frame_span(begin, end, fps)
 

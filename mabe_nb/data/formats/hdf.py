@@ -14,8 +14,8 @@ from ...files import regular_file
 
 # %% ../../../nbs/data/formats/45_hdf.ipynb #1dcce117
 HDF = (".h5", ".hdf5") # Endings of such files
-SPARE, RATIO = 2**26, 100 # Bytes that any file may announce, and bytes for each of its own
-UNPACKED = 2, 3, 5, 6 # Filters of HDF5 that unpack nothing: shuffle, checksum, bits, scale
+SPARE, RATIO = 2**26, 100 # Bytes any file may announce, and bytes for each of its own
+UNPACKED = 2, 3, 5, 6 # HDF5 filters that unpack nothing: shuffle, checksum, bits, scale
 
 
 def _faults(name, item):
@@ -24,11 +24,12 @@ def _faults(name, item):
     if item.is_virtual: yield f"{name} is put together from other files"
     settings = item.id.get_create_plist()
     packed = [settings.get_filter(k)[0] for k in range(settings.get_nfilters())]
-    if sum(number not in UNPACKED for number in packed) > 1: yield f"{name} is compressed twice"
+    if sum(number not in UNPACKED for number in packed) > 1:
+        yield f"{name} is compressed twice"
 
 
 def _bytes(item):
-    "What a dataset takes in memory, chunk by chunk; an axis without length as one of length 1."
+    "What a dataset takes in memory by its chunks; an axis without length counts as 1."
     chunks = item.chunks or (1,) * len(item.shape or ())
     return item.dtype.itemsize * math.prod(-(-max(n, 1) // c) * (c if n else 1)
                                            for n, c in zip(item.shape or (), chunks))
@@ -48,8 +49,8 @@ def _children(group, path):
 def _walk(file, path):
     """Everything in a file by each of its names.
 
-    Raises `DataError` for links out of the file, and for a group with two names: who walks
-    through those may never come to an end.
+    Raises `DataError` for links out of the file, and for a group with two names: who
+    walks through those may never come to an end.
     """
     import h5py
     seen, todo = set(), [("", file)]
@@ -59,8 +60,8 @@ def _walk(file, path):
         if not isinstance(item, h5py.Group): continue
         at = h5py.h5o.get_info(item.id).addr
         if at in seen:
-            raise DataError(f"{name[:60]} is another name of a group that is there already, "
-                            "which is not followed", path)
+            raise DataError(f"{name[:60]} is another name of a group that is there "
+                            "already, which is not followed", path)
         seen.add(at)
         todo += _children(item, path)
 
@@ -82,7 +83,8 @@ def _texts(file, path):
         for key in item.attrs:
             if _of_texts(item.attrs.get_id(key).get_type()):
                 yield functools.partial(item.attrs.__getitem__, key)
-        if not isinstance(item, h5py.Dataset) or not _of_texts(item.id.get_type()): continue
+        if not isinstance(item, h5py.Dataset) or not _of_texts(item.id.get_type()):
+            continue
         if re.fullmatch(r"/video\d+/video", name): continue
         if not item.shape: yield functools.partial(item.__getitem__, ())
         else: yield from (functools.partial(item.__getitem__, slice(k, k + 16))
@@ -95,7 +97,8 @@ def _read_texts(path):
     import h5py
     try:
         import resource
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        held = (int(Path("/proc/self/statm").read_text().split()[0])
+                * resource.getpagesize())
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = held + ROOM if hard < 0 else min(held + ROOM, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
@@ -105,14 +108,16 @@ def _read_texts(path):
     with h5py.File(path, "r") as f:
         for read in _texts(f, path): read()
 
-
+# %% ../../../nbs/data/formats/45_hdf.ipynb #c755a10f
 @functools.lru_cache(256)
 def _texts_fault(path, size, changed):
-    "What is wrong with the texts of a file; size and time of change tell it from others."
+    "What is wrong with a file's texts; size and time of change tell it from others."
     code = f"from {__name__} import _read_texts; _read_texts({str(path)!r})"
-    places = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    places = [str(Path(__file__).parents[3]),
+              *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL,
-                          capture_output=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(places)})
+                          capture_output=True,
+                          env=os.environ | {"PYTHONPATH": os.pathsep.join(places)})
     if done.returncode and b"ModuleNotFoundError" not in done.stderr:
         return "is damaged: its texts are not where it says, or not as long"
 
@@ -123,7 +128,7 @@ def check_hdf(
     spare: int = SPARE, # Bytes that its arrays may take in any case
     ratio: int = RATIO, # Bytes that they may take for each byte of the file
 ):
-    "Raises `DataError` if a file leads into others or announces far more than it holds."
+    "Raises `DataError` if a file leads to others or announces far more than it holds."
     import h5py
     path = regular_file(path)
     left = most = spare + ratio * path.stat().st_size
@@ -134,14 +139,15 @@ def check_hdf(
                     for fault in _faults(name, item): raise DataError(fault, path)
                 left -= _bytes(item) if isinstance(item, h5py.Dataset) else 0
                 if left < 0:
-                    raise DataError(f"announces more than {most:,} bytes of arrays, far "
-                                    f"more than it holds; its last is {name}", path)
+                    raise DataError(f"announces more than {most:,} bytes of arrays, "
+                                    f"far more than it holds; its last is {name}", path)
             texts = next(_texts(f, path), None)
     except DataError: raise
     except Exception: # h5py answers damage with exceptions of many kinds
         with open(path, "rb") as f: old = f.read(3) == b"CDF"
-        raise DataError("is netCDF 3; save it as netCDF 4, in xarray with format='NETCDF4'" if old else
-                        "is truncated or no HDF5 file", path) from None
+        raise DataError(
+            "is netCDF 3; save it as netCDF 4, in xarray with format='NETCDF4'" if old
+            else "is truncated or no HDF5 file", path) from None
     state = path.stat()
     fault = texts and _texts_fault(path.absolute(), state.st_size, state.st_mtime_ns)
     if fault: raise DataError(fault, path)

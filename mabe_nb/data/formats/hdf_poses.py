@@ -34,9 +34,10 @@ def _table_blocks(group):
 def _words(group, items, k):
     "One level of the names of columns, looked up by their numbers."
     words, codes = group[f"{items}_level{k}"], group[f"{items}_label{k}"]
-    if words.dtype.kind != "S" or max(words.size, codes.size) * words.dtype.itemsize > 2**22:
-        raise DataError("has names of columns that are no text, or of more than 4 MB together",
-                        words.file.filename)
+    if (words.dtype.kind != "S"
+            or max(words.size, codes.size) * words.dtype.itemsize > 2**22):
+        raise DataError("has names of columns that are no text, or of more than 4 MB "
+                        "together", words.file.filename)
     return np.char.decode(words[:], "utf-8")[codes[:]]
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #227c4fc7
@@ -53,8 +54,9 @@ def _fixed_names(group):
     for i in range(blocks := int(group.attrs["nblocks"])):
         levels = int(group.attrs[f"block{i}_items_nlevels"])
         if blocks > 10 or levels > 4:
-            raise DataError(f"has a table of {blocks} parts with names in {levels} levels, far "
-                            "more than DeepLabCut writes", group.file.filename)
+            raise DataError(
+                f"has a table of {blocks} parts with names in {levels} levels, far "
+                "more than DeepLabCut writes", group.file.filename)
         parts = [_words(group, f"block{i}_items", k) for k in range(levels)]
         names += list(zip(*parts))
     return names
@@ -105,6 +107,13 @@ def _jabs_places(poses, version, shape):
     return ids > 0, np.maximum(ids - 1, 0)
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #104f8e88
+def _check_numbers(frame, mouse, path):
+    "Raises `DataError` where a frame has two mice of one number."
+    if len(twice := frame[pd.DataFrame([frame, mouse]).T.duplicated()]):
+        raise DataError(f"gives two mice of frame {twice[0]} the same number", path,
+                        "poseest")
+
+# %% ../../../nbs/data/formats/50_hdf_poses.ipynb #410df74d
 def jabs_poses(
     path, # A JABS pose file of version 2 to 8
 ) -> tuple: # (frames, mice, 12, 2) pixels, (frames, mice, 12), cm per pixel or None
@@ -114,13 +123,13 @@ def jabs_poses(
         poses = f["poseest"]
         points, sure = poses["points"][:], poses["confidence"][:]
         version = int(np.ravel(poses.attrs.get("version", 2))[0])
-        if not points.size: raise DataError("holds no points of animals", path, "poseest")
+        if not points.size:
+            raise DataError("holds no points of animals", path, "poseest")
         if points.ndim == 3: points, sure = points[:, None], sure[:, None]
         valid, place = _jabs_places(poses, version, points.shape[:2])
         scale = poses.attrs.get("cm_per_pixel")
     frame, seen = np.nonzero(valid)
-    if len(twice := frame[pd.DataFrame([frame, place[valid]]).T.duplicated()]):
-        raise DataError(f"gives two mice of frame {twice[0]} the same number", path, "poseest")
+    _check_numbers(frame, place[valid], path)
     mice = place[valid].max(initial=0) + 1
     if mice > 100 or len(points) * mice * 96 > max(2**26, 16 * points.nbytes):
         raise DataError(f"numbers its mice up to {mice}", path, "poseest")
@@ -131,38 +140,43 @@ def jabs_poses(
     return np.where(confidence[..., None] > 0, xy, np.nan), confidence, scale
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #b50129b8
-SLEAP_AXES = {True: ("track", "xy", "node", "frame"), # By `transpose`, where no names stand there
+SLEAP_AXES = {True: ("track", "xy", "node", "frame"), # By `transpose`, without names
               False: ("frame", "node", "xy", "track")}
 
 
 def _by_axes(array, usual):
-    "An array by frames, tracks, nodes and, if it has them, x and y. Raises `DataError`."
+    "An array by frames, tracks, nodes and, if there, x and y. Raises `DataError`."
     named = array.attrs.get("dims")
-    axes = json.loads(named) if named else [a for a in usual if a != "xy" or array.ndim == 4]
+    axes = json.loads(named) if named else [
+        a for a in usual if a != "xy" or array.ndim == 4]
     wanted = ["frame", "track", "node", "xy"][:array.ndim]
-    if sorted(axes) == sorted(wanted): return array[:].transpose([axes.index(a) for a in wanted])
-    raise DataError(f"has {array.name[1:]} by {', '.join(map(str, axes))}, expected {', '.join(wanted)}",
-                    array.file.filename)
+    if sorted(axes) == sorted(wanted):
+        return array[:].transpose([axes.index(a) for a in wanted])
+    raise DataError(f"has {array.name[1:]} by {', '.join(map(str, axes))}, "
+                    f"expected {', '.join(wanted)}", array.file.filename)
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #6bd1991b
 def sleap_poses(
     path, # An analysis file of SLEAP or sleap-io
-) -> tuple: # (rows, animals, parts, 2), (rows, animals, parts), frame of each row or None,
+) -> tuple: # (rows, animals, parts, 2), (rows, animals, parts), frames of rows or None,
             # names of animals and parts, frames per second or None
     "Points and scores of tracks, NaN where there is none. Raises `DataError`."
     import h5py
     with h5py.File(path) as f:
         usual = SLEAP_AXES[bool(f.attrs.get("transpose", True))]
         xy = _by_axes(f["tracks"], usual)
-        sure = _by_axes(f["point_scores"], usual) if "point_scores" in f else np.full(xy.shape[:3], np.nan)
-        animals, parts = ([str(n) for n in f[k].asstr()[:]] for k in ("track_names", "node_names"))
+        sure = (_by_axes(f["point_scores"], usual) if "point_scores" in f
+                else np.full(xy.shape[:3], np.nan))
+        animals, parts = ([str(n) for n in f[k].asstr()[:]]
+                          for k in ("track_names", "node_names"))
     animals = animals or ["id_0"] * (xy.shape[1] == 1)
     if xy.shape[1:] != (len(animals), len(parts), 2) or sure.shape != xy.shape[:3]:
-        raise DataError(f"has points of {xy.shape[1]} tracks and {xy.shape[2]} parts, and names of "
-                        f"{len(animals)} and {len(parts)}", path)
+        raise DataError(f"has points of {xy.shape[1]} tracks and {xy.shape[2]} parts, "
+                        f"and names of {len(animals)} and {len(parts)}", path)
     if not xy.size: raise DataError("holds no points of animals", path)
     with np.errstate(over="ignore"):
-        return xy.astype(np.float32), sure.astype(np.float32), None, animals, parts, None
+        return (xy.astype(np.float32), sure.astype(np.float32), None, animals, parts,
+                None)
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #afa86009
 def _dims(array, file):
@@ -172,30 +186,44 @@ def _dims(array, file):
     return [names[int(i)] for i in array.attrs["_Netcdf4Coordinates"]]
 
 
-SECONDS = {"nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3, "minutes": 60, "hours": 3600}
+SECONDS = {"nanoseconds": 1e-9, "microseconds": 1e-6, "milliseconds": 1e-3,
+           "minutes": 60, "hours": 3600}
 
 def _text(value): return value.decode() if isinstance(value, bytes) else str(value)
 
 def _decoded(array):
-    "Numbers as they were before they were packed into smaller ones, NaN where there is none."
+    "Numbers as they were before they were packed into smaller ones, NaN for none."
     about, values = array.attrs, array[()]
-    none = [x for k in ("_FillValue", "missing_value") for x in np.ravel(about.get(k, []))]
-    if not {"scale_factor", "add_offset"} & {*about} and not np.isin(values, none).any(): return values
-    scale, more = (np.ravel(about.get(k, d))[0] for k, d in (("scale_factor", 1.), ("add_offset", 0.)))
-    return np.where(np.isin(values, none), np.nan, values * scale + more)
+    none = [x for k in ("_FillValue", "missing_value")
+            for x in np.ravel(about.get(k, []))]
+    gone = np.isin(values, none)
+    if not {"scale_factor", "add_offset"} & {*about} and not gone.any(): return values
+    scale, more = (np.ravel(about.get(k, d))[0]
+                   for k, d in (("scale_factor", 1.), ("add_offset", 0.)))
+    return np.where(gone, np.nan, values * scale + more)
 
-
+# %% ../../../nbs/data/formats/50_hdf_poses.ipynb #83851a8e
 def _names(array):
     "Names in a netCDF file, where they may be stored letter by letter."
     names = array[()]
-    return [*map(_text, np.ravel(names.view(f"S{names.shape[-1]}") if array.dtype == "S1" else names))]
+    return [*map(_text, np.ravel(names.view(f"S{names.shape[-1]}")
+                                 if array.dtype == "S1" else names))]
 
 
 def _by_dims(array, file, order):
-    "An array with its dimensions in order; one that was picked out of several is there again."
+    "An array with its dimensions in order; one picked out of several is there again."
     dims, values = _dims(array, file), _decoded(array)
     gone = [d for d in order if d not in dims]
-    return values.reshape(*values.shape, *[1] * len(gone)).transpose([(dims + gone).index(d) for d in order])
+    return values.reshape(*values.shape, *[1] * len(gone)).transpose(
+        [(dims + gone).index(d) for d in order])
+
+
+def _row_frames(file, fps):
+    "The frame of each row, or its seconds if nobody says how many frames one has."
+    time = _decoded(file["time"])
+    unit = _text(file["time"].attrs.get("units", "seconds")).split()[0]
+    if _text(file.attrs.get("time_unit")) == "frames": return time
+    return time * SECONDS.get(unit, 1) * (fps or 1)
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #b40fdf3d
 def movement_poses(
@@ -208,16 +236,18 @@ def movement_poses(
             raise DataError("holds no points of animals", path)
         order, dims = ("time", "individual", "keypoint"), _dims(f["position"], f)
         if not {"time", "space"} <= {*dims} <= {*order, "space"}:
-            raise DataError(f"has positions by {', '.join(dims)}, expected time, space, "
-                            "keypoints and individuals", path)
+            raise DataError(f"has positions by {', '.join(dims)}, expected time, "
+                            "space, keypoints and individuals", path)
         names = [f.get(d, f.get(f"{d}s")) for d in order[1:]]
-        if None in names: raise DataError("has no names of individuals and keypoints; of boxes around animals "
-                                          "nothing is learned, give the poses", path)
+        if None in names:
+            raise DataError("has no names of individuals and keypoints; of boxes "
+                            "around animals nothing is learned, give the poses", path)
         xy = _by_dims(f["position"], f, (*order, "space"))
-        sure = _by_dims(f["confidence"], f, order) if "confidence" in f else np.full(xy.shape[:3], np.nan)
+        sure = (_by_dims(f["confidence"], f, order) if "confidence" in f
+                else np.full(xy.shape[:3], np.nan))
         fps = float(np.ravel(f.attrs.get("fps", 0))[0]) or None
         animals, parts = map(_names, names)
-        time, unit = _decoded(f["time"]), _text(f["time"].attrs.get("units", "seconds")).split()[0]
-        frames = time if _text(f.attrs.get("time_unit")) == "frames" else time * SECONDS.get(unit, 1) * (fps or 1)
+        frames = _row_frames(f, fps)
     with np.errstate(over="ignore"):
-        return *(a.astype(np.float32) for a in (xy, sure)), np.round(frames), animals, parts, fps
+        return (*(a.astype(np.float32) for a in (xy, sure)), np.round(frames), animals,
+                parts, fps)

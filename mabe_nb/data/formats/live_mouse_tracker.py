@@ -20,10 +20,11 @@ MOST = 1_000_000 # Bytes in a value
 
 
 def _columns(db):
-    "Columns of each plain table: those that are computed, and tables that are, are not there."
+    "Columns of each plain table; what is computed, columns or tables, is not there."
     names = [n for n, at in db.execute("select name, rootpage from sqlite_master "
                                        "where type = 'table'") if at]
-    return {n: {r[1] for r in db.execute("select * from pragma_table_xinfo(?)", (n,)) if not r[6]}
+    return {n: {r[1] for r in db.execute("select * from pragma_table_xinfo(?)", (n,))
+                if not r[6]}
             for n in names}
 
 
@@ -31,7 +32,8 @@ def _columns(db):
 def _opened(path, **needed): # Columns that tables must have
     "A connection that reads. Raises `DataError`."
     try:
-        with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro",
+                                     uri=True)) as db:
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST)
             db.text_factory = lambda b: b.decode(errors="replace")
             there = _columns(db)
@@ -40,8 +42,8 @@ def _opened(path, **needed): # Columns that tables must have
                     raise DataError(f"has no column {', '.join(lost)} in {table}", path)
             yield db
     except sqlite3.Error as e:
-        raise DataError(f"cannot be read as a database ({e}); is it cut off, or still being "
-                        "written?", path) from None
+        raise DataError(f"cannot be read as a database ({e}); is it cut off, or still "
+                        "being written?", path) from None
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #43cd8765
 def is_mouse_tracker(
@@ -70,19 +72,25 @@ KNOWN = "GENOTYPE", "SEX", "STRAIN", "TREATMENT", "AGE" # Columns, where there a
 
 def mouse_tracker_animals(
     path, # A database
-) -> dict: # Number in the database -> name, subject (the chip), genotype, sex, ...; in order
+) -> dict: # Number in the file -> name, subject (chip), genotype, sex, ...; in order
     "The animals, and what is known of each. Raises `DataError`."
     with _opened(path, ANIMAL=["ID"]) as db:
-        there = [c for c in ("ID", "NAME", "RFID", *KNOWN) if c in _columns(db)["ANIMAL"]]
-        rows = db.execute(f"select {', '.join(there)} from ANIMAL order by ID").fetchall()
-    text = lambda v: "" if v is None or str(v).strip().lower() == "none" else str(v).strip()
+        there = [c for c in ("ID", "NAME", "RFID", *KNOWN)
+                 if c in _columns(db)["ANIMAL"]]
+        rows = db.execute(
+            f"select {', '.join(there)} from ANIMAL order by ID").fetchall()
+    text = lambda v: ("" if v is None or str(v).strip().lower() == "none"
+                      else str(v).strip())
     of = {r[0]: {c.lower(): text(v) for c, v in zip(there[1:], r[1:])} for r in rows}
     if not of or not all(isinstance(i, int) for i in of) or len(of) < len(rows):
         raise DataError("names no animals; expected a number for each in ANIMAL", path)
-    called = next((k for k in ("name", "rfid") if len({v.get(k) for v in of.values()} - {"", None})
-                   == len(of)), None)
-    return {i: {"name": v[called] if called else f"mouse{i}", "subject": v.get("rfid", "")}
-            | {k.lower(): v[k.lower()] for k in KNOWN if v.get(k.lower())} for i, v in of.items()}
+    called = next((k for k in ("name", "rfid")
+                   if len({v.get(k) for v in of.values()} - {"", None}) == len(of)),
+                  None)
+    return {i: {"name": v[called] if called else f"mouse{i}",
+                "subject": v.get("rfid", "")}
+            | {k.lower(): v[k.lower()] for k in KNOWN if v.get(k.lower())}
+            for i, v in of.items()}
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #29634ba6
 def mouse_tracker_facts(
@@ -111,7 +119,8 @@ def _first_frame(path, db):
     if not (isinstance(first, int) and isinstance(last, int)): raise DataError(
         "has frame numbers that are no whole numbers", path)
     if last - first > 100 * rows + 100_000: raise DataError(
-        f"has frames {first:,} to {last:,} in {rows:,} rows; expected those of one recording", path)
+        f"has frames {first:,} to {last:,} in {rows:,} rows; expected those of one "
+        "recording", path)
     return first, last - first + 1
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #bdf2aee6
@@ -121,48 +130,53 @@ def _found(points): # (rows, parts, 2) float64
     points[~(points[:, [*PARTS].index("body_center"), 0] >= CORNER)] = np.nan
     with np.errstate(over="ignore"): return points.astype(np.float32)
 
-
+# %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #2956ef28
 def mouse_tracker_poses(
     path, # A database
-) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames per second, px per cm
+) -> tuple: # (frames, animals, parts, 2), None, animals, parts, frames per s, px per cm
     "Three points of each animal. Raises `DataError`."
-    animals, points = mouse_tracker_animals(path), [f"{p}_{x}" for p in PARTS.values() for x in "XY"]
+    animals, points = (mouse_tracker_animals(path),
+                       [f"{p}_{x}" for p in PARTS.values() for x in "XY"])
     names = ["ANIMALID", "FRAMENUMBER", *points]
     with _opened(path, DETECTION=names) as db:
         first, frames = _first_frame(path, db)
         if frames * len(animals) > 100 * MOST: raise DataError(
-            f"holds {frames:,} frames of {len(animals)} animals, more than can be read", path)
+            f"holds {frames:,} frames of {len(animals)} animals, more than can be "
+            "read", path)
         xy = np.full((frames, len(animals), len(PARTS), 2), np.nan, np.float32)
         order = {i: k for k, i in enumerate(animals)}
         rows = db.execute(f"select {', '.join(names)} from DETECTION where ANIMALID in "
                           "(select ID from ANIMAL)")
         while some := rows.fetchmany(AT_ONCE):
             try: own = np.array(some, float)
-            except ValueError: raise DataError("has a point that is no number", path) from None
+            except ValueError:
+                raise DataError("has a point that is no number", path) from None
             at = (own[:, 1] - first).astype(int), [order[r[0]] for r in some]
             xy[at] = _found(own[:, 2:].reshape(-1, len(PARTS), 2))
     return xy, None, [v["name"] for v in animals.values()], [*PARTS], FPS, PX_PER_CM
 
 # %% ../../../nbs/data/formats/36_live_mouse_tracker.ipynb #b94c7b89
 WHO = "IDANIMALA", "IDANIMALB", "IDANIMALC", "IDANIMALD"
-OF_ITSELF = "rfid", "machine learning", "detection", "head detected" # How such names begin
+OF_ITSELF = "rfid", "machine learning", "detection", "head detected" # How names begin
 
 
 def _events(path):
-    "Rows of agent, target, action, first and last frame, from the first frame of the poses."
+    "Agent, target, action, first and last frame, from the first frame of the poses."
     animals = {key: v["name"] for i, v in mouse_tracker_animals(path).items()
-               for key in (i, str(i))} # Programs wrote them as text, too, and None as "None"
+               for key in (i, str(i))} # Some wrote them as text, and None as "None"
     with _opened(path, EVENT=["NAME", "STARTFRAME", "ENDFRAME", *WHO[:2]],
                  DETECTION=["ANIMALID", "FRAMENUMBER"]) as db:
         who = [c for c in WHO if c in _columns(db)["EVENT"]]
         begin, _ = _first_frame(path, db)
-        rows = db.execute(f"select NAME, STARTFRAME, ENDFRAME, {', '.join(who)} from EVENT")
+        rows = db.execute(
+            f"select NAME, STARTFRAME, ENDFRAME, {', '.join(who)} from EVENT")
         for name, first, last, *ids in rows:
             agent, *others = (animals.get(i) for i in ids)
             if not agent or str(name).lower().startswith(OF_ITSELF): continue
             if not (isinstance(first, int) and isinstance(last, int) and last >= first):
-                raise DataError(f"has an event {str(name)[:40]!r} from {first} to {last}; expected "
-                                "the numbers of two frames", path)
+                raise DataError(
+                    f"has an event {str(name)[:40]!r} from {first} to {last}; expected "
+                    "the numbers of two frames", path)
             for target in [*filter(None, others)] or [agent]:
                 yield agent, target, str(name).strip(), first - begin, last - begin
 

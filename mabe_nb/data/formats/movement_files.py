@@ -14,7 +14,8 @@ import pandas as pd
 
 from .hdf import HDF, check_hdf
 from .hdf_poses import dlc_table
-from .text_tables import check_rows, check_table, csv_frames, csv_table, read_table
+from .text_tables import (check_rows, check_table, csv_frames,
+                                              csv_table, read_table)
 from ...errors import DataError
 
 
@@ -34,44 +35,56 @@ def quiet():
 def movement_data(
     path, # A file
     source: str, # Program that wrote it, as movement names it
-) -> tuple: # xarray Dataset, frame number of each row (None = 0, 1, 2, ...), names left out
+) -> tuple: # xarray Dataset, frame of each row (None = 0, 1, 2, ...), names left out
     "A pose file as movement's dataset. Raises what movement does, or `DataError`."
     with quiet():
         from movement.io import load_poses
         if path.suffix == ".csv": check_table(path, 2**15, 2**22)
         if source == "Anipose":
-            return load_poses.from_anipose_style_df(read_table(path)), csv_frames(path, source), ()
+            return (load_poses.from_anipose_style_df(read_table(path)),
+                    csv_frames(path, source), ())
         table = dlc_table(path) if path.suffix in HDF else csv_table(path)
-        return load_poses.from_dlc_style_df(table), np.asarray(table.index), table.attrs["left_out"]
+        return (load_poses.from_dlc_style_df(table), np.asarray(table.index),
+                table.attrs["left_out"])
 
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #dc59909d
 def check_films(
     path, # A SLEAP project
 ):
-    "Raises `DataError` for a project with animals in several videos, by its head alone."
+    "Raises `DataError` for a project of animals in several videos, by its head alone."
     import h5py
     check_hdf(path)
     with h5py.File(path) as f: found = f["frames"][:]
-    films = {*found["video"][found["instance_id_end"] > found["instance_id_start"]].tolist()}
-    if len(films) > 1: raise DataError(f"holds frames of {len(films)} videos, expected one; export one "
-                                       "file a video in SLEAP", path)
+    taken = found["instance_id_end"] > found["instance_id_start"]
+    films = {*found["video"][taken].tolist()}
+    if len(films) > 1:
+        raise DataError(f"holds frames of {len(films)} videos, expected one; export "
+                        "one file a video in SLEAP", path)
 
-
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #ec967e88
 def _slp_video(labels, path):
-    "Frames and names of body parts. Raises `DataError` where points of several are one."
+    "Frames and names of body parts. Raises `DataError` if points of several are one."
     films = {id(f.video) for f in labels.labeled_frames if f.instances}
     found = [f for f in labels.labeled_frames if not films or id(f.video) in films]
     used = {id(one.skeleton): one.skeleton for f in found for one in f.instances}
-    names = [[str(n.name) for n in s.nodes] for s in used.values() or labels.skeletons[-1:]]
+    names = [[str(n.name) for n in s.nodes]
+             for s in used.values() or labels.skeletons[-1:]]
     if any(one != names[0] for one in names):
-        raise DataError("holds animals of several skeletons, expected one; export each by "
-                        "itself in SLEAP", path)
+        raise DataError("holds animals of several skeletons, expected one; export each "
+                        "by itself in SLEAP", path)
     for f in found if not labels.tracks else ():
         n = max(len(f.predicted_instances), len(f.user_instances))
-        if n > 1: raise DataError(f"has {n} animals and no tracks, which would tell them "
-                                  "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
+        if n > 1:
+            raise DataError(f"has {n} animals and no tracks, which would tell them "
+                            "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
     return found, names[0]
+
+
+def _instances(frame):
+    "Animals of a frame and their scores; what a person has placed comes last."
+    return [*((p, p.points["score"]) for p in frame.predicted_instances),
+            *((u, np.nan) for u in frame.user_instances)]
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #8194ea03
 def slp_poses(
@@ -89,11 +102,11 @@ def slp_poses(
     xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
     sure, trackless, placed = xy[..., 0].copy(), [], set()
     for f in found: # what a person has placed counts more
-        for one, score in [*((p, p.points["score"]) for p in f.predicted_instances),
-                           *((u, np.nan) for u in f.user_instances)]:
+        for one, score in _instances(f):
             at, kind = (row[int(f.frame_idx)], place.get(id(one.track))), type(one)
             if at[1] is not None and (at, kind) in placed: raise DataError(
-                "has an animal twice; track them in SLEAP", path, f"frame {f.frame_idx}")
+                "has an animal twice; track them in SLEAP", path,
+                f"frame {f.frame_idx}")
             placed.add((at, kind))
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
@@ -114,14 +127,15 @@ def _read_tracks(path):
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
     names = [n for n in read_table(path, nrows=0) if n.endswith("track")]
-    return read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False, na_values=["", "nan"])
+    return read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
+                      na_values=["", "nan"])
 
 
 def _check_parts(rows, parts, cells, path):
-    "Raises `DataError` where rows of all body parts would be far more than the table holds."
+    "Raises `DataError` where rows of all parts would be far more than the table holds."
     if parts > 1000 or rows * parts > 2**20 + 50 * cells:
-        raise DataError(f"names {parts:,} body parts, most of them in few of its rows; export "
-                        "it again in SLEAP", path)
+        raise DataError(f"names {parts:,} body parts, most of them in few of its rows; "
+                        "export it again in SLEAP", path)
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #c6b0235c
 def _of_points(table, path):
@@ -136,14 +150,15 @@ def _of_points(table, path):
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #c186ae37
 def _by_animal(table, path):
-    "A table of points or of frames with a row for each animal of a frame. Raises `DataError`."
+    "A table of points or frames, a row for each animal of a frame. Raises `DataError`."
     table = table if "track" in table else table.assign(track=None)
     if "node" in table: return _of_points(table, path)
     own = [c.partition(".") for c in table if re.match(r"inst\d+\.", c)]
     animals, columns = dict.fromkeys(a for a, *_ in own), {c for *_, c in own}
     if not animals: return table
-    if len(animals) > 100: raise DataError(f"has {len(animals):,} animals in a frame; export "
-                                           "fewer in SLEAP", path)
+    if len(animals) > 100:
+        raise DataError(f"has {len(animals):,} animals in a frame; export fewer in "
+                        "SLEAP", path)
     _check_parts(len(animals) * len(table), len(columns), table.size, path)
     own = [table.filter(regex=rf"^(frame_idx$|{a}\.)").rename(
         columns=lambda c, a=a: c.removeprefix(f"{a}.")) for a in animals]
@@ -156,7 +171,8 @@ def sleap_csv_poses(
     path, # A CSV that SLEAP exported for analysis
 ) -> tuple: # As of `slp_poses`
     "Points and confidences of a table of tracks. Raises `DataError`."
-    frames, table = np.unique((whole := _read_tracks(path)).frame_idx), _by_animal(whole, path)
+    whole = _read_tracks(path)
+    frames, table = np.unique(whole.frame_idx), _by_animal(whole, path)
     parts = [c.removesuffix(".x") for c in table if c.endswith(".x")]
     tracked = table.track.notna() if table.track.notna().any() else table.track.isna()
     rows = table[tracked]
@@ -172,6 +188,6 @@ def sleap_csv_poses(
     for i, part in enumerate(parts):
         xy[at, place, i] = rows[[f"{part}.x", f"{part}.y"]]
         if f"{part}.score" in rows: sure[at, place, i] = rows[f"{part}.score"]
-    seen = table.filter(regex=r"\.[xy]$").notna().any(axis=1) # A frame without animals may have a row
+    seen = table.filter(regex=r"\.[xy]$").notna().any(axis=1) # A row may have no animal
     trackless = tuple(sorted(table.frame_idx[~tracked & seen]))
     return xy, sure, frames, list(names), parts, None, None, (), trackless

@@ -85,10 +85,11 @@ def mentions(
     if not Path(path).is_file(): return None
     try:
         with open(path, "rb") as f: return word in f.read(2**16)
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../../nbs/data/formats/40_npy.ipynb #ef4cadfb
-ROOM, RATIO = 2**29, 10 # Bytes that arrays may take; packed poses take 5 times their own
+ROOM, RATIO = 2**29, 10 # Bytes arrays may take; packed poses take 5 times their own
 
 def read_npz(
     path, # A `.npz` file
@@ -114,7 +115,8 @@ def read_npz(
                     path, odd[0][:60])
 
 # %% ../../../nbs/data/formats/40_npy.ipynb #7245b291
-TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8",
+         12: "i8", 13: "u8"}
 MATRIX, PACKED, COMPLEX = 14, 15, 0x800
 BEGIN = 4096 # Bytes in which an array says what it is
 
@@ -122,7 +124,8 @@ BEGIN = 4096 # Bytes in which an array says what it is
 def _element(data, at, order): # Byte order: "<" or ">"
     "Type of an element, where it begins and ends, and where the next one begins."
     kind, size = struct.unpack_from(order + "II", data, at)
-    if kind >> 16: return kind & 0xffff, at + 4, at + 4 + (kind >> 16), at + 8 # a small one
+    if kind >> 16: # a small one
+        return kind & 0xffff, at + 4, at + 4 + (kind >> 16), at + 8
     return kind, at + 8, at + 8 + size, at + 8 + size + -size % 8
 
 
@@ -130,11 +133,13 @@ def _announced(data, order):
     "Name of an array, its shape, and where its numbers are; no shape if it has none."
     _, begin, _, at = _element(data, 8, order)
     flags, = struct.unpack_from(order + "I", data, begin)
-    if not 6 <= flags & 0xff <= 15 or flags & COMPLEX: return "", None, at # Text, cells, ...
+    if not 6 <= flags & 0xff <= 15 or flags & COMPLEX: # Text, cells, ...
+        return "", None, at
     _, begin, end, at = _element(data, at, order)
     shape = tuple(np.frombuffer(data[begin:end], order + "i4").tolist())
     _, begin, end, at = _element(data, at, order)
-    return data[begin:end].decode("latin-1"), shape if min(shape, default=-1) >= 0 else None, at
+    return (data[begin:end].decode("latin-1"),
+            shape if min(shape, default=-1) >= 0 else None, at)
 
 # %% ../../../nbs/data/formats/40_npy.ipynb #df8c7c9a
 def mat_arrays(
@@ -172,11 +177,13 @@ def read_mat(
     try:
         if kind == PACKED:
             whole = 8 * math.prod(shape) + BEGIN
-            data = zlib.decompressobj().decompress(data[8:], min(whole, 2**26 + 100 * size))
+            data = zlib.decompressobj().decompress(
+                data[8:], min(whole, 2**26 + 100 * size))
         stored, begin, end, _ = _element(data, _announced(data, order)[2], order)
         dtype = np.dtype(order + TYPES[stored])
         if end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError("truncated, or of another shape than it says")
-        return np.frombuffer(data[begin:end], dtype).reshape(shape, order="F").astype(np.float64)
+        return np.frombuffer(data[begin:end], dtype).reshape(
+            shape, order="F").astype(np.float64)
     except (struct.error, KeyError, ValueError, zlib.error) as e:
         raise DataError(f"{name} cannot be read ({e})", path) from None

@@ -14,7 +14,7 @@ from ...errors import DataError
 
 # %% ../../../nbs/data/formats/52_nwb.ipynb #6114fbee
 def _estimates(file, path):
-    "Name and group of each animal of an NWB file. Raises `DataError` for several films."
+    "Name and group of each animal of a file. Raises `DataError` for several films."
     found = [(name, g) for module in file.get("processing", {}).values()
              for name, g in module.items()
              if g.attrs.get("neurodata_type") == "PoseEstimation"
@@ -22,8 +22,8 @@ def _estimates(file, path):
     if not found: raise DataError("holds no points of animals", path)
     if len(films := {_film(g) for _, g in found}) > 1:
         names = ", ".join(name for name, _ in found[:6])
-        raise DataError(f"holds poses of {len(films)} films or cameras ({names}), expected "
-                        "one film by one camera", path)
+        raise DataError(f"holds poses of {len(films)} films or cameras ({names}), "
+                        "expected one film by one camera", path)
     return found
 
 
@@ -35,25 +35,36 @@ def _film(group):
     paths = (link.path for link in links if isinstance(link, h5py.SoftLink))
     return tuple(sorted(p for p in paths if p.startswith("/general/devices/")))
 
-
+# %% ../../../nbs/data/formats/52_nwb.ipynb #3b38b7f4
 def _series(group):
     "The series of an animal's points, by the names of the points."
     found = {name: s for name, s in group.items()
              if s.attrs.get("neurodata_type") == "PoseEstimationSeries"}
     letters = lambda name: re.sub(r"[\W_]", "", name.lower())
-    skeleton = next((g for g in group.values() if g.attrs.get("neurodata_type") == "Skeleton"), group)
-    nodes = {letters(n): n for n in (skeleton["nodes"].asstr()[:] if "nodes" in skeleton else ())}
+    skeleton = next((g for g in group.values()
+                     if g.attrs.get("neurodata_type") == "Skeleton"), group)
+    nodes = {letters(n): n
+             for n in (skeleton["nodes"].asstr()[:] if "nodes" in skeleton else ())}
     part = lambda name: re.sub("^PoseEstimationSeries_?(?=.)", "", name)
     named = {nodes.get(letters(part(name)), part(name)): s for name, s in found.items()}
     return named if len(named) == len(found) else found
 
+
+def _animal_names(file, animals):
+    "Names of the animals; of an only one, that of the file's subject, if it has one."
+    names = [re.sub("^(track=|PoseEstimation_?)", "", n) or n for n, _ in animals]
+    if len(names) != 1: return names
+    subject = file.get("general/subject/subject_id")
+    return [subject.asstr()[()] if subject else "id_0"]
+
 # %% ../../../nbs/data/formats/52_nwb.ipynb #4ec3c0b0
 def _uneven(times, around=9): # Seconds of the rows of a clock that is often late
-    "The frame of each row, no two the same, and seconds of a frame: frames are missing where all after it is later."
+    "Each row's frame, none twice, and seconds of one; all after missing ones is later."
     step, rows = np.median(np.diff(times)), np.arange(len(times))
     late, lost = times / step - rows, np.zeros(len(times))
     for i in np.flatnonzero(np.diff(times) > 1.5 * step) + 1:
-        lost[i] = max(np.round(np.median(late[i:i + around]) - np.median(late[max(i - around, 0):i])), 0)
+        lost[i] = max(np.round(np.median(late[i:i + around])
+                               - np.median(late[max(i - around, 0):i])), 0)
     at = np.round(times[0] / step) + rows + np.cumsum(lost)
     return at, np.ptp(times) / np.ptp(at)
 
@@ -63,38 +74,43 @@ def _frame_numbers(series):
     stamps = [s["timestamps"][:] for s in series if "timestamps" in s]
     if stamps:
         steps, every = np.diff(max(stamps, key=len)), np.unique(np.concatenate(stamps))
-        step = steps[steps < 1.5 * np.median(steps)].mean() # Clocks may tell milliseconds
+        step = steps[steps < 1.5 * np.median(steps)].mean() # Clocks may tell ms
         at = np.cumsum(np.round(np.diff(every, prepend=0) / step)) # A clock may drift
-        if len(every) == len(steps) + 1 and (np.diff(at) == 0).any(): at, step = _uneven(every)
-        if not -0.5 < every[0] / step < 2**31: raise DataError(f"has timestamps from {every[0]:g} s "
-            "on, expected seconds since its session began", series[0].file.filename)
+        if len(every) == len(steps) + 1 and (np.diff(at) == 0).any():
+            at, step = _uneven(every)
+        if not -0.5 < every[0] / step < 2**31:
+            raise DataError(f"has timestamps from {every[0]:g} s on, expected seconds "
+                            "since its session began", series[0].file.filename)
     else: step = 1 / float(series[0]["starting_time"].attrs["rate"])
     frames = [at[np.searchsorted(every, s["timestamps"][:])] if "timestamps" in s
               else np.round(s["starting_time"][()] / step) + np.arange(len(s["data"]))
               for s in series]
     fps = round(1 / step, 6)
-    return frames, fps if fps > 1 else None # SLEAP counts frames unless told their times
+    return frames, fps if fps > 1 else None # SLEAP counts frames if not told times
 
 
 def _check_dense(shape, series, path):
-    "Raises `DataError` where all points of all animals would be far more than the file holds."
+    "Raises `DataError` if all points of all animals would be far more than there are."
     if 4 * np.prod(shape, dtype=float) > max(2**26, 16 * sum(s.nbytes for s in series)):
         rows, animals, parts, _ = shape
-        raise DataError(f"names {parts:,} points and {animals:,} animals of {rows:,} frames, far "
-                        "more than it holds; give the points of all animals the same names", path)
+        raise DataError(
+            f"names {parts:,} points and {animals:,} animals of {rows:,} frames, far "
+            "more than it holds; give the points of all animals the same names", path)
 
 
 # %% ../../../nbs/data/formats/52_nwb.ipynb #b27f304d
 MILLIMETERS = { # In a unit, written in small letters without an s at its end
-    "m": 1e3, "meter": 1e3, "metre": 1e3, "cm": 10., "centimeter": 10., "centimetre": 10.,
-    "mm": 1., "millimeter": 1., "millimetre": 1., "um": 1e-3, "µm": 1e-3, "micrometer": 1e-3,
-    "micrometre": 1e-3, "micron": 1e-3, "inch": 25.4}
+    "m": 1e3, "meter": 1e3, "metre": 1e3,
+    "cm": 10., "centimeter": 10., "centimetre": 10.,
+    "mm": 1., "millimeter": 1., "millimetre": 1., "um": 1e-3, "µm": 1e-3,
+    "micrometer": 1e-3, "micrometre": 1e-3, "micron": 1e-3, "inch": 25.4}
 
 
 def _positions(series):
     "What the numbers of a series stand for, in its unit."
     data, about = series["data"], series["data"].attrs
-    scale, more = (np.asarray(about.get(k, d), float) for k, d in (("conversion", 1), ("offset", 0)))
+    scale, more = (np.asarray(about.get(k, d), float)
+                   for k, d in (("conversion", 1), ("offset", 0)))
     return data[:] if scale == 1 and more == 0 else data[:] * scale + more
 
 
@@ -104,7 +120,8 @@ def _millimeters(series, path):
     units = {text(s["data"].attrs.get("unit", "pixels")) for s in series}
     found = {MILLIMETERS.get(u.strip().lower().removesuffix("s")) for u in units}
     if len(found) == 1: return found.pop()
-    raise DataError(f"has points in {' and in '.join(sorted(units))}, expected one unit", path)
+    raise DataError(
+        f"has points in {' and in '.join(sorted(units))}, expected one unit", path)
 
 
 def _scaled(xy, series, path):
@@ -116,8 +133,8 @@ def _scaled(xy, series, path):
 # %% ../../../nbs/data/formats/52_nwb.ipynb #05d85db4
 def nwb_poses(
     path, # An NWB file with the ndx-pose extension
-) -> tuple: # (rows, animals, parts, 2 or 3), (rows, animals, parts), frame of each row, names of
-            # animals and parts, frames per second or None, pixels (here millimetres) per cm or None
+) -> tuple: # (rows, animals, parts, 2 or 3), (rows, animals, parts), frame of each row,
+            # names of animals and parts, frames/s or None, px (here mm) per cm or None
     "Points and confidences of an NWB file; what was not seen is NaN."
     import h5py
     with h5py.File(path) as f:
@@ -127,7 +144,8 @@ def nwb_poses(
         frames, fps = _frame_numbers([s for *_, s in series])
         every = np.unique(np.concatenate(frames))
         parts = list(dict.fromkeys(part for _, part, _ in series))
-        shape = len(every), len(animals), len(parts), min(s["data"].shape[1] for *_, s in series)
+        shape = (len(every), len(animals), len(parts),
+                 min(s["data"].shape[1] for *_, s in series))
         _check_dense(shape, [s["data"] for *_, s in series], path)
         xy = np.full(shape, np.nan, np.float32)
         sure = xy[..., 0].copy()
@@ -135,7 +153,6 @@ def nwb_poses(
             at = np.searchsorted(every, frame), i, parts.index(part)
             xy[at] = _positions(s)[:, :shape[-1]]
             if "confidence" in s: sure[at] = s["confidence"][:]
-        names = [re.sub("^(track=|PoseEstimation_?)", "", n) or n for n, _ in animals]
-        if len(names) == 1: names = [s.asstr()[()] if (s := f.get("general/subject/subject_id")) else "id_0"]
+        names = _animal_names(f, animals)
         xy, scale = _scaled(xy, [s for *_, s in series], path)
     return xy, sure, every, names, parts, fps, scale

@@ -63,7 +63,8 @@ def _array(shape, dtype, fortran, data):
     item = 1 if dtype.hasobject else dtype.itemsize
     if math.prod(shape) * item != len(data):
         raise _Refused(f"an array of shape {shape} without its items")
-    if not dtype.hasobject: return np.frombuffer(data, dtype).reshape(shape, order=order)
+    if not dtype.hasobject:
+        return np.frombuffer(data, dtype).reshape(shape, order=order)
     return _objects(data).reshape(shape, order=order)
 
 
@@ -143,12 +144,13 @@ def _copy(value, spend, depth=0):
 
 # %% ../../../nbs/data/formats/38_pickles.ipynb #f810d09d
 def _plain(value):
-    "`value` if all in it is data. Raises `_Refused` for marks and for what is too deep."
+    "`value` if all in it is data. Raises `_Refused` for marks and what is too deep."
     level = [value]
     for _ in range(_DEPTH):
         for v in level:
             if type(v) not in (*_LEAVES, list, tuple, dict, np.ndarray):
-                what = "an array without its items" if type(v) is _Empty else "a function"
+                what = ("an array without its items" if type(v) is _Empty
+                        else "a function")
                 raise _Refused(f"{what} as a value")
         level = [v for box in level for v in _inside(box) or ()]
         if not level: return value
@@ -234,19 +236,22 @@ def _onto(add):
         add(m, m.stack[-1], items)
     return act
 
-# %% ../../../nbs/data/formats/38_pickles.ipynb #b644ecb2
+
 _add = lambda m, box, items: _typed(box, list).extend(items)
 _put = lambda m, box, items: m.put(_typed(box, dict), items)
+
+# %% ../../../nbs/data/formats/38_pickles.ipynb #b644ecb2
 _OPS = {
-    "MARK": lambda m, arg: m.marks.append(len(m.stack)), "POP": lambda m, _: m.stack.pop(),
-    "POP_MARK": lambda m, _: m.since_mark(), "DUP": lambda m, _: m.fetch(m.stack[-1]),
+    "MARK": lambda m, arg: m.marks.append(len(m.stack)),
+    "POP": lambda m, _: m.stack.pop(), "POP_MARK": lambda m, _: m.since_mark(),
+    "DUP": lambda m, _: m.fetch(m.stack[-1]),
     "NONE": lambda m, _: m.push(None), "NEWTRUE": lambda m, _: m.push(True),
     "NEWFALSE": lambda m, _: m.push(False), "EMPTY_LIST": lambda m, _: m.push([]),
     "EMPTY_TUPLE": lambda m, _: m.push(()), "EMPTY_DICT": lambda m, _: m.push({}),
     "LIST": _since(lambda m, x: x), "TUPLE": _since(lambda m, x: tuple(x)),
-    "DICT": _since(lambda m, x: m.put({}, x)),
-    "TUPLE1": _pops(1, lambda m, *x: x), "TUPLE2": _pops(2, lambda m, *x: x),
-    "TUPLE3": _pops(3, lambda m, *x: x), "APPENDS": _onto(_add), "SETITEMS": _onto(_put),
+    "DICT": _since(lambda m, x: m.put({}, x)), "TUPLE1": _pops(1, lambda m, *x: x),
+    "TUPLE2": _pops(2, lambda m, *x: x), "TUPLE3": _pops(3, lambda m, *x: x),
+    "APPENDS": _onto(_add), "SETITEMS": _onto(_put),
     "APPEND": lambda m, _: (m.marks.append(len(m.stack) - 1), _onto(_add)(m, _)),
     "SETITEM": lambda m, _: (m.marks.append(len(m.stack) - 2), _onto(_put)(m, _)),
     "GLOBAL": lambda m, arg: m.push(_mark(*arg.split(" ", 1))),
@@ -259,7 +264,8 @@ _OPS = {
     **dict.fromkeys(("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4",
                      "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING",
                      "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
-                     "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"), _literal)}
+                     "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+                    _literal)}
 
 # %% ../../../nbs/data/formats/38_pickles.ipynb #e1a33eee
 def _run(data):
@@ -283,6 +289,6 @@ def unpickle(
         raise DataError(f"refused: its pickle asks for {e}, only arrays, dicts, lists, "
                         "strings and numbers are read", path) from None
     except (ValueError, LookupError, TypeError, OverflowError, MemoryError,
-            RecursionError, SystemError) as e: # the last: NumPy's, for text that is none
+            RecursionError, SystemError) as e: # the last: NumPy's for text that is none
         raise DataError(f"truncated or broken pickle ({type(e).__name__}); copy or "
                         "download the file again", path) from None

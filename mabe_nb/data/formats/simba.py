@@ -38,7 +38,8 @@ def simba_head(
     try:
         with open_table(path, "replace") as f:
             lines = [f.readline(1_000_000) for _ in range(3)]
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
     for n, line in ((0, lines[:1]), (2, lines[2:])):
         try: names = next(csv.reader(line), [])[1:]
         except csv.Error: continue
@@ -67,21 +68,25 @@ def simba_animals(
 # %% ../../../nbs/data/formats/26_simba.ipynb #ce28dcf6
 def _column(path, names, lines):
     "Some columns of a table as numbers, one row a frame."
-    try: table = read_table(path, header=lines - 1, usecols=list(names), low_memory=False)
+    try: table = read_table(path, header=lines - 1, usecols=list(names),
+                            low_memory=False)
     except (ValueError, OSError) as e:
-        raise DataError(f"is no table of SimBA ({str(e).splitlines()[0][:120]})", path) from None
+        raise DataError(f"is no table of SimBA ({str(e).splitlines()[0][:120]})",
+                        path) from None
     out = table[list(names)].apply(pd.to_numeric, errors="coerce")
     if len(out): return out.to_numpy(np.float32)
     raise DataError("has a head and no frames", path)
 
-
+# %% ../../../nbs/data/formats/26_simba.ipynb #094f624d
 def simba_poses(
     path, # A CSV of SimBA
-) -> tuple: # (frames, animals, parts, 2) pixels, (frames, animals, parts), animals, parts
+) -> tuple: # (frames, animals, parts, 2) px, (frames, animals, parts), animals, parts
     "Points and likelihoods. Raises `DataError`."
     points, names, lines = simba_head(path)
-    if not points: raise DataError("has no columns such as Nose_1_x, Nose_1_y, Nose_1_p", path)
-    if len({*names}) < len(names): raise DataError("names two columns alike", path, "its head")
+    if not points:
+        raise DataError("has no columns such as Nose_1_x, Nose_1_y, Nose_1_p", path)
+    if len({*names}) < len(names):
+        raise DataError("names two columns alike", path, "its head")
     groups = simba_animals(points)
     parts = list(next(iter(groups.values())))
     order = [f"{own[p]}_{c}" for own in groups.values() for p in parts for c in "xyp"]
@@ -107,7 +112,8 @@ def simba_units(
     "What the project says of a video. Raises `DataError` if it says two things."
     if not (info := simba_info(path)): return None, None
     rows = rows_by(info, ("video",)).get((Path(path).stem,), ())
-    stated = {(parse_number(r.get("fps")), parse_number(r.get("pixels/mm"))) for _, r in rows}
+    stated = {(parse_number(r.get("fps")), parse_number(r.get("pixels/mm")))
+              for _, r in rows}
     if len(stated) > 1:
         raise DataError(f"has two different rows of {Path(path).stem}; take one out",
                         info, f"row {rows[-1][0]}")
@@ -151,11 +157,12 @@ def read_simba(
     target: str = "mouse2", # To whom
     actions=(), # Columns to read; () = as `simba_actions`
 ): # Table of bouts, see `bout_table`
-    "Bouts from the columns of actions. Raises `ConfigError` for a column that is not there."
+    "Bouts from the columns of actions. Raises `ConfigError` for one that is not there."
     _, names, lines = simba_head(path)
     actions = tuple(actions) or simba_actions(path)
     for name in actions:
-        if name not in names: raise ConfigError.unknown("column", name, names, str(path))
+        if name not in names:
+            raise ConfigError.unknown("column", name, names, str(path))
     values = _column(path, actions, lines) if actions else np.zeros((0, 0))
     if not np.isin(values, (0, 1)).all():
         raise DataError("expected 0 and 1 in every row of " + ", ".join(actions), path)

@@ -35,7 +35,8 @@ class _WithCommas(io.RawIOBase):
     def readable(self): return True
 
     def readinto(self, buffer):
-        buffer[:n] = bytes(buffer[:(n := self.file.readinto(buffer))]).translate(self.COMMAS)
+        n = self.file.readinto(buffer)
+        buffer[:n] = bytes(buffer[:n]).translate(self.COMMAS)
         return n
 
     def close(self):
@@ -82,9 +83,10 @@ def check_table(
         with open(path, "rb") as f:
             for block in iter(lambda: f.read(2**20), b""):
                 if (left := left - max(block.count(b"\n"), block.count(b"\r"))) < 0:
-                    raise DataError(f"has more than {lines:,} lines, expected {expected}",
-                                    path)
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+                    raise DataError(
+                        f"has more than {lines:,} lines, expected {expected}", path)
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #b98fca55
 def _cells(line): # Quoted commas are none
@@ -103,8 +105,8 @@ def check_rows(
             whole = whole or _cells(line)
             if (cells := _cells(line)) >= whole: continue
             why = "the row is damaged" if next(f, None) else "the file is cut off here"
-            raise DataError(f"has {cells} of {whole} cells: {why}; copy or export the file "
-                            "again", path, f"row {i}")
+            raise DataError(f"has {cells} of {whole} cells: {why}; copy or export the "
+                            "file again", path, f"row {i}")
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #0004e40d
 NO_ANIMAL = "single" # DeepLabCut's owner of points that belong to none
@@ -123,9 +125,9 @@ def check_individuals(
     first, *rest = parts.items()
     for animal, own in rest:
         if {*own} != {*first[1]}:
-            raise DataError(f"{animal!r} has the body parts {', '.join(own)}, {first[0]!r} "
-                            f"{', '.join(first[1])}; take the columns out that belong to no "
-                            "animal", path)
+            raise DataError(f"{animal!r} has the body parts {', '.join(own)}, "
+                            f"{first[0]!r} {', '.join(first[1])}; take the columns out "
+                            "that belong to no animal", path)
     return none
 
 
@@ -144,8 +146,9 @@ def csv_frames(
         return read_table(path, usecols=["fnum"])["fnum"].values
     first = read_table(path, usecols=[0], header=None, dtype=str)[0].values
     if "coords" not in first[:4]:
-        raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; is "
-                        "it cut off, or are rows and columns exchanged?", path)
+        raise DataError("has no row 'coords' among its first four, as DeepLabCut "
+                        "writes; is it cut off, or are rows and columns exchanged?",
+                        path)
     begin = list(first[:4]).index("coords") + 1
     check_rows(path, begin)
     try: return pd.to_numeric(first[begin:])
@@ -165,10 +168,12 @@ def in_order(
     several = len(names[0]) == len(LEVELS)
     none = check_individuals([n[1:3] for n in names], path) if several else ()
     place = {tuple(map(str, n)): i for i, n in enumerate(names)}
-    if len(place) < len(names): raise DataError("names two columns alike", path, "its head")
+    if len(place) < len(names):
+        raise DataError("names two columns alike", path, "its head")
     own = [n for n in place if not none or n[1] != NO_ANIMAL]
     *levels, found = map(dict.fromkeys, zip(*own))
-    wanted = [*product(*levels, [c for c in ("x", "y", "z", "likelihood") if c in found])]
+    wanted = [*product(*levels, [c for c in ("x", "y", "z", "likelihood")
+                                 if c in found])]
     if gone := [n for n in wanted if n not in place]:
         raise DataError(f"has no column {', '.join(gone[0][1:])}", path, "its head")
     table = pd.DataFrame(values[:, [place[n] for n in wanted]], frames,
@@ -207,9 +212,11 @@ def column_names(
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #82778dfd
 def _named_cells(path):
-    lines = read_text(path, "a table", "utf-8-sig", most=2**25, composed=True).splitlines()
+    lines = read_text(path, "a table", "utf-8-sig", most=2**25,
+                      composed=True).splitlines()
     rows = csv.DictReader(lines, delimiter=delimiter(lines), skipinitialspace=True)
-    try: return [(rows.line_num, {_name(k): (v or "").strip() for k, v in row.items() if k})
+    try: return [(rows.line_num, {_name(k): (v or "").strip()
+                                  for k, v in row.items() if k})
                  for row in rows]
     except (csv.Error, AttributeError) as e:
         raise DataError(f"is no table ({e})", path) from None
@@ -220,15 +227,16 @@ def _rows_by(path, state, columns): # `state`: when the file was written, and it
     out = {}
     for i, row in _named_cells(path):
         if any(row.values()):
-            out.setdefault(tuple(row[c] for c in columns if row.get(c)), []).append((i, row))
+            key = tuple(row[c] for c in columns if row.get(c))
+            out.setdefault(key, []).append((i, row))
     return out
 
 
 def rows_by(
     path, # Text with tabs, semicolons or commas
     columns, # Names of columns in small letters, a tuple
-) -> dict: # Cells of those columns that are not empty -> [(number of the row, its cells by name)]
-    "Rows of a table of text by what they belong to, not to be changed. Raises `DataError`."
+) -> dict: # Cells of those columns, none empty -> [(number of row, its cells by name)]
+    "Rows of a table by what they belong to, not to be changed. Raises `DataError`."
     about = regular_file(path).stat()
     return _rows_by(Path(path), (about.st_mtime_ns, about.st_size), columns)
 
