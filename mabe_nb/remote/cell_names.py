@@ -15,7 +15,7 @@ from .inside import channel
 from .values import good_name
 
 # %% ../../nbs/remote/32_cell_names.ipynb #1134e712
-IN_A_JOB = {"progress", "commit", "CKPT"} # Names that each job has; one with data `DATA`, too
+IN_A_JOB = {"progress", "commit", "CKPT"} # Names each job has; with data also `DATA`
 OF_A_NOTEBOOK = {"display", "get_ipython"} # Names that it puts among Python's own
 OF_PYTHON = set(dir(builtins)) - OF_A_NOTEBOOK
 
@@ -44,16 +44,20 @@ DEFS = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 def _sets(node): # Anywhere in it
-    named = {a.asname or a.name.partition(".")[0] for n in ast.walk(node) if isinstance(n, (ast.Import, ast.ImportFrom))
-             for a in n.names} | {n.name for n in ast.walk(node) if isinstance(n, (*DEFS, ast.ExceptHandler))}
-    return named | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    named = {a.asname or a.name.partition(".")[0] for n in ast.walk(node)
+             if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names} \
+        | {n.name for n in ast.walk(node) if isinstance(n, (*DEFS, ast.ExceptHandler))}
+    return named | {n.id for n in ast.walk(node)
+                    if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
 
 
 def _steps(node):
-    "What a statement or expression does for certain, in order; what it may do, in a list of its own."
+    "What a statement or expression does for certain, in order; then what it may do."
     if isinstance(node, ast.Assign): return [node.value, *node.targets], []
-    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)): return [node.value, node.target], []
-    if isinstance(node, (ast.For, ast.AsyncFor)): return [node.iter, node.target, *node.body], node.orelse
+    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        return [node.value, node.target], []
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.iter, node.target, *node.body], node.orelse
     if isinstance(node, DEFS): return [*node.decorator_list], []
     if isinstance(node, COMPREHENSIONS): return [node.generators[0].iter], []
     if isinstance(node, (ast.If, ast.IfExp, ast.While)): return [node.test], [node]
@@ -69,22 +73,29 @@ def _read_first(cell):
         if node is None: return
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             walk(ast.Name(node.target.id, ast.Load()))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load): found.update({node.id} - made)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.update({node.id} - made)
         certain, may = _steps(node)
         for part in certain: walk(part)
         for part in may: made.update(_sets(part))
-        if isinstance(node, (ast.Name, ast.Import, ast.ImportFrom, *DEFS)): made.update(_sets(node))
+        if isinstance(node, (ast.Name, ast.Import, ast.ImportFrom, *DEFS)):
+            made.update(_sets(node))
     walk(tree)
     nodes = [*ast.walk(tree)]
-    grown = [n.target.id for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    grown = [n.target.id for n in nodes
+             if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
     others = {m for n in nodes if not isinstance(n, ast.AugAssign) for m in
-              (_sets(n) if isinstance(n, (ast.Import, ast.ImportFrom)) else [getattr(n, "name", None)])}
-    stored = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return found | {n for n in grown if grown.count(n) == stored.count(n) and n not in others}
+              (_sets(n) if isinstance(n, (ast.Import, ast.ImportFrom))
+               else [getattr(n, "name", None)])}
+    stored = [n.id for n in nodes
+              if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return found | {n for n in grown
+                    if grown.count(n) == stored.count(n) and n not in others}
 
 # %% ../../nbs/remote/32_cell_names.ipynb #2b58c804
 def _of_the_shell(value): # such as its `open`, and `exit`
-    home = getattr(value, "__globals__", {}).get("__name__", getattr(value, "__module__", ""))
+    home = getattr(value, "__globals__", {}).get(
+        "__name__", getattr(value, "__module__", ""))
     return str(home).startswith(("IPython.", "ipykernel."))
 
 
@@ -98,7 +109,8 @@ def names_used(
     used |= first
     ours = {n for n in used & OF_PYTHON & set(own) if own[n] is not getattr(builtins, n)
             and not _of_the_shell(own[n])}
-    return {n for n in used - (made - first) - (OF_PYTHON - ours) if not n.startswith("__")}
+    return {n for n in used - (made - first) - (OF_PYTHON - ours)
+            if not n.startswith("__")}
 
 # %% ../../nbs/remote/32_cell_names.ipynb #e26bbc6b
 def check_of_job(
@@ -109,8 +121,8 @@ def check_of_job(
     value = own.get(name)
     if name not in own or value is getattr(channel, name, None): return
     if name == "CKPT" and isinstance(value, Path) and not value.is_file(): return
-    raise ConfigError(f"the notebook's own {name!r} does not travel, as each job has a {name!r} "
-                      "of its own; rename it")
+    raise ConfigError(f"the notebook's own {name!r} does not travel, as each job has a "
+                      f"{name!r} of its own; rename it")
 
 # %% ../../nbs/remote/32_cell_names.ipynb #d224f84b
 def names_of_job(options): # Of the place; None: of a map
@@ -121,7 +133,8 @@ def names_of_job(options): # Of the place; None: of a map
 
 def who_has(name):
     "Where a name would be found, for a message."
-    if name == "DATA": return "; a job that is given data= (--option data=FOLDER) has it"
+    if name == "DATA":
+        return "; a job that is given data= (--option data=FOLDER) has it"
     return "; jobs have it, calls of a map do not" if name in IN_A_JOB else ""
 
 
@@ -140,13 +153,15 @@ def check_outputs(
 ):
     "Raises `ConfigError` for the first output that the cell never sets."
     for name in outputs:
-        if not good_name(name): raise ConfigError(f"{name[:80]!r} is no name for an output")
+        if not good_name(name):
+            raise ConfigError(f"{name[:80]!r} is no name for an output")
     if (found := _symbols(cell)) is None: return
     made = found[1] | set(inputs)
     for name in outputs:
         if name in made: continue
         known = f"; it sets {', '.join(sorted(made))}" if made else ""
-        raise ConfigError(f"the cell never sets {name!r}, which should come back{known}")
+        raise ConfigError(
+            f"the cell never sets {name!r}, which should come back{known}")
 
 # %% ../../nbs/remote/32_cell_names.ipynb #271fc1cf
 _ESCAPE = re.compile(r"\s*(?:[\w.,\s]+=\s*)?([!%]{1,2})\s*([A-Za-z_/.~$].*)")

@@ -26,11 +26,13 @@ def places_named(
     gpu=None, # A card, a list of cards, or None
 ) -> list: # (place, its card or list of cards), in the order in which they are tried
     "The places that a list of cards such as `['modal:L4', 'hf:l4x1']` names."
-    named = [_split(name) for name in (gpu if isinstance(gpu, (list, tuple)) else [gpu])]
+    named = [_split(name)
+             for name in (gpu if isinstance(gpu, (list, tuple)) else [gpu])]
     if not any(place for place, _ in named): return [(on, gpu)]
     found = {}
     for place, card in named: found.setdefault(place or on, []).append(card or None)
-    return [(place, cards if len(cards) > 1 else cards[0]) for place, cards in found.items()]
+    return [(place, cards if len(cards) > 1 else cards[0])
+            for place, cards in found.items()]
 
 # %% ../../nbs/remote/35_choice.ipynb #a032d9f9
 def first_usable(
@@ -64,15 +66,16 @@ def _starts(job, within):
 
 
 def _stopped(job):
-    "Cancel a job; False if it ended by itself. Raises `MabeError` if its place does not say."
+    "Cancel a job; False if it had ended. Raises `MabeError` if its place does not say."
     status, why = "queued", "it still runs or waits"
     try:
         job.cancel()
         status = job.wait(STOPPED)
     except MabeError as e: why = str(e)
     if status in ENDED: return status == "cancelled"
-    raise MabeError(f"{job.on} does not confirm that job {job.id} was stopped ({why}); nothing "
-                    f"was started elsewhere: 'mabe jobs attach {job.id}' follows it")
+    raise MabeError(f"{job.on} does not confirm that job {job.id} was stopped ({why}); "
+                    "nothing was started elsewhere: "
+                    f"'mabe jobs attach {job.id}' follows it")
 
 # %% ../../nbs/remote/35_choice.ipynb #5c007680
 def moves_on(
@@ -85,9 +88,11 @@ def moves_on(
     try: there = others and first_usable([spec | {} for spec in others])["on"]
     except MabeError: there = None
     if not there or _starts(job, 0): return False
-    say(f"job {job.id} waits at {job.on}; without a start within {within:g} s it goes to {there}")
+    say(f"job {job.id} waits at {job.on}; without a start within {within:g} s it goes "
+        f"to {there}")
     if _starts(job, within) or not _stopped(job): return False
-    say(f"{job.on} did not start it within {within:g} s and has stopped it; it goes to {there}")
+    say(f"{job.on} did not start it within {within:g} s and has stopped it; it goes "
+        f"to {there}")
     return True
 
 # %% ../../nbs/remote/35_choice.ipynb #f84af946
@@ -97,9 +102,10 @@ def refuse_places(
 ):
     "Raises `ConfigError` if cards name places."
     if places_named(on, gpu) == [(on, gpu)]: return
-    raise ConfigError(f"gpu is {gpu!r}: a group runs at one place, where its results lie and it "
-                      "is resumed; name it with on= (--on) and its cards alone, and if it does "
-                      "not start, 'mabe jobs cancel' and the same line with another --on")
+    raise ConfigError(f"gpu is {gpu!r}: a group runs at one place, where its results "
+                      "lie and it is resumed; name it with on= (--on) and its cards "
+                      "alone, and if it does not start, 'mabe jobs cancel' and the "
+                      "same line with another --on")
 
 # %% ../../nbs/remote/35_choice.ipynb #f1ec0988
 def cards(
@@ -120,7 +126,8 @@ def team_command(
     "The command, as a process for each card if it is a training."
     number, options = cards(gpu), {word.partition("=")[0] for word in command[2:]}
     if on == "slurm" or number == 1 or command[:2] != ["mabe", "train"]: return command
-    if options & {"--recipe", "--per-lab"}: return command # many trainings, none for a team
+    if options & {"--recipe", "--per-lab"}:
+        return command # many trainings, none for a team
     return ["torchrun", "--standalone", "--nproc-per-node", str(number or "gpu"),
             "--no-python", *command]
 

@@ -23,7 +23,7 @@ def is_frame(
 
 
 # %% ../../nbs/remote/12_compound.ipynb #944caaa5
-LEAST, PER_BYTE = 2**28, 16 # Bytes of memory that a table may take, and for each of its file
+LEAST, PER_BYTE = 2**28, 16 # Bytes of memory a table may take, and for each of its file
 
 
 def _room(column, text): # Bytes that a column of a piece takes in pandas
@@ -44,10 +44,11 @@ def _batches(table, texts, limit):
         raise ValueError(f"column {odd[0]!r} is of a type that no table of ours has")
     rows = min(max(2**18 // max(len(kinds), 1), 1), 2**16)
     for batch in table.iter_batches(rows, use_threads=False):
-        limit -= sum(_room(c, n in texts) for n, c in zip(batch.schema.names, batch.columns))
-        if limit < 0: raise ValueError("it takes far more memory than the file has bytes")
+        limit -= sum(_room(c, n in texts)
+                     for n, c in zip(batch.schema.names, batch.columns))
+        if limit < 0:
+            raise ValueError("it takes far more memory than the file has bytes")
         yield batch
-
 
 # %% ../../nbs/remote/12_compound.ipynb #5363bd6e
 def read_frame(
@@ -89,12 +90,13 @@ def frame_bytes(
         back = read_frame(io.BytesIO(data))
     except Exception as e: # of Arrow, pandas, or a cell that is anything
         why = (str(e) or type(e).__name__).splitlines()[0][:200]
-        raise DataError(f"{name!r} is a table that parquet cannot hold ({why})") from None
+        raise DataError(
+            f"{name!r} is a table that parquet cannot hold ({why})") from None
     if (back.equals(frame) and list(back.columns) == list(frame.columns)
             and back.index.equals(frame.index) and (back.dtypes == frame.dtypes).all()):
         return data
-    raise DataError(f"{name!r} is a table that would come back changed; name its columns "
-                    "by text, with one kind of value in each")
+    raise DataError(f"{name!r} is a table that would come back changed; name its "
+                    "columns by text, with one kind of value in each")
 
 # %% ../../nbs/remote/12_compound.ipynb #fbb4323e
 def take_apart(
@@ -136,7 +138,8 @@ def check_tensors(
 ):
     "Raises `DataError` for a name or a dtype that safetensors does not hold."
     if not all(type(k) is str and k != "__metadata__" for k in arrays):
-        raise DataError(f"{name!r} has a key that is no string, or is '__metadata__'; rename it")
+        raise DataError(f"{name!r} has a key that is no string, or is '__metadata__'; "
+                        "rename it")
     for v in arrays.values():
         kind = getattr(v.dtype, "name", str(v.dtype)).removeprefix("torch.") # float32
         plain = re.fullmatch(r"bool|u?int\d+|b?float(8_\w+|\d+)|complex64", kind)
@@ -164,7 +167,7 @@ def save_tensors(
 def read_tensors(
     path, # File in the format of safetensors
 ): # Dict of arrays, or the lists and dicts that held them
-    "What a file holds; tensors where they were sent and torch is there. Raises `DataError`."
+    "What a file holds; tensors if sent so and if torch is there. Raises `DataError`."
     from safetensors import SafetensorError, safe_open
     try:
         with safe_open(path, "np") as f: about = f.metadata() or {}
@@ -178,8 +181,8 @@ def read_tensors(
             return {k: arrays[k] for k in keys}
         return put_together(json.loads(about["structure"]),
                             [arrays[str(i)] for i in range(len(arrays))])
-    except ImportError: raise DataError("holds tensors, and torch is not installed", path) \
-        from None
+    except ImportError:
+        raise DataError("holds tensors, and torch is not installed", path) from None
     except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError,
             AttributeError, IndexError, RecursionError) as e:

@@ -12,7 +12,8 @@ import json, math, os, re, statistics, time
 from contextlib import contextmanager
 
 from ..errors import ConfigError, DataError, MabeError
-from ..files import home, parse_json, read_json, read_text, regular_file, write_json
+from ..files import (
+    home, parse_json, read_json, read_text, regular_file, write_json)
 from ..locks import locked, this_process
 
 # %% ../../nbs/remote/38_costs.ipynb #b6cafb13
@@ -51,13 +52,15 @@ def _good(row):
 def receipts() -> list:
     """All receipts, oldest first; the last one of each start of a job.
 
-    Raises `DataError` for a ledger that cannot be read: a budget would forget what was spent.
+    Raises `DataError` for an unreadable ledger: a budget would forget what was spent.
     """
     found, path = {}, ledger_path()
     if not os.path.lexists(path): return []
     try:
-        with open(regular_file(path), "rb") as f: lines = [line for line in f if line.strip()]
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+        with open(regular_file(path), "rb") as f:
+            lines = [line for line in f if line.strip()]
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
     for line in lines:
         try:
             row = json.loads(line)
@@ -83,7 +86,7 @@ def budget() -> float: # None: there is none
 
 
 def spent() -> float: # USD
-    "What the jobs of this month were billed at most, as a budget counts it: with their starts."
+    "What the jobs of this month were billed at most, as a budget counts: with starts."
     now = month(time.time())
     return sum(r["usd"] + _start(r) for r in receipts() if month(r["created"]) == now)
 
@@ -100,9 +103,9 @@ def check_budget(
     "Raises `ConfigError` for a job that the budget of this month does not allow."
     if not most or (limit := budget()) is None: return
     if (gone := spent()) + reserved + most <= limit + 1e-9: return
-    raise ConfigError(f"the job may cost {most:.2f} USD, and MABE_BUDGET allows {limit:.2f} "
-                      f"a month: {gone:.2f} are spent and {reserved:.2f} set aside for "
-                      "jobs that run; 'mabe jobs costs' lists them")
+    raise ConfigError(f"the job may cost {most:.2f} USD, and MABE_BUDGET allows "
+                      f"{limit:.2f} a month: {gone:.2f} are spent and {reserved:.2f} "
+                      "set aside for jobs that run; 'mabe jobs costs' lists them")
 
 # %% ../../nbs/remote/38_costs.ipynb #c9de5e54
 def reserved(
@@ -124,27 +127,30 @@ def set_aside(
     billed: float = 0.0, # USD, for starts before this one
 ):
     "Write down the most that a start can cost. Raises `ConfigError` beyond the budget."
-    most = job.backend.most_seconds(job.spec) / 3600 * job.backend.usd_per_hour(job.spec)
+    most = (job.backend.most_seconds(job.spec) / 3600
+            * job.backend.usd_per_hour(job.spec))
     with ledger_locked():
         check_budget(most, reserved(job.folder.parent, but=job.id))
-        job.spec |= {"most_usd": most, "billed": billed, "started": time.time(), "sender": this_process()}
+        job.spec |= {"most_usd": most, "billed": billed, "started": time.time(),
+                     "sender": this_process()}
         (job.folder/"receipt.json").unlink(missing_ok=True)
         write_json(job.folder/"job.json", job.spec | {"handle": {}})
 
 # %% ../../nbs/remote/38_costs.ipynb #4a310de0
 def trained(
     job, # `Job` that is done
-) -> dict: # {"training": settings, parameters, epochs, device, windows_s}; {}: it trained nothing
+) -> dict: # {"training": settings, parameters, epochs, device, windows_s}; {}: none
     "What a job that trained into a folder of `ckpt` measured of its card."
     import yaml
     try:
         logs = [n for n in job.files("ckpt") if n.endswith("/log.jsonl")]
         if len(logs) != 1: return {}
-        log, config, metrics = (job._fetched(logs[0].replace("log.jsonl", name), 2**most)
-                                for name, most in (("log.jsonl", 22), ("config.yaml", 16),
-                                                   ("metrics.json", 22)))
+        log, config, metrics = (
+            job._fetched(logs[0].replace("log.jsonl", name), 2**most) for name, most in
+            (("log.jsonl", 22), ("config.yaml", 16), ("metrics.json", 22)))
         text = read_text(config, "YAML", most=2**16)
-        if any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)): return {} # no end of values
+        if any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
+            return {} # no end of values
         lines = read_text(log, "JSON lines", most=2**22).splitlines()
         rows = [r for r in map(parse_json, lines) if r["event"] == "epoch"]
         speeds = [float(r["windows_s"]) for r in rows][len(rows) > 1:]
@@ -152,9 +158,10 @@ def trained(
                  "parameters": int(read_json(metrics)["parameters"]),
                  "device": "/".join(sorted({str(r["device"]) for r in rows})),
                  "windows_s": [min(speeds), statistics.median(speeds), max(speeds)]}
-        return {"training": found} if len(json.dumps(found, allow_nan=False)) < 2**16 else {}
-    except (MabeError, ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError,
-            yaml.YAMLError): return {}
+        return ({"training": found}
+                if len(json.dumps(found, allow_nan=False)) < 2**16 else {})
+    except (MabeError, ArithmeticError, LookupError, OSError, RecursionError, TypeError,
+            ValueError, yaml.YAMLError): return {}
 
 # %% ../../nbs/remote/38_costs.ipynb #a9881890
 def price_note(
@@ -170,14 +177,15 @@ def price_note(
     names = {*EXTRA, *(name.partition(":")[0].rstrip("!+") for name in asked)}
     old = [row["as_of"] for row in price_rows(provider, today=today)
            if row["flavor"] in names and row["stale"] and row["as_of"]]
-    return f" by prices of {min(old)} ('mabe gpus --refresh' asks for those of today)" if old else ""
+    return (f" by prices of {min(old)} ('mabe gpus --refresh' asks for those of today)"
+            if old else "")
 
 # %% ../../nbs/remote/38_costs.ipynb #ecc58f23
 def cost_of_start(
     job, # `Job`
     state: dict, # Of it: status, seconds
 ) -> float: # USD
-    "What its latest start costs so far; the most that it can, if nobody knows how long it ran."
+    "What its last start costs so far; the most it can if nobody knows how long it ran."
     place = job.backend
     seconds = place.used(job.folder, job.spec, state)
     if seconds is None: return job.spec.get("most_usd") or 0.0
@@ -199,7 +207,8 @@ def cost_so_far(
     if path.exists(): # it has ended
         try: usd = row["usd"] if _good(row := read_json(path)) else None
         except (DataError, KeyError, TypeError): pass
-    return (job.spec.get("billed") or 0.0) + (cost_of_start(job, state) if usd is None else usd)
+    return (job.spec.get("billed") or 0.0) + (
+        cost_of_start(job, state) if usd is None else usd)
 
 # %% ../../nbs/remote/38_costs.ipynb #90008224
 def write_receipt(
@@ -212,8 +221,10 @@ def write_receipt(
     most, usd = spec["most_usd"], cost_of_start(job, state)
     receipt = {"id": job.id, "on": job.on, "gpu": spec["gpu"], "foretold": most,
                "created": spec.get("started", spec["created"]), "usd": usd,
-               "difference": most - usd, "seconds": state["seconds"], "status": state["status"],
-               "start_usd": min(_share(job, job.backend.unseen_seconds * (state["attempt"] or 1)), most - usd)}
+               "difference": most - usd, "seconds": state["seconds"],
+               "status": state["status"], "start_usd": min(
+                   _share(job, job.backend.unseen_seconds * (state["attempt"] or 1)),
+                   most - usd)}
     if state["status"] == "done": receipt |= trained(job)
     with ledger_locked():
         if path.exists(): return
@@ -248,17 +259,21 @@ def costs_text(
     reserved: float = 0.0, # USD
 ) -> str:
     "Receipts, the sum of each month, and what is left of the budget."
-    lines = [f"{r['id']}  {r['on']:6s} {r['gpu'] or '-'!s:12s} {r['status']:10s} at most "
-             f"{r['foretold']:8.2f}  about {r['usd']:8.2f}" for r in by_group(rows)]
+    lines = [f"{r['id']}  {r['on']:6s} {r['gpu'] or '-'!s:12s} {r['status']:10s} "
+             f"at most {r['foretold']:8.2f}  about {r['usd']:8.2f}"
+             for r in by_group(rows)]
     for name in sorted({month(r["created"]) for r in rows}):
         those = [r for r in rows if month(r["created"]) == name]
         usd, most = (sum(r[k] for r in those) for k in ("usd", "foretold"))
         many = len(by_group(those))
-        lines.append(f"{name}: {many} job{'s' * (many != 1)}, about {usd:.2f} USD of at most {most:.2f}")
+        lines.append(f"{name}: {many} job{'s' * (many != 1)}, about {usd:.2f} USD "
+                     f"of at most {most:.2f}")
     if reserved: lines.append(f"set aside for jobs that run: {reserved:.2f} USD")
     if (limit := budget()) is not None:
         left = max(limit - spent() - reserved, 0)
-        starts = sum(_start(r) for r in rows if month(r["created"]) == month(time.time()))
+        starts = sum(_start(r) for r in rows
+                     if month(r["created"]) == month(time.time()))
         lines.append(f"MABE_BUDGET is {limit:.2f} USD a month: {left:.2f} left" +
-                     f", with {starts:.2f} for starts that no job can count" * (starts >= 0.005))
+                     f", with {starts:.2f} for starts that no job can count"
+                     * (starts >= 0.005))
     return "\n".join(lines) or "no job was billed"

@@ -14,19 +14,21 @@ from ..errors import ConfigError
 
 # %% ../../nbs/remote/33_definitions.ipynb #ff0fd8f6
 def scope_of(thing, namespace):
-    "Where the names of a function or class are looked up; which of them a function around it set."
+    "Where the names of a function or class are found; those of a function around it."
     thing, around = inspect.unwrap(thing), {}
     parts = vars(thing).values() if inspect.isclass(thing) else [thing]
     for part in filter(inspect.isfunction, map(inspect.unwrap, parts)):
         for name, cell in zip(part.__code__.co_freevars, part.__closure__ or ()):
             try: around[name] = cell.cell_contents
             except ValueError: continue # not set yet
-    return {**getattr(thing, "__globals__", namespace), **around}, around.keys() - {"__class__"}
+    return ({**getattr(thing, "__globals__", namespace), **around},
+            around.keys() - {"__class__"})
 
 # %% ../../nbs/remote/33_definitions.ipynb #f4576bce
 def _defaults(function, args):
     "(Argument, expression, value) for each default of a function."
-    some = [*args.posonlyargs, *args.args][-len(args.defaults):] if args.defaults else []
+    some = [*args.posonlyargs, *args.args][-len(args.defaults):] \
+        if args.defaults else []
     yield from zip(some, args.defaults, function.__defaults__ or ())
     for arg, made in zip(args.kwonlyargs, args.kw_defaults):
         if made and arg.arg in (known := function.__kwdefaults__ or {}):
@@ -38,15 +40,18 @@ def _same(a, b):
     except Exception: return False # such as an array
 
 # %% ../../nbs/remote/33_definitions.ipynb #13c78bf4
-PURE = {"abs", "bool", "dict", "float", "frozenset", "int", "len", "list", "max", "min", "range", "round",
-        "set", "sorted", "str", "sum", "tuple", "zip"} # Of Python, which may be called to see what comes
+PURE = {"abs", "bool", "dict", "float", "frozenset", "int", "len", "list", "max",
+        "min", "range", "round", "set", "sorted", "str", "sum",
+        "tuple", "zip"} # Of Python, which may be called to see what comes
 
 def _today(written, scope, unknown=None):
-    "What an expression would be by now; `unknown` if that takes a call of more than Python's own."
+    "What an expression would be by now; `unknown` if it calls more than Python's own."
     acts = ast.Lambda, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom
     for part in ast.walk(written):
         called = part.func if isinstance(part, ast.Call) else None
-        if isinstance(part, acts) or called and getattr(called, "id", "") not in PURE - scope.keys(): return unknown
+        if isinstance(part, acts) or \
+                called and getattr(called, "id", "") not in PURE - scope.keys():
+            return unknown
     try: return eval(compile(ast.Expression(written), "<default>", "eval"), dict(scope))
     except Exception: return unknown # a name that is gone is told by itself
 
@@ -54,7 +59,7 @@ def _today(written, scope, unknown=None):
 DEFS = ast.FunctionDef, ast.AsyncFunctionDef
 
 def _attributes(cls, node):
-    "(Words, expression, value) for what a class body sets once and no other code of it sets."
+    "(Words, expression, value) of what a class body sets once, its other code never."
     if type(cls) not in (type, ABCMeta): return # such as an Enum
     inside = [*ast.walk(node)]
     often = Counter(getattr(n, "id", getattr(n, "attr", "")) for n in inside
@@ -65,8 +70,10 @@ def _attributes(cls, node):
         if not isinstance(part, (ast.Assign, ast.AnnAssign)) or not part.value: continue
         for name in getattr(part, "targets", None) or [part.target]:
             value = vars(cls).get(name := getattr(name, "id", ""))
-            if not name or often[name] != 1 or name[:2] == "__" or hasattr(type(value), "__set__"): continue
-            if name in used and isinstance(value, (list, dict, set)): continue # it may fill it
+            if (not name or often[name] != 1 or name[:2] == "__"
+                    or hasattr(type(value), "__set__")): continue
+            if name in used and isinstance(value, (list, dict, set)):
+                continue # it may fill it
             yield f"attribute {name}", part.value, value
 
 # %% ../../nbs/remote/33_definitions.ipynb #dbdce82f
@@ -86,8 +93,8 @@ def check_defaults(
         made, scope = list(_attributes(thing, node)), {**scope, **vars(thing)}
     for what, written, value in made:
         if _same(value, now := _today(written, scope, value)): continue
-        raise ConfigError(f"{node.name!r} has the {what}={value!r:.60}, and in a job it "
-                          f"would be {now!r:.60}; define it again")
+        raise ConfigError(f"{node.name!r} has the {what}={value!r:.60}, and in a job "
+                          f"it would be {now!r:.60}; define it again")
 
 # %% ../../nbs/remote/33_definitions.ipynb #6598cdcf
 def made_anew(
@@ -95,83 +102,104 @@ def made_anew(
 ) -> list: # Sentences
     "Defaults of functions and methods that a call makes, in a job once more."
     found, body = [], ast.parse(source).body
-    for node in [*body, *(part for c in body if isinstance(c, ast.ClassDef) for part in c.body)]:
+    for node in [*body, *(part for c in body if isinstance(c, ast.ClassDef)
+                          for part in c.body)]:
         if not isinstance(node, DEFS): continue
         a = node.args
         some = [*a.posonlyargs, *a.args][-len(a.defaults):] if a.defaults else []
         for arg, made in [*zip(some, a.defaults), *zip(a.kwonlyargs, a.kw_defaults)]:
-            calls = [c for c in ast.walk(made) if isinstance(c, ast.Call)] if made else []
+            calls = [c for c in ast.walk(made) if isinstance(c, ast.Call)] \
+                if made else []
             if all(getattr(c.func, "id", "") in PURE for c in calls): continue
-            found.append(f"note: {node.name!r} has the default {arg.arg}={ast.unparse(made)[:60]}, "
-                         "which the machine of the job makes anew; give the argument if yours is meant")
+            found.append(f"note: {node.name!r} has the default {arg.arg}="
+                         f"{ast.unparse(made)[:60]}, which the machine of the job "
+                         "makes anew; give the argument if yours is meant")
     return found
 
 # %% ../../nbs/remote/33_definitions.ipynb #b602d230
 def _differs(cls, node):
-    "A name of a class that its definition sets otherwise, or not at all; None if none is known."
+    "A name of a class that its definition sets otherwise, or not at all; None if none."
     if type(cls) not in (type, ABCMeta): return None # such as an Enum
-    named = {getattr(n, key, None) for n in ast.walk(node) for key in ("name", "id", "attr", "value")}
-    typed = {getattr(p.target, "id", "_") for p in node.body if isinstance(p, ast.AnnAssign)}
+    named = {getattr(n, key, None) for n in ast.walk(node)
+             for key in ("name", "id", "attr", "value")}
+    typed = {getattr(p.target, "id", "_") for p in node.body
+             if isinstance(p, ast.AnnAssign)}
     has = inspect.get_annotations(cls).keys()
-    if other := [n for n in typed ^ has if n[0] != "_" and (n in typed or n not in named)]: return min(other)
+    if other := [n for n in typed ^ has
+                 if n[0] != "_" and (n in typed or n not in named)]: return min(other)
     if node.decorator_list: return None
     added = {n for n in vars(cls) if n[0] != "_" and n not in named}
     if added and not node.bases and not node.keywords: return min(added)
-    made = Counter(getattr(n, "name", getattr(n, "id", "")) for part in node.body for n in ast.walk(part)
-                   if isinstance(n, DEFS) or isinstance(getattr(n, "ctx", None), ast.Store))
+    made = Counter(getattr(n, "name", getattr(n, "id", ""))
+                   for part in node.body for n in ast.walk(part) if isinstance(n, DEFS)
+                   or isinstance(getattr(n, "ctx", None), ast.Store))
     for part in node.body:
-        if not isinstance(part, DEFS) or part.decorator_list or made[name := part.name] > 1: continue
+        if (not isinstance(part, DEFS) or part.decorator_list
+                or made[name := part.name] > 1): continue
         method = vars(cls).get(name)
         method = getattr(method, "__func__", method) # `__new__` is made a static one
         private = name[:2] == "__" != name[-2:]
-        if not private and getattr(method, "__qualname__", "") != f"{cls.__qualname__}.{name}": return name
+        if not private and \
+                getattr(method, "__qualname__", "") != f"{cls.__qualname__}.{name}":
+            return name
 
 # %% ../../nbs/remote/33_definitions.ipynb #7721276f
 def _alike(one, two):
     "Whether two classes are of one text, as those of a cell that was run twice."
     plain = bool, int, float, str, tuple, list, dict, type(None)
-    known = [{k: getattr(v, "__code__", v if isinstance(v, plain) else None) for k, v in vars(c).items()}
-             for c in (one, two)]
+    known = [{k: getattr(v, "__code__", v if isinstance(v, plain) else None)
+              for k, v in vars(c).items()} for c in (one, two)]
     return one is two or known[0].keys() == known[1].keys() and all(
         _same(v, known[1][k]) for k, v in known[0].items() if k != "__doc__")
 
 
 def _wrappers(thing):
-    "How many functions stand around one, by `functools.wraps`; `gpu`, which stays here, is none."
+    "How many functions stand around one, by `functools.wraps`, `gpu` aside."
     if not hasattr(thing, "__wrapped__"): return 0
     return (type(thing).__name__ != "Remote") + _wrappers(thing.__wrapped__)
 
 # %% ../../nbs/remote/33_definitions.ipynb #d6c5fd23
 def _check_decorators(thing, node, scope):
-    "Raises `ConfigError` if a wrapper holds another value than its decorator would be given by now."
+    "Raises `ConfigError` if a wrapper holds a value its decorator would not get now."
     held = []
     while hasattr(thing, "__wrapped__"):
-        for cell in getattr(thing, "__closure__", None) or (): held.append(cell.cell_contents)
+        for cell in getattr(thing, "__closure__", None) or ():
+            held.append(cell.cell_contents)
         thing = thing.__wrapped__
     calls = [c for c in node.decorator_list if isinstance(c, ast.Call)]
-    for written in [e for c in calls for e in (*c.args, *(k.value for k in c.keywords))]:
+    for written in [e for c in calls
+                    for e in (*c.args, *(k.value for k in c.keywords))]:
         now = _today(written, scope)
-        alike = [h for h in held if type(h) is type(now) and isinstance(now, (bool, int, float, str, tuple))]
-        if isinstance(written, ast.Constant) or not alike or any(_same(h, now) for h in alike): continue
-        raise ConfigError(f"a decorator of {node.name!r} was given {ast.unparse(written)} when it was "
-                          f"{alike[0]!r:.60}, and in a job it would be {now!r:.60}; define it again")
+        alike = [h for h in held if type(h) is type(now)
+                 and isinstance(now, (bool, int, float, str, tuple))]
+        if (isinstance(written, ast.Constant) or not alike
+                or any(_same(h, now) for h in alike)): continue
+        raise ConfigError(f"a decorator of {node.name!r} was given "
+                          f"{ast.unparse(written)} when it was {alike[0]!r:.60}, and "
+                          f"in a job it would be {now!r:.60}; define it again")
 
 # %% ../../nbs/remote/33_definitions.ipynb #0783d04f
-def check_as_written(thing, node, scope): # Its definition, and where its name is looked up
-    "Raises `ConfigError` if its definition would make another thing than a function or class is."
+def check_as_written(thing, node, scope): # Its definition, and where its name is found
+    "Raises `ConfigError` if its definition would make another thing than is there."
     raw, own, around = inspect.unwrap(thing), node.name, node.decorator_list
     other = own in scope and inspect.unwrap(scope[own]) is not raw
     bare = around and inspect.isfunction(raw) and raw is thing and own not in scope
     if _wrappers(thing) > len(around) or around and (other or bare):
-        raise ConfigError(f"what a call or a decorator made around {own!r} would be lost or made twice; "
-                          "write it as a decorator with functools.wraps")
+        raise ConfigError(f"what a call or a decorator made around {own!r} would be "
+                          "lost or made twice; write it as a decorator with "
+                          "functools.wraps")
     mro = {c.__qualname__: c for c in raw.__mro__} if inspect.isclass(raw) else {}
-    old = [c.__name__ for n in {own, *map(ast.unparse, getattr(node, "bases", ()))} & scope.keys()
+    old = [c.__name__
+           for n in {own, *map(ast.unparse, getattr(node, "bases", ()))} & scope.keys()
            if not _alike(mro.get(getattr(c := scope[n], "__qualname__", ""), c), c)]
     if old: raise ConfigError(f"another {old[0]!r} was defined since; " +
-                              ("give it a name of its own" if own in old else f"define {own!r} again"))
+                              ("give it a name of its own" if own in old
+                               else f"define {own!r} again"))
     if inspect.isclass(raw): name = _differs(raw, node)
-    else: name = next((n for n in vars(raw) if n[0] != "_"), None) if not around else None
-    if name: raise ConfigError(f"{own!r} has another {name!r} than its definition; write it there")
+    else:
+        name = next((n for n in vars(raw) if n[0] != "_"), None) if not around else None
+    if name:
+        raise ConfigError(f"{own!r} has another {name!r} than its definition; "
+                          "write it there")
     _check_decorators(thing, node, scope)
     check_defaults(raw, node, scope)

@@ -22,7 +22,7 @@ _LINE_END, _OVERWRITTEN = re.compile(r"(?<!\r)\r+(?=\n|\Z)"), re.compile(r"(?m)^
 def clean(
     text, # bytes or str from a job
 ) -> str:
-    "Text without escape sequences, control characters and reversals; keeps \\n \\t \\r."
+    "Text without escape sequences, control characters, reversals; keeps \\n \\t \\r."
     if isinstance(text, bytes): text = text.decode("utf-8", "replace")
     return _ESCAPES.sub("", text).replace("\r\n", "\n")
 
@@ -47,7 +47,8 @@ def _progress(e):
     if not (_number(e["step"]) and isinstance(metrics, dict) and len(metrics) <= 50):
         return None
     if not (e.get("total") is None or _number(e["total"])): return None
-    if not {*map(type, metrics.values())} <= {int, float}: return None # inf is what a loss may be
+    if not {*map(type, metrics.values())} <= {int, float}: # inf is what a loss may be
+        return None
     return {"step": e["step"], "total": e.get("total"),
             "metrics": {clean(name)[:64]: float(v) for name, v in metrics.items()}}
 
@@ -59,7 +60,8 @@ def _start(e):
 
 
 def _figure(e):
-    return {"path": e["path"]} if re.fullmatch(r"fig/[0-9]{3,6}\.png", e["path"]) else None
+    return ({"path": e["path"]} if re.fullmatch(r"fig/[0-9]{3,6}\.png", e["path"])
+            else None)
 
 
 def _result(e): return {"text": clean(e["text"])[:20_000]}
@@ -161,7 +163,8 @@ def printed(
     chunks: Iterable[bytes], # Pieces of a log
 ) -> str:
     "What a job printed, as a terminal would show it."
-    return terminal_text("".join(e["text"] for e in events(chunks) if e["k"] == "print"))
+    return terminal_text("".join(
+        e["text"] for e in events(chunks) if e["k"] == "print"))
 
 
 def last_lines(
@@ -170,7 +173,7 @@ def last_lines(
     number: int, # Of lines that have an end; the one begun comes besides
     span: int = 2**16, # Bytes that are read at first
 ) -> str:
-    "The last lines of a log, read from its end, and from further before it until they are enough."
+    "The last lines of a log, read from its end, further back until they are enough."
     while True:
         begin = max(0, size - span)
         data = b"".join(read(begin))

@@ -18,7 +18,8 @@ from ..patch import patch
 from . import costs, values
 from .packages import with_package, with_variable
 from .places.base import ENDED, died, get, good_file
-from .places.job_state import PATIENCE, Unanswered, last_start, retried, unended
+from .places.job_state import (
+    PATIENCE, Unanswered, last_start, retried, unended)
 from .events import events, last_lines, printed
 
 # %% ../../nbs/remote/39_handle.ipynb #93fbb445
@@ -29,7 +30,8 @@ class JobError(MabeError):
         self.traceback = self.error.get("traceback", "")
         kind, message = self.error.get("type", ""), self.error.get("message", "")
         why = {"error": f"{kind}: {message}", "cancelled": "it was cancelled"}
-        super().__init__(f"job {job.id} has no result: {why.get(self.status, message)}; "
+        super().__init__(f"job {job.id} has no result: "
+                         f"{why.get(self.status, message)}; "
                          f"'mabe jobs logs {job.id}' shows what it printed")
 
 # %% ../../nbs/remote/39_handle.ipynb #dbee3a3b
@@ -46,14 +48,12 @@ class Job:
         if (self.folder/"job.json").exists():
             state = self._state_at_place()
             if state["status"] in ENDED and self.spec.get("most_usd"):
-                with suppress(OSError, DataError): costs.write_receipt(self, state) # a full disk?
+                with suppress(OSError, DataError): # a full disk?
+                    costs.write_receipt(self, state)
             error = with_package(state["error"], self.backend)
             return {**state, "error": with_variable(error, self.backend)}
-        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that exist")
-
-    def status(self) -> str:
-        "queued, running, done, error, timeout, cancelled or died."
-        return self.state()["status"]
+        raise MabeError(f"job {self.id} was deleted; 'mabe jobs list' shows those that "
+                        "exist")
 
     def events(self, follow=True):
         "Every event from the beginning; until the job ends, or what there is now."
@@ -62,6 +62,12 @@ class Job:
         state = self.state()
         if state["status"] in ENDED:
             yield {"k": "end", **{k: state[k] for k in ("status", "error", "seconds")}}
+
+# %% ../../nbs/remote/39_handle.ipynb #d3f4688e
+@patch
+def status(self: Job) -> str:
+    "queued, running, done, error, timeout, cancelled or died."
+    return self.state()["status"]
 
 # %% ../../nbs/remote/39_handle.ipynb #39449b33
 SENDING = 3600.0 # Seconds that a job may be on its way
@@ -110,22 +116,26 @@ def refuse_unsent(self: Job):
         f"job {self.id} has no place yet: it is being sent, or who sent it was killed")
 
 # %% ../../nbs/remote/39_handle.ipynb #22d4f318
-NOT_THERE = "who sent it was killed before its place had it, or it never got there; send it again"
+NOT_THERE = ("who sent it was killed before its place had it, or it never got there; "
+             "send it again")
 
 @patch
 def _state_at_place(self: Job):
     place, known = self.backend, self.sent()
     spec = self.spec
     if known: state = place.state(self.folder, spec)
-    else: state = died(NOT_THERE) | {"seconds": 0.0} if place.found else place.vanished(spec)
+    else:
+        state = died(NOT_THERE) | {"seconds": 0.0} if place.found \
+            else place.vanished(spec)
     if spec["handle"] or state["status"] != "died": return state
     if self._on_its_way(): return unended("queued", reason="is being sent")
-    return died(NOT_THERE) | {"seconds": state["seconds"]} if has_ended(spec.get("sender")) else state
+    return died(NOT_THERE) | {"seconds": state["seconds"]} \
+        if has_ended(spec.get("sender")) else state
 
 # %% ../../nbs/remote/39_handle.ipynb #527599f1
 @patch
 def log(self: Job, tail=None) -> str:
-    "What it printed so far; of it the last `tail` lines that have an end, and the one begun."
+    "What it printed so far, or of it the last `tail` ended lines and the one begun."
     def read(begin): return self.backend.log(self.folder, self.spec, begin, False)
     self.refuse_unsent()
     if tail is None: return printed(read(0))
@@ -187,7 +197,8 @@ def result(self: Job,
     if partial: names = [name for name in names if name in index]
     for name in names:
         if name not in index: raise DataError(f"left no output {name!r}", place)
-    sizes = {name.removeprefix("out/"): size for name, size in self.files("out").items()}
+    sizes = {name.removeprefix("out/"): size
+             for name, size in self.files("out").items()}
     values.check_sizes({n: index[n] for n in names}, sizes, limit, place)
     for name in names: self._fetched(f"out/{name}.{index[name]}", limit + 2**20)
     return values.read_values(self.folder/"out", limit, names)
@@ -220,7 +231,7 @@ def cancel(self: Job):
 
 @patch
 def cost(self: Job, state=None) -> float:
-    "USD of all its starts so far, an estimate; of a state that was read already, if given."
+    "USD of all its starts so far, an estimate; of `state` if it was read already."
     return costs.cost_so_far(self, state or self.state())
 
 # %% ../../nbs/remote/39_handle.ipynb #775be715
@@ -228,15 +239,17 @@ def cost(self: Job, state=None) -> float:
 def resume(self: Job):
     "Start another attempt in the folders of the first, which finds the files in CKPT."
     if not self.backend.resumes:
-        raise ConfigError(f"a job on {self.on} cannot be started again; submit a new one")
-    with locked(self.folder/".resume", self.folder, lambda owner: None): # two may at once
+        raise ConfigError(f"a job on {self.on} cannot be started again; "
+                          "submit a new one")
+    with locked(self.folder/".resume", self.folder, lambda owner: None): # two at once?
         self.spec = read_json(self.folder/"job.json")
         status = (state := self.state())["status"]
         if status not in ENDED or status == "done":
             raise ConfigError(f"job {self.id} is {status}; only one that failed or was "
                               "stopped can be started again")
         if self.backend.on_disk and not Path(cwd := self.spec.get("cwd", "")).is_dir():
-            raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; submit a new one")
+            raise ConfigError(f"job {self.id} was sent from {cwd}, which is no more; "
+                              "submit a new one")
         self.backend.check_secrets(self.spec.get("secrets", ())) # they are in no file
         self._start_again(state)
 
@@ -244,7 +257,8 @@ def resume(self: Job):
 @patch
 def _start_again(self: Job, state):
     names = ("job.json", "receipt.json", "status.json")
-    before, had = dict(self.spec), {p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
+    before, had = dict(self.spec), {
+        p: p.read_bytes() for p in map(self.folder.joinpath, names) if p.exists()}
     costs.set_aside(self, self.cost(state))
     (self.folder/"status.json").unlink(missing_ok=True)
     try: self.spec["handle"] = self.backend.start(self.folder, self.spec)
@@ -256,15 +270,17 @@ def _start_again(self: Job, state):
         self.spec = before
         raise
     late = () if self.backend.on_disk else names[1:] # of who had asked just before
-    for name in (*late, "collected", "brought"): (self.folder/name).unlink(missing_ok=True)
+    for name in (*late, "collected", "brought"):
+        (self.folder/name).unlink(missing_ok=True)
     write_json(self.folder/"job.json", self.spec)
 
 # %% ../../nbs/remote/39_handle.ipynb #d744c36e
 @patch
 def remove(self: Job):
-    "Delete it, here and where it ran; its receipt stays. Raises `ConfigError` if it runs."
+    "Delete it here and where it ran, not its receipt. Raises `ConfigError` if it runs."
     if (status := (state := self.state())["status"]) not in ENDED:
-        raise ConfigError(f"job {self.id} is {status}; 'mabe jobs cancel {self.id}' stops it")
+        raise ConfigError(f"job {self.id} is {status}; "
+                          f"'mabe jobs cancel {self.id}' stops it")
     with disk_errors(self.folder): # its bill is not forgotten
         if self.spec.get("most_usd"): costs.write_receipt(self, state)
     if self.sent(): self.backend.remove(self.folder, self.spec)
@@ -285,8 +301,8 @@ def fetch(self: Job, name, to=".", limit=None, overwrite=False) -> Path:
                         f"{limit:,} allowed; raise 'limit'")
     if to.is_dir(): to = to/Path(name).name
     if to.exists() and not overwrite:
-        raise ConfigError(f"{to} is there already; give another place (--to), or have it "
-                          "replaced (--overwrite)")
+        raise ConfigError(f"{to} is there already; give another place (--to), or have "
+                          "it replaced (--overwrite)")
     with atomic(to) as tmp, ThreadPoolExecutor(8) as pool:
         def copy(n): self._copy(n, tmp if n == name else tmp/n[len(name) + 1:], limit)
         list(pool.map(copy, found))

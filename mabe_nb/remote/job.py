@@ -35,18 +35,21 @@ def job_code(
     **words, # For messages, as for `cell_code`
 ): # `JobCode`
     "The code of a job. Raises `ConfigError` for what cannot be sent."
-    if MODULES_NAME in inputs: raise ConfigError(f"{MODULES_NAME!r} is taken; rename it")
+    if MODULES_NAME in inputs:
+        raise ConfigError(f"{MODULES_NAME!r} is taken; rename it")
     if not isinstance(source, str):
         return function_code(source, inputs, outputs, with_, namespace, options)
     if namespace is None: namespace = vars(sys.modules["__main__"])
-    return cell_code(source, inputs, outputs, with_, namespace, options=options, **words)
+    return cell_code(source, inputs, outputs, with_, namespace, options=options,
+                     **words)
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a
 def _names(kind, names, good):
     "A list of names. Raises `ConfigError`."
     names = [names] if isinstance(names, str) else list(names)
     for name in names:
-        if not good(name): raise ConfigError(f"{str(name)[:80]!r} is no name for {kind}")
+        if not good(name):
+            raise ConfigError(f"{str(name)[:80]!r} is no name for {kind}")
     return list(dict.fromkeys(names))
 
 
@@ -86,24 +89,26 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
     gpu = list(gpu) if isinstance(gpu, tuple) else gpu
     names = gpu if isinstance(gpu, list) else [gpu or ""]
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"gpu is {gpu!r}, expected a name such as 'L4' or a list of names")
+        raise ConfigError(
+            f"gpu is {gpu!r}, expected a name such as 'L4' or a list of names")
     for name in names:
         if name.partition(":")[0] in {*place_names(), "hf-jobs"}:
-            raise ConfigError(f"gpu is {gpu!r}: a job waits at one place, as two that start "
-                              "it would both be paid; name the place with on= (--on) and "
-                              "its cards alone, 'mabe advise' compares places")
-    return {"id": new_id(), "on": on, "command": command, "handle": {}, "gpu": gpu or None,
+            raise ConfigError(f"gpu is {gpu!r}: a job waits at one place, as two that "
+                              "start it would both be paid; name the place with on= "
+                              "(--on) and its cards alone, 'mabe advise' compares "
+                              "places")
+    return {"id": new_id(), "on": on, "command": command,
+            "handle": {}, "gpu": gpu or None,
             "outputs": _names("an output", outputs, values.good_name),
             "timeout": ConfigError.bounded("timeout", timeout, 1, 30 * 86400),
             "retries": ConfigError.bounded("retries", retries, 0, 100, True),
             "limit": ConfigError.bounded("limit", limit, 1, 2**44, True),
-            "secrets": _names("a secret", secrets, _variable),
-            "options": options, "created": time.time(), "cwd": os.getcwd(),
-            "sender": this_process()}
+            "secrets": _names("a secret", secrets, _variable), "options": options,
+            "created": time.time(), "cwd": os.getcwd(), "sender": this_process()}
 
 # %% ../../nbs/remote/40_job.ipynb #6228b00f
 def foretell(job):
-    "Set aside what a job may cost; jobs that ended unseen are looked after before a refusal."
+    "Set aside what a job may cost; before a refusal look after jobs that ended unseen."
     try: set_aside(job)
     except ConfigError:
         refresh_reserved()
@@ -139,8 +144,8 @@ def _begin(job):
 
 
 def take_back(made, error):
-    "End jobs of which not all could start; one that may run and cannot be stopped stays."
-    last = next((job for job in made if not job.spec["handle"]), None) # that was to start
+    "End jobs if not all could start; one that may run and cannot be stopped stays."
+    last = next((job for job in made if not job.spec["handle"]), None) # was to start
     for job in made:
         if job is last and isinstance(error, Unanswered): job.unanswered(); continue
         try:
@@ -155,7 +160,7 @@ def take_back(made, error):
 def submit(
     source, # Code, a function, or a command as a list of words
     on: str = "local", # A place, such as "local" or "modal"; `place_names` lists them
-    gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free; with places,
+    gpu=None, # Card ("L4", "H100:2"); a list: the first that is free; with places,
               # ["modal:L4", "hf:l4x1"]: the first place that can be used, and has room
     inputs: dict = {}, # Name -> JSON value, array, tensor, table or nested arrays
     outputs=(), # Names of what should come back
@@ -166,17 +171,18 @@ def submit(
     secrets=(), # Names of secrets that the job needs
     limit: int = values.LIMIT, # Most bytes of all outputs, and of all inputs
     say=lambda text: None, # Told what goes along, before it goes
-    start_within: float = START_WITHIN, # Seconds, then the next of several places gets it
+    start_within: float = START_WITHIN, # Seconds; then the next of some places gets it
     **options, # Of the place, such as `data`
 ) -> Job:
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
     ConfigError.bounded("start_within", start_within, 0, 30 * 86400)
     command = _command(source)
-    specs = [_spec(command and team_command(command, cards, place), place, cards, outputs,
-                   timeout, retries, secrets, limit, options)
+    specs = [_spec(command and team_command(command, cards, place), place, cards,
+                   outputs, timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]
     names = specs[0]["outputs"]
-    code = None if command else job_code(source, inputs, names, with_, namespace, options)
+    code = None if command else job_code(
+        source, inputs, names, with_, namespace, options)
     while True:
         spec = first_usable(specs, say)
         specs = specs[specs.index(spec) + 1:]
@@ -198,14 +204,16 @@ def _written(folder):
 
 def _room_for(folder):
     "A disk that is full or refuses, in a sentence."
-    return disk_errors(folder.parent, "'mabe jobs prune' removes old jobs, then send it again")
+    return disk_errors(folder.parent,
+                       "'mabe jobs prune' removes old jobs, then send it again")
 
 # %% ../../nbs/remote/40_job.ipynb #cb98dba7
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
     for path in private(folder.parent).glob(".mabe-*.tmp"): # of who was killed in here
         with suppress(FileNotFoundError): # of who has just ended
-            if time.time() - path.stat().st_mtime > 86_400: shutil.rmtree(path, ignore_errors=True)
+            if time.time() - path.stat().st_mtime > 86_400:
+                shutil.rmtree(path, ignore_errors=True)
     with _room_for(folder), atomic(folder) as tmp:
         tmp.mkdir(mode=0o700)
         if code is not None:
@@ -218,8 +226,8 @@ def _write_folder(folder, spec, code, inputs):
 # %% ../../nbs/remote/40_job.ipynb #bb32deaa
 _KEYS = {"id": str, "on": str, "outputs": list, "timeout": (int, float), "retries": int,
          "limit": int, "created": (int, float), "handle": dict, "options": dict}
-_LATER = {"billed": (int, float), "cwd": str, "gpu": (str, list, type(None)), "secrets": list,
-          "started": (int, float)} # Which jobs of earlier versions lack
+_LATER = {"billed": (int, float), "cwd": str, "gpu": (str, list, type(None)),
+          "secrets": list, "started": (int, float)} # Which jobs of older versions lack
 
 
 def _read_job(folder):
@@ -227,13 +235,14 @@ def _read_job(folder):
     spec, file = read_json(folder/"job.json"), folder/"job.json"
     if not isinstance(spec, dict): raise DataError("is no job", file)
     spec = {"gpu": None, "secrets": []} | spec
-    for key, kind in (_KEYS | {k: kind for k, kind in _LATER.items() if k in spec}).items():
+    for key, kind in (_KEYS | {k: kind for k, kind in _LATER.items()
+                               if k in spec}).items():
         if not isinstance(spec.get(key), kind):
-            raise DataError(f"{key!r} is missing or of the wrong type; remove the folder "
-                            "if the job is of no use any more", file)
+            raise DataError(f"{key!r} is missing or of the wrong type; remove the "
+                            "folder if the job is of no use any more", file)
     if spec["id"] != folder.name:
-        raise DataError(f"is a copy of job {spec['id'][:40]!r}, which must not be stopped or deleted "
-                        "with it; move the folder elsewhere", file)
+        raise DataError(f"is a copy of job {spec['id'][:40]!r}, which must not be "
+                        "stopped or deleted with it; move the folder elsewhere", file)
     most = spec.get("most_usd") or 0
     if type(most) in (int, float) and 0 <= most < 1e12: return Job(folder, spec)
     raise DataError(f"most_usd is {str(most)[:40]!r}, expected a sum", file)
@@ -245,19 +254,19 @@ def attach(
     "The job with an id. Raises `MabeError` if there is none."
     folder = jobs_folder()/safe_id(id, "job")
     if (folder/"job.json").exists(): return _read_job(folder)
-    raise ConfigError(f"there is no job {id!r}, or it was deleted; 'mabe jobs list' shows "
-                      "those that exist")
+    raise ConfigError(f"there is no job {id!r}, or it was deleted; 'mabe jobs list' "
+                      "shows those that exist")
 
 # %% ../../nbs/remote/40_job.ipynb #3d9c746a
 def all_jobs(
     ids: str = "[!.]*", # Pattern
 ) -> list:
-    "Jobs of this user, newest first; warns of a folder that holds none, or none of theirs."
+    "Jobs of this user, newest first; warns of a folder with none, or none of theirs."
     folder, found = jobs_folder(), []
     try: any(folder.iterdir()) # `glob` passes over what it may not read
     except PermissionError:
-        warnings.warn(f"left out: {folder} holds jobs of another user, which you may not "
-                      "read; set MABE_HOME to a folder of yours", stacklevel=2)
+        warnings.warn(f"left out: {folder} holds jobs of another user, which you may "
+                      "not read; set MABE_HOME to a folder of yours", stacklevel=2)
     except OSError: pass # there is none
     for file in folder.glob(f"{ids}/job.json"):
         try: found.append(_read_job(file.parent))
@@ -267,13 +276,15 @@ def all_jobs(
 
 def jobs() -> list:
     "Jobs of this user, newest first, without the tasks of groups that are there."
-    return [j for j in all_jobs() if not (home()/"groups"/str(j.spec.get("group"))/"group.json").exists()]
+    return [j for j in all_jobs()
+            if not (home()/"groups"/str(j.spec.get("group"))/"group.json").exists()]
 
 # %% ../../nbs/remote/40_job.ipynb #68adf4f3
 def refresh_reserved() -> float: # USD
     "Look after jobs whose end was not seen; what the others may still cost."
     for job in all_jobs():
-        if not job.spec.get("most_usd") or (job.folder/"receipt.json").exists(): continue
+        if not job.spec.get("most_usd") or (job.folder/"receipt.json").exists():
+            continue
         try: job.state()
         except MabeError: continue # no network: it counts as before
     return reserved(jobs_folder())
@@ -286,14 +297,15 @@ def quote(
     retries: int = 0,
     **options, # As for `submit`
 ) -> dict: # usd_per_hour, most_usd, most_seconds, estimate (always True)
-    "Price of a job before it is sent, wherever of several places it runs; needs no account."
+    "Price of a job before it is sent, at whichever place it runs; needs no account."
     found, stopped = [], 0.0
     for place, cards in places_named(on, gpu):
         backend = get(place)
-        spec = _spec(None, place, cards, (), timeout, retries, (), values.LIMIT, options)
+        spec = _spec(None, place, cards, (), timeout, retries, (), values.LIMIT,
+                     options)
         backend.check_request(spec)
         rate, seconds = backend.usd_per_hour(spec), backend.most_seconds(spec)
         found.append({"usd_per_hour": rate, "most_usd": stopped + rate * seconds / 3600,
                       "most_seconds": seconds, "estimate": True})
-        stopped += rate * backend.stop_seconds / 3600 # where it just began before it went on
+        stopped += rate * backend.stop_seconds / 3600 # where it began before it went on
     return max(found, key=lambda price: price["most_usd"])

@@ -18,7 +18,7 @@ from .cell_names import imports_in
 # %% ../../nbs/remote/34_packages.ipynb #092f6089
 def package_of(
     module: str, # Such as "cv2.dnn"
-) -> str: # Such as "opencv-python==4.12"; the module's own name, if it is not installed here
+) -> str: # Such as "opencv-python==4.12"; the module's own name if not installed here
     "The package that a module is from, in the version that is installed here."
     from importlib import metadata
     top = module.partition(".")[0]
@@ -50,7 +50,8 @@ def with_variable(
     "What to do about a variable that is set here and was not there."
     missing = error and error.get("type") == "KeyError" and \
         re.match(r"'([A-Za-z_]\w{0,80})'", error.get("message", ""))
-    if not missing or missing[1] not in os.environ or backend.name == "local": return error
+    if not missing or missing[1] not in os.environ or backend.name == "local":
+        return error
     how = f"the option env={missing[1]}" if "env" in backend.options else \
         f"--secret {missing[1]} (secrets=)"
     there = f"{missing[0]}, which is set in the environment here; {how} takes it along"
@@ -84,14 +85,14 @@ def _files(place, name):
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
     bad = [f for f in files if f.suffix in compiled]
     if bad: raise ConfigError(f"the module {name!r} beside the notebook holds compiled "
-                              f"code ({bad[0].name}), which cannot go along; install it "
-                              "there")
+                              f"code ({bad[0].name}), which cannot go along; install "
+                              "it there")
     return [f for f in files if f.suffix == ".py" and f.is_file()]
 
 # %% ../../nbs/remote/34_packages.ipynb #c7646cdc
 def modules_beside(
     names, # Modules that are imported
-) -> tuple: # {path: text} of those that lie beside the notebook, and all imports in them
+) -> tuple: # {path: text} of those beside the notebook, and all imports in them
     "Modules that go along as files. Raises `ConfigError` for one that cannot."
     found, imported, todo, seen = {}, {}, list(names), set()
     while todo:
@@ -108,8 +109,9 @@ def modules_beside(
             found[file.relative_to(place.parent).as_posix()] = text
             imported, todo = more | imported, [*todo, *more]
         if sum(map(len, found.values())) > MODULES:
-            raise ConfigError(f"the modules beside the notebook make more than {MODULES:,}"
-                              " bytes; make a package of them and install it there")
+            raise ConfigError("the modules beside the notebook make more than "
+                              f"{MODULES:,} bytes; make a package of them and install "
+                              "it there")
     return found, imported
 
 # %% ../../nbs/remote/34_packages.ipynb #5ab616c8
@@ -126,8 +128,12 @@ def import_line(name, value, namespace):
 
 
 def with_submodules(imports, code): # Name -> line
-    "The same lines, and those of the modules within a package that code uses by their whole name."
-    used = {ast.unparse(n) for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Attribute)}
-    used = {n for n in used & sys.modules.keys() if sys.modules[n].__name__ == n} # not `os.path`
-    return {name: "\n".join([line, *sorted(f"import {n}" for n in used if f"import {n.partition('.')[0]}" == line)])
+    "The same, and lines of modules within a package that code uses by their full name."
+    used = {ast.unparse(n) for n in ast.walk(ast.parse(code))
+            if isinstance(n, ast.Attribute)}
+    used = {n for n in used & sys.modules.keys()
+            if sys.modules[n].__name__ == n} # not `os.path`
+    return {name: "\n".join([line, *sorted(
+                f"import {n}" for n in used
+                if f"import {n.partition('.')[0]}" == line)])
             for name, line in imports.items()}

@@ -20,11 +20,13 @@ def row(job) -> dict:
     "A job as one row of a table."
     try: state, usd = (now := job.state()), round(job.cost(now), 4)
     except MabeError as e: # no network, no credentials: the others can still be listed
-        state, usd = {"status": "unknown", "seconds": None, "error": {"message": str(e)}}, 0
+        state, usd = {"status": "unknown", "seconds": None,
+                      "error": {"message": str(e)}}, 0
     return {"id": job.id, "on": job.on, "gpu": job.spec.get("gpu"),
             "status": state["status"], "seconds": state["seconds"], "usd": usd,
-            "error": (state["error"] or {}).get("message"), "reason": state.get("reason"),
-            "outputs": job.spec["outputs"], "folder": str(job.folder)}
+            "error": (state["error"] or {}).get("message"),
+            "reason": state.get("reason"), "outputs": job.spec["outputs"],
+            "folder": str(job.folder)}
 
 
 def as_line(
@@ -44,7 +46,9 @@ def links_of(
     top, name = job.folder, name.rstrip("/")
     if name and not good_file(name): return []
     if not job.backend.on_disk:
-        return sorted(job.backend.links(top, job.spec, name)) if hasattr(job.backend, "links") else []
+        return sorted(job.backend.links(top, job.spec, name)) \
+            if hasattr(job.backend, "links") else []
     if (top/name).resolve() != top.resolve()/name: return [name] # is or lies behind one
     found = (top/name).rglob("*")
-    return sorted(path.relative_to(top).as_posix() for path in found if path.is_symlink())
+    return sorted(path.relative_to(top).as_posix()
+                  for path in found if path.is_symlink())

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from ..errors import ConfigError
 from ..patch import patch
 from .packages import import_line, modules_beside, with_submodules
-from .cell_names import (HELD, IN_A_JOB, _looked_up, check_alone, check_of_job, check_outputs, check_plain,
-                                       held, imports_in, names_of_job, names_used, who_has)
+from .cell_names import (
+    HELD, IN_A_JOB, _looked_up, check_alone, check_of_job, check_outputs, check_plain,
+    held, imports_in, names_of_job, names_used, who_has)
 from .definitions import _same, check_as_written, scope_of
 from .compound import is_frame
 from .values import _has_axes, _number
@@ -37,7 +38,8 @@ def _definition(text, name):
     kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
     found = [n for n in body if isinstance(n, kinds) and n.name == name]
     if not found: return None
-    kept = [d for d in found[-1].decorator_list if _called(d).rpartition(".")[2] != "gpu"]
+    kept = [d for d in found[-1].decorator_list
+            if _called(d).rpartition(".")[2] != "gpu"]
     heads = [f"@{ast.get_source_segment(text, d)}\n" for d in kept]
     lines = text.split("\n")[found[-1].lineno - 1:found[-1].end_lineno]
     return "".join(heads) + "\n".join(lines) + "\n"
@@ -46,7 +48,8 @@ def _definition(text, name):
 def _is_of(source, thing, namespace):
     "Whether a class is what a definition makes, as far as can be told; a function is."
     if inspect.isclass(thing):
-        try: check_as_written(thing, ast.parse(source).body[0], scope_of(thing, namespace)[0])
+        try: check_as_written(thing, ast.parse(source).body[0],
+                              scope_of(thing, namespace)[0])
         except ConfigError: return False
     return True
 
@@ -65,13 +68,14 @@ def source_of(
     if name == "<lambda>":
         raise ConfigError("a lambda has no source of its own; write it with 'def'")
     if inspect.ismethod(thing):
-        raise ConfigError("it is a method of an object; write a function that makes the object and calls it")
+        raise ConfigError("it is a method of an object; write a function that makes "
+                          "the object and calls it")
     texts = list(_texts(thing, namespace))
     found = [*filter(None, (_definition(text, name) for text in texts))]
     if found: return next((f for f in found if _is_of(f, thing, namespace)), found[0])
     if not texts:
-        raise ConfigError(f"the source of {name!r} cannot be found; define it in a cell "
-                          "or a file, or send a string of code")
+        raise ConfigError(f"the source of {name!r} cannot be found; define it in a "
+                          "cell or a file, or send a string of code")
     raise ConfigError(f"{name!r} is no plain function or class; use 'def' or 'class'")
 
 # %% ../../nbs/remote/36_travel.ipynb #b3ed3921
@@ -81,7 +85,8 @@ CONSTANT = 1000 # Most characters of one that goes along unasked
 class _Along:
     "What goes along: lines of code by name."
     def __init__(self, given, named, options, made):
-        self.given, self.has, self.named, self.made = {*given}, names_of_job(options), named, made
+        self.given, self.has = {*given}, names_of_job(options)
+        self.named, self.made = named, made
         self.begun, self.imports, self.constants, self.sources = {}, {}, {}, {}
 
     def need(self, name: str, namespace: dict, by: str = ""):
@@ -102,9 +107,11 @@ class _Along:
             self.take_source(name, value, namespace, by)
         else: self.take_data(name, value, by)
 
-    def code(self) -> str: # Each line ends with a line break
-        parts = *self.imports.values(), *self.constants.values(), *self.sources.values()
-        return "".join(part.rstrip("\n") + "\n" for part in parts)
+# %% ../../nbs/remote/36_travel.ipynb #e3817af2
+@patch
+def code(self: _Along) -> str: # Each line ends with a line break
+    parts = *self.imports.values(), *self.constants.values(), *self.sources.values()
+    return "".join(part.rstrip("\n") + "\n" for part in parts)
 
 # %% ../../nbs/remote/36_travel.ipynb #e9d3bdda
 @patch
@@ -113,12 +120,16 @@ def take_source(self: _Along, name, value, namespace, by):
     own, (scope, around) = inspect.unwrap(value).__name__, scope_of(value, namespace)
     other = {n for n in around if n not in namespace or namespace[n] is not scope[n]}
     if taken := {name, own, *other} & (self.given | self.has) | around & self.made:
-        raise ConfigError(f"{by or 'the cell'} uses {name!r}, which has a {min(taken)!r} of its "
-                          "own beside that of the job; rename one of them")
+        raise ConfigError(f"{by or 'the cell'} uses {name!r}, which has a "
+                          f"{min(taken)!r} of its own beside that of the job; rename "
+                          "one of them")
     if hasattr(value, "dispatch") and len(getattr(value, "registry", ())) > 1:
-        raise ConfigError(f"{by or 'the cell'} uses {name!r}, a singledispatch function: what was "
-                          "registered with it would be lost; write it with isinstance")
-    try: check_as_written(value, ast.parse(source := source_of(value, namespace)).body[0], scope)
+        raise ConfigError(f"{by or 'the cell'} uses {name!r}, a singledispatch "
+                          "function: what was registered with it would be lost; write "
+                          "it with isinstance")
+    try:
+        check_as_written(
+            value, ast.parse(source := source_of(value, namespace)).body[0], scope)
     except ConfigError as e:
         raise ConfigError(f"{by or 'the cell'} uses {name!r}, which cannot go along: "
                           f"{e}") from None
@@ -139,33 +150,35 @@ def untravelled(value, most=1000):
             return type(v).__name__
     return None
 
+# %% ../../nbs/remote/36_travel.ipynb #293f3a27
+def _is_constant(value):
+    try: return len(repr(value)) <= CONSTANT and ast.literal_eval(repr(value)) == value
+    except Exception: return False # a repr that is no literal
+
 # %% ../../nbs/remote/36_travel.ipynb #74739810
 @patch
 def take_data(self: _Along, name, value, by):
     "A constant of a function. Raises `ConfigError` for all other data."
     if hasattr(value, "comm") and hasattr(value, "_view_name"):
-        raise ConfigError(f"{by or 'the cell'} uses the widget {name!r}, and nobody can "
-                          f"move it in a job; send what it says: '{name}_value = "
-                          f"{name}.value' in a cell of its own")
+        raise ConfigError(f"{by or 'the cell'} uses the widget {name!r}, and nobody "
+                          "can move it in a job; send what it says: "
+                          f"'{name}_value = {name}.value' in a cell of its own")
     if by and _is_constant(value):
         self.constants[name] = f"{name} = {value!r}"
         return
     if what := untravelled(value):
-        state = "send its state_dict() and load that there, or " * hasattr(value, "state_dict")
-        raise ConfigError(f"{by or 'the cell'} uses {name!r}, which is or holds something of type "
-                          f"{what} and cannot travel; {state}make it where the code runs")
+        state = ("send its state_dict() and load that there, or "
+                 * hasattr(value, "state_dict"))
+        raise ConfigError(f"{by or 'the cell'} uses {name!r}, which is or holds "
+                          f"something of type {what} and cannot travel; {state}make it "
+                          "where the code runs")
     how = self.named.format(name)
     kind = type(value).__name__
-    if by: raise ConfigError(f"{by} uses {name!r} ({kind}) from outside, which does not "
-                             "travel by itself; make it an argument"
+    if by: raise ConfigError(f"{by} uses {name!r} ({kind}) from outside, which does "
+                             "not travel by itself; make it an argument"
                              + (f", or {how}" if how else ""))
-    raise ConfigError(f"the cell uses {name!r} ({kind}) of the notebook, which does not "
-                      f"travel by itself; {how}")
-
-
-def _is_constant(value):
-    try: return len(repr(value)) <= CONSTANT and ast.literal_eval(repr(value)) == value
-    except Exception: return False # a repr that is no literal
+    raise ConfigError(f"the cell uses {name!r} ({kind}) of the notebook, which does "
+                      f"not travel by itself; {how}")
 
 # %% ../../nbs/remote/36_travel.ipynb #f6aec6e4
 class JobCode(NamedTuple):
@@ -183,8 +196,9 @@ def _helpers(with_, namespace):
     for helper in (with_,) if isinstance(with_, str) or callable(with_) else with_:
         if isinstance(helper, str):
             if helper not in namespace:
-                raise ConfigError.unknown("helper", helper, [k for k, v in namespace.items()
-                                          if callable(v) and not k.startswith("_")])
+                raise ConfigError.unknown("helper", helper, [
+                    k for k, v in namespace.items()
+                    if callable(v) and not k.startswith("_")])
             found[helper] = namespace[helper]
         else: found[helper.__name__] = helper
     return found
@@ -197,11 +211,11 @@ def _joined(along, cell, first=""):
     for kind, names in (("import", along.imports), ("constant", along.constants),
                         ("source", along.sources)):
         kinds |= dict.fromkeys(names, kind)
-    for at, name in enumerate(kinds): # a source sets the name that it was written with, too
+    for at, name in enumerate(kinds): # a source also sets the name it was written with
         own = name in along.sources and inspect.unwrap(along.begun[name]).__name__
         if own in [*kinds][:at] and along.begun[own] is not along.begun[name]:
-            raise ConfigError(f"{name!r} was written as {own!r}, and another {own!r} would go along; "
-                              "rename one of them")
+            raise ConfigError(f"{name!r} was written as {own!r}, and another {own!r} "
+                              "would go along; rename one of them")
     imports = imports_in(cell)
     modules, more = modules_beside(own := imports_in(before) | imports)
     return JobCode(before + cell, before.count("\n"), kinds, modules, more | own)
@@ -239,7 +253,7 @@ def function_code(
     namespace: dict = None, # Where names of helpers are looked up; None: its globals
     options: dict = {}, # Of the place; None: of a map
 ) -> JobCode:
-    "A function, its call and what it uses. Raises `ConfigError` for what cannot be sent."
+    "A function, its call, what it uses. Raises `ConfigError` for what cannot be sent."
     if not inspect.isfunction(function):
         raise ConfigError(f"cannot send a {type(function).__name__}; expected code, a "
                           "function or a list of words")
@@ -251,12 +265,15 @@ def function_code(
     check_as_written(function, ast.parse(source).body[0], scope)
     along = _Along((), "", options, _looked_up(source)[1] - {name})
     there = scope.get(name)
-    along.begun[name] = there if inspect.unwrap(there) is inspect.unwrap(function) else function
+    along.begun[name] = there if inspect.unwrap(there) is inspect.unwrap(function) \
+        else function
     for helper_name, helper in _helpers(with_, namespace).items():
         along.begun[helper_name] = helper
         along.take_source(helper_name, helper, namespace, "")
-    for used in sorted(names_used(source, scope) - {name}): along.need(used, scope, repr(name))
-    if HELD in {*inputs, *along.begun}: raise ConfigError(f"{HELD!r} is taken; rename it")
+    for used in sorted(names_used(source, scope) - {name}):
+        along.need(used, scope, repr(name))
+    if HELD in {*inputs, *along.begun}:
+        raise ConfigError(f"{HELD!r} is taken; rename it")
     call = f"{name}(**{HELD})" if inputs else f"{name}()"
     last = f"globals().update({call})" if outputs else f"value = {call}"
     if not outputs: outputs.append("value")
@@ -292,8 +309,9 @@ def files_here(
 ) -> list: # Sentences
     "Files of this machine that a job elsewhere names and will not find."
     tree = ast.parse(code.source if code else "")
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)
-             and isinstance(n.value, str) and 2 < len(n.value) < 300 and "\0" not in n.value}
-    return [f"note: {text!r} is a file of this machine that does not go along; send what it holds, "
-            "or its folder as data" for text in sorted(texts)
+    texts = {n.value for n in ast.walk(tree)
+             if isinstance(n, ast.Constant) and isinstance(n.value, str)
+             and 2 < len(n.value) < 300 and "\0" not in n.value}
+    return [f"note: {text!r} is a file of this machine that does not go along; send "
+            "what it holds, or its folder as data" for text in sorted(texts)
             if {".", "/"} & {*text} and os.path.isfile(text)]

@@ -31,7 +31,8 @@ def good_name(
 # %% ../../nbs/remote/10_values.ipynb #504e8068
 def _number(value):
     "A NumPy number or a tensor of one item as a plain one; everything else as it is."
-    if hasattr(value, "item") and getattr(value, "shape", None) == (): return value.item()
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
     return value
 
 
@@ -44,15 +45,16 @@ def _plain(value, name):
     if isinstance(number := _number(value), (bool, int, float, str)): return number
     within = "a dict with keys that are not strings" if isinstance(value, dict) else \
         f"of type {type(value).__name__}"
-    raise DataError(f"{name!r} is or holds something {within}; only JSON values, arrays, "
-                    "tensors, DataFrames, and lists and dicts of arrays travel, write "
-                    "anything else to a file in CKPT")
+    raise DataError(f"{name!r} is or holds something {within}; only JSON values, "
+                    "arrays, tensors, DataFrames, and lists and dicts of arrays "
+                    "travel, write anything else to a file in CKPT")
 
 # %% ../../nbs/remote/10_values.ipynb #b7fd70ac
 def _is_tensor(value): return hasattr(value, "detach") and hasattr(value, "cpu")
 
 
-def _is_array(value): return type(value).__module__ == "numpy" and hasattr(value, "dtype")
+def _is_array(value):
+    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
 
 
 def _has_axes(value): # Neither a number nor JSON
@@ -70,11 +72,11 @@ def _array(value, name):
     if _is_tensor(value):
         try: value = value.detach().cpu().numpy()
         except (TypeError, RuntimeError) as e:
-            raise DataError(f"{name!r} is no tensor that .npy can hold ({e}); convert it, "
-                            "for example with .float()") from None
+            raise DataError(f"{name!r} is no tensor that .npy can hold ({e}); convert "
+                            "it, for example with .float()") from None
     if value.dtype.kind in "biufcSUmM": return value
-    raise DataError(f"{name!r} is an array of dtype {value.dtype}; only arrays of numbers, "
-                    "strings and times travel")
+    raise DataError(f"{name!r} is an array of dtype {value.dtype}; only arrays of "
+                    "numbers, strings and times travel")
 
 # %% ../../nbs/remote/10_values.ipynb #8392aafd
 def _tensors(value, name):
@@ -115,7 +117,8 @@ def _pack(value, name):
         text = json.dumps(_plain(value, name), ensure_ascii=False).encode()
     except (RecursionError, UnicodeEncodeError, ValueError) as e:
         if isinstance(e, DataError): raise
-        raise DataError(f"{name!r} cannot be written as JSON ({type(e).__name__})") from None
+        raise DataError(
+            f"{name!r} cannot be written as JSON ({type(e).__name__})") from None
     if len(text) > JSON_LIMIT: raise DataError(_too_large(name, len(text), JSON_LIMIT))
     return "json", text, len(text)
 
@@ -127,7 +130,8 @@ def _checked(value, name, room, limit):
                         "name of ASCII letters, digits and '_'")
     try: packed = _pack(value, name)
     except DataError: raise
-    except Exception as e: raise DataError(f"{name!r} cannot travel ({type(e).__name__}: {e})") from None
+    except Exception as e:
+        raise DataError(f"{name!r} cannot travel ({type(e).__name__}: {e})") from None
     if packed[2] <= room: return packed
     raise DataError(_too_large(name, limit - room + packed[2], limit))
 
@@ -171,7 +175,8 @@ def _fits(path, kind, value, faults):
         full = isinstance(e, OSError)
         if full and faults is None: raise
         path.unlink(missing_ok=True)
-        why = os.strerror(e.errno or errno.ENOSPC) if full else f"{type(e).__name__}: {e}"
+        why = os.strerror(e.errno or errno.ENOSPC) if full else \
+            f"{type(e).__name__}: {e}"
         fault = DataError(f"{path.stem!r} cannot be written: {why}")
         if faults is None: raise fault from None
         faults.append(fault)
@@ -195,7 +200,8 @@ def read_index(
     try: index = json.loads(data) if len(data) < 2**20 else None
     except (ValueError, RecursionError): index = None
     if not isinstance(index, dict) or len(index) > 1000:
-        raise DataError("is no index of values (a JSON object of names and kinds)", path)
+        raise DataError("is no index of values (a JSON object of names and kinds)",
+                        path)
     for name, kind in index.items():
         if not good_name(name) or kind not in KINDS:
             raise DataError(f"refused: names a value {name[:80]!r} of kind "
@@ -262,10 +268,12 @@ def _read_npy(path):
             shape, fortran, dtype = npy_header(f)
             rest = os.fstat(f.fileno()).st_size - f.tell()
             size = math.prod(shape) * dtype.itemsize
-            if dtype.kind not in "biufcSUmM" or min(shape, default=0) < 0 or size != rest:
-                raise ValueError(f"shape {str(shape)[:80]} of {str(dtype)[:40]} does not "
-                                 f"fit {rest:,} bytes")
-            flat = np.fromfile(f, dtype, math.prod(shape)) if size else np.empty(0, dtype)
+            if (dtype.kind not in "biufcSUmM" or min(shape, default=0) < 0
+                    or size != rest):
+                raise ValueError(f"shape {str(shape)[:80]} of {str(dtype)[:40]} does "
+                                 f"not fit {rest:,} bytes")
+            flat = np.fromfile(f, dtype, math.prod(shape)) if size else \
+                np.empty(0, dtype)
             return flat.reshape(shape, order="F" if fortran else "C")
         except Exception as e: # NumPy's parser lets through what Python's raises
             raise DataError(f"refused as .npy: {str(e).splitlines()[0][:200]}",
