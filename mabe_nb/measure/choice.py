@@ -63,14 +63,15 @@ def reasons_for(
     "Why this card, or what comes nearest."
     here = request["here"]
     out = [_chosen(best, request)] if best else [*_nearest(rows, request)]
-    out.append(f"{request['epochs']} epochs of " + (f"{request['windows']:,} windows"
-               if request["windows"] else "1,000,000 windows, since no data were given"))
+    out.append(f"{request['epochs']} epochs of " + (
+        f"{request['windows']:,} windows" if request["windows"] else
+        "1,000,000 windows, since no data were given"))
     out.append(f"a step takes {here['ms']:.3g} ms on {here['card']} ({here['date']}), "
                f"so the run {here['hours']:.2g} h here, for nothing")
     if best: out.append(
         f"its time is {best['basis']} ({best['source']}); its price is of "
-        f"{best['price_as_of']}, {best['price_age_days']:.0f} days old"
-        + f", over {request['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
+        f"{best['price_as_of']}, {best['price_age_days']:.0f} days old" +
+        f", over {request['stale_days']}: 'mabe gpus --refresh'" * best["price_stale"])
     if best and best["batch"] < request["batch"]: out.append(
         f"{request['batch']} windows do not fit at a time: {best['batch']} are taken "
         f"{best['accumulation']} times, {best['batch'] * best['accumulation']} a step")
@@ -120,18 +121,18 @@ def _if_cheaper(r, best, budget, by): # Where the cheapest was chosen
     if budget is not None: rate = min(rate, now * budget / r["most_usd"])
     if r["usd"] >= best["usd"] and (by is None or r["high_hours"] <= by):
         return f"an hour of {r['name']} cost under ${rate:.2f} (now ${now:.2f})"
-    return (f"{r['name']} at ${r['usd']:.2f} may take up to {r['high_hours']:.2g} h and "
-            f"${r['most_usd']:.2f}")
+    return (f"{r['name']} at ${r['usd']:.2f} may take up to {r['high_hours']:.2g} h "
+            f"and ${r['most_usd']:.2f}")
 
 
 def _if_faster(r, best, budget, by): # Where the fastest was
     must = []
     if r["hours"] >= best["hours"]: must.append(
-        f"{r['name']} takes under {best['hours']:.2g} h (it may take {r['low_hours']:.2g} to "
-        f"{r['high_hours']:.2g} h)")
+        f"{r['name']} takes under {best['hours']:.2g} h (it may take "
+        f"{r['low_hours']:.2g} to {r['high_hours']:.2g} h)")
     if r["most_usd"] > budget: must.append(
-        f"the budget is ${math.ceil(100 * r['most_usd']) / 100:.2f}, which {r['name']} may "
-        "cost at most")
+        f"the budget is ${math.ceil(100 * r['most_usd']) / 100:.2f}, which {r['name']} "
+        "may cost at most")
     return " and ".join(must)
 
 # %% ../../nbs/measure/45_choice.ipynb #15c05cdc

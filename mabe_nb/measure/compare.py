@@ -108,8 +108,8 @@ def others(
         if {f.gpu, f.flavor} & known or not (gpus().name == f.gpu).any(): continue
         seconds, factors, why = predict_step(base, card(f.gpu), floor)
         if math.isfinite(seconds): rows.append(_guess(
-            f"{provider.partition('-')[0]}:{f.flavor}", seconds, factors, batch, windows,
-            usd_per_hour(f.flavor, provider), why))
+            f"{provider.partition('-')[0]}:{f.flavor}", seconds, factors, batch,
+            windows, usd_per_hour(f.flavor, provider), why))
     return rows
 
 # %% ../../nbs/measure/40_compare.ipynb #7d54f6fd
@@ -132,8 +132,9 @@ def predict_step(
         return (by_count(base, there, floor), BY_COUNT,
                 f"counted work on {base['card']}; no card measured")
     try: mine = card(base["card"])
-    except ConfigError: return (by_count(base, there, floor), BY_COUNT,
-                                f"counted work on {base['card']}, of which we have no figures")
+    except ConfigError:
+        return (by_count(base, there, floor), BY_COUNT,
+                f"counted work on {base['card']}, of which we have no figures")
     return (by_bandwidth(base["seconds"]["p50"], mine, there, floor), BY_BANDWIDTH,
             f"bandwidth, from {mine['name']}")
 
@@ -192,8 +193,8 @@ def _rate(on, gpu, options): # NaN for a place that cannot be had now: its row s
     except MabeError: return math.nan
 
 
-def _announced(targets, each, *asked): # What `run_probes` finds; tells the status of each
-    for result, target in zip(run_probes(*asked), targets): # without a name, so that an error ends it
+def _announced(targets, each, *asked): # What `run_probes` finds; tells each status
+    for result, target in zip(run_probes(*asked), targets): # unnamed: an error ends it
         each(target, result["status"])
         yield result
 
@@ -219,7 +220,7 @@ def cheapest(
     table: pd.DataFrame, # From `compare`
     epochs: int,
 ) -> dict: # where, hours, usd, basis, price_as_of; None: nothing is rented there
-    "The rented card on which a run of so many epochs costs least of all that are rented."
+    "The rented card on which a run of so many epochs costs least."
     rows = []
     for r in table[table.seconds.notna()].to_dict("records"):
         if not (offer := _offer(r["where"])): continue

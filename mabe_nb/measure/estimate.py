@@ -223,8 +223,9 @@ def estimate(
         window + (k - KEPT.likely) * count.units * steps for k in KEPT]
     state = Need(*3 * (count.state / 1e9,))
     fixed = process or state + (CONTEXT_GB if card else PROCESS_GB)
-    gap = ("counted on one step; what cuDNN keeps for recurrent layers is not documented: "
-           "k from 4 to 18, 12.5 on an H100" if count.units else "counted on one step")
+    gap = ("counted on one step; what cuDNN keeps for recurrent layers is not "
+           "documented: k from 4 to 18, 12.5 on an H100"
+           if count.units else "counted on one step")
     if process: gap += ", what does not grow with the batch measured on one here"
     return Estimate(fixed, Need(*(w / 1e9 for w in windows)), "counted", gap)
 

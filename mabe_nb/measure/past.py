@@ -44,7 +44,8 @@ def of_sweeps(
         s, off = float(line(batch)), max(error_of_line(sizes, batch), line.worst)
         newest = max(sizes.values(), key=lambda r: r["created"])
         if s > 0: out.append(newest | {
-            "batch": batch, "source": f"sweep of {len(sizes)} sizes" + _beyond(sizes, batch),
+            "batch": batch,
+            "source": f"sweep of {len(sizes)} sizes" + _beyond(sizes, batch),
             "seconds": {"p50": s, "low": s * (1 - off), "high": s * (1 + off)}})
     return out
 

@@ -93,8 +93,9 @@ def _bill(step, request, offer):
     steps = request["windows"] / (cfg.batch_size * cfg.gradient_accumulation_steps)
     epoch, low, high = (steps * step[k] for k in ("seconds", "low", "high"))
     hours, least, slow = (run_hours(s, n) for s in (epoch, low, high * SPARE))
-    def bill(h): return cost(h, offer["flavor"], offer["provider"], retries=request["retries"],
-                             timeout_hours=max(slow, h), table=request["table"])
+    def bill(h):
+        return cost(h, offer["flavor"], offer["provider"], retries=request["retries"],
+                    timeout_hours=max(slow, h), table=request["table"])
     one = bill(hours)
     return {"epoch_s": epoch, "low_epoch_s": low, "high_epoch_s": high, "hours": hours,
             "low_hours": least, "high_hours": slow, "usd_per_hour": one.usd_per_hour,
@@ -219,5 +220,6 @@ def answer(
             f"this machine does it in {here['hours']:.2g} h for nothing, " + (
                 "and no card that will do is faster" if best else
                 "and no card will do"), *reasons]
-    return Recommendation(pick, rows, reasons, what_would_change(near, best, budget, by),
+    return Recommendation(pick, rows, reasons,
+                          what_would_change(near, best, budget, by),
                           how_to_settle(near, best, data), request)

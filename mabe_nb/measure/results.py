@@ -104,7 +104,8 @@ def _waited(job, beat):
         except Unreachable:
             if time.monotonic() > answered + PATIENCE: raise
             status = "unreachable"
-        if status in ENDED or status == "queued" and time.monotonic() > end: return status
+        if status in ENDED or status == "queued" and time.monotonic() > end:
+            return status
         beat()
         time.sleep(nap := min(nap * 1.3, 1.0))
 
@@ -145,8 +146,8 @@ def beside_card(
 
 def _with_card_note(row, spec): # The same; says so if it was no card that was measured
     if not beside_card(row): return row
-    return row | {"say": f"ran on the processor there ({row['card']}), not on the card, with "
-                         f"device {spec['settings']['device']!r}"}
+    return row | {"say": f"ran on the processor there ({row['card']}), not on the "
+                         f"card, with device {spec['settings']['device']!r}"}
 
 # %% ../../nbs/measure/15_results.ipynb #8b3e56b5
 def run_probes(
@@ -171,9 +172,9 @@ def run_probes(
                                    "result": jobs[i]})
                 if on == "local": # Many probes would bury a user's own jobs
                     shutil.rmtree(job.folder, ignore_errors=True)
-            yield _with_card_note({"usd": 0.0, "reused": False, "say": "", **jobs[i], "on": on,
-                         "gpu": gpu, "asked": spec["precision"],
-                         "batch": spec["settings"]["batch_size"]}, spec)
+            yield _with_card_note({"usd": 0.0, "reused": False, "say": "", **jobs[i],
+                                   "on": on, "gpu": gpu, "asked": spec["precision"],
+                                   "batch": spec["settings"]["batch_size"]}, spec)
 
 # %% ../../nbs/measure/15_results.ipynb #9e3e120b
 def _cached(place):
@@ -190,12 +191,12 @@ def say_price(
     options: dict = {},
     say=lambda text: None, # Called with the line, if anything is to be paid
 ):
-    "Say before anything starts what probes may cost, of which those that are known cost nothing."
+    "Say before anything starts what probes may cost; those known cost nothing."
     number = usd = 0
     for spec, on, gpu in asks:
         if on == "local" or not fresh and _cached(cache_path(spec, on, gpu)): continue
         try: most = quote(on, gpu, timeout, **options)["most_usd"]
         except MabeError: continue # it will not start, and its row says why
         number, usd = number + bool(most), usd + most
-    if usd: say(f"at most about {usd:.2f} USD: {number} probe{'s' * (number > 1)} of at most "
-                f"{timeout:g} s on rented cards")
+    if usd: say(f"at most about {usd:.2f} USD: {number} probe{'s' * (number > 1)} of "
+                f"at most {timeout:g} s on rented cards")

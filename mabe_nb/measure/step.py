@@ -105,15 +105,15 @@ def time_parts(
     def closes(part): return lambda *_: marks.append((part, clock.mark()))
     hooks = [trainer.model.register_forward_pre_hook(closes("data")),
              trainer.model.register_forward_hook(closes("forward"))]
-    trainer.follow_gradients = lambda of=trainer.follow_gradients: (closes("backward")(), of())
+    trainer.follow_gradients = lambda of=trainer.follow_gradients: (
+        closes("backward")(), of())
     step.before_data, sums = closes("backward"), []
     try:
         for _ in range(count):
             marks[:] = [("", clock.mark())]
             step()
             closes("optimizer")()
-            times = list(zip([p for p, _ in marks[1:]], clock.seconds([m for _, m in marks])))
-            sums.append({part: sum(t for p, t in times if p == part) for part in PARTS})
+            sums.append(_by_part(marks, clock))
     finally:
         for hook in hooks: hook.remove()
         del trainer.follow_gradients # the method is there again
@@ -123,9 +123,15 @@ def time_parts(
 # %% ../../nbs/measure/08_step.ipynb #9c16f43a
 PARTS = ("data", "forward", "backward", "optimizer")
 
+def _by_part(marks, clock): # Seconds, from (part, mark at its end) of one step
+    times = clock.seconds([mark for _, mark in marks])
+    ended = list(zip([part for part, _ in marks[1:]], times))
+    return {part: sum(t for p, t in ended if p == part) for part in PARTS}
+
 # %% ../../nbs/measure/08_step.ipynb #3617dd22
 def _recurrent(weights, x, factor):
-    return factor * 2 * x.shape[0] * x.shape[1] * sum(w.numel() for w in weights if w.ndim == 2)
+    return factor * 2 * x.shape[0] * x.shape[1] * sum(
+        w.numel() for w in weights if w.ndim == 2)
 
 
 def _formula(factor, last=None):
@@ -161,7 +167,8 @@ class Work(EagerMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out, kind = func(*args, **(kwargs or {})), func.overloadpacket
         if kind in self.formulas:
-            self.flops[str(kind)] += self.formulas[kind](*args, **(kwargs or {}), out_val=out)
+            self.flops[str(kind)] += self.formulas[kind](
+                *args, **(kwargs or {}), out_val=out)
         if not func.is_view and not func.__name__.startswith(("empty", "new_empty")):
             self.launches += 1
             self.bytes += sum(min(t.nbytes, t.untyped_storage().nbytes())

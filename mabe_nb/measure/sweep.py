@@ -102,8 +102,8 @@ def _measured(cfg, sizes, ask, on, gpu, how, say): # Rows, one after the other
     def spec(size):
         return make_spec(make_config({**cfg.model_dump(), "batch_size": size}), **ask)
     make_spec(cfg, **ask) # refuses what is no config
-    say_price([(spec(size), on, gpu) for size in sizes or DOUBLED], how["fresh"], how["timeout"],
-              how["options"], say)
+    say_price([(spec(size), on, gpu) for size in sizes or DOUBLED], how["fresh"],
+              how["timeout"], how["options"], say)
     if sizes is not None:
         yield from run_probes([(spec(size), on, gpu) for size in sizes], **how)
         return
@@ -165,10 +165,10 @@ def sweep(
     "Measure a training step at several batch sizes. Raises `ConfigError`."
     (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
-    ask: dict = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
+    ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
-    for found in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):
-        each(done := summarize(found, shape, rate))
+    for rows in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):
+        each(done := summarize(rows, shape, rate))
     return done
 
 # %% ../../nbs/measure/30_sweep.ipynb #f08bf136
@@ -229,7 +229,7 @@ def other_cards(
         basis="measured line" if same else "guess from a processor's memory")
 
 # %% ../../nbs/measure/30_sweep.ipynb #5a0e8bb6
-def _changes(cfg, batch): # Settings of the base, and what differs from it: name -> settings
+def _changes(cfg, batch): # Settings of the base; name -> those that differ from it
     return {"batch_size": cfg.batch_size, "amp": False, "num_workers": 1}, {
         "base": {}, "+ AMP": {"amp": True}, "+ batch": {"batch_size": batch},
         "+ workers": {"num_workers": 4}}
@@ -251,7 +251,8 @@ def gains(
         made = make_config({**cfg.model_dump(), **base, **change})
         return make_spec(made, shape, seconds=seconds, on_disk=on_disk), *where(on)
     def run(change): return next(run_probes([ask(change)], **how))
-    tried = {name: change for name, change in changes.items() if on_disk or name != "+ workers"}
+    tried = {name: change for name, change in changes.items()
+             if on_disk or name != "+ workers"}
     every = _best(tried, dict.fromkeys(tried, 2) | {"base": 1}) # if each is faster
     say_price([ask(change) for change in [*tried.values(), every]], **how, say=say)
     found = {name: run(change) for name, change in tried.items()}

@@ -85,7 +85,8 @@ def make_spec(
 ) -> dict:
     "What a probe is asked. Raises `ConfigError`."
     if not isinstance(cfg, TrainConfig): raise ConfigError(
-        f"the first argument is {str(cfg)[:40]!r}, expected a TrainConfig; workload_of(DATA) is the second")
+        f"the first argument is {str(cfg)[:40]!r}, expected a TrainConfig; "
+        "workload_of(DATA) is the second")
     return checked_spec({
         "settings": {k: getattr(cfg, k) for k in SETTINGS}, "seconds": seconds,
         "shape": {k: v for k, v in shape._asdict().items() if k != "windows"},

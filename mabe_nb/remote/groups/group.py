@@ -45,7 +45,8 @@ class Group:
     def tasks(self) -> list:
         "The jobs that have or had a share of the items, oldest first."
         reread(self)
-        found = [job for job in all_jobs(f"{self.id}-*") if job.spec.get("group") == self.id]
+        found = [job for job in all_jobs(f"{self.id}-*")
+                 if job.spec.get("group") == self.id]
         return sorted(found, key=lambda job: job.id)
 
     def last_tasks(self) -> list:
@@ -131,7 +132,7 @@ def results(self: Group) -> dict: # Number of an item -> what the function retur
 # %% ../../../nbs/remote/groups/10_group.ipynb #deb2f286
 @patch
 def result(self: Group, item: int):
-    "What the function returned for one item. Raises `DataError` if there is nothing yet."
+    "What the function returned for an item. Raises `DataError` if that is not there."
     self.collect()
     if file := self.done().get(item): return values.read_value(file)
     raise DataError(f"has no result for item {item}; .rest() shows such items",
@@ -148,7 +149,7 @@ def _message(file):
 
 
 @patch
-def rest(self: Group): # DataFrame: item, input, status (left or failed), attempts, error
+def rest(self: Group): # DataFrame: item, input, status (left, failed), attempts, error
     "Items that have no result, and why."
     import pandas as pd
     self.collect()
@@ -201,7 +202,7 @@ def resume(self: Group,
         ended = {*self.done(), *(() if failed else self.failed())}
         todo = [n for n in range(self.items) if n not in ended]
         if failed: self.spec["again"] = self.spec.get("again", {}) | {
-            str(n): k + 1 for n, k in self.failed().items()} # Item -> attempts it may have
+            str(n): k + 1 for n, k in self.failed().items()} # Item -> most attempts
         if todo: self.start(todo)
     return self
 
@@ -253,7 +254,8 @@ def most_usd(self: Group) -> float:
 @patch
 def log(self: Group, tail=None) -> str:
     "What its tasks printed, one after the other."
-    return "".join(f"--- {task.id}\n{task.log(tail).rstrip()}\n" for task in self.tasks())
+    return "".join(f"--- {task.id}\n{task.log(tail).rstrip()}\n"
+                   for task in self.tasks())
 
 
 @patch

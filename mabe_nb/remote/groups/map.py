@@ -27,8 +27,8 @@ from ...workers import or_silent
 def _code(function, with_, given):
     "Name and `JobCode` of a function. Raises `ConfigError` if it cannot be sent."
     if not inspect.isfunction(function):
-        raise ConfigError(f"cannot send a {type(function).__name__}; expected a function "
-                          "of one argument, written with 'def'")
+        raise ConfigError(f"cannot send a {type(function).__name__}; expected a "
+                          "function of one argument, written with 'def'")
     name = function.__name__
     if name == "<lambda>":
         raise ConfigError("a lambda has no source of its own; write it with 'def'")
@@ -62,15 +62,16 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
     "What is asked of a group, as JSON. Raises `ConfigError`."
     if on not in PLACES: raise ConfigError.unknown("place of a map", on, PLACES)
     refuse_places(on, gpu)
-    if "data" in options: raise ConfigError("a map has no option data; give the folder as "
-                                            "folders={'data': PATH}")
+    if "data" in options:
+        raise ConfigError("a map has no option data; give the folder as "
+                          "folders={'data': PATH}")
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
     at_once = ConfigError.bounded("at_once", at_once, 1, 1000, True)
     need = -(-len(items) // get(on).most_items)
     if need > (tasks or at_once):
-        raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: give "
-                          f"tasks={need} or more (--tasks {need})")
+        raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: "
+                          f"give tasks={need} or more (--tasks {need})")
     if (tasks or 0) > at_once and not get(on).holds_back:
         raise ConfigError(f"{on} starts all tasks at once: leave out tasks, or give "
                           f"at_once={tasks} (--at-once {tasks})")
@@ -88,7 +89,8 @@ def _price(spec, items):
     number = 1 if spec["on"] == "local" else min(spec["tasks"], items)
     usd = number * quote(spec["on"], spec["gpu"], spec["timeout"], spec["retries"],
                          **spec["options"])["most_usd"]
-    return f", at most about {usd:.2f} USD{price_note(spec['gpu'], spec['on'])}" if usd else ""
+    return (f", at most about {usd:.2f} USD{price_note(spec['gpu'], spec['on'])}"
+            if usd else "")
 
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #276895ee
@@ -106,6 +108,14 @@ def _write_group(group, code, items, given, folders):
         write_pack(tmp/"pack", code.source, code.before, spec["function"], code.modules,
                    items, given, there)
         write_json(tmp/"group.json", spec)
+
+
+def _announce(group, code, price, say):
+    "Say what starts, its price, what stays here and what is made anew."
+    say(f"group {group.id}: {group.items} items on {group.on}, at most "
+        f"{group.spec['at_once']} at once{price}")
+    here = [] if get(group.on).on_disk else files_here(code)
+    for line in [*here, *made_anew(code.source)]: say(line)
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #8d6c4855
 def map(
@@ -130,19 +140,19 @@ def map(
     Raises `MabeError`, and leaves nothing behind, if it cannot start.
     """
     if not isinstance(items, Iterable):
-        raise ConfigError(f"items is {str(items)[:40]!r}, expected a list of what to call it with")
+        raise ConfigError(f"items is {str(items)[:40]!r}, expected a list of what to "
+                          "call it with")
     items, (name, code) = list(items), _code(function, with_, given | folders)
     say = or_silent(say)
-    spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets, options,
-                 tag)
+    spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets,
+                 options, tag)
     for path in folders.values():
-        if not os.path.exists(path): raise DataError("does not exist; folders= goes along",
-                                                     path)
+        if not os.path.exists(path):
+            raise DataError("does not exist; folders= goes along", path)
     price = _price(spec, len(items))
     group = Group(_groups_folder()/spec["id"], spec)
     _write_group(group, code, items, given, folders)
-    say(f"group {group.id}: {len(items)} items on {on}, at most {spec['at_once']} at once{price}")
-    for line in [*([] if get(on).on_disk else files_here(code)), *made_anew(code.source)]: say(line)
+    _announce(group, code, price, say)
     try: group.start(range(len(items)), code)
     except BaseException:
         shutil.rmtree(group.folder, ignore_errors=True)

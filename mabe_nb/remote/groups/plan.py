@@ -50,8 +50,9 @@ def simulate(
 # %% ../../../nbs/remote/groups/30_plan.ipynb #04d5d935
 def _notes(on, timeout, longest, tasks):
     "What would go wrong, and what is not in the price."
-    if on == "hf": return (*_notes("", timeout, longest, tasks), "storage of the bucket is "
-                           "not in the price: see huggingface.co/pricing")
+    if on == "hf":
+        return (*_notes("", timeout, longest, tasks),
+                "storage of the bucket is not in the price: see huggingface.co/pricing")
     if longest <= timeout: return ()
     need = int(-(-1.2 * longest // 600) * 600)
     more = min(int(tasks * 1.2 * longest / timeout) + 1, 1000)
@@ -69,7 +70,7 @@ def task_seconds(
 
 # %% ../../../nbs/remote/groups/30_plan.ipynb #5ed3d2b7
 START_UP = {"local": 10.0, "slurm": 30.0, "modal": 60.0, "hf": 120.0} # Seconds, assumed
-GIB_MONTH, FREE_GIB = 0.09, 1024 # USD, GiB: Modal's Volumes, tables of 2026-05 and 2026-07
+GIB_MONTH, FREE_GIB = 0.09, 1024 # USD, GiB: Modal's Volumes, as of 2026-05 and 2026-07
 
 
 class MapPlan(NamedTuple):
@@ -109,20 +110,23 @@ def plan_map(
     "Time and price of a map from the times of some items. Raises `ConfigError`."
     if on not in START_UP: raise ConfigError.unknown("place of a map", on, START_UP)
     refuse_places(on, gpu)
-    if not len(seconds) or min(seconds) < 0: raise ConfigError("measure an item or more")
+    if not len(seconds) or min(seconds) < 0:
+        raise ConfigError("measure an item or more")
     tasks = 0 if on == "local" else min(tasks or at_once, items)
     timeout = task_seconds(timeout, on)
     start_up = START_UP[on] if start_up is None else start_up
     about = quote(on, gpu, timeout, retries, **options)
     rng, place = np.random.default_rng(0), get(on)
-    ends, work, longest = np.transpose([simulate(seconds, items, tasks, at_once, start_up,
-                                                 again, rng, place.billed) for _ in range(draws)])
+    ends, work, longest = np.transpose([
+        simulate(seconds, items, tasks, at_once, start_up, again, rng, place.billed)
+        for _ in range(draws)])
     rate, rented = about["usd_per_hour"] / 3600, place.provider is not None
     number = max(tasks, 1)
     return MapPlan(
         items, number, at_once, np.median(ends) / 3600, np.quantile(ends, 0.95) / 3600,
         longest.max() / 3600, np.median(work) * rate, number * start_up * rate,
-        about["most_usd"] * number, max(gib - FREE_GIB, 0) * GIB_MONTH * (on == "modal"),
+        about["most_usd"] * number,
+        max(gib - FREE_GIB, 0) * GIB_MONTH * (on == "modal"),
         # A call and four looks for each task, a file for each record, and those sent
         (5 * number + 2 * items + files) * rented, gib, tuple(seconds),
         _notes(on, timeout, longest.max(), number))
@@ -130,11 +134,14 @@ def plan_map(
 # %% ../../../nbs/remote/groups/30_plan.ipynb #e07c7b52
 def plan_text(plan: MapPlan) -> list: # Lines
     "A plan for a person."
-    usd = [f"about {plan.usd:.2f} USD, of that {plan.start_usd:.2f} for starts; never more than "
-           f"{plan.ceiling_usd:.2f}", f"storage: {plan.storage_usd:.2f} USD a month; about "
-           f"{plan.requests:,} requests, for which nothing is billed"]
+    usd = [f"about {plan.usd:.2f} USD, of that {plan.start_usd:.2f} for starts; never "
+           f"more than {plan.ceiling_usd:.2f}",
+           f"storage: {plan.storage_usd:.2f} USD a month; about {plan.requests:,} "
+           "requests, for which nothing is billed"]
     each = ", ".join(f"{s:.3g}" for s in plan.seconds)
-    most, slow, task = (time_words(3600 * h) for h in (plan.hours, plan.hours_slow, plan.task_hours))
-    return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: about {most}, "
-            f"in 19 of 20 cases less than {slow}; the longest task {task}; items took {each} s here",
+    most, slow, task = (time_words(3600 * h)
+                        for h in (plan.hours, plan.hours_slow, plan.task_hours))
+    return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: "
+            f"about {most}, in 19 of 20 cases less than {slow}; the longest task "
+            f"{task}; items took {each} s here",
             *(usd if plan.requests else ()), *plan.notes]

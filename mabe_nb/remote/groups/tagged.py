@@ -37,21 +37,23 @@ def _group_spec(function, items, **how):
     "What `map` would ask of a group. Raises `ConfigError`."
     bound = inspect.signature(map_items).bind(function, items, **how)
     bound.apply_defaults()
-    values = {name: bound.arguments[name] for name in inspect.signature(_spec).parameters}
+    values = {name: bound.arguments[name]
+              for name in inspect.signature(_spec).parameters}
     return _spec(**values | {"function": function.__name__})
 
 
 def _changed(spec, wanted):
     "How a group runs and how it is to run now, where that differs: name -> both."
     now = json.loads(json.dumps({name: wanted[name] for name in HOW}, default=str))
-    return {name: (spec.get(name), now[name]) for name in HOW if spec.get(name) != now[name]}
+    return {name: (spec.get(name), now[name])
+            for name in HOW if spec.get(name) != now[name]}
 
 
 def _stays(group, others):
     if not others: return ""
     kept = ", ".join(f"{name} {old}" for name, (old, _) in others.items())
-    return (f" with {kept}, as it was started; 'mabe jobs cancel {group.id}' and this line again "
-            "change that")
+    return (f" with {kept}, as it was started; 'mabe jobs cancel {group.id}' and this "
+            "line again change that")
 
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #b194e833
@@ -59,11 +61,12 @@ def _start_again(group, wanted, given, about, say):
     "Start what has no result, with what is asked now."
     pack, others = group.folder/"pack"/"in", _changed(group.spec, wanted)
     left = group.items - about["done"]
-    price = _price(wanted, left) # refuses options that are none, before anything is written
+    price = _price(wanted, left) # refuses bad options before anything is written
     say(f": it goes on with {left} items{price}" + "".join(
         f"; {name} is {new} now and was {old}" for name, (old, new) in others.items()))
     kept = values.read_value(pack/f"{GIVEN}.json")
-    numbers = {k: v for k, v in given.items() if k in kept and type(v) is int} # such as processes
+    numbers = {k: v for k, v in given.items() # such as processes
+               if k in kept and type(v) is int}
     if numbers: values.write_value(pack/GIVEN, kept | numbers)
     group.spec |= {name: new for name, (_, new) in others.items()}
     group.resume(failed=True)
@@ -73,16 +76,18 @@ def _start_again(group, wanted, given, about, say):
 GOES = "queued", "running"
 
 def _gives_way(group, about, on, say):
-    "Is a group at another place gone, as it has stopped there and done nothing? Raises `ConfigError`."
+    "Is a group elsewhere gone, as it stopped with nothing done? Raises `ConfigError`."
     if about["status"] == "done": return False
-    text = f"group {group.id} was started for this on {group.on} and is {about['status']}"
+    text = (f"group {group.id} was started for this on {group.on} "
+            f"and is {about['status']}")
     if about["status"] in GOES:
-        raise ConfigError(f"{text}: give on={group.on!r} (--on {group.on}) to follow it, or "
-                          f"'mabe jobs cancel {group.id}' first")
+        raise ConfigError(f"{text}: give on={group.on!r} (--on {group.on}) to follow "
+                          f"it, or 'mabe jobs cancel {group.id}' first")
     if about["done"]:
-        raise ConfigError(f"{text} with {about['done']} of {group.items} items done: go on with "
-                          f"on={group.on!r} (--on {group.on}), or let 'mabe jobs attach "
-                          f"{group.id}' bring what came of it and 'mabe jobs rm {group.id}' delete it")
+        raise ConfigError(
+            f"{text} with {about['done']} of {group.items} items done: go on with "
+            f"on={group.on!r} (--on {group.on}), or let 'mabe jobs attach {group.id}' "
+            f"bring what came of it and 'mabe jobs rm {group.id}' delete it")
     group.remove()
     say(f"{text} without one item done: it is removed, and all begins on {on}")
     return True
@@ -90,12 +95,13 @@ def _gives_way(group, about, on, say):
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #edf152d0
 def _go_on(wanted, given, say):
-    "The group of a tag, started again if it stopped, as is asked now; None: there is none."
+    "The group of a tag, started again as is asked now if it stopped; None: no such."
     tag = wanted["tag"]
     for group in groups():
         if (group.spec.get("tag") or {}).get("digest") != tag["digest"]: continue
         about = group.about()
-        if group.on != wanted["on"] and _gives_way(group, about, wanted["on"], say): continue
+        if group.on != wanted["on"] and _gives_way(group, about, wanted["on"], say):
+            continue
         group.spec["tag"] = tag
         write_json(group.folder/"group.json", group.spec)
         text = f"group {group.id} was started for this before and is {about['status']}"
@@ -110,12 +116,13 @@ def _go_on(wanted, given, say):
 def start_tagged(
     function, # As for `map`
     items: list,
-    tag: dict, # verb, digest (see `tag_digest`), and what the one who joins needs to know
+    tag: dict, # verb, digest (see `tag_digest`), and what one who joins needs to know
     say=print, # Called with each line meant for a person
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top, wanted = private(_groups_folder()), _group_spec(function, items, tag=tag, **how)
+    top, wanted = (private(_groups_folder()),
+                   _group_spec(function, items, tag=tag, **how))
     with locked(top/f".{tag['digest']}.lock", top):
         return (_go_on(wanted, how.get("given", {}), or_silent(say))
                 or map_items(function, items, tag=tag, say=say, **how))

@@ -19,10 +19,11 @@ from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
 from ..places.base import get
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #1989929d
-def _check_together(backend, spec, tasks): # Raises `ConfigError` if the budget is too small for all
+def _check_together(backend, spec, tasks): # `ConfigError` if the budget is too small
     most = tasks * backend.most_seconds(spec) / 3600 * backend.usd_per_hour(spec)
     try: check_budget(most, reserved(jobs_folder()))
-    except ConfigError: check_budget(most, refresh_reserved()) # some may have ended unseen
+    except ConfigError: # some may have ended unseen
+        check_budget(most, refresh_reserved())
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #1c162058
 def submit_many(
@@ -51,9 +52,11 @@ def submit_many(
             for id, given in zip(ids, inputs):
                 spec = request | {"id": id, "group": group, "created": time.time()}
                 made.append(Job(jobs_folder()/id, spec))
-                _write_folder(made[-1].folder, spec, code, backend.add_data(spec, given))
+                _write_folder(made[-1].folder, spec, code,
+                              backend.add_data(spec, given))
                 foretell(made[-1])
-            handles = backend.start_many([(job.folder, job.spec) for job in made], at_once)
+            handles = backend.start_many(
+                [(job.folder, job.spec) for job in made], at_once)
             for job, handle in zip(made, handles):
                 job.spec["handle"] = handle
                 write_json(job.folder/"job.json", job.spec)
@@ -80,5 +83,6 @@ def next_round(group): # `Group`
     except BaseException:
         if not group.last_tasks(): # none is left
             group.spec = before
-            with suppress(OSError, DataError): write_json(group.folder/"group.json", before)
+            with suppress(OSError, DataError):
+                write_json(group.folder/"group.json", before)
         raise

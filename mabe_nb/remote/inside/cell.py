@@ -7,8 +7,8 @@ __all__ = ['MODULES_NAME', 'run_source', 'error_of', 'CommandError', 'run_comman
            'main']
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #2fcbdc59
-import ast, io, json, linecache, os, re, select, shutil, signal, subprocess, sys, sysconfig
-import threading, time, tokenize, traceback, types
+import ast, io, json, linecache, os, re, select, shutil, signal, subprocess, sys
+import sysconfig, threading, time, tokenize, traceback, types
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from ...system import KILL, POSIX
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #6f70c05c
 def _silent(cell): # It ends with `;`, whatever a comment says
-    words = [token.string for token in tokenize.generate_tokens(io.StringIO(cell).readline)
+    words = [token.string
+             for token in tokenize.generate_tokens(io.StringIO(cell).readline)
              if token.string.strip() and token.type != tokenize.COMMENT]
     return words[-1:] == [";"]
 
@@ -48,7 +49,8 @@ def run_source(
     last = tree.body.pop() if shows else None
     exec(compile(tree, "<cell>", "exec"), main.__dict__)
     if last is not None:
-        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), main.__dict__)
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"),
+                     main.__dict__)
         if value is not None: emit("result", text=repr(value)[:20_000])
     return main.__dict__
 
@@ -80,16 +82,16 @@ def run_command(
     words = [re.sub(r"\{JOB\}|^\$MABE_JOB(?=/|$)", lambda m: str(folder), word)
              for word in words]
     pass_fds = [] if socket_number() is None else [socket_number()]
-    here = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")] # its commands
+    here = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")] # commands
     env = {**os.environ, "PYTHONUNBUFFERED": "1",
            "PATH": os.pathsep.join([*here, os.environ.get("PATH", os.defpath)])}
     try:
-        process = subprocess.Popen([shutil.which(words[0], path=env["PATH"]) or words[0],
-                                    *words[1:]], env=env, stdin=subprocess.DEVNULL,
-                                   pass_fds=pass_fds)
+        process = subprocess.Popen(
+            [shutil.which(words[0], path=env["PATH"]) or words[0], *words[1:]],
+            env=env, stdin=subprocess.DEVNULL, pass_fds=pass_fds)
     except OSError as e:
         raise CommandError(f"{words[0]!r} cannot be run: {e.strerror}") from None
-    for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, lambda *a: None)
+    for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, lambda *a: None)
     code = process.wait()
     if code < 0:
         if -code != KILL: signal.signal(-code, signal.SIG_DFL)
@@ -131,11 +133,13 @@ def _left_by_command(out, spec, faults):
     from mabe_nb.remote import values
     kept, room = {}, spec["limit"]
     for name in spec["outputs"]:
-        files = {k: out/f"{name}.{k}" for k in values.KINDS if (out/f"{name}.{k}").is_file()}
+        files = {k: out/f"{name}.{k}" for k in values.KINDS
+                 if (out/f"{name}.{k}").is_file()}
         if not files:
             faults.append(DataError(
                 f"output {name!r} is a folder, 'mabe jobs fetch {out.parent.name} "
-                f"out/{name}' brings it; name files as outputs" if (out/name).is_dir() else
+                f"out/{name}' brings it; name files as outputs"
+                if (out/name).is_dir() else
                 f"the command left no output {name!r}; it should write "
                 f"{{JOB}}/out/{name}.json, .npy, .safetensors or .parquet"))
             continue
@@ -216,15 +220,17 @@ LEFT = 10 # Seconds that a thread may go on after its cell; all is saved by then
 def _end_without(left):
     "End this process if threads that the cell left behind do not."
     time.sleep(LEFT)
-    still = [t.name for t in left if t.is_alive() and not t.daemon and t is not threading.main_thread()]
+    still = [t.name for t in left if t.is_alive() and not t.daemon
+             and t is not threading.main_thread()]
     if not still: return # it ends by itself
-    print(f"the cell left a thread behind ({still[0]}), which ends with the job", file=sys.stderr, flush=True)
+    print(f"the cell left a thread behind ({still[0]}), which ends with the job",
+          file=sys.stderr, flush=True)
     os._exit(0)
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #043b2b55
 def main():
     "The child process of the runner; its argument is the job's folder."
-    folder, kept = Path(sys.argv[1]), []
+    folder, kept, code, error = Path(sys.argv[1]), [], 0, None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "SLURM_JOB_ID" in os.environ: # it is for the runner, but reaches every process
@@ -233,10 +239,10 @@ def main():
         after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     else: win32.interrupt_on_request(folder)
     threading.Thread(target=_end_with_runner, args=[open_socket()], daemon=True).start()
-    code, error = 0, None
     try: _run_job(folder, read_json(folder/"job.json"), kept)
-    except KeyboardInterrupt: code, error = 130, {"type": "KeyboardInterrupt", "message":
-                                                  "interrupted", "traceback": ""}
+    except KeyboardInterrupt:
+        code, error = 130, {"type": "KeyboardInterrupt", "message": "interrupted",
+                            "traceback": ""}
     except SystemExit as e:
         code, error = (1, error_of(e)) if e.code not in (None, 0) else (0, None)
     except BaseException as e:
@@ -245,4 +251,5 @@ def main():
         print(text, file=sys.stderr)
     emit("ended", error=error, kept=kept)
     if error: os._exit(code)
-    threading.Thread(target=_end_without, args=[threading.enumerate()], daemon=True).start()
+    threading.Thread(target=_end_without, args=[threading.enumerate()],
+                     daemon=True).start()

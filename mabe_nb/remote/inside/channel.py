@@ -34,7 +34,7 @@ def open_socket():
     return None if number is None else socket.socket(fileno=os.dup(number))
 
 # %% ../../../nbs/remote/inside/15_channel.ipynb #66a612fb
-def listening() -> tuple: # Socket of the runner, that of its child, `MABE_EVENTS`, words for `Popen`
+def listening() -> tuple: # Runner's socket, child's, `MABE_EVENTS`, words for `Popen`
     "What a runner and its child need to hear each other; on Windows the child calls."
     if not POSIX:
         ours, known = win32.listening()

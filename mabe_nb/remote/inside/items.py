@@ -81,7 +81,7 @@ def write_pack(
     before: int, # Lines of it that came along
     name: str, # Of the function
     modules: dict, # Path -> text, of modules beside the notebook
-    items: list, # JSON values, or lists and dicts that hold arrays; or all of them arrays
+    items: list, # JSON values, or lists and dicts that hold arrays; or all are arrays
     given: dict = {}, # Argument -> value, the same for all items
     folders: dict = {}, # Argument -> path, here or in the folder `folders` of the pack
 ):
@@ -89,7 +89,8 @@ def write_pack(
     folder = Path(folder)
     arrays = bool(items) and all(hasattr(i, "dtype") and hasattr(i, "shape")
                                  and len(i.shape) > 0 for i in items)
-    held = {ARRAYS: {str(n): i for n, i in enumerate(items)}} if arrays else {ITEMS: items}
+    held = ({ARRAYS: {str(n): i for n, i in enumerate(items)}} if arrays
+            else {ITEMS: items})
     values.write_values(folder/"in", held | {MODULES_NAME: modules, GIVEN: given})
     (folder/"source.py").write_text(source, encoding="utf-8")
     write_json(folder/"pack.json", {"before": before, "function": name,
@@ -121,13 +122,13 @@ class Pack:
 
     def function(self, modules): # Folder for modules that came along
         "What the items are given to."
-        about = read_json(self.folder/"pack.json")
+        pack = read_json(self.folder/"pack.json")
         bring_modules(Path(modules), self.values.get(MODULES_NAME, {}))
         sys.path.insert(0, "")
-        source = (self.folder/"source.py").read_text(encoding="utf-8")
+        code = (self.folder/"source.py").read_text(encoding="utf-8")
         given = self.values.get(GIVEN, {}) | {
-            name: str(self.folder/path) for name, path in about.get("folders", {}).items()}
-        return partial(run_source(source, {}, about["before"])[about["function"]], **given)
+            name: str(self.folder/at) for name, at in pack.get("folders", {}).items()}
+        return partial(run_source(code, {}, pack["before"])[pack["function"]], **given)
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #7f8f0244
 def _serve(pipe, pack, out, secrets, card):
@@ -211,7 +212,8 @@ def _do_all(todo, workers, args, look):
     "Do items side by side; `look` is called now and then."
     waiting = queue.SimpleQueue()
     for one in todo: waiting.put(one)
-    processes = [_Process(*args, card) for card in card_of_each(min(workers, len(todo)))]
+    processes = [_Process(*args, card)
+                 for card in card_of_each(min(workers, len(todo)))]
     with ThreadPoolExecutor(max(len(processes), 1)) as threads:
         left = {threads.submit(_take_turns, process, waiting) for process in processes}
         try:
@@ -248,7 +250,8 @@ def run_items(
         shown[0] = number
     for alone in (False, True):
         done, failed = done_items(out), failed_items(out)
-        left = [(n, max(before[n], failed.get(n, 0)) + 1) for n in most if n not in done]
+        left = [(n, max(before[n], failed.get(n, 0)) + 1)
+                for n in most if n not in done]
         left = [(n, attempt) for n, attempt in left
                 if attempt <= most[n] and (alone or attempt == 1)]
         _do_all(left, 1 if alone else workers, args, look)

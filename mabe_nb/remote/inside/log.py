@@ -10,8 +10,8 @@ import json, os, re
 from urllib.parse import quote, quote_plus
 
 # %% ../../../nbs/remote/inside/09_log.ipynb #1fd8f7bc
-SECRET = re.compile(r"(?i)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|"
-                    r"CREDENTIALS?)(_[A-Z0-9]{1,8})?$")
+SECRET = re.compile(r"(?i)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|"
+                    r"PRIVATE_KEY|CREDENTIALS?)(_[A-Z0-9]{1,8})?$")
 SHORTEST, MASK = 6, b"***" # Shorter values are words that occur anywhere
 GUESSED = 8 # The same, of a variable that was not named as a secret
 
@@ -24,7 +24,7 @@ def secret_values(
     found = {v for n, v in env.items() if n in names and len(v) >= SHORTEST or
              SECRET.search(n) and len(v) >= GUESSED}
     found |= {line for v in found for line in v.split("\n") if len(line) >= SHORTEST}
-    found |= {repr(v)[1:-1] for v in found} # and that as JSON, in the message of an error
+    found |= {repr(v)[1:-1] for v in found} # and that as JSON, in an error's message
     found |= {word for v in found for word in (json.dumps(v)[1:-1], quote(v),
                                                quote(v, safe=""), quote_plus(v))}
     return sorted((v.encode() for v in found), key=len, reverse=True)
@@ -83,7 +83,7 @@ class _File:
         for stream in (self.file, self.out):
             if stream is None: continue
             try: stream.write(data); stream.flush()
-            except (OSError, ValueError): # nobody reads it any more, or the disk is full
+            except (OSError, ValueError): # nobody reads it any more, or a full disk
                 if stream is self.out: self.out = None
 
 # %% ../../../nbs/remote/inside/09_log.ipynb #9517038d

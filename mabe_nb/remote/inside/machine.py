@@ -50,7 +50,8 @@ def visible_cards() -> list: # As `CUDA_VISIBLE_DEVICES` names them
     if CARDS in os.environ:
         names = [name.strip() for name in os.environ[CARDS].split(",")]
         return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))
-    try: out = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    try: out = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True,
+                              timeout=30)
     except (OSError, subprocess.TimeoutExpired): return []
     listed = [line for line in out.stdout.splitlines() if line.startswith("GPU ")]
     return [str(n) for n in range(len(listed))]

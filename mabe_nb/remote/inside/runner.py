@@ -20,10 +20,10 @@ from ...system import KILL, POSIX, signal_name
 # %% ../../../nbs/remote/inside/10_runner.ipynb #173bc3cf
 EVENTS = "start", "progress", "figure", "result"
 CARRY = tuple(f"mabe_nb/{name}.py" for name in (
-    "__init__", "errors", "files", "system", "remote/__init__", "remote/values", "remote/compound",
-    "remote/inside/__init__", "remote/inside/channel", "remote/inside/figures",
-    "remote/inside/cell", "remote/inside/log", "remote/inside/runner",
-    "remote/inside/win32")) # All a job needs
+    "__init__", "errors", "files", "system", "remote/__init__", "remote/values",
+    "remote/compound", "remote/inside/__init__", "remote/inside/channel",
+    "remote/inside/figures", "remote/inside/cell", "remote/inside/log",
+    "remote/inside/runner", "remote/inside/win32")) # All a job needs
 
 
 class Cancelled(BaseException):
@@ -39,7 +39,7 @@ _START = ("import sys; sys.path.append(sys.argv.pop()); "
 
 
 def _spawn(folder):
-    "The process with the user's code, a pipe with its prints, a socket with its events."
+    "The process with the user's code, a pipe with its prints, a socket of its events."
     ours, theirs, known, passed = listening()
     read, write = os.pipe()
     env = {**os.environ, "MABE_JOB": str(folder), "MABE_EVENTS": known,
@@ -67,7 +67,8 @@ class _Child:
         else: self.open.register(self.socket, selectors.EVENT_READ, self.welcome)
 
     def listen(self, channel):
-        self.open.register(channel, selectors.EVENT_READ, lambda: _events(self, channel))
+        self.open.register(channel, selectors.EVENT_READ,
+                           lambda: _events(self, channel))
 
     def welcome(self): # on Windows
         if channel := win32.welcomed(self.socket, self.known): self.listen(channel)
@@ -119,13 +120,15 @@ def _watch(child, seconds) -> bool:
         ended = child.process.poll() is not None
         child.read_output(0 if ended else 0.1)
         if ended: return child.prints() is None
-        if not (POSIX or child.ending) and (child.folder/"cancel").exists(): raise Cancelled
+        if not (POSIX or child.ending) and (child.folder/"cancel").exists():
+            raise Cancelled
     return False
 
 
 def _signal(child, number) -> bool:
     "Signal the child and all that it started; is there any of it left?"
-    if not POSIX: return win32.signal_family(child.process.pid, child.since, child.folder, number)
+    if not POSIX:
+        return win32.signal_family(child.process.pid, child.since, child.folder, number)
     try: os.killpg(child.process.pid, number)
     except (ProcessLookupError, PermissionError): return False
     return True
@@ -196,10 +199,11 @@ def _with_last_words(error, tail):
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #fd751a63
 def _attempt(folder, limit, tee, commit, grace):
-    "Run the job once, for `limit` seconds. The exception that interrupts it is passed on."
+    "Run the job once, for `limit` seconds. An exception that interrupts is passed on."
     number = _prepare(folder)
     about = {"k": "start", "t": time.time(), "attempt": number,
-             "python": sys.version.split()[0], "resumed": any((folder/"ckpt").iterdir())}
+             "python": sys.version.split()[0],
+             "resumed": any((folder/"ckpt").iterdir())}
     tee.event(json.dumps(about).encode())
     child = _Child(folder, tee, commit)
     try:
@@ -224,7 +228,7 @@ def run(
     every: float = 30.0, # Call `commit` at least this often, in seconds
     grace: float = 5.0, # Seconds between asking the job to end and killing it
     out=None, # Binary stream that gets the same bytes as the log
-    settle: float = 0.0, # Seconds in which a failed child's signal may reach the runner too
+    settle: float = 0.0, # Seconds for a failed child's signal to reach the runner too
 ) -> str: # Status
     "Run the job in a folder to its end. An exception that interrupts it is passed on."
     folder, begun = Path(folder).absolute(), time.monotonic()
@@ -250,7 +254,8 @@ def run(
     finally:
         over.set(); regular.join(); tee.close()
         if error: error = json.loads(tee.mask.whole(json.dumps(error).encode()))
-        if status: _write_status(folder, status, error, time.monotonic() - begun + spent)
+        if status:
+            _write_status(folder, status, error, time.monotonic() - begun + spent)
         commit()
     return status
 

@@ -22,7 +22,8 @@ def family(
     of, found = {}, {pid}
     for p in psutil.process_iter(["ppid", "create_time"]):
         if (p.info["create_time"] or 0) >= since - 1: of[p.pid] = p
-    while more := {n for n, p in of.items() if p.info["ppid"] in found} - found: found |= more
+    while more := {n for n, p in of.items() if p.info["ppid"] in found} - found:
+        found |= more
     return [of[n] for n in found & {*of}]
 
 # %% ../../../nbs/remote/inside/50_win32.ipynb #bb5f7164
@@ -76,7 +77,7 @@ def printed(
     raise BlockingIOError
 
 # %% ../../../nbs/remote/inside/50_win32.ipynb #70793c6a
-def listening() -> tuple: # Socket that waits for processes of a job, and what these have to know
+def listening() -> tuple: # Socket that waits for a job's processes, what they must know
     "The end of a runner: of this machine alone, and of those who know."
     server = socket.create_server(("127.0.0.1", 0))
     return server, f"{server.getsockname()[1]}:{secrets.token_hex(16)}"
@@ -113,7 +114,7 @@ def connected(
 def interrupt_on_request(
     folder, # Of the job
 ):
-    "From now on, an interrupt for the main thread once the runner asks this process to end."
+    "From now on, interrupts the main thread once the runner asks this process to end."
     def watch():
         while not (folder/STOP).exists(): time.sleep(0.1)
         signal.raise_signal(signal.SIGINT) # in this thread, which wakes the other

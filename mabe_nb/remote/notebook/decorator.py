@@ -18,15 +18,16 @@ def inputs_of(
     args, # Of a call, by place
     kwargs, # And by name
 ) -> dict: # Argument -> value
-    "A call in which every value has a name. Raises `ConfigError` if there is none like it."
+    "A call in which every value has a name. Raises `ConfigError` if there is none."
     signature = inspect.signature(function)
     try: inputs = dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as e: raise ConfigError(f"{function.__name__!r}: {e}") from None
     for name, one in signature.parameters.items():
         if one.kind is one.VAR_KEYWORD: inputs |= inputs.pop(name, {})
         if one.kind is one.VAR_POSITIONAL and inputs.pop(name, ()):
-            raise ConfigError(f"{function.__name__!r} is called with values for *{name}, which "
-                              "have no names to travel under: have it take one list")
+            raise ConfigError(
+                f"{function.__name__!r} is called with values for *{name}, which have "
+                "no names to travel under: have it take one list")
     return inputs
 
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #785d6c13
@@ -48,8 +49,9 @@ class Remote:
 
     def __call__(self, *args, **kwargs):
         from mabe_nb.remote.notebook.display import highest_price, watch
-        free = "outputs", "with_", "secrets", "limit", "start_within" # what changes no price
-        price = highest_price(**{k: v for k, v in self.settings.items() if k not in free})
+        free = "outputs", "with_", "secrets", "limit", "start_within" # change no price
+        price = highest_price(**{k: v for k, v in self.settings.items()
+                                 if k not in free})
         if price: print(price)
         found = watch(self._send(args, kwargs, say=print))
         return found if self.settings["outputs"] else found["value"]
@@ -62,7 +64,8 @@ def gpu(
     **settings, # `timeout`, `retries`, `with_`, `secrets`, `limit`, backend's options
 ):
     "Decorator: calls of the function run as jobs."
-    if callable(on): return Remote(on, {"on": "local", "gpu": gpu, "outputs": []}) # @gpu alone
+    if callable(on): # @gpu alone
+        return Remote(on, {"on": "local", "gpu": gpu, "outputs": []})
     out = [out] if isinstance(out, str) else list(out)
     return lambda function: Remote(function, {"on": on, "gpu": gpu, "outputs": out,
                                               **settings})

@@ -26,7 +26,8 @@ SHOWN_LINES, SHOWN_WIDTH = 100, 300 # Lines, and characters of a line, that are 
 
 class LastLines:
     "The last lines of a text that comes in pieces, and how many there were."
-    def __init__(self): self.lines, self.rest, self.count = deque(maxlen=SHOWN_LINES), "", 0
+    def __init__(self):
+        self.lines, self.rest, self.count = deque(maxlen=SHOWN_LINES), "", 0
 
     def add(self, text: str):
         *lines, rest = (self.rest + text).split("\n")
@@ -127,7 +128,8 @@ def summary(self: JobView, now: float) -> list:
     if status == "queued" and self.waits: words.append(self.waits)
     if self.attempt > 1: words.append(f"attempt {self.attempt}")
     if seconds is not None: words.append(_clock(seconds))
-    if self.usd or self.usd is not None and status == "running": words.append(f"about {self.usd:.4f} USD")
+    if self.usd or self.usd is not None and status == "running":
+        words.append(f"about {self.usd:.4f} USD")
     return words + ([_failure(state)] if over and _failure(state) else [])
 
 # %% ../../../nbs/remote/notebook/10_display.ipynb #e741b33f
@@ -224,8 +226,8 @@ class NotebookDisplay:
         self.figures += 1
         try:
             if self.figures > MOST_FIGURES:
-                raise DataError(f"is not shown; the first {MOST_FIGURES} are, job.figures() "
-                                "has all", path)
+                raise DataError(f"is not shown; the first {MOST_FIGURES} are, "
+                                "job.figures() has all", path)
             html = picture_html(path, checked_png(job.figure(path), path))
             _display({"text/html": html, "text/plain": path})
         except MabeError as e: view.add({"k": "print", "text": f"[{e}]\n"})

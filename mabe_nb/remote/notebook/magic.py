@@ -99,7 +99,8 @@ class CellMagics(_Watching):
               help="seconds that it waits at one of several places (300)")
     @argument("--detach", action="store_true", help="send it and return at once")
     @argument("--with", dest="helpers", nargs="+", default=[],
-              help="functions and classes to send as source, though they can be imported")
+              help="functions and classes to send as source, though they can be "
+                   "imported")
     @argument("--secret", action="append", default=[], help="name of a secret it needs")
     @argument("--limit", type=int, default=2**31, help="most bytes of all outputs")
     @argument("--option", action="append", default=[], help="NAME=VALUE of the place")

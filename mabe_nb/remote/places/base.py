@@ -18,11 +18,13 @@ from ...extend import load_announced
 from ...files import write_json
 from ...patch import patch
 from ..events import clean
-from .job_state import ENDED, checked_state, died, last_start, unended
+from .job_state import (
+    ENDED, checked_state, died, last_start, unended)
 from ...system import PLAIN, POSIX
 
 # %% ../../../nbs/remote/places/10_base.ipynb #f6048e17
-JOB_ID = re.compile(r"\d{6}-\d{6}-[0-9a-f]{6}(-\d{1,4}-\d{4})?", re.ASCII) # See `submit`
+JOB_ID = re.compile(r"\d{6}-\d{6}-[0-9a-f]{6}(-\d{1,4}-\d{4})?", # See `submit`
+                    re.ASCII)
 PLACES = {} # Name -> its class, of those that were imported
 
 
@@ -74,7 +76,7 @@ def good_file(
     "Is it a relative name with '/' that stays in its folder?"
     if not isinstance(name, str) or not 0 < len(name) < 1000 or clean(name) != name:
         return False
-    odd = {*'\\\n\t\r'} | {*":" * (not POSIX)} # On Windows ':' names a drive, or a stream
+    odd = {*'\\\n\t\r'} | {*":" * (not POSIX)} # On Windows ':' names a drive or stream
     return not odd & {*name} and all(p not in ("", ".", "..") for p in name.split("/"))
 
 # %% ../../../nbs/remote/places/10_base.ipynb #593a85e4
@@ -95,12 +97,13 @@ def data_files(
 class Base:
     "What places share: checks before anything is sent, and the price of the cards."
     on_disk, resumes = False, False # Are its files on this disk? Can a job start again?
-    found = None # (folder, spec) -> handle of a start that got no answer; {}: it never began
+    found = None # (folder, spec) -> handle of an unanswered start; {}: it never began
     name, provider, package, options = "", None, None, {} # As `place` sets them
     queue_limit = 7 * 86400.0 # Seconds that a job may wait before it counts as lost
     most_items = 1_000_000 # Of a group, in one task
     holds_back = True # Can it let some tasks of a group wait for others?
-    stop_seconds = unseen_seconds = 0.0 # Billed at most if stopped as it began; uncounted of a start
+    stop_seconds = 0.0 # Billed at most for a job that is stopped as it begins
+    unseen_seconds = 0.0 # Of a start, which nobody counts
 
     def check_options(self, spec): "Raises `ConfigError` for a value it cannot take."
     def check_imports(self, spec, imports, modules):
@@ -134,8 +137,9 @@ def check_request(self: Base, spec):
     if self.provider and spec["gpu"] is not None: self.check_gpu(spec)
 
 @patch
-def overdue(self: Base, spec) -> bool: # Is its time over, and a week in the queue besides?
-    return time.time() > last_start(spec) + 2 * self.most_seconds(spec) + self.queue_limit
+def overdue(self: Base, spec) -> bool: # Is its time over, and a week in the queue too?
+    return time.time() > (last_start(spec) + 2 * self.most_seconds(spec)
+                          + self.queue_limit)
 
 @patch
 def vanished(self: Base, spec):
@@ -155,8 +159,8 @@ def check_gpu(self: Base, spec):
 def check_secrets(self: Base, names):
     for name in names:
         if name in os.environ: continue
-        raise ConfigError(f"the secret {name!r} is not in the environment; set it before "
-                          "you submit")
+        raise ConfigError(f"the secret {name!r} is not in the environment; set it "
+                          "before you submit")
 
 
 @patch
@@ -168,7 +172,8 @@ def most_seconds(self: Base, spec) -> float:
 @patch
 def used(self: Base, folder, spec, state) -> float: # None: nobody knows
     "Seconds that the latest start of a job has run so far, in this state of it."
-    if state["seconds"] is None and state["status"] in ("queued", "cancelled"): return 0.0
+    if state["seconds"] is None and state["status"] in ("queued", "cancelled"):
+        return 0.0
     if state["status"] != "running": return state["seconds"]
     ran = time.time() - last_start(spec)
     return min(max(ran, 0.0), self.most_seconds(spec))
@@ -199,10 +204,11 @@ def read_plain(
     path, # File
     limit: int, # Most bytes
 ): # Its bytes, in pieces
-    "The bytes of a plain file. Raises `DataError` if there is none, or too large a one."
+    "The bytes of a plain file. Raises `DataError` if there is none, or a larger one."
     with _open_plain(path) as f:
         if (size := os.fstat(f.fileno()).st_size) > limit:
-            raise DataError(f"has {size:,} bytes, more than the {limit:,} allowed", path)
+            raise DataError(f"has {size:,} bytes, more than the {limit:,} allowed",
+                            path)
         while data := f.read(min(2**20, limit)):
             limit -= len(data)
             yield data
@@ -238,7 +244,8 @@ def files(self: DiskPlace, folder, spec, under=""):
     for root, _, names in os.walk(top) if top else ():
         for path in (Path(root)/name for name in names):
             name, info = path.relative_to(folder).as_posix(), path.lstat()
-            if good_file(name) and stat.S_ISREG(info.st_mode): found[name] = info.st_size
+            if good_file(name) and stat.S_ISREG(info.st_mode):
+                found[name] = info.st_size
     return found
 
 
@@ -252,7 +259,7 @@ def read(self: DiskPlace, folder, spec, name, limit):
 # %% ../../../nbs/remote/places/10_base.ipynb #ef679cc2
 @patch
 def write_cancelled(self: DiskPlace, folder, seconds=0.0):
-    "The status of a job that was stopped and could not leave its own, if there is room."
+    "The status of a job that was stopped and could leave none, if there is room."
     if (folder/"status.json").exists(): return
     try: attempt = int((folder/"attempt").read_text())
     except (OSError, ValueError): attempt = 1

@@ -49,7 +49,8 @@ class Backend(Base):
         super().check_secrets(names)
         if not get_token(): raise no_token()
 
-    def most_seconds(self, spec): return most_seconds("hf", spec["timeout"], spec["retries"])
+    def most_seconds(self, spec):
+        return most_seconds("hf", spec["timeout"], spec["retries"])
     def billed(self, seconds): return billed_seconds("hf", seconds)
 
     def usd_per_hour(self, spec):
@@ -216,8 +217,10 @@ def _rest(self: Backend, folder, spec, seen):
 # %% ../../../nbs/remote/places/54_hf.ipynb #8e66ca84
 def _account(client, spec):
     "Who pays, and the bucket."
-    with client_errors(): namespace = spec["options"].get("namespace") or client.whoami()["name"]
-    return {"namespace": namespace, "bucket": f"{namespace}/{spec['options'].get('bucket', 'mabe-jobs')}"}
+    with client_errors():
+        namespace = spec["options"].get("namespace") or client.whoami()["name"]
+    return {"namespace": namespace,
+            "bucket": f"{namespace}/{spec['options'].get('bucket', 'mabe-jobs')}"}
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #5cd07ef7
 @patch

@@ -23,10 +23,13 @@ class Mirror:
 
     def files(self):
         "Files, and links to such, that are not being written; the last word last."
-        found = [Path(top)/name for top, _, names in os.walk(self.here) for name in names
-                 if not name.startswith(".") and f"{os.sep}." not in top[len(str(self.here)):]]
+        found = [Path(top)/name
+                 for top, _, names in os.walk(self.here) for name in names
+                 if not name.startswith(".")
+                 and f"{os.sep}." not in top[len(str(self.here)):]]
         top = self.here.resolve()
-        return sorted((p for p in found if p.is_file() and p.resolve().is_relative_to(top)),
+        return sorted((p for p in found
+                       if p.is_file() and p.resolve().is_relative_to(top)),
                       key=lambda path: path == self.here/"status.json")
 
     def stamp(self, path):

@@ -106,7 +106,8 @@ def job_files(
     if data := spec["options"].get("data"):
         files += [(Path(data)/name, f"data/{name}") for name in data_files(data)]
     sources = [folder/"source.py", *sorted((folder/"in").glob("*"))]
-    return files + [(p, p.relative_to(folder).as_posix()) for p in sources if p.exists()]
+    return files + [(p, p.relative_to(folder).as_posix())
+                    for p in sources if p.exists()]
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #29a179ab
 IMAGE = r"[A-Za-z0-9][A-Za-z0-9_./:@\-]{0,254}"
@@ -135,19 +136,20 @@ def private_bucket(
 ):
     "Make the bucket, or see that it is private."
     client.create_bucket(bucket, private=True, exist_ok=True)
-    if not client.bucket_info(bucket).private:
-        raise ConfigError(f"the bucket {bucket} is public, so anybody could read the "
-                          "job; make it private, or name another with the option 'bucket'")
+    if not client.bucket_info(bucket).private: raise ConfigError(
+        f"the bucket {bucket} is public, so anybody could read the job; make it "
+        "private, or name another with the option 'bucket'")
 
-# %% ../../../nbs/remote/places/52_hf_send.ipynb #06a67a0a
-LOOKED = 60.0 # Seconds to ask for a container whose start got no answer
-
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #c84c3ecc
 def mark_of(
     spec: dict, # Of a job: id, started
 ) -> str: # 16 hexadecimal digits
     "The label of the container that a start asks for."
-    return hashlib.blake2b(f"{spec['id']} {spec.get('started')}".encode(), digest_size=8).hexdigest()
+    start = f"{spec['id']} {spec.get('started')}"
+    return hashlib.blake2b(start.encode(), digest_size=8).hexdigest()
 
+# %% ../../../nbs/remote/places/52_hf_send.ipynb #06a67a0a
+LOOKED = 60.0 # Seconds to ask for a container whose start got no answer
 
 def marked(
     client, # From `api`
@@ -166,8 +168,8 @@ def _begun(client, spec, namespace, error):
         time.sleep(nap)
         try: found = retried(lambda: marked(client, spec, namespace), LOOKED)
         except Unreachable:
-            raise Unanswered(f"{error}; it may have begun there all the same, and be billed: "
-                             "'mabe jobs list' looks for it") from None
+            raise Unanswered(f"{error}; it may have begun there all the same, and be "
+                             "billed: 'mabe jobs list' looks for it") from None
         if found: return found
     raise error
 
@@ -187,7 +189,9 @@ def run_container(
     try:
         with client_errors(): return client.run_job(
             image=image, command=words, flavor=gpu or "cpu-basic", namespace=namespace,
-            secrets={name: os.environ[name] for name in spec["secrets"]}, volumes=[volume],
+            secrets={name: os.environ[name] for name in spec["secrets"]},
+            volumes=[volume],
             timeout=int(spec["timeout"] * (1 + spec["retries"])) + INSTALL,
-            labels={"start": mark_of(spec)}, name=f"mabe-{spec['id']}".replace(".", "-")[:60])
+            labels={"start": mark_of(spec)},
+            name=f"mabe-{spec['id']}".replace(".", "-")[:60])
     except Unreachable as e: return _begun(client, spec, namespace, e)

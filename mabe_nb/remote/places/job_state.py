@@ -18,7 +18,7 @@ ENDED = ("done", "error", "timeout", "cancelled", "died")
 def last_start(
     spec: dict, # Of a job
 ) -> float: # Seconds since 1970
-    "When it was sent, or started again since; what is counted from there is of that start."
+    "When it was sent, or started again since: what is counted is of that start."
     return spec.get("started", spec["created"])
 
 

@@ -24,7 +24,7 @@ except ImportError: fcntl = None # Windows
 
 # %% ../../../nbs/remote/places/20_local.ipynb #de038118
 def _locked(file, seconds=1.0):
-    "Take the lock; a runner that has just ended, or somebody's look at it, is waited for."
+    "Take the lock; waits for a runner that has just ended, or somebody's look at it."
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,7 +34,8 @@ def _locked(file, seconds=1.0):
 
 # %% ../../../nbs/remote/places/20_local.ipynb #8f0ff09c
 _START = ("import sys; sys.path.append(sys.argv.pop()); "
-          "from mabe_nb.remote.inside.runner import main; sys.exit(main(*sys.argv[1:]))")
+          "from mabe_nb.remote.inside.runner import main; "
+          "sys.exit(main(*sys.argv[1:]))")
 
 
 def _launch(folder, alive, cwd): # `cwd`: what relative paths are of
@@ -44,7 +45,8 @@ def _launch(folder, alive, cwd): # `cwd`: what relative paths are of
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, str(folder), "quiet", place],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, cwd=cwd,
-            **({"start_new_session": True, "pass_fds": [alive]} if fcntl else win32.APART))
+            **({"start_new_session": True, "pass_fds": [alive]} if fcntl
+               else win32.APART))
     threading.Thread(target=process.wait, daemon=True).start()
     return {"pid": process.pid} if fcntl else win32.known(process.pid)
 
@@ -73,17 +75,17 @@ class Backend(DiskPlace):
 
     def gone(self, folder, spec):
         if (folder/"cancel").exists(): return unended("cancelled") # it could not say so
-        return died("its process was killed, or the machine went down or ran out of memory"
-                    + last_words(folder/"log"))
+        return died("its process was killed, or the machine went down or ran out of "
+                    "memory" + last_words(folder/"log"))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #33e6be3b
 @patch
 def check_options(self: Backend, spec):
     DiskPlace.check_options(self, spec)
-    if not spec["gpu"] or rents(self.name): return # A place of one's own may be made of this
-    raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the card "
-                      "that it has or none; name a place that rents it with on= (--on), or "
-                      "leave gpu out")
+    if not spec["gpu"] or rents(self.name): return # One's own place may be made of this
+    raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the "
+                      "card that it has or none; name a place that rents it with on= "
+                      "(--on), or leave gpu out")
 
 
 @patch
@@ -96,12 +98,13 @@ def cancel(self: Backend, folder, spec, grace=15.0):
     while self.alive(folder, spec):
         if time.monotonic() > end: _signal(runner, KILL)
         if time.monotonic() > end + grace: raise MabeError(
-            f"the process of job {spec['id']} is not found, or does not end; 'ps -ef' shows it")
+            f"the process of job {spec['id']} is not found, or does not end; 'ps -ef' "
+            "shows it")
         time.sleep(0.02)
     self.write_cancelled(folder, max(0.0, time.time() - last_start(spec)))
 
 # %% ../../../nbs/remote/places/20_local.ipynb #466585d5
-def _runner(folder, handle): # Who started it may have been killed before it wrote down a number
+def _runner(folder, handle): # Who started it may have been killed before noting it
     "Process number of the runner; None if there is none."
     import psutil
     if type(pid := handle.get("pid")) is int and pid > 1: return pid
@@ -110,7 +113,7 @@ def _runner(folder, handle): # Who started it may have been killed before it wro
 
 
 def _signal(pid, number):
-    "Signal the runner. It stops its child; the child stops itself if the runner is gone."
+    "Signal the runner. It stops its child, which stops itself if the runner is gone."
     if pid is None: return
     if fcntl is None: return win32.signal_family(pid, 0.0, None, number)
     try: os.kill(pid, number)

@@ -16,13 +16,14 @@ from ...hardware.billing import LEG, OVERRUN, UNSEEN, most_seconds, most_starts
 from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
-from .base import ENDED, Base, checked_state, data_files, good_file, place, unended
+from .base import (
+    ENDED, Base, checked_state, data_files, good_file, place, unended)
 from .job_state import Unanswered, retried
 from .modal_call import (
     NEVER_BEGUN, UNHEARD, call_status, connected, ended, spawned)
 from .modal_volume import (
-    LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread, jobs_on,
-    manifest, read_file, read_small, remove, seconds_counted, send_data)
+    LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread,
+    jobs_on, manifest, read_file, read_small, remove, seconds_counted, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -43,7 +44,8 @@ def settings(
     found["pip"] = modal_app.extra_pins(found["pip"]) if found["pip"] else []
     if math.ceil(spec["timeout"] / found["leg"]) > MOST_LEGS:
         raise ConfigError(f"timeout is {spec['timeout']:g} s, more than {MOST_LEGS} "
-                          f"legs of {found['leg']:g} s; ask for less, then resume the job")
+                          f"legs of {found['leg']:g} s; ask for less, then resume the "
+                          "job")
     return found
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #dddf3a52
@@ -86,7 +88,8 @@ def _check_secrets(names):
     "volume": "name of the Volume; data is on NAME-data"})
 class Backend(Base):
     "Jobs on rented GPUs at Modal."
-    resumes, queue_limit, stop_seconds, unseen_seconds = True, 86400.0, UNSEEN + 60.0, UNSEEN
+    resumes, queue_limit = True, 86400.0
+    stop_seconds, unseen_seconds = UNSEEN + 60.0, UNSEEN
     most_items = 10_000 # An item leaves two files in a folder that is listed whole
 
     def check_options(self, spec):
@@ -112,7 +115,8 @@ class Backend(Base):
     def remove(self, folder, spec): remove(self.volume(spec), f"jobs/{spec['id']}")
 
     def most_seconds(self, spec):
-        return most_seconds("modal", spec["timeout"], spec["retries"], settings(spec)["leg"])
+        return most_seconds("modal", spec["timeout"], spec["retries"],
+                            settings(spec)["leg"])
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #874f9ced
 def _volume(name):
@@ -127,7 +131,8 @@ def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 def _put_job(batch, folder, spec, files):
     "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
-    sent = spec | {"handle": {}, "cwd": "", "starts": most_starts(spec["timeout"], spec["retries"], leg),
+    sent = spec | {"handle": {}, "cwd": "",
+                   "starts": most_starts(spec["timeout"], spec["retries"], leg),
                    "total": spec["timeout"] * (1 + spec["retries"])}
     batch.put_file(_bytes(sent), f"{top}/job.json")
     if files: batch.put_file(_bytes(files), f"{top}/data.json")
@@ -157,8 +162,8 @@ def _function(spec, o):
     fixed = resources if isinstance(spec["gpu"], list) else {}
     name = modal_app.app_name(setup, fixed)
     function = _deployed(name, setup, fixed)
-    return name, function if fixed else function.with_options(max_containers=o["max_containers"],
-                                       **modal_app.function_options(resources))
+    return name, function if fixed else function.with_options(
+        max_containers=o["max_containers"], **modal_app.function_options(resources))
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #15aac8a5
 @patch
@@ -167,7 +172,7 @@ def volume(self: Backend, spec): return _volume(settings(spec)["volume"])
 
 @patch
 def call(self: Backend, spec):
-    "The call; of one whose answer was lost what its container has said; None: nothing yet."
+    "The call; where its answer was lost, what its container said; None: nothing yet."
     import modal
     try: id = spec["handle"].get("call") or self.kept(spec, "call").decode()
     except (FileMissing, UnicodeError): return None
@@ -175,18 +180,22 @@ def call(self: Backend, spec):
 
 
 @patch
-def kept(self: Backend, spec, name): return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}")
+def kept(self: Backend, spec, name):
+    return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}")
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #ccc9b1fe
 @patch
 def found(self: Backend, folder, spec):
-    try: return {"call": None} if json.loads(self.kept(spec, "job.json"))["started"] == spec["started"] else {}
+    try:
+        started = json.loads(self.kept(spec, "job.json"))["started"]
+        return {"call": None} if started == spec["started"] else {}
     except (FileMissing, KeyError, TypeError, ValueError, RecursionError): return {}
 
 
 @patch
 def start(self: Backend, folder, spec):
-    there, top = file_sizes(self.volume(spec), f"jobs/{spec['id']}"), f"jobs/{spec['id']}"
+    top = f"jobs/{spec['id']}"
+    there = file_sizes(self.volume(spec), top)
     old = "status.json", ".status.json", "running", "clock.json", "call"
     remove(self.volume(spec), *(f"{top}/{name}" for name in old if name in there))
     return next(self.start_many([(folder, spec)], 1))
@@ -194,10 +203,12 @@ def start(self: Backend, folder, spec):
 # %% ../../../nbs/remote/places/44_modal.ipynb #28d1fe08
 @patch
 def start_many(self: Backend, jobs, at_once):
-    "Start jobs that ask for the same: one look at the data, one upload, a call for each."
+    "Start jobs that ask for the same: one look at the data, one upload, a call each."
     spec = jobs[0][1]
-    o, volume, left = settings(spec), self.volume(spec), dict.fromkeys(s["id"] for _, s in jobs)
-    files, (app, function) = manifest(o["data"]) if o["data"] else None, _function(spec, o)
+    o, volume = settings(spec), self.volume(spec)
+    left = dict.fromkeys(s["id"] for _, s in jobs)
+    files = manifest(o["data"]) if o["data"] else None
+    app, function = _function(spec, o)
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
         with client_errors(), volume.batch_upload(force=True) as batch:
@@ -207,7 +218,8 @@ def start_many(self: Backend, jobs, at_once):
             del left[id]
             yield {"call": call, "app": app}
     except BaseException as e:
-        if isinstance(e, Unanswered): del left[next(iter(left))] # it may need its folder
+        if isinstance(e, Unanswered): # it may need its folder
+            del left[next(iter(left))]
         if not spec["handle"]: remove(volume, *(f"jobs/{id}" for id in left))
         raise
 
@@ -217,8 +229,8 @@ def state(self: Backend, folder, spec):
     try: return checked_state((folder/"status.json").read_bytes())
     except OSError: found = retried(lambda: self.remote_state(spec))
     if found["status"] in ENDED and found["attempt"]: # its own last word
-        with suppress(OSError, DataError), atomic(folder/"status.json") as tmp: # a full disk?
-            tmp.write_text(json.dumps(found))
+        with suppress(OSError, DataError), atomic(folder/"status.json") as tmp:
+            tmp.write_text(json.dumps(found)) # the disk may be full
     return found
 
 
@@ -226,18 +238,19 @@ def state(self: Backend, folder, spec):
 def remote_state(self: Backend, spec):
     "The state as Modal knows it now."
     for _ in range(2): # it may have ended between the two questions
-        try: return checked_state(read_small(self.volume(spec),
-                                        f"jobs/{spec['id']}/status.json"))
+        try: return checked_state(self.kept(spec, "status.json"))
         except FileMissing: status = call_status(call := self.call(spec))
         except DataError: return checked_state(b"")
         if status is None and self.overdue(spec): return self.vanished(spec)
-        if status in (None, "queued", "running"): return unended(status or "queued", reason=None if call else UNHEARD)
-    return ended(status, self.call(spec), seconds_counted(self.volume(spec), spec["id"]))
+        if status in (None, "queued", "running"):
+            return unended(status or "queued", reason=None if call else UNHEARD)
+    return ended(status, self.call(spec),
+                 seconds_counted(self.volume(spec), spec["id"]))
 
 
 @patch
 def begun(self: Backend, folder, spec):
-    "As `Base`, or a container has left its sign: what Modal says of a call may be late."
+    "As `Base`, or a container has left its sign: what Modal says of it may be late."
     return Base.begun(self, folder, spec) or \
         "running" in file_sizes(self.volume(spec), f"jobs/{spec['id']}")
 
@@ -263,14 +276,17 @@ def files(self: Backend, folder, spec, under="", **kind):
     under = under.rstrip("/")
     if under and not good_file(under): return {}
     top, found = f"jobs/{spec['id']}", self.volume(spec)
-    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True, **kind))
+    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True,
+                                       **kind))
     found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
     return {n: size for n, size in found.items()
-            if not n.startswith("log.d/") and n not in ("running", "clock.json", "call")}
+            if not n.startswith("log.d/")
+            and n not in ("running", "clock.json", "call")}
 
 
 @patch
-def links(self: Backend, folder, spec, under=""): return self.files(folder, spec, under, kind=LINK)
+def links(self: Backend, folder, spec, under=""):
+    return self.files(folder, spec, under, kind=LINK)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #cbba3bde
 @patch

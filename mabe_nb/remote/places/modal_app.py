@@ -72,7 +72,8 @@ def check_image(
     along = {path.partition("/")[0].removesuffix(".py") for path in modules}
     left = needed - along - set(sys.stdlib_module_names) - {"mabe_nb"}
     if not left: return
-    had = {_name(pin) for pin in [*pins(), *(extra_pins(pip) if pip else [])]} | set(there)
+    had = {_name(pin)
+           for pin in [*pins(), *(extra_pins(pip) if pip else [])]} | set(there)
     known = metadata.packages_distributions()
     for module in sorted(left):
         names = [re.sub(r"[-_.]+", "-", n).lower() for n in known.get(module, ())]
@@ -80,8 +81,8 @@ def check_image(
         if names: add = f"{names[0]}=={metadata.version(names[0]).partition('+')[0]}"
         elif pip: continue # it may be in a package of another name
         else: add = "PACKAGE"
-        raise ConfigError(f"the code imports {module!r}, which the machine there lacks; "
-                          f"add it with the option pip={add}")
+        raise ConfigError(f"the code imports {module!r}, which the machine there "
+                          f"lacks; add it with the option pip={add}")
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #ad50d512
 def _source_hash():
@@ -96,7 +97,7 @@ def _source_hash():
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #a2103ce0
 def app_name(
     setup: dict, # volume, pip, max_containers
-    resources: dict = {}, # gpu (a list), timeout, ...: what is fixed when it is deployed
+    resources: dict = {}, # gpu (a list), timeout, ...: what is fixed when deployed
 ) -> str:
     "The name of the app that runs such jobs."
     parts = [pins(), setup, resources, sys.version_info[:2], _source_hash()]
@@ -113,7 +114,7 @@ def function_options(
                           backoff_coefficient=1.0)
     secrets = [modal.Secret.from_name(name) for name in resources["secrets"]]
     return {"gpu": resources["gpu"], "timeout": resources["timeout"], "retries": again,
-            "cpu": (float(resources["cpu"]),) * 2, # request and limit, or it is no ceiling
+            "cpu": (float(resources["cpu"]),) * 2, # request and limit: a ceiling
             "memory": (int(resources["memory"] * 1024),) * 2,
             "secrets": secrets or None}
 
@@ -147,7 +148,7 @@ PIECE = 2**18 # Bytes
 
 
 class Committer:
-    "Commits a job's folder, once a second if its log has grown, and keeps it in pieces."
+    "Commits a job's folder, once a second if its log has grown; keeps that in pieces."
     def __init__(self, folder, commit):
         self.folder, self.log, self.pieces = folder, folder/"log", folder/"log.d"
         self.publish, self.lock, self.error = commit, threading.RLock(), None

@@ -8,15 +8,16 @@ __all__ = ['UNHEARD', 'NEVER_BEGUN', 'ENDS', 'connected', 'spawned', 'call_statu
 # %% ../../../nbs/remote/places/43_modal_call.ipynb #1cc9134b
 from .base import died
 from .job_state import Unanswered, Unreachable
-from .modal_volume import (UnknownToModal, client_errors, in_thread,
-                                                last_words)
+from .modal_volume import (
+    UnknownToModal, client_errors, in_thread, last_words)
 
 # %% ../../../nbs/remote/places/43_modal_call.ipynb #c7d2e41d
 def connected():
-    "Raises `Unreachable` after ten seconds, where the client itself would try for a minute."
+    "Raises `Unreachable` after ten seconds; the client itself would try for a minute."
     import modal
     with client_errors():
-        if next(in_thread(lambda over: [modal.Client.from_env()], beat=10)) == b"": raise TimeoutError
+        if next(in_thread(lambda over: [modal.Client.from_env()], beat=10)) == b"":
+            raise TimeoutError
 
 
 UNHEARD = "its start got no answer; 'mabe jobs cancel' ends it wherever it is"
@@ -31,8 +32,8 @@ def spawned(
     try:
         with client_errors(): return function.spawn(*args).object_id
     except Unreachable as e:
-        raise Unanswered(f"{e}; the job may have begun there all the same, and be billed: "
-                         "'mabe jobs list' looks for it") from None
+        raise Unanswered(f"{e}; the job may have begun there all the same, and be "
+                         "billed: 'mabe jobs list' looks for it") from None
 
 # %% ../../../nbs/remote/places/43_modal_call.ipynb #53ec1a00
 ENDS = {"TERMINATED": "cancelled", "TIMEOUT": "timeout"}

@@ -112,8 +112,8 @@ def _has_time(folder):
     write_json(folder/"job.json", spec | {"spent": spent})
     if left: return True
     late = spent > total - 1
-    why = f"stopped after its limit of {total:g} s, all attempts together" if late else \
-        f"it was interrupted, and started {starts} times; resume it to go on"
+    why = (f"stopped after its limit of {total:g} s, all attempts together" if late
+           else f"it was interrupted, and started {starts} times; resume it to go on")
     error = {"type": "Timeout" if late else "Died", "message": why, "traceback": ""}
     write_json(folder/"status.json", {
         "status": "timeout" if late else "died", "error": error, "seconds": spent,

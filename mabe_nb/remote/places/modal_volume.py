@@ -61,8 +61,8 @@ def as_mabe_error(
     if set(kinds) & {*_UNREACHABLE, "OSError"}:
         return Unreachable("Modal cannot be reached; what runs there goes on, try "
                            f"again when there is a network ({type(err).__name__})")
-    return MabeError(f"Modal refused: {message or type(err).__name__}; 'modal app list' "
-                     "shows what it knows")
+    return MabeError(f"Modal refused: {message or type(err).__name__}; 'modal app "
+                     "list' shows what it knows")
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #251037e4
 @contextmanager
@@ -72,7 +72,8 @@ def client_errors():
     except (MabeError, FileNotFoundError): raise
     except Exception as e:
         rooms = {k.__module__.partition(".")[0] for k in type(e).__mro__}
-        if not (rooms & {"modal", "grpclib", "aiohttp"} or isinstance(e, OSError)): raise
+        if not (rooms & {"modal", "grpclib", "aiohttp"} or isinstance(e, OSError)):
+            raise
         raise as_mabe_error(e) from None
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #71ad6d06
@@ -124,7 +125,8 @@ def file_sizes(
         with client_errors():
             entries = in_thread(lambda over: volume.iterdir(path, recursive=recursive))
             for number, entry in enumerate(entries):
-                if number >= most: raise DataError(f"holds more than {most:,} files", path)
+                if number >= most:
+                    raise DataError(f"holds more than {most:,} files", path)
                 name = entry.path.lstrip("/").removeprefix(top)
                 if int(entry.type) == kind and good_file(name): found[name] = entry.size
     except (FileNotFoundError, UnknownToModal): return {}
@@ -159,11 +161,14 @@ def jobs_on(
 ) -> list: # (id, no user, status)
     "Jobs on a Volume, whoever sent them."
     with client_errors():
-        try: names = [e.path.strip("/").rpartition("/")[2] for e in volume.iterdir("jobs", recursive=False)]
+        try: names = [e.path.strip("/").rpartition("/")[2]
+                      for e in volume.iterdir("jobs", recursive=False)]
         except FileNotFoundError: return []
     found = []
-    for id in sorted((n for n in names if JOB_ID.fullmatch(n)), reverse=True)[:MOST_SHOWN]:
-        try: status = checked_state(read_small(volume, f"jobs/{id}/status.json"))["status"]
+    for id in sorted((n for n in names if JOB_ID.fullmatch(n)),
+                     reverse=True)[:MOST_SHOWN]:
+        try: status = checked_state(
+            read_small(volume, f"jobs/{id}/status.json"))["status"]
         except FileMissing: status = "not ended"
         found.append((id, "", status))
     return found
@@ -177,8 +182,10 @@ def seconds_counted(
     "Seconds of all starts of a job, by the clock in its folder."
     try: clock = json.loads(read_small(volume, f"jobs/{id}/clock.json"))
     except (FileMissing, ValueError, RecursionError): return None
-    if not isinstance(clock, dict) or not {"spent", "since", "seen"} <= {*clock}: return None
-    numbers = [n for n in (clock["spent"], clock["since"], clock["seen"]) if n is not None]
+    if not isinstance(clock, dict) or not {"spent", "since", "seen"} <= {*clock}:
+        return None
+    numbers = [n for n in (clock["spent"], clock["since"], clock["seen"])
+               if n is not None]
     good = all(type(n) in (int, float) and 0 <= n < 1e12 for n in numbers)
     known = None not in (clock["spent"], clock["seen"])
     return counted(clock, now) if good and known else None

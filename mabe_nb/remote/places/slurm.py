@@ -80,12 +80,13 @@ CARRIED = ("HOME", "HTTPS_PROXY", "HTTP_PROXY", "LANG", "LC_ALL", "LD_LIBRARY_PA
 def carried(
     names=(), # Further variables, or one string with commas
 ) -> list:
-    "Names of the variables that a job gets. Raises `ConfigError` for what is no name, or not set."
+    "Variables that a job gets. Raises `ConfigError` for what is no name, or not set."
     names = names.split(",") if isinstance(names, str) else list(names)
     for name in names:
         _check_word("env", name, r"[A-Za-z_][A-Za-z0-9_]{0,127}")
         if name in os.environ: continue
-        raise ConfigError(f"the variable {name!r} is not in the environment; set it before you submit")
+        raise ConfigError(f"the variable {name!r} is not in the environment; set it "
+                          "before you submit")
     return sorted(name for name in {*CARRIED, *names} if name in os.environ)
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #7033bf77
@@ -147,13 +148,14 @@ class Backend(DiskPlace):
         gres(spec["gpu"])
         if spec["options"].get("cluster") == "local": return
         if not shutil.which("sbatch") or not shutil.which("srun"):
-            raise ConfigError("there is no Slurm on this machine ('sbatch' is not found); "
-                              "submit from a login node, or use cluster='local'")
+            raise ConfigError("there is no Slurm on this machine ('sbatch' is not "
+                              "found); submit from a login node, or use "
+                              "cluster='local'")
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #3e10fb46
 @patch
 def answer(self: Backend, spec) -> tuple:
-    "What Slurm says of a job: see `ask_slurm`. One without a handle is found by its name."
+    "What Slurm says of a job, see `ask_slurm`; without a handle it goes by its name."
     id = spec["handle"].get("job")
     key, queue = id or f"mabe-{spec['id']}", self._answered("queue", own_queue)
     if queue is None or key in queue: return queue and queue[key]
@@ -178,7 +180,7 @@ def alive(self: Backend, folder, spec):
     return found[0] not in GONE
 
 
-def _has_process(folder, spec): # Its words name the folder in which submitit keeps an array
+def _has_process(folder, spec): # Its words name the folder of submitit's array
     words = ["ps", "-ww", "-o", "args=", "-p", str(int(spec["handle"]["job"]))]
     out = subprocess.run(words, capture_output=True, text=True)
     return str(folder.with_name(spec["handle"].get("first", folder.name))) in out.stdout
@@ -187,15 +189,18 @@ def _has_process(folder, spec): # Its words name the folder in which submitit ke
 @patch
 def state(self: Backend, folder, spec):
     found = DiskPlace.state(self, folder, spec)
-    others = sorted((folder/"tasks").glob("[0-9]*")) if found["status"] == "done" else ()
+    others = (sorted((folder/"tasks").glob("[0-9]*"))
+              if found["status"] == "done" else ())
     for task in others: # a job is done if all of its tasks are
         try: own = checked_state(b"".join(read_plain(task/"status.json", 2**20)))
         except DataError:
             if self.alive(folder, spec): return unended("running")
             continue
         if own["status"] != "done":
-            error = own["error"] or {"type": "Task", "message": own["status"], "traceback": ""}
-            return own | {"error": error | {"message": f"task {task.name}: {error['message']}"}}
+            error = own["error"] or {
+                "type": "Task", "message": own["status"], "traceback": ""}
+            return own | {"error": error | {
+                "message": f"task {task.name}: {error['message']}"}}
     return found
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #1891b138
@@ -214,7 +219,8 @@ def gone(self: Backend, folder, spec):
     if (found := self.answer(spec)) is None: return self.vanished(spec)
     silent = "it gives no sign of life" if (folder/"attempt").exists() else \
         "it never began: it was cancelled in the queue, or could not start"
-    why = f"Slurm ended it ({found[0]})" if found[0] else f"Slurm knows it no more, and {silent}"
+    why = (f"Slurm ended it ({found[0]})" if found[0] else
+           f"Slurm knows it no more, and {silent}")
     ended = {"CANCELLED": "cancelled", "TIMEOUT": "timeout"}.get(found[0], "died")
     return died(why + last_words(folder/"log")) | {"status": ended}
 
@@ -262,18 +268,18 @@ def _submit(folders, spec, cluster, at_once):
     executor = AutoExecutor(folders[0]/"submitit", cluster, **again)
     executor.update_parameters(**parameters(spec), slurm_array_parallelism=at_once)
     try:
-        with redirect_stderr(io.StringIO()), executor.batch(): # it prints what it raises
+        with redirect_stderr(io.StringIO()), executor.batch(): # it prints its errors
             sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError) as e:
-        reason = one_line(e, 1000)
-        raise MabeError(f"Slurm refused the job ({reason}); 'sinfo' shows the partitions, "
-                        "their time limits (--timeout and 3 minutes must fit) and cards, "
-                        "'sacctmgr show assoc user=$USER' the accounts") from None
+        raise MabeError(
+            f"Slurm refused the job ({one_line(e, 1000)}); 'sinfo' shows the "
+            "partitions, their time limits (--timeout and 3 minutes must fit) and "
+            "cards, 'sacctmgr show assoc user=$USER' the accounts") from None
 
 
 def _stop(spec):
-    "End a job by force; by its name, if whoever sent it was killed before it had a handle."
+    "End a job by force; by its name, if its sender was killed before it had a handle."
     if spec["handle"].get("cluster") != "local":
         id = spec["handle"].get("job") # such as "12", or "12_3" of an array
         if id and not re.fullmatch(r"[0-9]+(_[0-9]+)?", id): return None

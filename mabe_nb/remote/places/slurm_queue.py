@@ -28,7 +28,8 @@ def read_answer(
     return word, "" if reason in ("None", "(null)") else reason[:200]
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #dc7cddf4
-ASK = (("squeue", "-h", "-j", "{}", "-o", "%T|%r"), ("scontrol", "-o", "show", "job", "{}"),
+ASK = (("squeue", "-h", "-j", "{}", "-o", "%T|%r"),
+       ("scontrol", "-o", "show", "job", "{}"),
        ("sacct", "-n", "-X", "-P", "-j", "{}", "-o", "State"))
 
 
@@ -39,7 +40,7 @@ def _answer_of(*words): # None without an answer
 
 def ask_slurm(
     id: str, # Of the job at Slurm
-) -> tuple: # word, reason; ("", "") if Slurm knows no such job, None if it does not answer
+) -> tuple: # word, reason; ("", ""): Slurm knows no such job; None: no answer
     "What Slurm says of a job."
     answered = False
     for command in ASK:
@@ -51,7 +52,7 @@ def ask_slurm(
     return ("", "") if answered else None
 
 
-def own_queue() -> dict: # Id, and name, of a job -> word, reason; None without an answer
+def own_queue() -> dict: # Id, and name, of a job -> word, reason; None: no answer
     "What Slurm says of all jobs of this user that wait or run."
     out = _answer_of("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%j|%T|%r")
     if out is None or out.returncode: return None
@@ -66,15 +67,17 @@ def end_at_slurm(
 ):
     "End a job by force. Raises `MabeError` if Slurm does not do it."
     out = _answer_of("scancel", *words)
-    if out and (not out.returncode or "nvalid job id" in out.stderr): return # it had ended
+    if out and (not out.returncode or "nvalid job id" in out.stderr):
+        return # it had ended
     why = one_line(out.stderr) if out else "'scancel' gives no answer"
-    raise MabeError(f"Slurm did not end job {id} ({why}); 'mabe jobs cancel {id}' tries again")
+    raise MabeError(f"Slurm did not end job {id} ({why}); 'mabe jobs cancel {id}' "
+                    "tries again")
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #96a5d9c7
 def jobs_in_queue(
     text: str, # "mabe-ID|user|RUNNING", a job a line
 ) -> list: # id, user, status
-    "Jobs of ours among those of a cluster, whoever sent them; other names are left out."
+    "Our jobs among those of a cluster, whoever sent them; other names are left out."
     rows = [clean(line).strip().split("|") for line in text.splitlines()]
     return [(name[5:], user[:40], word.lower()[:20]) for name, user, word in
             (row for row in rows if len(row) == 3)
@@ -111,12 +114,14 @@ def beats(
 
 # %% ../../../nbs/remote/places/56_slurm_queue.ipynb #42b38616
 REASONS = {
-    "Resources": "for machines that are free", "Priority": "for jobs that come before it",
+    "Resources": "for machines that are free",
+    "Priority": "for jobs that come before it",
     "BeginTime": "a moment, until Slurm may start it", "Dependency": "for another job",
     "JobHeldUser": "held by you; 'scontrol release' lets it go",
     "JobHeldAdmin": "held by an administrator", "PartitionDown": "for its partition",
     "JobArrayTaskLimit": "for other tasks of its group",
-    "PartitionNodeLimit": "for ever: its partition has fewer machines, or they are down",
+    "PartitionNodeLimit":
+        "for ever: its partition has fewer machines, or they are down",
     "PartitionConfig": "for ever: its partition has no such machine",
     "BadConstraints": "for ever: no machine is what it asks for",
     "ReqNodeNotAvail": "for a machine that is down or reserved",

@@ -93,13 +93,15 @@ def _send_again(requeue, number):
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #cf13d260
 def _is_where_it_was_sent_from(folder) -> bool:
-    "Go there; if that cannot be, it is an error of the job: its relative paths would be others."
+    "Go there; if that fails, it is an error of the job: its paths would be others."
     cwd = read_json(folder/"job.json").get("cwd") or "."
     try: os.chdir(cwd)
     except OSError as e:
-        why = f"was sent from {cwd}, which its machine cannot enter ({e.strerror}); submit a new one"
+        why = (f"was sent from {cwd}, which its machine cannot enter ({e.strerror}); "
+               "submit a new one")
         error = {"type": "ConfigError", "message": why, "traceback": ""}
-        write_json(folder/"status.json", {"status": "error", "error": error, "seconds": 0.0, "attempt": 1})
+        write_json(folder/"status.json", {"status": "error", "error": error,
+                                          "seconds": 0.0, "attempt": 1})
         return False
     return True
 
@@ -110,12 +112,13 @@ def _joins(env, folder) -> bool: # Can it run?
     if not _is_where_it_was_sent_from(folder): return False
     if env.num_tasks == 1: return True
     from submitit.helpers import TorchDistributedEnvironment
-    os.environ["MASTER_PORT"] = str(_port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))
+    os.environ["MASTER_PORT"] = str(
+        _port(env.job_id, os.environ.get("SLURM_RESTART_COUNT", "0")))
     TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
     if env.cluster == "local": os.environ["MASTER_ADDR"] = "127.0.0.1"
     return True
 
 
 def _port(*names):
-    "All tasks of one attempt agree on it; below those that systems lend to outgoing connections."
+    "All tasks of an attempt agree on it; below those lent to outgoing connections."
     return random.Random(" ".join(names)).randint(20_000, 32_767)
