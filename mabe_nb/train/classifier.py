@@ -28,8 +28,10 @@ from .metrics import submission_table
 from .model import evidence_in, names_in, pair_decision, read_split
 from .models import check_size, make_model
 from .tracks import unseen_lines, without_unseen
-from .unlike import check_body, doubt_lines, doubtful, unlisted_lines, unused_thresholds
-from .predict import decide, decide_apart, lasting, probabilities, smooth, to_bouts, trained_classes, with_rates
+from .unlike import (check_body, doubt_lines, doubtful, unlisted_lines,
+                                  unused_thresholds)
+from .predict import (decide, decide_apart, lasting, probabilities, smooth,
+                                   to_bouts, trained_classes, with_rates)
 from ..workers import or_silent
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
@@ -44,13 +46,13 @@ class Classifier:
     cfg: TrainConfig
     file: Path = None # That it was read from
     least_ms: tuple = () # (actions,) of the shortest bouts, see `lasting`; empty: any
-    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: no matter
-    pair_actions: tuple = None # Those that one does to another; None: all but `self_actions`
+    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: any
+    pair_actions: tuple = None # What one does to another; None: all but `self_actions`
 
     def __repr__(self):
         rates = " to ".join(f"{fps:g}" for fps in sorted({*self.inputs.fps}))
-        return (f"Classifier: {self.cfg.model_type} on {self.inputs.features}, learned at "
-                f"{rates} frames per second; {', '.join(self.actions)}")
+        return (f"Classifier: {self.cfg.model_type} on {self.inputs.features}, learned "
+                f"at {rates} frames per second; {', '.join(self.actions)}")
 
     @property
     def parts(self) -> tuple: return self.inputs.parts
@@ -66,8 +68,9 @@ def save_classifier(
     "Write weights, scaling and names to one safetensors file."
     about = {"format": 1, "actions": list(clf.actions),
              "self_actions": list(clf.self_actions), "config": clf.cfg.model_dump(),
-             "pair_actions": clf.pair_actions, "possible": clf.possible.tolist(), "inputs": clf.inputs.about(),
-             "least_ms": list(clf.least_ms), "usual": list(clf.usual)}
+             "pair_actions": clf.pair_actions, "possible": clf.possible.tolist(),
+             "inputs": clf.inputs.about(), "least_ms": list(clf.least_ms),
+             "usual": list(clf.usual)}
     tensors = {f"model.{k}": v.detach().cpu().contiguous()
                for k, v in clf.model.state_dict().items()}
     tensors |= {f"inputs.{k}": torch.from_numpy(np.ascontiguousarray(v))
@@ -91,15 +94,17 @@ def load_classifier(
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError,
             OverflowError, MabeError) as e:
         why = [*str(e).splitlines(), ""][0][:200].rstrip(": ")
-        raise DataError(f"header and weights do not fit together ({why})", path) from None
+        raise DataError(f"header and weights do not fit together ({why})",
+                        path) from None
     if engine == "float32": return clf
     return replace(clf, model=in_engine(
         clf.model, engine, clf.cfg.sequence_length, clf.inputs.dim,
         pick_device(clf.cfg.device), threads or torch.get_num_threads()))
 
 # %% ../../nbs/train/60_classifier.ipynb #ed7139fc
-def pair_actions_of(about): # What a file of weights says, or `recipe.json`; those of old say nothing
-    return None if (found := about.get("pair_actions")) is None else names_in(found, "pair_actions")
+def pair_actions_of(about): # In a file of weights or `recipe.json`; not in old ones
+    found = about.get("pair_actions")
+    return None if found is None else names_in(found, "pair_actions")
 
 # %% ../../nbs/train/60_classifier.ipynb #578a02d0
 def _rebuild(about, tensors, path):
@@ -107,10 +112,13 @@ def _rebuild(about, tensors, path):
         if key.startswith("model.") and not torch.isfinite(value).all():
             raise DataError(f"{key} holds weights that are no numbers")
     possible, n = np.array(about["possible"], bool), len(about["actions"])
-    least = tuple(ConfigError.bounded("least_ms", ms, 0) for ms in about.get("least_ms", ()))
-    usual = tuple(ConfigError.bounded("usual", rate, 0, 1) for rate in about.get("usual", ()))
+    least = tuple(ConfigError.bounded("least_ms", ms, 0)
+                  for ms in about.get("least_ms", ()))
+    usual = tuple(ConfigError.bounded("usual", rate, 0, 1)
+                  for rate in about.get("usual", ()))
     if possible.shape != (1 + n,) or not {len(least), len(usual)} <= {0, n}:
-        raise DataError("'possible', 'least_ms', 'usual' and 'actions' differ in number")
+        raise DataError("'possible', 'least_ms', 'usual' and 'actions' differ in "
+                        "number")
     part = lambda p: {k[len(p):]: v for k, v in tensors.items() if k.startswith(p)}
     cfg = make_config(about["config"])
     inputs = Inputs.rebuild(about["inputs"],
@@ -119,8 +127,8 @@ def _rebuild(about, tensors, path):
     model = make_model(cfg, inputs.dim, 1 + len(about["actions"]))
     model.load_state_dict(part("model."))
     actions, alone = (names_in(about[key], key) for key in ("actions", "self_actions"))
-    return Classifier(model.eval(), inputs, actions, alone, possible, cfg, path, least, usual,
-                      pair_actions_of(about))
+    return Classifier(model.eval(), inputs, actions, alone, possible, cfg, path, least,
+                      usual, pair_actions_of(about))
 
 # %% ../../nbs/train/60_classifier.ipynb #b4e43d10
 def may_do(
@@ -128,7 +136,8 @@ def may_do(
     alone: bool, # By itself, not to another
 ) -> np.ndarray: # (actions,) bool
     "Which actions an animal may be predicted to do."
-    own, pairs = (np.isin(clf.actions, a or ()) for a in (clf.self_actions, clf.pair_actions))
+    own, pairs = (np.isin(clf.actions, a or ())
+                  for a in (clf.self_actions, clf.pair_actions))
     return own if alone else ~own if clf.pair_actions is None else pairs
 
 # %% ../../nbs/train/60_classifier.ipynb #5abfd21e
@@ -150,13 +159,15 @@ def read_thresholds(
     "Thresholds from a file. Raises `DataError` naming what is wrong in it."
     if path is None: return {}
     if isinstance(path, float):
-        raise DataError(f"threshold {path} is of no action; expected {{'*': {{action: {path}}}}}")
+        raise DataError(f"threshold {path} is of no action; expected "
+                        f"{{'*': {{action: {path}}}}}")
     table, path = (path, None) if isinstance(path, dict) else (read_json(path), path)
     for lab, of in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(of, dict):
             raise DataError('expected {"lab": {"action": threshold}}', path, str(lab))
         for action, t in of.items():
-            number = isinstance(t, (int, float, np.floating)) and not isinstance(t, bool)
+            number = (isinstance(t, (int, float, np.floating))
+                      and not isinstance(t, bool))
             if not (number and 0 <= t <= 1):
                 raise DataError(f"threshold {t!r} is not a number in 0..1", path,
                                 f"{lab}/{action}")
@@ -195,7 +206,8 @@ def predict_sequences(
         p = probabilities(model, prepared.values(i), cfg.sequence_length,
                           clf.inputs.gap_at(cfg.gap, fps), may, cfg.loss, apart,
                           inputs=clf.inputs)
-        p = smooth(without_unseen(p, clf.inputs, prepared, i), fps, cfg.smooth_ms if smooth_ms is None else smooth_ms)
+        p = smooth(without_unseen(p, clf.inputs, prepared, i), fps,
+                   cfg.smooth_ms if smooth_ms is None else smooth_ms)
         yield i, p if apart else with_rates(p, clf.usual, wanted, fps)
 
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01
@@ -217,6 +229,14 @@ def prepared(
     return found
 
 # %% ../../nbs/train/60_classifier.ipynb #bb957647
+def _lines_about(clf, prepared, ids, thresholds, found):
+    "What to say before predicting; `found` are doubts."
+    labs = prepared.sequences.lab_id
+    return (doubt_lines(found) + unused_thresholds(thresholds, labs, clf.actions)
+            + unlisted_lines(prepared, ids, clf.actions)
+            + unseen_lines(clf.inputs, prepared, ids))
+
+
 def _overlap_lines(loss):
     yield "note: the competition refuses bouts of a pair that overlap"
     if "binary" not in loss:
@@ -235,19 +255,19 @@ def predict(
     progress: bool = False, # Show bars
     say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # Of recipes; a single network takes those of torch
-    smooth_ms: float = None, # Moving average over probabilities; None: the run's setting
+    smooth_ms: float = None, # Moving average over probabilities; None: as the run's
     least_ms: float = None, # Of the shortest bouts; None: of each action, as learned
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
     rates: bool = True, # Look at what is frequent around a frame, if that was learned
     each=None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
-    thresholds, say, (dataset, ids) = read_thresholds(thresholds), or_silent(say), data_and_ids(dataset, ids)
+    thresholds, say = read_thresholds(thresholds), or_silent(say)
+    dataset, ids = data_and_ids(dataset, ids)
     for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
-    for line in (doubt_lines(found) + unused_thresholds(thresholds, labs, self.actions)
-                 + unlisted_lines(prepared, ids, self.actions) + unseen_lines(self.inputs, prepared, ids)): say(line)
+    for line in _lines_about(self, prepared, ids, thresholds, found): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else (
         ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
@@ -256,9 +276,10 @@ def predict(
     plain = self if rates else replace(self, usual=())
     for i, p in predict_sequences(plain, prepared, ids, smooth_ms, progress, overlap):
         row, how = prepared.sequences.iloc[i], (p, *choices[i])
-        every = [lasting(c, least, row.fps) for c in (decide_apart(*how) if overlap else [decide(*how)])]
-        for codes in every:
-            by_video[row.video_id] += to_bouts(codes, self.actions, row.agent, row.target)
+        decided = decide_apart(*how) if overlap else [decide(*how)]
+        every = [lasting(codes, least, row.fps) for codes in decided]
+        for codes in every: by_video[row.video_id] += to_bouts(
+            codes, self.actions, row.agent, row.target)
         if each: each(pair_decision(row, self.actions, choices[i][0], p, every))
     return submission_table(by_video, found, self.learned_from)
 
@@ -269,7 +290,8 @@ predict_dataset = Classifier.predict
 @patch
 def run_videos(self: Classifier) -> dict: # "train" and "valid", a list of ids each
     "The videos of its run. Raises `DataError` if its folder does not tell."
-    if self.file is None: raise DataError("this classifier was not read from a run folder")
+    if self.file is None:
+        raise DataError("this classifier was not read from a run folder")
     paths = [folder/"videos.json" for folder in self.file.parents[:2]]
     return read_split(next((p for p in paths if p.exists()), paths[0]))
 

@@ -52,13 +52,15 @@ class InputConfig(BaseModel):
     include_temporal_stats: bool = about(True, "Rolling statistics among them")
     include_pca: bool = about(False, "Add principal components of the coordinates")
     pca_components: Count = 16
-    sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(100, "Frames a window")
+    sequence_length: Annotated[int, Field(ge=2, le=100_000)] = about(
+        100, "Frames a window")
     frame_gap: Count = about(None, "Every how many frames one is taken; None: one "
                              "in 133 ms")
     stride: Count = about(None, "Frames between windows; None: they do not overlap")
     fps: Positive = about(None, "Expected frames per second, checked against the data")
     input_dim: Count = about(None, "Expected channels, checked against the data")
-    num_classes: Count = about(None, "Expected classes, `other` first; checked likewise")
+    num_classes: Count = about(None, "Expected classes, `other` first; checked "
+                               "likewise")
 
 # %% ../../nbs/train/10_config.ipynb #9712bdee
 class ModelConfig(BaseModel):
@@ -190,7 +192,7 @@ class TrainConfig(PlaceConfig, FitConfig, ModelConfig, InputConfig, _Strict):
         path, # YAML file
         **changes, # Settings that count more than the file's
     ) -> "TrainConfig":
-        "The settings of a file. Raises `ConfigError` or `DataError` with file and line."
+        "Settings of a file. Raises `ConfigError` or `DataError` with file and line."
         settings, lines = yaml_settings(path)
         return make_config({**settings, **changes},
                            {k: v for k, v in lines.items() if k not in changes})

@@ -26,16 +26,18 @@ class ByteLSTM(nn.LSTM):
     "An LSTM that goes through its layers one by one, with `ByteDropout` between them."
 
     @property
-    def apart(self): return bool(self.dropout) and self.num_layers > 1 and not self.proj_size
+    def apart(self):
+        return bool(self.dropout) and self.num_layers > 1 and not self.proj_size
 
     def layers(self): # The weights of each
-        each = len(self._flat_weights) // self.num_layers
-        return [self._flat_weights[each * i:each * (i + 1)] for i in range(self.num_layers)]
+        of, each = self._flat_weights, len(self._flat_weights) // self.num_layers
+        return [of[each * i:each * (i + 1)] for i in range(self.num_layers)]
 
     def flatten_parameters(self):
         "Lay the weights of each layer side by side, as cuDNN wants them."
         if not self.apart: return super().flatten_parameters()
-        if not any(w is None or not w.is_cuda for w in self._flat_weights): _by_layer(self)
+        if not any(w is None or not w.is_cuda for w in self._flat_weights):
+            _by_layer(self)
 
     def forward(self, x, hx=None):
         plain = torch.is_tensor(x) and x.dim() == 3 and hx is None and self.apart
@@ -44,8 +46,9 @@ class ByteLSTM(nn.LSTM):
         windows, both = x.shape[0 if self.batch_first else 1], 1 + self.bidirectional
         for i, weights in enumerate(self.layers()):
             start = x.new_zeros(both, windows, self.hidden_size)
-            x, *end = torch.lstm(drop(x) if i else x, [start, start], weights, self.bias, 1, 0.0,
-                                 self.training, self.bidirectional, self.batch_first)
+            x, *end = torch.lstm(
+                drop(x) if i else x, [start, start], weights, self.bias, 1, 0.0,
+                self.training, self.bidirectional, self.batch_first)
             ends.append(end)
         return x, tuple(map(torch.cat, zip(*ends)))
 
@@ -57,14 +60,15 @@ def _by_layer(lstm): # What `nn.LSTM.flatten_parameters` does for all layers at 
     both = 1 + lstm.bidirectional
     for i, weights in enumerate(lstm.layers()):
         torch._cudnn_rnn_flatten_weight(
-            weights, len(weights) // both, both * lstm.hidden_size if i else lstm.input_size,
+            weights, len(weights) // both,
+            both * lstm.hidden_size if i else lstm.input_size,
             CUDNN_LSTM, lstm.hidden_size, 0, 1, lstm.batch_first, lstm.bidirectional)
 
 # %% ../../nbs/train/18_dropout.ipynb #29e14ec4
 def byte_dropout(
     model: nn.Module, # Changed in place
 ) -> nn.Module:
-    "The model with cheaper dropout where there is no GPU; its weights keep their names."
+    "The model with cheaper dropout where there is no GPU; weights keep their names."
     cheap = {nn.Dropout: ByteDropout, nn.LSTM: ByteLSTM}
     for part in model.modules(): part.__class__ = cheap.get(type(part), type(part))
     return model

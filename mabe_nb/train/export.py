@@ -97,7 +97,8 @@ def windows_of(
     prepared = clf.prepared(dataset, sorted(ids))
     length, out, rates = clf.cfg.sequence_length, [], prepared.sequences.fps
     for i in np.flatnonzero(prepared.sequences.video_id.isin(ids)):
-        values, gap = np.asarray(prepared.values(i)), clf.inputs.gap_at(clf.cfg.gap, rates[i])
+        values = np.asarray(prepared.values(i))
+        gap = clf.inputs.gap_at(clf.cfg.gap, rates[i])
         starts = window_starts(len(values), length, gap)
         out.append(gather(values, starts[::-(-len(starts) // WINDOWS)], length, gap))
     return torch.from_numpy(np.concatenate(out))
@@ -134,9 +135,9 @@ def as_file(
         model.graph.input.append(onnx.helper.make_tensor_value_info(
             "looked_for", onnx.TensorProto.BOOL, [1 + len(clf.actions)]))
     found = compared(clf, model.SerializeToString(), x)
-    if not found["agreement"] >= LEAST_AGREEMENT:
+    if not (share := found["agreement"]) >= LEAST_AGREEMENT:
         raise MabeError("ONNX Runtime gives another class in "
-                        f"{1 - found['agreement']:.2%} of the frames; nothing was written")
+                        f"{1 - share:.2%} of the frames; nothing was written")
     about = {"format": 1, "actions": clf.actions, "self_actions": clf.self_actions,
              "pair_actions": [*compress(clf.actions, may_do(clf, alone=False))],
              "features": inputs.features, "channels": inputs.names,

@@ -66,7 +66,8 @@ def fit_standardize(
     mean, variance, known = moments(arrays)
     std = np.sqrt(variance)
     still = (std < 1e-6 * np.maximum(abs(mean), 1)) | (known < 2)
-    return Standardize(mean.astype(np.float32), np.where(still, 1, std).astype(np.float32))
+    return Standardize(mean.astype(np.float32),
+                       np.where(still, 1, std).astype(np.float32))
 
 # %% ../../nbs/train/35_inputs.ipynb #18f6dc6a
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def fit_pca(
     arrays, # Iterable of (frames, channels), standardised, nothing missing
     components: int = 16,
 ) -> PCA:
-    "The directions of largest variance. Raises `DataError` if there are too few channels."
+    "Directions of largest variance. Raises `DataError` if there are too few channels."
     total = count = mean = 0
     for x in arrays:
         x = np.asarray(x, np.float64)
@@ -174,9 +175,11 @@ class Inputs:
         values: np.ndarray, # (frames, channels) as prepared, NaN = missing
     ) -> torch.Tensor: # (frames, dim) float32, nothing missing
         "Scaled channels, masks and components."
-        if (new := self.unlearned).any(): values = np.where(new, np.float32(np.nan), values)
+        if (new := self.unlearned).any():
+            values = np.where(new, np.float32(np.nan), values)
         scaled = self.scaler(values)
-        if self.dim == len(self.direct) == scaled.shape[1]: return torch.from_numpy(scaled)
+        if self.dim == len(self.direct) == scaled.shape[1]:
+            return torch.from_numpy(scaled)
         out = [scaled[:, self.direct], np.isnan(values[:, self.masks])]
         if self.pca: out.append(self.pca(scaled[:, self.base]))
         return torch.from_numpy(np.concatenate(out, 1, dtype=np.float32))
@@ -192,7 +195,7 @@ def dim(self: Inputs) -> int:
 @patch
 @property
 def unlearned(self: Inputs) -> np.ndarray: # (channels,) bool
-    "Channels that no training video had; where they tell what is missing, it always was."
+    "Channels that no training video had; if they tell what is missing, it always was."
     masks = [bool(MISSING.search(name)) for name in self.names]
     return (self.scaler.std == 1) & (self.scaler.mean == masks)
 
@@ -210,7 +213,7 @@ def check(self: Inputs, prepared):
 def common_rate(
     fps, # (sequences,) frames per second
 ) -> float:
-    "The rate that videos are brought to: the median, of two in the middle the lower one."
+    "The rate that videos are brought to: the median, of two in the middle the lower."
     return float(np.sort(fps)[(len(fps) - 1) // 2])
 
 
@@ -244,9 +247,11 @@ def fit_inputs(
     scaled = (scaler(prepared.values(i))[:, base] for i in rows)
     pca = fit_pca(scaled, cfg.pca_components) if cfg.include_pca else None
     fps, videos = (prepared.sequences[c].iloc[list(rows)] for c in ("fps", "video_id"))
-    common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))} for v in videos))
+    common = set.intersection(*({*part_index(prepared.videos[v].get("parts", ()))}
+                                for v in videos))
     return Inputs(prepared.features, tuple(prepared.parts or ()), tuple(prepared.names),
-                  np.flatnonzero(direct), masks, base, scaler, (float(fps.min()), float(fps.max())),
+                  np.flatnonzero(direct), masks, base, scaler,
+                  (float(fps.min()), float(fps.max())),
                   np.flatnonzero(always), pca, common_rate(fps), tuple(sorted(common)),
                   learned_tracks(prepared, rows))
 
@@ -254,8 +259,8 @@ def fit_inputs(
 @patch
 def arrays(self: Inputs) -> dict:
     "Everything that is an array, by name."
-    out = {"direct": self.direct, "masks": self.masks, "base": self.base, "always": self.always,
-           "mean": self.scaler.mean, "std": self.scaler.std}
+    out = {"direct": self.direct, "masks": self.masks, "base": self.base,
+           "always": self.always, "mean": self.scaler.mean, "std": self.scaler.std}
     return out | ({"components": self.pca.components, "share": self.pca.share}
                   if self.pca else {})
 
@@ -264,31 +269,40 @@ def arrays(self: Inputs) -> dict:
 def about(self: Inputs) -> dict:
     "Everything else."
     return {"features": self.features, "names": list(self.names),
-            "parts": list(self.parts), "common": list(self.common), "tracks": self.tracks,
-            "clip": self.scaler.clip, "fps": list(self.fps), "rate": self.rate, "version": VERSION}
+            "parts": list(self.parts), "common": list(self.common),
+            "tracks": self.tracks, "clip": self.scaler.clip, "fps": list(self.fps),
+            "rate": self.rate, "version": VERSION}
 
-# %% ../../nbs/train/35_inputs.ipynb #cb16a434
-@patch
-@classmethod
-def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
-    "The inputs of `about` and `arrays`. Raises `DataError` if they do not fit together."
-    if about.get("version", 1) != VERSION:
-        raise DataError("it was trained on the features of another version of the package; "
-                        "train it again")
-    n = len(about["names"])
+# %% ../../nbs/train/35_inputs.ipynb #ce68aae4
+def _check_lists(arrays, n): # Channels
     for key in ("direct", "masks", "base", "always"):
         if arrays[key].ndim != 1 or arrays[key].dtype != np.int64:
             raise DataError(f"{key} is no list of channel numbers")
         if len(arrays[key]) and not 0 <= arrays[key].min() <= arrays[key].max() < n:
             raise DataError(f"{key} names channels that do not exist")
+
+# %% ../../nbs/train/35_inputs.ipynb #cb16a434
+@patch
+@classmethod
+def rebuild(cls: Inputs, about: dict, arrays: dict) -> Inputs:
+    "The inputs of `about` and `arrays`. Raises `DataError` if they do not fit."
+    if about.get("version", 1) != VERSION:
+        raise DataError("it was trained on the features of another version of the "
+                        "package; train it again")
+    n = len(about["names"])
+    _check_lists(arrays, n)
     pca = PCA(arrays["components"], arrays["share"]) if "components" in arrays else None
     scaler = Standardize(arrays["mean"], arrays["std"], float(about["clip"]))
-    if len(scaler.mean) != n or (pca and pca.components.shape[1] != len(arrays["base"])):
+    if len(scaler.mean) != n or (
+            pca and pca.components.shape[1] != len(arrays["base"])):
         raise DataError("scaling and channel names differ in number")
     fps = tuple(map(float, about["fps"]))
     rate = float(about.get("rate", fps[0]))
     if not all(0.01 <= f <= 1e5 for f in (*fps, rate)):
-        raise DataError("its frame rates are not from 0.01 to 100,000 frames per second")
-    parts, names, common = (tuple(map(str, about.get(k, ()))) for k in ("parts", "names", "common"))
+        raise DataError("its frame rates are not from 0.01 to 100,000 frames per "
+                        "second")
+    parts, names, common = (tuple(map(str, about.get(k, ())))
+                            for k in ("parts", "names", "common"))
     return cls(str(about["features"]), parts, names, arrays["direct"], arrays["masks"],
-               arrays["base"], scaler, fps, arrays["always"], pca, rate, common, read_tracks(about.get("tracks")))
+               arrays["base"], scaler, fps, arrays["always"], pca, rate, common,
+               read_tracks(about.get("tracks")))

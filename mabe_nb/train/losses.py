@@ -144,7 +144,7 @@ def has_overlaps(
 # %% ../../nbs/train/30_losses.ipynb #aea51e2a
 def plain_targets(
     labels: torch.Tensor, # (frames, actions) int8: 1, 0 or -1 unknown
-) -> torch.Tensor: # (frames,) int64 class, -100 = unknown; None if a frame is half known
+) -> torch.Tensor: # (frames,) int64 class, -100 unknown; None if a frame is half known
     "The class of each frame, if every frame has one or is unknown altogether."
     seen, unknown = (labels == 1), (labels == -1)
     count = seen.sum(1)
@@ -159,7 +159,7 @@ FEW = 16
 
 def classes_first(
     scores: torch.Tensor, # (..., classes)
-) -> torch.Tensor: # (windows, classes, ...) or (frames, classes), as cross entropy takes
+) -> torch.Tensor: # (windows, classes, ...) or (frames, classes), for cross entropy
     "Scores in the order in which a softmax over them is fastest."
     few = scores.shape[-1] < FEW and scores.device.type == "cpu"
     return scores.movedim(-1, 1) if few else scores.flatten(0, -2)

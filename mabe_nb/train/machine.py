@@ -21,7 +21,7 @@ from ..errors import ConfigError, MabeError
 def pick_device(
     name: str, # `auto`, or what torch calls it: `cpu`, `cuda:1`, `mps`
 ) -> torch.device:
-    "The device to train on. Raises `ConfigError` if this machine has none of that name."
+    "The device to train on. Raises `ConfigError` if this machine has none so named."
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
     if re.fullmatch(r"cpu|mps|cuda(:\d{1,2})?", name):
         try: return torch.zeros(1, device=name).device
@@ -75,7 +75,8 @@ def join_team(
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(device)
     if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        torch.distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo")
     return Team(torch.distributed.get_rank(), size), device
 
 # %% ../../nbs/train/38_machine.ipynb #952e4ad7
@@ -121,7 +122,7 @@ def memory_kept(
 # %% ../../nbs/train/38_machine.ipynb #bb93f08b
 @contextmanager
 def blocks_apart():
-    "Inside, freed blocks of 64 KB or more are given back at once, where glibc allocates."
+    "Inside, freed blocks of 64 KB or more are returned at once, where glibc allocates."
     _set_glibc(APART)
     try: yield
     finally: _set_glibc(USUAL)

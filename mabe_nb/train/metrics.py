@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from ..errors import DataError, MabeError, ScoreError
-from .scores.official_counts import (FRAMES, IDS, FrameCounter, JudgedBouts,
-                                                    judged_bouts, kind_of)
+from .scores.official_counts import (FRAMES, IDS, FrameCounter,
+                                                  JudgedBouts, judged_bouts, kind_of)
 
 # %% ../../nbs/train/50_metrics.ipynb #a1a6a413
 def _f(counts, beta):
@@ -60,6 +60,11 @@ def kaggle_report(
     return {"score": float(np.mean([x["score"] for x in labs.values()])), "labs": labs}
 
 # %% ../../nbs/train/50_metrics.ipynb #4aa1601a
+def _own_circles(low, n, part):
+    "First frames and lengths: where only a part of a video is judged, of that."
+    return np.where(part > 0, (low * 0, part), (low, n))
+
+
 def _circles(solution, known, frames):
     "First frame and length of the circle of each video."
     bouts = pd.concat([solution, known])[["video_id", *FRAMES]].groupby("video_id")
@@ -128,14 +133,14 @@ def chance_score(
     names, circles = known["video_id"].unique(), _circles(solution, known, frames)
     video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
     low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)
-    low, n = np.where((part := length[bouts.group[bouts.known:]]) > 0, (low * 0, part), (low, n))
+    low, n = _own_circles(low, n, length[bouts.group[bouts.known:]])
     start, stop = bouts.start[bouts.known:], bouts.stop[bouts.known:]
     count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []
     for _ in range(rounds):
         by = (rng.random(len(names))[video] * n).astype(np.int64)
-        moved = _shifted(start, stop, low, n, by)
-        scores.append(_of_labs(_f(count(*moved), 1.0)))
-    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)), "scores": scores}
+        scores.append(_of_labs(_f(count(*_shifted(start, stop, low, n, by)), 1.0)))
+    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores)),
+            "scores": scores}
 
 # %% ../../nbs/train/50_metrics.ipynb #e4cd2064
 def video_ids(
@@ -151,7 +156,7 @@ def submission_table(
     by_video: dict, # Video id -> bouts, as `bout_table` or rows of it
     doubts: dict = {}, # Video id -> in what it is unlike the training; never changed
     learned=(), # Ids of videos that the model learned from
-) -> pd.DataFrame: # row_id and the first six columns of `kaggle_score`; attrs: doubts, learned_from
+) -> pd.DataFrame: # row_id, first 6 of `kaggle_score`; attrs doubts, learned_from
     "Bouts in the competition's columns; a target that is the agent becomes `self`."
     ids = video_ids(by_video)
     rows = [(ids[str(v)], a, "self" if t == a else t, x, start, stop)
@@ -161,12 +166,13 @@ def submission_table(
     table = pd.DataFrame(rows, columns=[*IDS, *FRAMES])
     table = table.astype(dict.fromkeys(FRAMES, np.int64))
     table.insert(0, "row_id", np.arange(len(table)))
-    table.attrs |= {"doubts": dict(doubts), "learned_from": sorted({*map(str, by_video)} & {*learned})}
+    table.attrs |= {"doubts": dict(doubts),
+                    "learned_from": sorted({*map(str, by_video)} & {*learned})}
     return table
 
 # %% ../../nbs/train/50_metrics.ipynb #302b87f9
 def check_bouts(
-    by_video: dict, # Video id -> rows of agent, target or `self`, action, first and last frame
+    by_video: dict, # Id -> rows: agent, target or `self`, action, first and last frame
     dataset, # See `open_dataset`; a video that is not there any more is passed over
 ):
     "Raises `DataError` for bouts of animals or frames that their video does not have."
@@ -175,8 +181,9 @@ def check_bouts(
         except MabeError: continue
         for a, t, _, _, stop in rows:
             if a in rec.mice and t in ("self", *rec.mice) and stop <= len(rec): continue
-            raise DataError(f"has no such animals or frames ({a[:40]!r} to {t[:40]!r}, until frame {stop}), and yet bouts of "
-                            "them came back; 'mabe jobs rm' deletes the group", where=f"video {video}")
+            raise DataError(f"has no such animals or frames ({a[:40]!r} to {t[:40]!r}, "
+                            f"until frame {stop}), and yet bouts of them came back; "
+                            "'mabe jobs rm' deletes the group", where=f"video {video}")
 
 # %% ../../nbs/train/50_metrics.ipynb #36981c73
 def whitelist_text(
@@ -193,7 +200,7 @@ def solution_table(
     ids=None, # Video ids, None: all
 ) -> pd.DataFrame: # The columns that `kaggle_score` wants
     "What the competition knows and we predict. Videos without bouts are not in it."
-    from mabe_nb.data.dataset import data_and_ids # which scoring two tables does not need
+    from mabe_nb.data.dataset import data_and_ids # which two tables alone do not need
     dataset, ids = data_and_ids(dataset, ids)
     ids = [str(v) for v in (dataset.ids if ids is None else ids)]
     bouts = {v: dataset.annotations(v) for v in ids}
@@ -209,9 +216,10 @@ def solution_table(
 def with_ids_of(
     solution: pd.DataFrame, # See `solution_table`
     submission: pd.DataFrame,
-) -> pd.DataFrame: # The submission, its whole numbers as text if the solution's ids are text
+) -> pd.DataFrame: # The submission, whole numbers as text if the solution's ids are
     "A submission of some videos of a dataset in which other ids are no numbers."
-    kinds = kind_of(solution["video_id"]), kind_of(submission.get("video_id", solution.video_id))
+    kinds = (kind_of(solution["video_id"]),
+             kind_of(submission.get("video_id", solution.video_id)))
     if kinds != ("string", "integer"): return submission
     return submission.assign(video_id=submission["video_id"].astype(str))
 
@@ -229,7 +237,7 @@ def stretches_of(
 def only_scored(
     dataset, # See `open_dataset`
     table: pd.DataFrame, # Bouts in the competition's columns
-) -> pd.DataFrame: # Cut to the stretches that scorers looked at, where a dataset says so
+) -> pd.DataFrame: # Cut to the stretches that scorers looked at, if a dataset says so
     "Outside of them nobody knows what is right, and nothing is right or wrong."
     if not {*IDS, *FRAMES} <= {*table} or not all(
             pd.api.types.is_integer_dtype(table[c]) for c in FRAMES): return table
@@ -263,8 +271,8 @@ def unscored(
     passed_over = set() if ids is None else {*map(str, dataset.ids)} - {*map(str, ids)}
     left = [v for v in predicted if v not in known and v not in passed_over]
     return [f"note: not scored, for want of annotated bouts: video {short(left)} "
-            f"({len(left)} of {len(predicted)} with predicted bouts); what is predicted there costs "
-            "nothing"] if left else []
+            f"({len(left)} of {len(predicted)} with predicted bouts); what is "
+            "predicted there costs nothing"] if left else []
 
 # %% ../../nbs/train/50_metrics.ipynb #67b08681
 def judged_rows(
@@ -273,7 +281,7 @@ def judged_rows(
     submission: pd.DataFrame, # Whole, see `kaggle_score`
     say=lambda line: None, # Called with a line if there is nothing to judge
 ) -> tuple: # DataFrame, `JudgedBouts` of both
-    "What is judged of a submission; a bout of no frames where it holds none. Raises `ScoreError`."
+    "What is judged; a bout of no frames where there is none. Raises `ScoreError`."
     submission = only_scored(dataset, submission)
     if not len(submission) and {*IDS, *FRAMES} <= {*submission}:
         say("note: no bouts were predicted, so each action counts 0")
@@ -286,5 +294,5 @@ def of_learned(
     videos: int, # Of so many
 ) -> list: # One sentence, if there are any
     "A sentence on videos of which a score tells nothing."
-    return [f"note: {known} of {videos} videos have ids of videos that the run learned from; "
-            "a score of those says nothing about new ones"] if known else []
+    return [f"note: {known} of {videos} videos have ids of videos that the run learned "
+            "from; a score of those says nothing about new ones"] if known else []

@@ -54,9 +54,9 @@ class PairPrediction(NamedTuple):
     p: np.ndarray # (frames, actions) probabilities
     codes: np.ndarray # (frames,) index of the action, -1 = none
     labels: np.ndarray # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
-    spread: np.ndarray = None # (frames,) standard deviation of the members, 0: of one network
+    spread: np.ndarray = None # (frames,) standard deviation of members, 0: one network
     unlike: np.ndarray = None # (frames,) mean distance from the training, in deviations
-    seen: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: of all
+    seen: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: all
 
 # %% ../../nbs/train/58_model.ipynb #4d962584
 @runtime_checkable
@@ -65,7 +65,7 @@ class Model(Protocol):
     actions: tuple # That it knows
     parts: tuple # Body parts that its features are made of
     labs: dict # Lab -> actions that were looked for in training; empty: not known
-    learned_from: frozenset # Ids of videos whose labels it learned from, if it knows them
+    learned_from: frozenset # Ids of videos whose labels it learned from, if known
 
     def predict(self, dataset, ids=None, *, cache=None, workers=1, progress=False,
                 say=print, threads=None, each=None, **options):
@@ -92,7 +92,8 @@ def kind_of(
 ) -> str: # Key of `MODELS`
     "Which kind of model this is. Raises `DataError` that names what was looked for."
     if not isinstance(path, (str, Path)):
-        raise DataError(f"{str(path)[:40]!r} is no path, expected the folder of a model")
+        raise DataError(f"{str(path)[:40]!r} is no path, expected the folder of a "
+                        "model")
     path = Path(path)
     if path.is_file(): return "classifier"
     if not path.exists(): raise DataError("run folder not found", path)
@@ -111,8 +112,8 @@ def refuse_models(
     for kind, (marks, _) in (MODELS | {"begun": (("plan.json",), "")}).items():
         if kind != but and not (kind == "begun" and but == "recipe") and any(
                 (Path(out)/mark).exists() for mark in marks):
-            raise ConfigError(f"{out} already holds a run; choose another folder (--out) or "
-                              "delete it")
+            raise ConfigError(f"{out} already holds a run; choose another folder "
+                              "(--out) or delete it")
 
 # %% ../../nbs/train/58_model.ipynb #93401517
 def load_model(
@@ -136,7 +137,8 @@ def no_options(
     "Raises `ConfigError` if there is an option that only a single run has a use for."
     if options:
         raise ConfigError("a recipe has decisions of its own: leave out --thresholds, "
-                          "--smooth-ms, --least-ms, --no-rates, --overlap and --checkpoint")
+                          "--smooth-ms, --least-ms, --no-rates, --overlap and "
+                          "--checkpoint")
 
 # %% ../../nbs/train/58_model.ipynb #009f367b
 def evidence_in(
@@ -147,7 +149,8 @@ def evidence_in(
     out = {}
     for video in ids:
         seen, bouts = out.setdefault(dataset.lab(video), {}), dataset.annotations(video)
-        for _, _, action in sorted(dataset.labelled(video) or ()): seen.setdefault(action, 0)
+        for _, _, action in sorted(dataset.labelled(video) or ()):
+            seen.setdefault(action, 0)
         for action, n in frames_by_action(bouts).items():
             seen[action] = seen.get(action, 0) + n
     return out

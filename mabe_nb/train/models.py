@@ -25,7 +25,7 @@ class Network(NamedTuple):
     depth: int = None # Layers if no `num_layers` is given; None: `lstm_layers`
     width: int = None # If no `hidden_size` is given; None: `lstm_hidden`
     recurrent: bool = False # Does it read one frame after the other?
-    fixed: bool = False # Does it do the same work for each batch, so that it can be recorded?
+    fixed: bool = False # Does it do the same for each batch, so it can be recorded?
 
 
 NETWORKS = {} # `model_type` -> `Network`
@@ -43,8 +43,14 @@ def network(
         return make
     return register
 
+# %% ../../nbs/train/20_models.ipynb #d974c138
+def _conv_block(before, after, dropout): # Channels
+    return nn.Sequential(nn.Conv1d(before, after, 3, padding=1), nn.BatchNorm1d(after),
+                         nn.ReLU(), nn.Dropout(dropout))
+
 # %% ../../nbs/train/20_models.ipynb #4afe5ca3
-@network("conv_bilstm", "conv_channels", "width", "depth", "dropout", recurrent=True, fixed=True)
+@network("conv_bilstm", "conv_channels", "width", "depth", "dropout", recurrent=True,
+         fixed=True)
 class Conv1DBiLSTM(nn.Module):
     "Conv1d blocks, a bidirectional LSTM and a per-frame head."
 
@@ -58,9 +64,8 @@ class Conv1DBiLSTM(nn.Module):
     ):
         super().__init__()
         widths = [input_dim, *conv_channels]
-        self.conv = nn.Sequential(*[
-            nn.Sequential(nn.Conv1d(a, b, 3, padding=1), nn.BatchNorm1d(b), nn.ReLU(),
-                          nn.Dropout(dropout)) for a, b in zip(widths, widths[1:])])
+        self.conv = nn.Sequential(*[_conv_block(a, b, dropout)
+                                    for a, b in zip(widths, widths[1:])])
         self.lstm = nn.LSTM(widths[-1], lstm_hidden, lstm_layers, batch_first=True,
                             bidirectional=True, dropout=dropout * (lstm_layers > 1))
         self.dropout = nn.Dropout(dropout)
@@ -273,6 +278,8 @@ def check_size(
         raise DataError(f"{layers} layers in the header, and {len(weights)} weights")
     with torch.device("meta"): wanted = make_model(cfg, channels, classes).state_dict()
     for key in {**wanted, **weights}:
-        shapes = [tuple(of[key].shape) if key in of else None for of in (wanted, weights)]
+        shapes = [tuple(of[key].shape) if key in of else None
+                  for of in (wanted, weights)]
         if shapes[0] != shapes[1]:
-            raise DataError(f"{key} has shape {shapes[1]}, the header asks for {shapes[0]}")
+            raise DataError(f"{key} has shape {shapes[1]}, the header asks for "
+                            f"{shapes[0]}")

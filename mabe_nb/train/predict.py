@@ -14,7 +14,8 @@ import torch
 
 from ..data.recording import run_lengths
 from .arithmetic.overlap import computes_once, scores_once, stretches
-from .arithmetic.windows import anchors, gather, overlap_average, window_starts
+from .arithmetic.windows import (anchors, gather, overlap_average,
+                                              window_starts)
 from .machine import onednn_products
 
 # %% ../../nbs/train/40_predict.ipynb #97daf255
@@ -49,12 +50,14 @@ def scores_of(
     inputs=None, # See `over_windows`
 ): # Function of numbers of windows: (windows, length, classes)
     "Scores of windows, what they share computed once where a network can."
-    device, cat = next(model.parameters()).device, torch.cat if torch.is_tensor(x) else np.concatenate
+    device = next(model.parameters()).device
+    cat = torch.cat if torch.is_tensor(x) else np.concatenate
     def once(at):
         some, where = stretches(starts[at], length, gap, stride)
         seen = cat([x[s] for s in some])
         return scores_once(model, inputs(seen) if inputs else seen, where, length)
-    if stride < length * gap and computes_once(model, len(x), length, gap, stride): return once
+    if stride < length * gap and computes_once(model, len(x), length, gap, stride):
+        return once
     windows = windows_of_inputs(x, inputs, starts, length, gap) if inputs else \
         lambda at: gather(x, starts[at], length, gap)
     return lambda at: model(windows(at).to(device))
@@ -68,7 +71,7 @@ def over_windows(
     gap: int = 1, # Every how many frames one is taken
     stride: int = None, # Frames between windows; None: overlapping, from `anchors`
     batch: int = 64, # Windows at a time
-    change=lambda scores: scores, # Applied to the scores of windows before they are averaged
+    change=lambda scores: scores, # Applied to the scores of windows before averaging
     inputs=None, # From some frames of `x` to what the model sees; None: they are that
 ) -> np.ndarray: # (frames, classes) float32
     "A model's scores of each frame of a sequence, averaged over windows."
@@ -93,7 +96,7 @@ def probabilities_of(
     if possible is not None:
         impossible = ~torch.as_tensor(possible, device=scores.device)
         scores = scores.masked_fill(impossible, -1e9)
-    if "binary" not in loss: # classes in front take a tenth of the time, and no ONNX file
+    if "binary" not in loss: # classes in front: a tenth of the time, and no ONNX file
         if torch.onnx.is_in_onnx_export(): return scores.float().softmax(-1)
         return scores.float().movedim(-1, 0).contiguous().softmax(0).movedim(0, -1)
     z = scores[..., 1:].float()
@@ -122,8 +125,9 @@ def probabilities(
     **how, # `stride`, `batch` and `inputs`, see `over_windows`
 ) -> np.ndarray: # (frames, classes) float32, rows sum to 1 if not `apart`
     "Class probabilities of each frame of a sequence, averaged over windows."
-    p = over_windows(model, x, length, gap, **how, change=lambda scores: probabilities_of(
-        scores, loss, apart, possible))
+    p = over_windows(
+        model, x, length, gap, **how,
+        change=lambda scores: probabilities_of(scores, loss, apart, possible))
     return p if apart else p / np.maximum(np.einsum("fc->f", p), 1e-9)[:, None]
 
 # %% ../../nbs/train/40_predict.ipynb #9eac6beb
@@ -153,7 +157,8 @@ def usual_rates(
     "How probable each action is on the average, of sequences in which it is wanted."
     expected = frames = 0
     for p, wanted in sequences:
-        expected, frames = expected + wanted * p[:, 1:].sum(0, dtype=float), frames + wanted * len(p)
+        expected = expected + wanted * p[:, 1:].sum(0, dtype=float)
+        frames = frames + wanted * len(p)
     return tuple((expected / np.maximum(frames, 1)).clip(0, 1).tolist())
 
 # %% ../../nbs/train/40_predict.ipynb #86f0d083
@@ -166,7 +171,8 @@ def with_rates(
     "Probabilities where some actions occur more often, or less, than usual."
     if not len(usual): return p
     now, of = smooth(p, fps, RATES_MS)[:, 1:], np.asarray(usual, p.dtype)
-    left = [1 - rates[..., wanted].sum(-1).clip(None, 1) + LEAST_RATE for rates in (now, of)]
+    left = [1 - rates[..., wanted].sum(-1).clip(None, 1) + LEAST_RATE
+            for rates in (now, of)]
     rest = (left[0] / left[1])[:, None] # Of all that is not wanted, too
     times = np.where(wanted, (now + LEAST_RATE) / (of + LEAST_RATE), rest)
     out = p * np.concatenate([rest, times], 1) ** RATES_POWER
@@ -203,7 +209,7 @@ def with_roles(
     ordered, # (members,) bool: reads agent and target apart
     directed, # (classes,) bool: one animal does it to the other
 ) -> np.ndarray: # Like `p`
-    "Members that cannot tell agent from target, with what the others say of who does it."
+    "Members that cannot tell agent from target, with what others say of who does it."
     ordered, directed = np.asarray(ordered, bool), np.asarray(directed, bool)
     if ordered.all() or not ordered.any() or not directed.any(): return p
     known, out = p[ordered].mean(0), p.copy()
@@ -249,7 +255,7 @@ def decide_apart(
 ) -> list: # An array (frames,) for each action: its index, -1 = not there
     "The frames of each action, whatever else there is."
     bar = 0.5 if thresholds is None else np.where(np.isnan(thresholds), 0.5, thresholds)
-    seen = wanted & (p[:, 1:] >= bar) & (p[:, 1:] > 0) # 0: never learned, whatever the bar
+    seen = wanted & (p[:, 1:] >= bar) & (p[:, 1:] > 0) # 0: never learned, with any bar
     return [np.where(row, k, -1) for k, row in enumerate(seen.T)]
 
 # %% ../../nbs/train/40_predict.ipynb #5aca35e3
@@ -282,7 +288,8 @@ def shortest_bouts(
     sequences, # Of (frames, actions) int8 labels, and frames per second
 ) -> tuple: # (actions,) ms, see `lasting`; 0 where no bout has both ends
     "What nearly all bouts of each action last."
-    ms = [[1000 * _whole_bouts(of) / fps for of in labels.T] for labels, fps in sequences]
+    ms = [[1000 * _whole_bouts(of) / fps for of in labels.T]
+          for labels, fps in sequences]
     return tuple(float(np.quantile(every, SHORT_SHARE)) if len(every) else 0.0
                  for every in map(np.concatenate, zip(*ms)))
 

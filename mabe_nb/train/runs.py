@@ -19,20 +19,26 @@ from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
 from ..locks import clear_temporaries, fills_its_folder
-from .classifier import Classifier, predict_sequences, save_classifier, wanted_actions
+from .classifier import (Classifier, predict_sequences, save_classifier,
+                                      wanted_actions)
 from .config import TrainConfig
 from .fit.loop import Trainer
 from .machine import enough_memory, join_team, pick_device
 from .folder.card import run_card
 from .folder.fine_tuning import INIT, keep_start, start_of
-from .folder.recorder import FREE_TO_CHANGE, RunRecorder, begun_with, keep_sources, learned_from, load_checkpoint
+from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
+                                           keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .model import refuse_models
 from .models import count_parameters
 from .losses import has_overlaps
-from .predict import LEAST_COST, decide, decide_apart, lasting, shortest_bouts, usual_rates, with_rates
-from .scores.frames import best_row, counts_by_video, f1_of, frame_counts, frame_scores, seen_counts, validation_scores
-from .scores.means import lab_scores, log_loss, mean_f1, only_false_alarms, predicted_counts, time_looked_at, where_found
+from .predict import (LEAST_COST, decide, decide_apart, lasting,
+                                   shortest_bouts, usual_rates, with_rates)
+from .scores.frames import (best_row, counts_by_video, f1_of, frame_counts,
+                                         frame_scores, seen_counts, validation_scores)
+from .scores.means import (lab_scores, log_loss, mean_f1,
+                                        only_false_alarms, predicted_counts,
+                                        time_looked_at, where_found)
 from .training_set import TrainingSet, load_training_set, new_classifier
 from .unlike import shared_subjects
 
@@ -40,8 +46,8 @@ from .unlike import shared_subjects
 def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
     held, listed = ((out/name).exists() for name in ("config.yaml", "videos.json"))
     if held and not resume:
-        raise ConfigError(f"{out} already holds a run; go on with it (resume=True, --resume), "
-                          "choose another folder (--out) or delete it")
+        raise ConfigError(f"{out} already holds a run; go on with it (resume=True, "
+                          "--resume), choose another folder (--out) or delete it")
     refuse_models(out, "classifier")
     team, device = join_team(pick_device(cfg.device))
     for folder in (out/"last", out/cfg.checkpoint_dir) if team.leads else ():
@@ -50,8 +56,9 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
-def _announce(dataset, data, ids, named, clf, say):
-    left = [v for v in dict.fromkeys(map(str, named)) if not may_be_labelled(dataset, v)]
+def _announce(dataset, data, ids, asked, clf, say):
+    named = [str(v) for some in asked for v in some or ()]
+    left = [v for v in dict.fromkeys(named) if not may_be_labelled(dataset, v)]
     if left: say(f"note: left out, as nobody has annotated it: video {some_of(left)}")
     for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
@@ -61,13 +68,14 @@ def _announce(dataset, data, ids, named, clf, say):
 
 # %% ../../nbs/train/70_runs.ipynb #3460e168
 def _fit(data, clf, recorder, team, resume): # The history
-    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, clf.cfg,
-                      team, data.augment)
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible,
+                      clf.cfg, team, data.augment)
     if resume and any((recorder.out/"last").glob("*.safetensors")):
         tensors, about, note = load_checkpoint(recorder.out/"last")
         trainer.restore(tensors, about)
         if note: recorder.note(f"note: {note}")
-        recorder.note(f"going on from epoch {trainer.epoch}, step {trainer.step_of_epoch}")
+        recorder.note(f"going on from epoch {trainer.epoch}, step "
+                      f"{trainer.step_of_epoch}")
     if not trainer.team.leads: return trainer.fit()
     with recorder as trainer.recorder:
         recorder.rows = list(trainer.history)
@@ -97,7 +105,8 @@ class Validation(NamedTuple):
     def sequences(self):
         "Yield each sequence, as a view."
         for a, b, fps, video in zip(self.ends, self.ends[1:], self.fps, self.videos):
-            yield LabelledSequence(self.labels[a:b], self.p[a:b], self.codes[a:b], fps, video)
+            yield LabelledSequence(self.labels[a:b], self.p[a:b], self.codes[a:b], fps,
+                                   video)
 
 # %% ../../nbs/train/70_runs.ipynb #b31be040
 def predict_labelled(
@@ -109,15 +118,18 @@ def predict_labelled(
     return _beside_labels(clf, prepared, ids, predict_sequences(clf, prepared, ids))
 
 
-def _beside_labels(clf, prepared, ids, predicted): # Row and probabilities of each sequence
+def _beside_labels(clf, prepared, ids, predicted): # Row and probabilities of each
     rows = prepared.sequences[prepared.sequences.video_id.isin(list(ids))]
     ends, n = np.r_[0, np.cumsum(rows.frames)], len(clf.actions)
-    made = Validation(np.empty((ends[-1], n), np.int8), np.empty((ends[-1], n), np.float32),
+    made = Validation(np.empty((ends[-1], n), np.int8),
+                      np.empty((ends[-1], n), np.float32),
                       np.empty(ends[-1], np.int16), ends, rows.fps.to_numpy(),
                       rows.video_id.to_numpy(), np.empty(ends[-1], np.float32))
     for one, a, b, (i, p) in zip(made.sequences(), ends, ends[1:], predicted):
-        one.labels[:], one.p[:], made.other[a:b] = prepared.labels(i, clf.actions), p[:, 1:], p[:, 0]
-        one.codes[:] = lasting(decide(p, (one.labels >= 0).any(0)), clf.least_ms, one.fps)
+        one.labels[:], one.p[:] = prepared.labels(i, clf.actions), p[:, 1:]
+        made.other[a:b] = p[:, 0]
+        one.codes[:] = lasting(decide(p, (one.labels >= 0).any(0)), clf.least_ms,
+                               one.fps)
     return made
 
 # %% ../../nbs/train/70_runs.ipynb #55b01ff3
@@ -156,10 +168,11 @@ def choose_rates(
     prepared, # `Prepared` with its features
     ids, # Train and valid ids
     valid: Validation, # Its predictions
-) -> tuple: # Classifier and predictions, with `usual` rates if the log loss is lower by them
+) -> tuple: # Classifier, predictions; with `usual` rates if these lower the log loss
     "Look at what is more frequent around a frame than in what was learned from."
-    rated = replace(clf, usual=usual_rates((p, wanted_actions(clf, prepared, i)) for i, p
-                                           in predict_sequences(clf, prepared, ids[0])))
+    rated = replace(clf, usual=usual_rates(
+        (p, wanted_actions(clf, prepared, i))
+        for i, p in predict_sequences(clf, prepared, ids[0])))
     again = _with_rates(rated, prepared, ids[1], valid)
     loss = lambda of: log_loss((s.labels, s.p) for s in of.sequences())
     return (rated, again) if loss(again) < loss(valid) else (clf, valid)
@@ -168,7 +181,8 @@ def choose_rates(
 def _with_rates(clf, prepared, ids, valid): # What was predicted without them
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(ids)))
     return _beside_labels(clf, prepared, ids, ((i, with_rates(
-        np.c_[valid.other[a:b], valid.p[a:b]], clf.usual, wanted_actions(clf, prepared, i), fps))
+        np.c_[valid.other[a:b], valid.p[a:b]], clf.usual,
+        wanted_actions(clf, prepared, i), fps))
         for i, a, b, fps in zip(rows, valid.ends, valid.ends[1:], valid.fps)))
 
 # %% ../../nbs/train/70_runs.ipynb #a2316adc
@@ -176,13 +190,15 @@ def choose_shortest_bouts(
     clf: Classifier,
     valid: Validation, # Its predictions, of bouts of any length
     least, # (actions,) ms, see `shortest_bouts`
-    apart=None, # What F1 of each action by itself is made of, without and with them, see `overlap_counts`
-) -> tuple: # Classifier and predictions, of bouts no shorter than these unless that costs
+    apart=None, # `overlap_counts` of bouts of any length, and of these; None: no matter
+) -> tuple: # Classifier and predictions, of bouts no shorter unless that costs
     "Leave out bouts that are too short to be true."
     steady = [lasting(s.codes, least, s.fps) for s in valid.sequences()]
     without = valid._replace(codes=np.concatenate([valid.codes[:0], *steady]))
-    both = [[frame_counts(v.labels, v.codes) for v in (valid, without)], *[apart] * (apart is not None)]
-    worse = any(mean_f1(after[None]) < mean_f1(before[None]) - LEAST_COST for before, after in both)
+    both = [[frame_counts(v.labels, v.codes) for v in (valid, without)],
+            *[apart] * (apart is not None)]
+    worse = any(mean_f1(after[None]) < mean_f1(before[None]) - LEAST_COST
+                for before, after in both)
     return (clf, valid) if worse else (replace(clf, least_ms=least), without)
 
 # %% ../../nbs/train/70_runs.ipynb #37d0a6c9
@@ -192,7 +208,7 @@ def overlap_counts(
     ids, # Labelled videos
     shortest, # Shortest bouts to try, see `lasting`
 ) -> np.ndarray: # (tried, actions, 3), see `frame_counts`
-    "What is right and wrong where each action is decided by itself, as `predict` does with `overlap`."
+    "What is right and wrong if each action is decided by itself, as with `overlap`."
     counts = np.zeros((len(shortest), len(clf.actions), 3), np.int64)
     for i, p in predict_sequences(clf, prepared, ids, apart=True):
         labels, fps = prepared.labels(i, clf.actions), prepared.sequences.fps.iloc[i]
@@ -208,27 +224,42 @@ def overlap_scores(
     actions, # Names
 ) -> dict: # "f1" by action, None where there is nothing to judge, and "macro_f1"
     "Scores of actions of which each is decided by itself."
-    f1 = {a: None if np.isnan(v) else round(float(v), 6) for a, v in zip(actions, f1_of(counts))}
+    f1 = {a: None if np.isnan(v) else round(float(v), 6)
+          for a, v in zip(actions, f1_of(counts))}
     known = [v for v in f1.values() if v is not None]
     return {"f1": f1, "macro_f1": round(float(np.mean(known)), 6) if known else None}
 
 
 def _settled(clf, prepared, ids, least):
-    "What is learned beside the weights, predictions of the videos that judge, and scores of overlaps."
-    clf, valid = choose_rates(clf, prepared, ids, predict_labelled(clf, prepared, ids[1]))
-    least = where_found(least, sum(frame_counts(s.labels, lasting(s.codes, least, s.fps)) for s in valid.sequences()))
-    if not has_overlaps(clf.cfg, valid.labels): return *choose_shortest_bouts(clf, valid, least), {}
+    "What is learned beside weights, predictions of what judges, scores of overlaps."
+    clf, valid = choose_rates(clf, prepared, ids,
+                              predict_labelled(clf, prepared, ids[1]))
+    least = where_found(least, sum(
+        frame_counts(s.labels, lasting(s.codes, least, s.fps))
+        for s in valid.sequences()))
+    if not has_overlaps(clf.cfg, valid.labels):
+        return *choose_shortest_bouts(clf, valid, least), {}
     apart = overlap_counts(clf, prepared, ids[1], ((), least))
     clf, valid = choose_shortest_bouts(clf, valid, least, apart)
-    return clf, valid, {"overlap": overlap_scores(apart[int(len(clf.least_ms) > 0)], clf.actions)}
+    return clf, valid, {"overlap": overlap_scores(
+        apart[int(len(clf.least_ms) > 0)], clf.actions)}
 
 # %% ../../nbs/train/70_runs.ipynb #503b3138
 def _learned(prepared, actions, rows):
     "How much there is to learn from in some rows of `sequences`."
     table = prepared.sequences.iloc[rows]
-    return {"train_frames": int(table.frames.sum()), "labs": sorted({*table.lab_id} - {""}),
+    return {"train_frames": int(table.frames.sum()),
+            "labs": sorted({*table.lab_id} - {""}),
             "looked_at": time_looked_at(_known(prepared, actions, rows)),
-            "seen": seen_counts((y for y, _ in _known(prepared, actions, rows)), actions)}
+            "seen": seen_counts((y for y, _ in _known(prepared, actions, rows)),
+                                actions)}
+
+
+def _of_weights(clf, history):
+    "What belongs to the best weights, and where they come from."
+    return {"least_ms": dict(zip(clf.actions, clf.least_ms)),
+            "usual": dict(zip(clf.actions, clf.usual)), "best": best_row(history),
+            "parameters": count_parameters(clf.model), "epochs": len(history)}
 
 # %% ../../nbs/train/70_runs.ipynb #6596c286
 def report(
@@ -242,14 +273,15 @@ def report(
     _take_best(out, clf)
     prepared, actions = data.prepared, clf.actions
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
-    clf, valid, overlap = _settled(clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
+    clf, valid, overlap = _settled(
+        clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
     save_classifier(out/"best.safetensors", clf)
     scores = validation_scores(valid, actions)
     metrics = {"train_videos": ids[0], "valid_videos": ids[1], "warnings": data.notes,
-               "classes": dict(zip(scores["valid"]["confusion"]["columns"], data.counts.tolist())),
-               "least_ms": dict(zip(actions, clf.least_ms)), "usual": dict(zip(actions, clf.usual)),
-               "best": best_row(history), "parameters": count_parameters(clf.model), "epochs": len(history),
-               **scores, **_means(valid, prepared, actions), **overlap,
+               "classes": dict(zip(scores["valid"]["confusion"]["columns"],
+                                   data.counts.tolist())),
+               **_of_weights(clf, history), **scores,
+               **_means(valid, prepared, actions), **overlap,
                **_learned(prepared, actions, learned)}
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp:
@@ -291,7 +323,7 @@ def train(
             if start: say(start.apply(data, clf, ids[1]))
             recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress,
                                    each, cfg)
-            _announce(dataset, data, ids, [*(train_ids or ()), *(valid_ids or ())], clf, say)
+            _announce(dataset, data, ids, (train_ids, valid_ids), clf, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:
         for path in out.glob(f"{spill.name}*.f32"): path.unlink()

@@ -34,17 +34,21 @@ def learned_tracks(
     prepared, # `Prepared`
     rows, # Of its `sequences`, that belong to training
     before: dict = None, # Of weights that a training starts from
-) -> dict: # "y_stretch" of the animals, and "unseen_ms" of the longest such stretch with an action
+) -> dict: # "y_stretch" of animals; "unseen_ms", longest stretch with an action
     "What tracks were like that a model learned from."
-    table, longest = prepared.sequences.iloc[list(rows)], (before or {}).get("unseen_ms", 0.)
+    table = prepared.sequences.iloc[list(rows)]
+    longest = (before or {}).get("unseen_ms", 0.)
     for i, row in zip(rows, table.itertuples()):
         unseen = unseen_frames(prepared.videos[row.video_id], row.agent, row.target)
         if not unseen.any(): continue
         marked = (prepared.labels(i) == 1).any(1)
-        longest = max([longest, *(1000 * (b - a) / row.fps for _, a, b in run_lengths(unseen - 1)
+        longest = max([longest, *(1000 * (b - a) / row.fps
+                                  for _, a, b in run_lengths(unseen - 1)
                                   if marked[a:b].any())])
-    found = [s for v in table.video_id.unique() if (s := prepared.videos[v].get("y_stretch"))]
-    return {"unseen_ms": float(longest), "y_stretch": float(np.median(found)) if found else None}
+    found = [s for v in table.video_id.unique()
+             if (s := prepared.videos[v].get("y_stretch"))]
+    return {"unseen_ms": float(longest),
+            "y_stretch": float(np.median(found)) if found else None}
 
 # %% ../../nbs/train/54_tracks.ipynb #2bf4e156
 def read_tracks(
@@ -52,8 +56,9 @@ def read_tracks(
 ) -> dict: # None: not known
     "What was kept of `learned_tracks`. Raises `ConfigError` for anything else."
     if about is None: return None
-    return {"unseen_ms": ConfigError.bounded("unseen_ms", about["unseen_ms"], 0), "y_stretch": (
-        s := about["y_stretch"]) and ConfigError.bounded("y_stretch", s, 0)}
+    return {"unseen_ms": ConfigError.bounded("unseen_ms", about["unseen_ms"], 0),
+            "y_stretch": (s := about["y_stretch"]) and ConfigError.bounded(
+                "y_stretch", s, 0)}
 
 # %% ../../nbs/train/54_tracks.ipynb #e0aaab5e
 def widened(
@@ -63,13 +68,14 @@ def widened(
 ): # `Inputs`
     "The same inputs, of videos such as these too."
     fps = (*inputs.fps, *prepared.sequences.fps)
-    return replace(inputs, fps=(min(fps), max(fps)), tracks=learned_tracks(prepared, rows, inputs.tracks))
+    return replace(inputs, fps=(min(fps), max(fps)),
+                   tracks=learned_tracks(prepared, rows, inputs.tracks))
 
 # %% ../../nbs/train/54_tracks.ipynb #da966e48
-UNSEEN_MS = 3000 # A stretch without either animal may always be as long, and hold actions
+UNSEEN_MS = 3000 # A stretch without either animal may always be as long, with actions
 
 
-def _too_long(inputs, about, agent, target): # Frames of stretches in which no action was ever seen
+def _too_long(inputs, about, agent, target): # Slices in which no action was ever seen
     if not (inputs and inputs.tracks): return []
     least = max(UNSEEN_MS, inputs.tracks["unseen_ms"]) * about["fps"] / 1000
     runs = run_lengths(unseen_frames(about, agent, target) - 1)
@@ -99,10 +105,13 @@ def unseen_lines(
     found = {}
     for row in prepared.sequences.itertuples():
         if ids is not None and row.video_id not in {*map(str, ids)}: continue
-        for at in _too_long(inputs, prepared.videos[row.video_id], row.agent, row.target):
-            found[row.video_id] = max(found.get(row.video_id, 0), (at.stop - at.start) / row.fps)
-    return [f"note: no animal of a pair is seen for up to {max(found.values()):.1f} s (video "
-            f"{some_of(found)}): nothing is predicted of it there"] if found else []
+        for at in _too_long(inputs, prepared.videos[row.video_id], row.agent,
+                            row.target):
+            found[row.video_id] = max(found.get(row.video_id, 0),
+                                      (at.stop - at.start) / row.fps)
+    return ([f"note: no animal of a pair is seen for up to {max(found.values()):.1f} s "
+             f"(video {some_of(found)}): nothing is predicted of it there"]
+            if found else [])
 
 # %% ../../nbs/train/54_tracks.ipynb #0d2c9c10
 STRETCHED = 1.4 # Times as long along one axis as in training
@@ -116,5 +125,6 @@ def stretched(
     learned, here = (inputs.tracks or {}).get("y_stretch"), about.get("y_stretch")
     if not (learned and here) or 1 / STRETCHED <= here / learned <= STRETCHED: return []
     long, short = "yx" if here > learned else "xy"
-    return [f"animals are longer along {long}, beside {short}, than those learned from: was the picture "
-            "made wider or narrower, or does the camera look from another side?"]
+    return [f"animals are longer along {long}, beside {short}, than those learned "
+            "from: was the picture made wider or narrower, or does the camera look "
+            "from another side?"]

@@ -48,7 +48,7 @@ def frames_at(
     fps: float, # Frames per second
     rate: float, # Frames per second that are wanted
 ) -> np.ndarray: # Numbers of frames, increasing
-    "The frames that a camera of another rate would have taken; all, if it is within 2 %."
+    "The frames a camera of another rate would have taken; all, if it is within 2 %."
     if abs(fps - rate) <= 0.02 * rate: return np.arange(frames)
     at = np.arange(max(round(frames * rate / fps), 1)) * fps / rate
     near = np.floor(at + 0.5 + 1e-6) # halves up: `round` takes even frames three times
@@ -58,7 +58,8 @@ def frames_at(
 def _labels(prepared, actions, rows, taken, lengths):
     "Of all sequences, one after the other; -1 where a sequence is filled up."
     return torch.from_numpy(np.concatenate([
-        np.pad(prepared.labels(i, actions)[at], ((0, n - len(at)), (0, 0)), constant_values=-1)
+        np.pad(prepared.labels(i, actions)[at], ((0, n - len(at)), (0, 0)),
+               constant_values=-1)
         for i, at, n in zip(rows, taken, lengths)]))
 
 
@@ -91,7 +92,7 @@ def load_frames(
               for i, at, n in zip(rows, taken, lengths))
     if spill is None or 4.0 * n * inputs.dim <= budget:
         x = torch.empty((n, inputs.dim), device=device)
-        for part, stop in zip(values, np.cumsum(lengths)): x[stop - len(part):stop] = part
+        for part, end in zip(values, np.cumsum(lengths)): x[end - len(part):end] = part
         return Frames(x, labels, lengths)
     return Frames(_spilled(values, spill, n, inputs.dim, device), labels, lengths)
 
@@ -135,8 +136,9 @@ def unmet(
     masks: int = 0, # Of the channels, those that say which points are missing
 ) -> list: # Of sentences
     "What a config expects and this data does not meet."
-    notes = [f"{key} is {want} in the config, this data gives {have}" for key, want, have in
-             (("input_dim", cfg.input_dim, dim), ("num_classes", cfg.num_classes, classes))
+    notes = [f"{key} is {want} in the config, this data gives {have}"
+             for key, want, have in (("input_dim", cfg.input_dim, dim),
+                                     ("num_classes", cfg.num_classes, classes))
              if want and want not in (have, have - masks * (key == "input_dim"))]
     if masks and cfg.input_dim == dim - masks: notes.append(
         f"input_dim {dim - masks} is met; {masks} more channels say which points are "
@@ -157,11 +159,13 @@ def unread(
     "Sizes that a config gives and its network does not read."
     of = NETWORKS[cfg.model_type]
     own = {"width": of.width or cfg.hidden_size, "depth": of.depth or cfg.num_layers}
-    means = {"width": ("hidden_size", "lstm_hidden"), "depth": ("num_layers", "lstm_layers")}
-    read = {key for k in of.reads for key in means.get(k, (k,))[:1 if own.get(k) else 2]}
+    means = {"width": ("hidden_size", "lstm_hidden"),
+             "depth": ("num_layers", "lstm_layers")}
+    read = {key for k in of.reads
+            for key in means.get(k, (k,))[:1 if own.get(k) else 2]}
     sizes = {*ModelConfig.model_fields} - {"model_type", "dropout"} - read
-    return [f"{key} is {getattr(cfg, key)} in the config, {cfg.model_type} does not read it"
-            for key in sorted(sizes) if not cfg.is_default(key)]
+    return [f"{key} is {getattr(cfg, key)} in the config, {cfg.model_type} does not "
+            "read it" for key in sorted(sizes) if not cfg.is_default(key)]
 
 # %% ../../nbs/train/62_training_set.ipynb #535f24c0
 def mixed_units(
@@ -172,11 +176,13 @@ def mixed_units(
     pixels = [v for v, info in prepared.videos.items()
               if any(unit.startswith("px") for unit in info.get("units") or ())]
     if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
-    measured = odd and len(prepared.parts) > 1 and not missing_points(prepared.parts) # Animals have a length
-    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm (video "
-            f"{some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px there and in cm elsewhere; "
-            "write down their scale" + (", or take features such as 'social', which do without"
-                                        if measured else "")]
+    measured = (odd and len(prepared.parts) > 1 # Animals have a length
+                and not missing_points(prepared.parts))
+    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm "
+            f"(video {some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px "
+            "there and in cm elsewhere; write down their scale"
+            + (", or take features such as 'social', which do without"
+               if measured else "")]
 
 # %% ../../nbs/train/62_training_set.ipynb #b0e1a004
 def mixed_rates(
@@ -186,8 +192,9 @@ def mixed_rates(
 ) -> list: # Of sentences: one, or none
     "Videos of several frame rates, and what a setting in frames means for all of them."
     if all(abs(one - rate) <= 0.02 * rate for one in fps): return []
-    return [f"videos have {', '.join(f'{one:g}' for one in fps)} frames per second: all are brought to "
-            f"{rate:g}, of which one in {gap} is taken (frame_gap), every {1000 * gap / rate:.0f} ms"]
+    return [f"videos have {', '.join(f'{one:g}' for one in fps)} frames per second: "
+            f"all are brought to {rate:g}, of which one in {gap} is taken (frame_gap), "
+            f"every {1000 * gap / rate:.0f} ms"]
 
 # %% ../../nbs/train/62_training_set.ipynb #6817b5e5
 def together(
@@ -201,9 +208,11 @@ def together(
     share = both.sum(0) / np.maximum(seen.sum(0), 1)
     if not (odd := [k for k in range(len(actions)) if share[k] > 0.5]): return []
     named = ", ".join(f"{actions[k]} {share[k]:.0%}" for k in odd)
-    cure = "" if "binary" in loss else "a single run with " * (not loss) + "--loss binary, and "
-    return [f"most frames of these actions have another one beside them ({named}), and one "
-            f"alone is told of each frame: to be told both take {cure}mabe predict --overlap"]
+    cure = "" if "binary" in loss else (
+        "a single run with " * (not loss) + "--loss binary, and ")
+    return [f"most frames of these actions have another one beside them ({named}), and "
+            "one alone is told of each frame: to be told both take "
+            f"{cure}mabe predict --overlap"]
 
 # %% ../../nbs/train/62_training_set.ipynb #97fde790
 class TrainingSet(NamedTuple):
@@ -228,9 +237,10 @@ def _augment(cfg, inputs, units, device):
     return Augment(cfg, steps, rescale), refused + cannot
 
 
-def _of_features(prepared, inputs, cfg):
+def _of_data(prepared, inputs, cfg, classes):
     rates = sorted(prepared.sequences.fps.unique())
-    return (mixed_rates(rates, inputs.rate, cfg.gap) + mixed_units(prepared)
+    return (unmet(cfg, inputs.dim, classes, rates, len(inputs.masks))
+            + mixed_rates(rates, inputs.rate, cfg.gap) + mixed_units(prepared)
             + blind_note(prepared.parts, prepared.features))
 
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
@@ -245,20 +255,20 @@ def training_set(
     inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
-    actions, fps = tuple(prepared.actions), tuple(sorted(prepared.sequences.fps.unique()))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = widened(inputs, prepared, rows)
-    cfg, self_actions = with_gap(cfg, inputs.rate), prepared.self_actions
+    actions, cfg = tuple(prepared.actions), with_gap(cfg, inputs.rate)
     least = (cfg.sequence_length - 1) * cfg.gap + 1
-    learn, valid = (load_frames(prepared, inputs, actions, ids, device, file, budget, least)
-                    for ids, file in zip((learn_ids, valid_ids), spill))
+    learn, valid = (
+        load_frames(prepared, inputs, actions, ids, device, file, budget, least)
+        for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared.units, device)
-    return TrainingSet(prepared, inputs, actions, self_actions, learn, valid, counts,
-                       class_weights(cfg, counts), augment, unread(cfg) + refused
-                       + unmet(cfg, inputs.dim, len(counts), fps, len(inputs.masks))
-                       + _of_features(prepared, inputs, cfg) + together(labels, actions, cfg.loss), cfg)
+    return TrainingSet(prepared, inputs, actions, prepared.self_actions, learn, valid,
+                       counts, class_weights(cfg, counts), augment, unread(cfg)
+                       + refused + _of_data(prepared, inputs, cfg, len(counts))
+                       + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def load_training_set(
@@ -275,8 +285,8 @@ def load_training_set(
     "Prepare, fit on the training videos alone, and load."
     parts, ids = inputs.parts if inputs else None, list(map(list, ids))
     if inputs: check_body(parts, dataset, sum(ids, []))
-    prepared = prepare(dataset, features_of(cfg), out=cache, ids=sum(ids, []), parts=parts,
-                       workers=max(cfg.num_workers, 1), progress=progress)
+    prepared = prepare(dataset, features_of(cfg), out=cache, ids=sum(ids, []),
+                       parts=parts, workers=max(cfg.num_workers, 1), progress=progress)
     if inputs: inputs.check(prepared)
     budget = memory_budget(device, cfg.resident_gb) / share
     files = [spill and Path(f"{spill}{name}.f32") for name in ("learn", "valid")]
@@ -292,5 +302,6 @@ def new_classifier(
     model = make_model(data.cfg, data.inputs.dim, len(data.counts))
     model = model.to(data.learn.labels.device)
     if team.size > 1: model = synchronised(model)
-    return Classifier(model, data.inputs, data.actions, data.self_actions, data.counts > 0,
-                      data.cfg, pair_actions=data.prepared.pair_actions)
+    return Classifier(model, data.inputs, data.actions, data.self_actions,
+                      data.counts > 0, data.cfg,
+                      pair_actions=data.prepared.pair_actions)

@@ -37,18 +37,20 @@ def check_body(
         if learned & set(part_index(parts)): return
         found.update(parts)
     if not found: return
-    named = "say under parts in dataset.yaml which is which, or " * hasattr(dataset, "settings_of")
-    raise DataError(f"has the body parts {some_of(sorted(found), 4)}, none of those that the classifier "
-                    f"learned from ({some_of(sorted(learned), 4)}); {named}train on videos of this tracker",
+    named = ("say under parts in dataset.yaml which is which, or "
+             * hasattr(dataset, "settings_of"))
+    raise DataError(f"has the body parts {some_of(sorted(found), 4)}, none of those "
+                    f"that the classifier learned from ({some_of(sorted(learned), 4)});"
+                    f" {named}train on videos of this tracker",
                     getattr(dataset, "root", None))
 
 # %% ../../nbs/train/56_unlike.ipynb #5c02ed06
 def _mirrored(names, mean, scaler, known):
     "A few words if channels that always had one sign have the other: left lies right."
-    sure = known & (np.minimum(abs(mean), abs(scaler.mean)) > scaler.std) # NaN: not sure
+    sure = known & (np.minimum(abs(mean), abs(scaler.mean)) > scaler.std) # NaN: unsure
     if (sure & (mean * scaler.mean < 0)).sum() < 2: return []
-    return ["left and right are exchanged: is the picture mirrored, does y point up here, or have "
-            "front and rear of the body each other's names?"]
+    return ["left and right are exchanged: is the picture mirrored, does y point up "
+            "here, or have front and rear of the body each other's names?"]
 
 # %% ../../nbs/train/56_unlike.ipynb #5b36fab7
 SIZES = 1.25 # Times the length of animals in training, or that divided by it
@@ -61,35 +63,39 @@ def _resized(names, mean, scaler, known):
     if not at.any(): return []
     here, learned, spread = (v[at].mean() for v in (mean, scaler.mean, scaler.std))
     if abs(here - learned) <= spread or 1 / SIZES <= here / learned <= SIZES: return []
-    return [f"animals are {here / learned:.2g} times as long as those learned from: are pixels per "
-            "cm right, and told of all videos or of none?"]
+    return [f"animals are {here / learned:.2g} times as long as those learned from: "
+            "are pixels per cm right, and told of all videos or of none?"]
 
 # %% ../../nbs/train/56_unlike.ipynb #84aaea9f
 LOST = 0.3 # Share of the frames, beyond that in training
-MISSING = re.compile(r"\.(\w+)_missing(\.mean\d+)?$") # Channels: 1 in frames that lack a point
+MISSING = re.compile(r"\.(\w+)_missing(\.mean\d+)?$") # Channels: 1 if a point is absent
 
 
 def _lost(names, mean, scaler, known):
     "A few words if most frames lack points that training videos had."
-    off = known & (mean > 0.5) & (mean < 1) & (mean - scaler.mean > LOST) # 1: told of channels
-    points = [m[1] for name, odd in zip(names, off) if odd and (m := MISSING.search(name))]
-    return [f"most frames lack what was seen in training: {some_of(points)}"] if points else []
+    off = (known & (mean > 0.5) & (mean < 1) # 1: told of channels
+           & (mean - scaler.mean > LOST))
+    points = [m[1] for name, odd in zip(names, off)
+              if odd and (m := MISSING.search(name))]
+    return ([f"most frames lack what was seen in training: {some_of(points)}"]
+            if points else [])
 
 # %% ../../nbs/train/56_unlike.ipynb #7b4cb499
-FPS_RATIO = 1.5 # Times the highest frame rate of the training, or the lowest divided by it
+FPS_RATIO = 1.5 # Times the highest frame rate of training, or the lowest divided by it
 FAR, MANY = 3.0, 0.1 # Deviations; share of the channels
 
 
 def doubts(
     inputs, # `Inputs`
-    values: np.ndarray, # (frames, channels) as prepared, NaN = missing; some frames will do
+    values: np.ndarray, # (frames, channels) as prepared, NaN = missing; some will do
     fps: float, # Frames per second
 ) -> list: # Of a few words each
     "In what a video is unlike those that were learned from."
     out, s = [], inputs.scaler
     if inputs.fps and not inputs.fps[0] / FPS_RATIO <= fps <= inputs.fps[1] * FPS_RATIO:
         low, high = (f"{v:g}" for v in inputs.fps)
-        out.append(f"{fps:g} frames/s, learned at {low if low == high else f'{low}-{high}'}")
+        out.append(f"{fps:g} frames/s, learned at "
+                   f"{low if low == high else f'{low}-{high}'}")
     known = (s.mean != 0) | (s.std != 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning) # means of nothing
@@ -98,8 +104,8 @@ def doubts(
         out.append(f"{gone} of {len(mean)} channels are missing that every video had")
     off = np.nan_to_num(abs(mean - s.mean) / s.std)[known]
     if known.any() and (off > FAR).mean() > MANY:
-        out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations or more "
-                   "from their mean in training")
+        out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations "
+                   "or more from their mean in training")
     return out + [text for look in (_mirrored, _resized, _lost)
                   for text in look(inputs.names, mean, s, known)]
 
@@ -108,20 +114,22 @@ def absent_parts(
     inputs, # `Inputs`
     parts, # Names of a video's body parts
 ) -> list: # Of a few words, if there are any
-    "Parts that were learned and are absent; beside others that were never seen: renamed?"
+    "Parts that were learned and are absent; beside others never seen: renamed?"
     learned, own = {*part_index(inputs.parts)}, {*part_index(parts)}
     lost, new = (sorted(names)[:6] for names in (learned - own, own - learned))
     if lost and new: return [
-        f"{', '.join(lost)} were learned from and are absent, {', '.join(new)} were not: if "
-        "they are the same, say so under parts in dataset.yaml, or in the files of Kaggle's layout"]
+        f"{', '.join(lost)} were learned from and are absent, {', '.join(new)} were "
+        "not: if they are the same, say so under parts in dataset.yaml, or in the "
+        "files of Kaggle's layout"]
     gone = sorted({*inputs.common} - own)
-    return [f"parts are absent that every training video had: {some_of(gone)}"] if gone else []
+    return ([f"parts are absent that every training video had: {some_of(gone)}"]
+            if gone else [])
 
 # %% ../../nbs/train/56_unlike.ipynb #8e270ccd
 def doubt_lines(
     found: dict, # Video id -> see `doubts`
 ) -> list: # Of sentences
-    "What to say of the videos that are unlike the training, those of one doubt together."
+    "What to say of videos that are unlike the training, those of one doubt together."
     videos = {}
     for video, some in found.items():
         for text in some: videos.setdefault(text, []).append(video)
@@ -137,7 +145,8 @@ def doubtful(
     "The doubtful videos of a dataset, by every tenth frame of the first pair of each."
     rows = prepared.sequences.drop_duplicates("video_id")
     if ids is not None: rows = rows[rows.video_id.isin([*map(str, ids)])]
-    named = {v: absent_parts(inputs, a.get("parts", ())) + stretched(inputs, a) for v, a in prepared.videos.items()}
+    named = {v: absent_parts(inputs, a.get("parts", ())) + stretched(inputs, a)
+             for v, a in prepared.videos.items()}
     found = ((row.video_id, doubts(inputs, prepared.values(row.Index)[::10], row.fps)
               + named.get(row.video_id, [])) for row in rows.itertuples())
     return {video: some for video, some in found if some}
@@ -151,7 +160,8 @@ def mixed_sizes(
 ) -> list: # Of sentences: one, or none
     "Animals that have another length where no scale is known than where one is."
     at = [i for i, name in enumerate(prepared.names) if LENGTH.search(name)]
-    of = {v: info["units"][at[0]] for v, info in prepared.videos.items() if at and info.get("units")}
+    of = {v: info["units"][at[0]] for v, info in prepared.videos.items()
+          if at and info.get("units")}
     if len({*of.values()}) < 2: return []
     rows = prepared.sequences.drop_duplicates("video_id")
     rows = rows[rows.video_id.isin(of)]
@@ -161,8 +171,9 @@ def mixed_sizes(
     taken, known = lengths[guessed].mean(), lengths[~guessed].mean()
     if not max(taken / known, known / taken) > GUESSED: return [] # NaN: nobody can say
     return [f"{guessed.sum()} of {len(rows)} videos have no pixels per cm (video "
-            f"{some_of(rows.video_id[guessed])}): their animals are taken to be {taken:.2g} cm long, "
-            f"those of the others are {known:.2g} cm; write down their scale, or that of none"]
+            f"{some_of(rows.video_id[guessed])}): their animals are taken to be "
+            f"{taken:.2g} cm long, those of the others are {known:.2g} cm; write down "
+            "their scale, or that of none"]
 
 # %% ../../nbs/train/56_unlike.ipynb #3eca4791
 def with_doubts(
@@ -182,18 +193,26 @@ def shared_subjects(
     "Which animals are in more than one part, as far as a dataset tells."
     table = dataset.groups() if hasattr(dataset, "groups") else {}
     if "subject" not in table: return []
-    of = [{*table["subject"][table["video"].isin([*map(str, ids)])]} - {""} for ids in parts]
+    of = [{*table["subject"][table["video"].isin([*map(str, ids)])]} - {""}
+          for ids in parts]
     both = sorted(s for s in set().union(*of) if sum(s in part for part in of) > 1)
     if not both: return []
     return [f"note: videos of {plural(len(both), 'subject')} ({some_of(both)}) "
-            "are learned from and judge: of animals that are new the score may say too much"]
+            "are learned from and judge: of animals that are new the score may say too "
+            "much"]
 
 # %% ../../nbs/train/56_unlike.ipynb #053de419
 def _by_lists(short): # Video -> actions that are not looked for there
     alike = {}
-    for video, lost in short.items(): alike.setdefault(some_of(sorted(lost)), []).append(video)
+    for video, lost in short.items():
+        alike.setdefault(some_of(sorted(lost)), []).append(video)
     where = lambda videos: f" (video {some_of(videos)})" * (len(alike) > 1)
-    return "; ".join([f"not {lost}{where(v)}" for lost, v in [*alike.items()][:3]] + ["..."] * (len(alike) > 3))
+    return "; ".join([f"not {lost}{where(v)}" for lost, v in [*alike.items()][:3]]
+                     + ["..."] * (len(alike) > 3))
+
+
+def _in_some(videos, wanted): # How a sentence on some of these videos begins
+    return f"note: in {len(videos)} of {len(wanted)} videos (video {some_of(videos)})"
 
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
 ONLY_LISTED = "only what is looked for there is predicted"
@@ -203,22 +222,25 @@ def unlisted_lines(
     ids, # Video ids, None: all
     actions, # That the model knows
 ) -> list: # Of sentences
-    "In which videos actions are not predicted: they are not looked for there, or nobody is seen."
+    "Where actions are not predicted: they are not looked for there, or nobody is seen."
     among = prepared.videos if ids is None else {*map(str, ids)}
     wanted = [v for v in prepared.videos if v in among] # in the order of the dataset
     listed = {v: {t[2] for t in known} for v in wanted
               if (known := prepared.labelled(v)) is not None}
     empty = [v for v, some in listed.items() if not some]
     blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
-    short = {v: {*actions} - some for v, some in listed.items() if some and not {*actions} <= some}
-    of = lambda videos: f"note: in {len(videos)} of {len(wanted)} videos (video {some_of(videos)})"
-    lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is predicted: "
-             "is behaviors_labeled empty?"] if empty else []
-    if blank: lines.append(f"{of(blank)} no frame shows an animal, so nothing is predicted")
+    short = {v: {*actions} - some for v, some in listed.items()
+             if some and not {*actions} <= some}
+    of = lambda videos: _in_some(videos, wanted)
+    lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is "
+             "predicted: is behaviors_labeled empty?"] if empty else []
+    if blank:
+        lines.append(f"{of(blank)} no frame shows an animal, so nothing is predicted")
     if not short: return lines
     line = f"{of(short)} {ONLY_LISTED}, {_by_lists(short)}"
     odd = sorted(set().union(*(listed[v] for v in short)) - {*actions})
-    return [*lines, line + (f"; looked for and never learned: {some_of(odd)}" if odd else "")]
+    return [*lines, line + (f"; looked for and never learned: {some_of(odd)}"
+                            if odd else "")]
 
 # %% ../../nbs/train/56_unlike.ipynb #4cf6fbac
 def unused_thresholds(

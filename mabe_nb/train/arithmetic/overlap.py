@@ -21,7 +21,7 @@ def stretches(
     length: int, # Frames in a window
     gap: int, # Every how many frames one is taken
     stride: int, # Frames from one window to the next
-) -> tuple: # Slices of frames; (windows,) where each begins in these, one after the other
+) -> tuple: # Slices of frames; (windows,) where each begins in these, joined
     "The stretches that windows cover."
     out, where, before, last = [], [], 0, 0
     for start in map(int, starts):
@@ -71,7 +71,8 @@ def conv_once(
     near = conv(torch.cat([windows_in(seen, starts, 0, 2 * ends),
                            windows_in(seen, starts, length - 2 * ends, length)]))
     inner = windows_in(conv(seen[None])[0], starts, ends, length - ends)
-    return net.head(net.lstm(torch.cat([near[:n, :ends], inner, near[n:, -ends:]], 1))[0])
+    return net.head(net.lstm(
+        torch.cat([near[:n, :ends], inner, near[n:, -ends:]], 1))[0])
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #5a2a4034
 def three_frames(
@@ -80,7 +81,7 @@ def three_frames(
     first: int, # Frame of `x` that is the first of `into`
     dilation: int,
 ):
-    "Lay each frame between the one before and the one after it; there are none outside."
+    "Lay each frame between the one before and the one after; there are none outside."
     frames, known = into.shape[1], x.shape[1]
     for k, shift in enumerate((-dilation, 0, dilation)):
         at = first + shift
@@ -98,8 +99,10 @@ def layer_once(
 ) -> tuple: # `x`, `left` and `right` behind the layer, the ends longer by the dilation
     "A layer of what windows have in common, and of their ends."
     d, z, n = layer.dilation, left.shape[1], len(starts)
-    blocks = ((x[None], 0), (torch.cat([left, windows_in(x, starts, z, z + 2 * d)], 1), 0),
-              (torch.cat([windows_in(x, starts, length - z - 2 * d, length - z), right], 1), d))
+    blocks = ((x[None], 0),
+              (torch.cat([left, windows_in(x, starts, z, z + 2 * d)], 1), 0),
+              (torch.cat([windows_in(x, starts, length - z - 2 * d, length - z), right],
+                         1), d))
     shapes = ((1, len(x)), (n, z + d), (n, z + d))
     sizes = [a * b for a, b in shapes]
     three = x.new_zeros(sum(sizes), 3, x.shape[-1])
@@ -152,5 +155,6 @@ def scores_once(
     length: int, # Frames in a window
 ) -> torch.Tensor: # (windows, length, classes) scores, as `model(windows)`
     "A network's scores of the windows of some stretches."
-    if not isinstance(model, BFloat16): return ONCE[type(model)](model, seen, starts, length)
+    if not isinstance(model, BFloat16):
+        return ONCE[type(model)](model, seen, starts, length)
     return scores_once(model.net, seen.bfloat16(), starts, length).float()

@@ -29,7 +29,7 @@ def window_starts(
     length: int, # Frames in a window
     gap: int = 1, # Every how many frames one is taken
     stride: int = None, # Frames from one window to the next; None: they do not overlap
-    fixed=(), # Frames that the count starts anew from, a window or more apart and from 0
+    fixed=(), # Frames the count starts anew from, a window or more apart and from 0
 ) -> np.ndarray: # (windows,) int64, increasing
     "First frames of windows that cover a video."
     if frames <= 0: return np.empty(0, np.int64)
@@ -42,7 +42,7 @@ def window_starts(
     return starts if starts[-1] == last else np.append(starts, last)
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #ce6fb637
-CHANNELS, FRAMES = 16, 65_536 # Of the features, in which changes are looked for; so many at a time
+CHANNELS, FRAMES = 16, 65_536 # In which changes are looked for; so many at a time
 
 
 def changes(
@@ -57,10 +57,12 @@ def changes(
         if torch.is_tensor(values): values = values.float().cpu().numpy()
         values = np.asarray(values, np.float32)
         step = abs(values[1:] - values[:-1]) if np.isfinite(values).all() else \
-            np.nan_to_num(abs(np.diff(np.where(np.isfinite(values), values, np.nan), axis=0)))
+            np.nan_to_num(abs(np.diff(
+                np.where(np.isfinite(values), values, np.nan), axis=0)))
         parts.append((step * weights).sum(1))
     out = np.concatenate(parts)
-    return out + 0.5 * np.r_[0, out[:-1]] + 0.25 * np.r_[out[1:], 0] if len(out) else out
+    return (out + 0.5 * np.r_[0, out[:-1]] + 0.25 * np.r_[out[1:], 0]
+            if len(out) else out)
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #4616f1b0
 def anchors(
@@ -71,8 +73,9 @@ def anchors(
     from scipy.ndimage import maximum_filter1d
     if len(x) <= 2 * far: return np.empty(0, np.int64)
     change = changes(x)
-    most = np.flatnonzero((change > 0) & (change == maximum_filter1d(change, 2 * far + 1)))
-    apart = np.diff(most, prepend=-1 - far, append=len(x) + far) > far # from those that are equal
+    most = np.flatnonzero((change > 0)
+                          & (change == maximum_filter1d(change, 2 * far + 1)))
+    apart = np.diff(most, prepend=-1 - far, append=len(x) + far) > far # from its equals
     return most[apart[:-1] & apart[1:] & (most >= far) & (most < len(x) - far)]
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #9795519b
@@ -96,7 +99,8 @@ def gather(
     "The windows that begin at `starts`; zeros past the end."
     starts, plain = np.asarray(starts, np.int64), isinstance(x, np.ndarray)
     if not plain and starts.max(initial=0) + (length - 1) * gap < len(x):
-        return every_window(x, length, gap).index_select(0, torch.from_numpy(starts).to(x.device))
+        return every_window(x, length, gap).index_select(
+            0, torch.from_numpy(starts).to(x.device))
     at = starts[:, None] + np.arange(length) * gap
     if not plain: at = torch.from_numpy(at).to(x.device)
     out = x[at.clip(max=len(x) - 1)]
@@ -116,15 +120,25 @@ def in_step(
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #1448d68c
 def averaged(
     answers: np.ndarray, # (windows, length, classes)
-    at: np.ndarray, # (windows, length) which of the frames that are taken; some may be past the end
+    at: np.ndarray, # (windows, length) which of the frames taken; may be past the end
     weights: np.ndarray, # (windows, length) what each counts for, 0 past the end
 ): # Frames that were seen; (classes, frames seen) averages; what these count for
     "Average over windows that are in step."
-    at, weights, flat = at.ravel(), weights.ravel(), answers.reshape(-1, answers.shape[-1])
+    at, weights = at.ravel(), weights.ravel()
+    flat = answers.reshape(-1, answers.shape[-1])
     sums = np.bincount(at, weights)
     seen = np.flatnonzero(sums)
-    means = [np.bincount(at, weights * flat[:, c])[seen] / sums[seen] for c in range(flat.shape[1])]
+    means = [np.bincount(at, weights * flat[:, c])[seen] / sums[seen]
+             for c in range(flat.shape[1])]
     return seen, means, sums[seen]
+
+
+def _between(near, total, rows):
+    "Averages of all frames: sums by `total` weights, on lines between frames `near`."
+    of, every = total[near], np.arange(len(total))
+    means = [np.interp(every, near, row[near] / of) if len(every) else row
+             for row in rows]
+    return np.stack(means, 1)
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #c007c2de
 def overlap_average(
@@ -138,8 +152,10 @@ def overlap_average(
     weight, holes = np.minimum(steps + 1, len(steps) - steps).astype(float), False
     total, *out = np.zeros((1 + answers.shape[2], frames))
     for some in in_step(starts, gap):
-        at, first = (starts[some] - starts[some][0])[:, None] // gap + steps, starts[some][0]
-        seen, means, sums = averaged(answers[some], at, np.where(first + at * gap < frames, weight, 0))
+        first = starts[some][0]
+        at = (starts[some] - first)[:, None] // gap + steps
+        seen, means, sums = averaged(answers[some], at,
+                                     np.where(first + at * gap < frames, weight, 0))
         known, last = first + gap * seen, first + gap * seen[-1]
         share = np.interp(near := np.arange(first, last + 1), known, sums)
         for row, mean in zip([total, *out], [np.ones(len(seen)), *means]):
@@ -147,7 +163,6 @@ def overlap_average(
         holes |= np.diff(seen).max(initial=0) > 1
     near = np.flatnonzero(total)
     if holes or np.diff(near, prepend=-1, append=frames).max(initial=0) > gap:
-        raise ConfigError("windows leave frames out that need an answer; lower the stride "
-                          f"to {len(steps) * gap} or less")
-    of, every = total[near], np.arange(frames)
-    return np.stack([np.interp(every, near, row[near] / of) if frames else row for row in out], 1)
+        raise ConfigError("windows leave frames out that need an answer; lower the "
+                          f"stride to {len(steps) * gap} or less")
+    return _between(near, total, out)

@@ -49,17 +49,20 @@ def budget_errors(
     sequences: list, # Of `LabelledSequence`: labels (frames, actions), p, video
     actions, # Names
 ) -> dict: # Action -> {"videos", "sd", "least", "most"}; None where too few tell
-    """Spread of what mean probabilities of whole sequences are off the share of frames seen, and
-    the least and the largest share of a video."""
+    "Spread of mean probabilities about shares seen; least and most share of a video."
     out = {}
     for k, action in enumerate(actions):
         known = [(s, s.labels[:, k] >= 0) for s in sequences]
-        rows = [(s.video, (s.labels[at, k] == 1).mean(), s.p[at, k].mean()) for s, at in known if at.any()]
+        rows = [(s.video, (s.labels[at, k] == 1).mean(), s.p[at, k].mean())
+                for s, at in known if at.any()]
         video, seen, predicted = zip(*rows) if rows else ((),) * 3
         names, at = np.unique(video, return_inverse=True)
         share = np.bincount(at, seen) / np.bincount(at) if rows else [None]
-        out[action] = {"videos": len(names), "least": _round(min(share)), "most": _round(max(share)),
-                       "sd": _round(np.std(np.subtract(seen, predicted), ddof=1) if len(rows) > 1 else None)}
+        out[action] = {
+            "videos": len(names),
+            "least": _round(min(share)), "most": _round(max(share)),
+            "sd": _round(np.std(np.subtract(seen, predicted), ddof=1)
+                         if len(rows) > 1 else None)}
     return out
 
 

@@ -19,11 +19,13 @@ from .few_videos import budget_errors, interval_of
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
     labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
-    codes: np.ndarray, # (frames,) predicted action, -1 = none; or (frames, actions) bool
+    codes: np.ndarray, # (frames,) predicted action, -1 none; or (frames, actions) bool
 ) -> np.ndarray: # (actions, 3): hit, wrong, missed frames
     "What F1 is made of."
-    predicted = codes if codes.ndim == 2 else codes[:, None] == np.arange(labels.shape[1])
-    return np.stack([(predicted & (labels == 1)).sum(0), (predicted & (labels == 0)).sum(0),
+    predicted = codes if codes.ndim == 2 else (
+        codes[:, None] == np.arange(labels.shape[1]))
+    return np.stack([(predicted & (labels == 1)).sum(0),
+                     (predicted & (labels == 0)).sum(0),
                      (~predicted & (labels == 1)).sum(0)], 1)
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #1e7db011
@@ -47,13 +49,13 @@ def masked_average_precision(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
     p: np.ndarray, # (frames, actions) probabilities
 ) -> np.ndarray: # (actions,) NaN where an action was never seen, or always
-    "Area under the precision-recall curve of each action, over frames where it is known."
+    "Area under the precision-recall curve of each action, over frames that are known."
     out = np.full(labels.shape[1], np.nan)
     for a, (y, q) in enumerate(zip(labels.T, p.T)):
         y, q = y[y >= 0], q[y >= 0]
         if not 0 < y.sum() < len(y): continue
         order = np.argsort(-q)
-        last = np.flatnonzero(np.diff(q[order], append=np.nan) != 0) # Of those that are equal
+        last = np.flatnonzero(np.diff(q[order], append=np.nan) != 0) # Of those equal
         hits = np.cumsum(y[order])[last]
         out[a] = np.diff(hits, prepend=0) @ (hits / (last + 1)) / hits[-1]
     return out
@@ -66,12 +68,13 @@ def confusion(
 ) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
     "How often what was seen was predicted as what."
     n, y = 1 + labels.shape[1], np.c_[(labels != 1).all(1), labels] # `other` in front
-    truth = y[np.arange(len(y)), codes + 1] # What is known of the class that is predicted
+    truth = y[np.arange(len(y)), codes + 1] # What is known of the predicted class
     seen = np.where(truth == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
     known = (labels >= 0).any(1) & ((truth >= 0) | (seen > 0))
     table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
     names = ["none of these" if "other" in actions else "other", *actions]
-    return pd.DataFrame(table, *(pd.Index(names, name=of) for of in ("seen", "predicted")))
+    return pd.DataFrame(table, *(pd.Index(names, name=of)
+                                 for of in ("seen", "predicted")))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fce70fbf
 def frame_scores(
@@ -125,8 +128,10 @@ def bootstrap(
     "Interval of the mean F1 over draws of videos."
     known = ~np.isnan(point := f1_of(counts.sum(0)))
     if not known.any(): return 0.0, 0.0
-    draws = np.where(np.isnan(f1 := drawn_f1(counts)), point, f1)[:, known] # Of the same actions
-    return tuple(round(v, 6) for v in interval_of(draws.mean(1), point[known].mean(), len(counts)))
+    f1 = drawn_f1(counts)
+    draws = np.where(np.isnan(f1), point, f1)[:, known] # Of the same actions
+    return tuple(round(v, 6) for v in interval_of(
+        draws.mean(1), point[known].mean(), len(counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #38ce95a2
 def by_video(
@@ -141,23 +146,25 @@ def by_video(
 
 
 def counts_by_video(
-    sequences: list, # Of `LabelledSequence`, or with `labels` and `video` as it has them
+    sequences: list, # Of `LabelledSequence`, or with its `labels` and `video`
     codes: list = None, # Decisions about each; None: its own
 ) -> dict: # Video id -> (actions, 3): hit, wrong, missed frames
     "What F1 is made of; sequences of one video together."
-    counts = video_counts([s.labels for s in sequences], codes or [s.codes for s in sequences])
+    counts = video_counts([s.labels for s in sequences],
+                          codes or [s.codes for s in sequences])
     return dict(zip(*by_video([s.video for s in sequences], counts)))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #36491651
 def f1_intervals(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
-) -> dict: # Action -> [low, high]; None where no draw differs, or fewer than two videos have it
+) -> dict: # Action -> [low, high]; None: no draw differs, or under two videos have it
     "Interval of each action's F1 over draws of videos."
     informative, point = (counts[..., [0, 2]].sum(2) > 0).sum(0), f1_of(counts.sum(0))
     return {action: [round(v, 4) for v in interval_of(f1, at, n)]
             if n > 1 and np.nanmax(f1) > np.nanmin(f1) else None
-            for action, f1, at, n in zip(actions, drawn_f1(counts).T, point, informative)}
+            for action, f1, at, n in zip(actions, drawn_f1(counts).T, point,
+                                         informative)}
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2a206663
 def bin_counts(
@@ -264,13 +271,15 @@ def _f1_interval(sequences, actions): return f1_intervals(_counts(sequences), ac
 
 
 @frame_score("borders")
-def _borders(of, actions): return borders(((s.labels, s.codes, s.fps) for s in of), actions)
+def _borders(of, actions):
+    return borders(((s.labels, s.codes, s.fps) for s in of), actions)
 
 
 def _counts(sequences): return np.array([*counts_by_video(sequences).values()])
 
 
-for name, of in ("calibration", calibration), ("budgets", budget_errors): frame_score(name)(of)
+for name, of in ("calibration", calibration), ("budgets", budget_errors):
+    frame_score(name)(of)
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #2d5f4352
 def sequence_scores(
@@ -294,5 +303,7 @@ def validation_scores(
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #638f1950
 def best_row(history) -> dict: # None before the first epoch
-    "The epoch with the highest validation F1, the first of equals; of 0 with the lowest loss."
-    return max(history, key=lambda e: e.get("valid_f1") or -(e.get("valid_loss") or 0), default=None)
+    "The epoch of the highest validation F1, the first of equals; of 0 the lowest loss."
+    return max(
+        history, key=lambda e: e.get("valid_f1") or -(e.get("valid_loss") or 0),
+        default=None)

@@ -41,8 +41,8 @@ def only_false_alarms(
 # %% ../../../nbs/train/scores/20_means.ipynb #44e837d3
 def where_found(
     least_ms, # (actions,) of the shortest bouts, see `lasting`
-    counts: np.ndarray, # (actions, 3), see `frame_counts`: of decisions without shorter ones
-) -> tuple: # (actions,) ms; 0 of an action that is not found, so that nobody knows what it costs
+    counts: np.ndarray, # (actions, 3), `frame_counts` of decisions without shorter ones
+) -> tuple: # (actions,) ms; 0 of an action not found: nobody knows what it costs
     "Shortest bouts of those actions that are found; empty if none is."
     found = tuple(ms if hit else 0.0 for ms, hit in zip(least_ms, counts[:, 0]))
     return found if any(found) else ()
@@ -93,7 +93,7 @@ def labs_apart(
 
 # %% ../../../nbs/train/scores/20_means.ipynb #b1df0df0
 def log_loss(
-    sequences, # Of labels (frames, actions), -1 unknown, and probabilities of the actions
+    sequences, # Of labels (frames, actions), -1 unknown, and probabilities of actions
 ) -> float: # 0 or more; 0 if nothing is known
     "Mean log loss over frames and actions, each action for itself."
     total = number = 0
@@ -120,4 +120,5 @@ def predicted_counts(
 ) -> dict: # Action -> {"frames": n, "bouts": n}
     "How much of each action was predicted where people looked for it."
     every = np.arange(len(actions))
-    return seen_counts(((s.codes[:, None] == every) & (s.labels >= 0) for s in sequences), actions)
+    return seen_counts(((s.codes[:, None] == every) & (s.labels >= 0)
+                        for s in sequences), actions)

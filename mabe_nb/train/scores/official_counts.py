@@ -97,9 +97,9 @@ def _triples(solution, submission, whole):
     code, found = pd.factorize((agent * len(targets) + target) * len(actions) + action)
     pair, last = np.divmod(found, len(actions))
     first, other = np.divmod(pair, len(targets))
-    table = pd.DataFrame({"agent": agents[first], "target": targets[other], "pair": pair,
-                         "action": actions[last] if whole
-                         else [a.split("_")[-1] for a in actions[last]]})
+    table = pd.DataFrame({"agent": agents[first], "target": targets[other],
+                          "pair": pair, "action": actions[last] if whole
+                          else [a.split("_")[-1] for a in actions[last]]})
     table["text"] = table.agent + "," + table.target + "," + actions[last]
     return code, table
 
@@ -223,10 +223,12 @@ class FrameCounter:
         stop=None, # Likewise; each group must cover as many frames as before
     ) -> pd.DataFrame: # Columns hit, missed, wrong; one row a (lab, action)
         "Frames per lab and action."
-        b, (group, begin, end) = self.bouts, (self.bouts.group, self.bouts.start, self.bouts.stop)
+        b = self.bouts
+        group, begin, end = b.group, b.start, b.stop
         if start is not None:
             group = np.r_[b.group[self.known], b.group[self.predicted][which]]
-            begin, end = np.r_[b.start[self.known], start], np.r_[b.stop[self.known], stop]
+            begin = np.r_[b.start[self.known], start]
+            end = np.r_[b.stop[self.known], stop]
         U = union_lengths(group, begin, end, self.n)
         counts = {"hit": self.L + self.P - U, "missed": U - self.P, "wrong": U - self.L}
         return pd.DataFrame({k: np.bincount(self.code, v, len(self.names))
