@@ -42,9 +42,10 @@ def prepared_for(
     **how, # `unlabelled`, `selves` and `most`, see `prepare`
 ) -> dict: # Member's name -> `Prepared`
     "A dataset with the features of each member."
-    done = {name: prepare(dataset, name, ids=ids, parts=parts, workers=workers,
-                          out=None if cache is None else Path(cache)/name.replace("+", "_"),
-                          progress=progress, **how)
+    done = {name: prepare(
+                dataset, name, ids=ids, parts=parts, workers=workers,
+                out=None if cache is None else Path(cache)/name.replace("+", "_"),
+                progress=progress, **how)
             for name in dict.fromkeys(features.values())}
     return {member: done[name] for member, name in features.items()}
 
@@ -62,7 +63,7 @@ class Recipe:
     ordered: tuple # (members,) bool: reads agent and target apart
     directed: tuple # Actions that one animal does to the other
     folder: Path = None # Run folder that it was read from
-    pair_actions: tuple = None # Those that one does to another; None: all but `self_actions`
+    pair_actions: tuple = None # That one does to another; None: all but `self_actions`
 
     def __repr__(self):
         made = ", ".join(f"{len(some)} x {name} on {some[0].features}"
@@ -72,24 +73,29 @@ class Recipe:
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
 def _recipe_from(about, folder, *how): # `device` and `engine`
     if about["format"] in (1, 2, 3):
-        raise DataError("was written by an earlier version, whose features bridged gaps up "
-                        "to 0.4 s only: train again into another folder",
+        raise DataError("was written by an earlier version, whose features bridged "
+                        "gaps up to 0.4 s only: train again into another folder",
                         folder/"recipe.json")
     if about["format"] != 4: raise ValueError("another format")
     names = {key: names_in(about[key], key)
              for key in ("actions", "self_actions", "parts", "directed")}
-    of, which = about["members"], names_in([m["name"] for m in about["members"]], "members")
-    decision = Decision(**decision_values(about["decision"], len(names["actions"]), len(of)))
-    names_in([Path(f).name for m in of for f in m["files"]], "files of members") # none twice
+    of, which = (about["members"],
+                 names_in([m["name"] for m in about["members"]], "members"))
+    decision = Decision(**decision_values(
+        about["decision"], len(names["actions"]), len(of)))
+    names_in([Path(f).name for m in of for f in m["files"]], "files of members") # once
     members = {name: [load_member(folder/"members"/Path(f).name, m["kind"], *how)
                       for f in m["files"]] for name, m in zip(which, of)}
-    if not members or not all(members.values()): raise ValueError("a member without files")
+    if not members or not all(members.values()):
+        raise ValueError("a member without files")
     if not all(m.predicts(names["actions"]) for some in members.values() for m in some):
         raise ValueError("a member tells other actions")
     return Recipe(members=members, decision=decision, **names, folder=folder,
-                  labs={k: list(names_in(v, "actions of labs")) for k, v in about["labs"].items()},
+                  labs={k: list(names_in(v, "actions of labs"))
+                        for k, v in about["labs"].items()},
                   which=tuple(bool(m.get("which")) for m in of),
-                  ordered=tuple(bool(m.get("ordered")) for m in of), pair_actions=pair_actions_of(about))
+                  ordered=tuple(bool(m.get("ordered")) for m in of),
+                  pair_actions=pair_actions_of(about))
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #d71d95b7
 def load_recipe(
@@ -108,17 +114,19 @@ def load_recipe(
         raise DataError(f"is not what train_recipe writes ({e})", path) from None
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
-def _means(recipe, values, fps, threads): # Member's name -> (frames, classes), as `values` has them
+def _means(recipe, values, fps, threads): # Name -> (frames, classes), as in `values`
     of = {name: recipe.members[name] for name in values}
     calls = [(m, values[name]) for name, some in of.items() for m in some]
     with thread_pool(threads) as pool:
         out = pool.map(lambda call: call[0](call[1], fps), calls)
-        return {name: sum(next(out) for _ in some) / len(some) for name, some in of.items()}
+        return {name: sum(next(out) for _ in some) / len(some)
+                for name, some in of.items()}
 
 
 def _complete(recipe, means): # (members, frames, classes)
-    return completed(np.stack([means[name] for name in recipe.members]), recipe.which,
-                     recipe.ordered, [False, *(a in recipe.directed for a in recipe.actions)])
+    return completed(np.stack([means[name] for name in recipe.members]),
+                     recipe.which, recipe.ordered,
+                     [False, *(a in recipe.directed for a in recipe.actions)])
 
 
 @patch
@@ -135,7 +143,7 @@ def probabilities(
 def _pair_of(row): return row.video_id, *sorted((row.agent, row.target))
 
 
-def _side_by_side(table, rows): # Numbers of rows, both orders of a pair after each other
+def _side_by_side(table, rows): # Row numbers, both orders of a pair after each other
     first = {}
     def place(i):
         pair = _pair_of(table.iloc[i])
@@ -151,7 +159,7 @@ def of_pairs(
     threads: int = None, # See `thread_pool`
     progress: bool = False, # Show a bar
 ):
-    "Yield row number and (members, frames, classes), both orders of a pair after each other."
+    "Yield row number and (members, frames, classes), both orders of a pair in a row."
     from tqdm.auto import tqdm
     last, ready = None, {}
     rows = _side_by_side(next(iter(prepared.values())).sequences, rows)
@@ -165,7 +173,8 @@ def of_pairs(
                      next(iter(row.values())).fps, threads)
         ready |= {(name, row[name].path): p for name, p in new.items()
                  if prepared[name].videos[pair[0]]["order_free"]}
-        yield i, without_unseen(_complete(self, means | new), _first_net(self)[1], next(iter(prepared.values())), i)
+        yield i, without_unseen(_complete(self, means | new), _first_net(self)[1],
+                                next(iter(prepared.values())), i)
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #aefbbbbe
 @patch
@@ -175,7 +184,7 @@ def prepared(
     ids, # Video ids, None: all
     *how, # `cache`, `workers` and `progress` of `predict`
 ) -> dict: # Member's name -> `Prepared`
-    "What the members read. Raises `DataError` for other channels than they learned from."
+    "What members read. Raises `DataError` for other channels than they learned from."
     out = prepared_for({n: some[0].features for n, some in self.members.items()},
                        LastRead(dataset), ids, self.parts, *how, unlabelled=True,
                        selves=bool(self.self_actions), most=MOST)
@@ -206,10 +215,12 @@ def predict(
     check_body(self.parts, dataset, ids)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
     first = next(iter(prepared.values()))
-    found = _doubts(self, prepared, wanted := dict.fromkeys(map(str, first.videos if ids is None else ids)))
+    wanted = dict.fromkeys(map(str, first.videos if ids is None else ids))
+    found = _doubts(self, prepared, wanted)
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
                  *unlisted_lines(first, wanted, self.actions),
-                 *unseen_lines(_first_net(self)[1], first, wanted)]: or_silent(say)(line)
+                 *unseen_lines(_first_net(self)[1], first, wanted)]:
+        or_silent(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
@@ -234,8 +245,8 @@ def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the vide
 
 
 def _first_net(recipe): # Name and inputs of the first network that there is
-    return next(((name, m.clf.inputs) for name, some in recipe.members.items() for m in some
-                 if isinstance(m, Net)), (None, None))
+    return next(((name, m.clf.inputs) for name, some in recipe.members.items()
+                 for m in some if isinstance(m, Net)), (None, None))
 
 
 def _doubts(recipe, prepared, ids):
@@ -249,7 +260,8 @@ def _fold_videos(folder):
     folds = about.get("folds") if isinstance(about, dict) else None
     if type(folds) is list and {*map(type, folds)} <= {list}:
         if {type(v) for f in folds for v in f} <= {str}: return sum(folds, [])
-    raise DataError("does not hold folds, lists of video ids, as train_recipe writes them", path)
+    raise DataError("does not hold folds, lists of video ids, as train_recipe writes "
+                    "them", path)
 
 
 @patch
@@ -265,7 +277,8 @@ def files(self: Recipe, **options) -> dict:
     "The members and how they are blended."
     no_options(options)
     members = read_json(self.folder/"recipe.json")["members"]
-    names = ["recipe.json", *(f"members/{Path(f).name}" for m in members for f in m["files"])]
+    names = ["recipe.json",
+             *(f"members/{Path(f).name}" for m in members for f in m["files"])]
     return {name: self.folder/name for name in names}
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #9975298e
@@ -274,7 +287,8 @@ def _frames_of(counts, lab): # Video -> action -> right, false, missed; video ->
     for video, actions in counts.items():
         seen = out.setdefault(lab[video], {})
         for action, (hit, _, missed) in actions.items():
-            if not type(hit) is type(missed) is int: raise TypeError(f"a count of {action!r}")
+            if not type(hit) is type(missed) is int:
+                raise TypeError(f"a count of {action!r}")
             seen[action] = seen.get(action, 0) + hit + missed
     return out
 
@@ -283,13 +297,15 @@ def _frames_of(counts, lab): # Video -> action -> right, false, missed; video ->
 def evidence(self: Recipe, dataset=None) -> dict:
     "Lab -> action -> frames with it in training; None if its folder does not tell."
     if dataset is not None: return evidence_in(dataset, _fold_videos(self.folder))
-    path, listed = (Path(self.folder or "", f) for f in ("metrics.json", "oof/sequences.csv"))
+    path, listed = (Path(self.folder or "", f)
+                    for f in ("metrics.json", "oof/sequences.csv"))
     if not (self.folder and path.exists() and listed.exists()): return None
     metrics = read_json(path)
     try:
         table = pd.read_csv(listed, dtype=str, keep_default_na=False)
         return _frames_of(metrics["counts"] | metrics.get("only_reviewed", {}),
                           dict(zip(table.video_id, table.lab_id)))
-    except (AttributeError, LookupError, TypeError, ValueError, OSError) as e: # of pandas too
-        raise DataError(f"and {listed.name} do not hold the counts and labs that train_recipe "
-                        f"writes ({type(e).__name__})", path) from None
+    except (AttributeError, LookupError, TypeError, ValueError,
+            OSError) as e: # of pandas too
+        raise DataError(f"and {listed.name} do not hold the counts and labs that "
+                        f"train_recipe writes ({type(e).__name__})", path) from None

@@ -70,7 +70,7 @@ MOST_LEAVES = 64 # Of a tree: one bit for each
 def bits_of(
     nodes: list, # (channel, or -1, missing left, left, right) of each
     first: int, # Root of a tree
-) -> tuple: # Its leaves from left to right; inner node -> bits of the leaves on its left
+) -> tuple: # Leaves from left to right; inner node -> bits of the leaves on its left
     "Which leaves of a tree a frame cannot reach once it goes right."
     order, todo, left = [], [first], {}
     while todo:
@@ -87,7 +87,7 @@ def bits_of(
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #f1015512
 def questions_of(
     trees: Trees,
-) -> tuple: # Questions, (channel, missing left, nodes, bits, trees) each; values of leaves
+) -> tuple: # Questions (channel, missing left, nodes, bits, trees); values of leaves
     "What is asked of each channel. Raises `DataError` for trees of too many leaves."
     nodes = list(zip(*(v.tolist() for v in (
         trees.feature, trees.missing_left, trees.left, trees.right))))
@@ -95,8 +95,8 @@ def questions_of(
     for tree, first in enumerate(trees.root.ravel().tolist()):
         ends, left = bits_of(nodes, first)
         if len(ends) > MOST_LEAVES:
-            raise DataError(f"holds a tree of {len(ends)} leaves, at most {MOST_LEAVES} can "
-                            "be asked")
+            raise DataError(f"holds a tree of {len(ends)} leaves, at most "
+                            f"{MOST_LEAVES} can be asked")
         leaves.append(trees.value[ends])
         for node, bits in left.items():
             splits.setdefault(nodes[node][:2], []).append((node, bits, tree))
@@ -107,13 +107,14 @@ def questions_of(
 AT_ONCE = 8192 # Frames
 
 
-def _go_right(x, questions, bars): # Yields which frames do, (nodes, frames), bits, trees
+def _go_right(x, questions, bars): # Yields which do, (nodes, frames), bits, trees
     most = np.finfo(x.dtype).max
     high = np.minimum(x, most)
     high[np.isnan(x)] = np.inf # above all bars
     for channel, missing_left, nodes, bits, trees in questions:
         bar = bars[nodes][:, None]
-        yield (x[channel] > bar if missing_left else high[channel] > np.minimum(bar, most),
+        yield (x[channel] > bar if missing_left
+                   else high[channel] > np.minimum(bar, most),
                bits, trees)
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #2620f19e
@@ -123,7 +124,8 @@ def raw_scores(
 ) -> np.ndarray: # (frames, scores) float64
     "The sum over all trees, in the order in which they were learned."
     bars = lowered(trees.threshold) if x.dtype == np.float32 else trees.threshold
-    (questions, leaves), out = trees.splits, np.repeat(trees.baseline[:, None], len(x), 1)
+    (questions, leaves), out = (trees.splits,
+                                np.repeat(trees.baseline[:, None], len(x), 1))
     kind = np.min_scalar_type((1 << max(map(len, leaves))) - 1)
     for start in range(0, len(x), AT_ONCE):
         some = np.ascontiguousarray(x[start:start + AT_ONCE].T)
@@ -131,7 +133,7 @@ def raw_scores(
         for right, bits, of in _go_right(some, questions, bars):
             for tree, lost in zip(of, right.view(np.uint8) * bits.astype(kind)):
                 gone[tree] |= lost
-        at = np.bitwise_count(gone & ~(gone + kind.type(1))) # ones before the first zero
+        at = np.bitwise_count(gone & ~(gone + kind.type(1))) # ones up to the first zero
         for values, reached, total in zip(leaves, at, itertools.cycle(out)):
             total[start:start + AT_ONCE] += values.take(reached)
     return out.T
@@ -164,9 +166,9 @@ def one_class(
 ) -> Trees: # Of one leaf
     "Trees of training videos that show one class alone: they always say it."
     leaf = np.zeros(1, np.int32)
-    return Trees(leaf - 1, np.zeros(1), leaf > 0, leaf, leaf, np.zeros(1), leaf[:, None],
-                 np.array([30.0 if code else -30.0]), np.array([0, max(code, 1)]),
-                 np.array([channels]))
+    return Trees(leaf - 1, np.zeros(1), leaf > 0, leaf, leaf, np.zeros(1),
+                 leaf[:, None], np.array([30.0 if code else -30.0]),
+                 np.array([0, max(code, 1)]), np.array([channels]))
 
 # %% ../../../nbs/train/ensemble/20_boosting.ipynb #369ed641
 def grow_trees(
@@ -177,9 +179,10 @@ def grow_trees(
     rate: float = 0.08, # Share of each tree that is kept
     seed: int = 0,
 ) -> Trees:
-    "Boosted trees; of one class alone `one_class`. Raises `DataError` if no frame is known."
+    "Boosted trees; of one class `one_class`. Raises `DataError` if no frame is known."
     from sklearn.ensemble import HistGradientBoostingClassifier
-    if not len(codes): raise DataError("holds no frame that is known to be of any class")
+    if not len(codes):
+        raise DataError("holds no frame that is known to be of any class")
     if len(seen := np.unique(codes)) < 2: return one_class(int(seen[0]), x.shape[1])
     never = np.isnan(x).all(0)
     if never.any(): x = np.where(never, np.float32(0), x) # its bins need one value
@@ -211,7 +214,8 @@ def trees_from(
             and t.channels.shape == (1,) and t.feature.max() < t.channels[0]
             and t.baseline.shape == scores and t.classes.shape == (max(*scores, 2),)
             and t.classes[0] >= 0 and (np.diff(t.classes) > 0).all()
-            and 0 <= t.root.min() <= t.root.max() < n and not np.isnan(t.threshold[inner]).any()
+            and 0 <= t.root.min() <= t.root.max() < n
+            and not np.isnan(t.threshold[inner]).any()
             and np.isfinite(t.value).all() and np.isfinite(t.baseline).all()):
         raise DataError("holds trees whose arrays do not fit together")
     for child in (t.left, t.right):

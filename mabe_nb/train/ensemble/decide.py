@@ -21,7 +21,8 @@ from .thresholds import best_threshold, best_thresholds
 from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
                                          video_counts)
 from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
-                                        only_false_alarms, predicted_counts, time_looked_at, where_found)
+                                        only_false_alarms, predicted_counts,
+                                        time_looked_at, where_found)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at
@@ -35,7 +36,7 @@ class Decision(NamedTuple):
     labs: dict = {} # Lab -> thresholds of its own, never changed; others: `thresholds`
     least_ms: tuple = () # (actions,) of the shortest bouts; empty: any
     any_threshold: float = 0.0 # 0..1; none is said where all together are less probable
-    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: no matter
+    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: any
 
 
 class OutOfFold(NamedTuple):
@@ -56,7 +57,8 @@ def decide_blend(
     lab: str = "", # One without thresholds of its own gets the common ones
 ) -> np.ndarray: # (frames,) index of the action, -1 = none
     "What is decided about one sequence by what all members say together."
-    codes = decide(p, wanted, np.array(decision.labs.get(lab, decision.thresholds), float))
+    codes = decide(p, wanted,
+                   np.array(decision.labs.get(lab, decision.thresholds), float))
     likely = p[:, 1:][:, wanted].sum(1) >= decision.any_threshold
     codes = np.where(likely, codes, -1)
     return lasting(codes, decision.least_ms, fps)
@@ -69,8 +71,8 @@ def blend_members(
     wanted: np.ndarray, # (actions,) bool, may be predicted in this sequence
 ) -> np.ndarray: # (frames, classes)
     "What all members say together, and is decided about."
-    return with_rates(blended(p, decision.shares, fps, decision.smooth_ms), decision.usual,
-                      wanted, fps)
+    return with_rates(blended(p, decision.shares, fps, decision.smooth_ms),
+                      decision.usual, wanted, fps)
 
 
 def looked_for(
@@ -99,8 +101,8 @@ def macro_f1(
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #e8582b57
 SMOOTH_MS = (0.0, 400.0) # Widths to try, 0 first
-MIN_VIDEOS = 4 # Of a lab, from which it may have thresholds of its own; of five videos a
-# fold leaves so many, and what is judged is what is kept
+MIN_VIDEOS = 4 # Of a lab, from which it may have thresholds of its own; of five videos
+# a fold leaves so many, and what is judged is what is kept
 MIN_GAIN = 0.02 # In F1, without which a choice is not made
 SHARES_GAIN = 0.005 # The same, for other shares than the usual ones
 ANY_GAIN = 0.005 # The same, in F1 of "some action", at as much of mean F1
@@ -139,8 +141,10 @@ def choice_of(
 ) -> Choice:
     "Blend, smooth, and find thresholds."
     how = Decision((), ms, shares, usual=usual)
-    thin = [s._replace(p=blend_members(how, s.p, s.fps, looked_for(s))[None, ::FRAME_STEP],
-                       labels=s.labels[::FRAME_STEP]) for s in sequences]
+    thin = [s._replace(
+                p=blend_members(how, s.p, s.fps, looked_for(s))[None, ::FRAME_STEP],
+                labels=s.labels[::FRAME_STEP])
+            for s in sequences]
     plain = (None,) * thin[0].labels.shape[1]
     return Choice(shares, ms, *gained_thresholds(thin, plain, least), thin, usual)
 
@@ -192,8 +196,9 @@ def rated_choice(
     choice: Choice, # Without `usual` rates
 ) -> Choice:
     "The same with them; with thresholds if there are some without."
-    usual = usual_rates((blended(s.p, choice.shares, s.fps, choice.smooth_ms), looked_for(s))
-                        for s in sequences)
+    usual = usual_rates(
+        (blended(s.p, choice.shares, s.fps, choice.smooth_ms), looked_for(s))
+        for s in sequences)
     least = 2.0 if {*choice.thresholds} == {None} else -1.0
     return choice_of(sequences, choice.shares, choice.smooth_ms, usual, least)
 
@@ -212,19 +217,22 @@ def choose(
     sequences: list, # Of `OutOfFold`
     shares=None, # (members,) of the blend, or a list of such; None: equal ones
 ) -> Decision:
-    "Smoothing, thresholds, a bar for all: for what they gain; shortest bouts, if they cost nothing."
+    "Smoothing, thresholds, a bar: for their gain; shortest bouts if they cost nothing."
     shares = shares or (1 / len(sequences[0].p),) * len(sequences[0].p)
     if isinstance(shares, list): shares = best_shares(sequences, shares)
-    best = reduce(lambda kept, new: new if new.f1 >= kept.f1 + MIN_GAIN else kept,
-                  (choice_of(sequences, shares, ms) for ms in SMOOTH_MS)) # simplest first
+    best = reduce(
+        lambda kept, new: new if new.f1 >= kept.f1 + MIN_GAIN else kept,
+        (choice_of(sequences, shares, ms) for ms in SMOOTH_MS)) # simplest first
     best = with_usual(sequences, best)
-    decision = Decision(best.thresholds, best.smooth_ms, best.shares, lab_thresholds(best),
-                        usual=best.usual)
+    decision = Decision(best.thresholds, best.smooth_ms, best.shares,
+                        lab_thresholds(best), usual=best.usual)
     decision = decision._replace(any_threshold=any_threshold(best, decision))
     codes = [codes_of(decision, s) for s in sequences]
     least = shortest_bouts((s.labels, s.fps) for s in sequences)
-    steadied = lambda least: [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
-    least = where_found(least, video_counts([s.labels for s in sequences], steadied(least)).sum(0))
+    steadied = lambda least: [lasting(c, least, s.fps)
+                              for c, s in zip(codes, sequences)]
+    least = where_found(
+        least, video_counts([s.labels for s in sequences], steadied(least)).sum(0))
     steady = steadied(least)
     gain = macro_f1(sequences, steady) - macro_f1(sequences, codes)
     return decision._replace(least_ms=least) if gain >= -LEAST_COST else decision
@@ -246,7 +254,8 @@ def labelled_sequences(
     chosen: dict, # Fold -> the `Decision` that the other folds chose, see `nested`
 ) -> list: # Of `LabelledSequence`
     "Out-of-fold predictions as every score takes them."
-    blends = (blend_members(chosen[s.fold], s.p, s.fps, looked_for(s)) for s in sequences)
+    blends = (blend_members(chosen[s.fold], s.p, s.fps, looked_for(s))
+              for s in sequences)
     return [LabelledSequence(s.labels, p[:, 1:], c, s.fps, s.video)
             for s, p, c in zip(sequences, blends, codes)]
 
@@ -260,13 +269,14 @@ def oof_scores(
 ) -> dict: # Scores of the recipe, of each of its parts, and in each lab
     "Scores of out-of-fold predictions, with an interval over videos."
     codes, chosen = nested(sequences, shares)
-    own, whole = counts_by_video(sequences, codes), labelled_sequences(sequences, codes, chosen)
+    own, whole = (counts_by_video(sequences, codes),
+                  labelled_sequences(sequences, codes, chosen))
     score = lambda codes: round(macro_f1(sequences, codes), 4)
     by = lambda one: score([codes_of(one, s) for s in sequences])
-    plain = lambda some: by(Decision((None,) * len(actions), 0.0, tuple(some))) # Most probable
+    most_probable = lambda some: by(Decision((None,) * len(actions), 0.0, tuple(some)))
     f1, kept = score(codes), by(decision)
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": f1, "mean": plain(decision.shares),
+            "macro_f1": f1, "mean": most_probable(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             "said": predicted_counts(whole, actions), **sequence_scores(whole, actions),
@@ -274,7 +284,7 @@ def oof_scores(
             "f1": f1_by_action(own.values(), actions),
             "only_false_alarms": only_false_alarms(list(own.values()), actions),
             "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
-            "members": {name: plain(np.eye(len(names))[i]) for i, name in enumerate(names)}}
+            "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a
 def learned_only(
@@ -288,6 +298,7 @@ def learned_only(
     if not rest: return {}
     counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
     seen = lambda some: seen_counts((s.labels for s in some), actions)
-    return {"only_reviewed": {v: dict(zip(actions, c.tolist())) for v, c in counts.items()},
+    return {"only_reviewed": {v: dict(zip(actions, c.tolist()))
+                              for v, c in counts.items()},
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             "seen": seen(sequences), "judged": seen(judged)}

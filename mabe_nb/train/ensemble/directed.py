@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 # %% ../../../nbs/train/ensemble/65_directed.ipynb #fc7ad611
-MUTUAL = 0.5 # Share of an action's frames that are marked both ways, from which it has none
+MUTUAL = 0.5 # Share of an action's frames marked both ways, from which it has none
 
 
 def directed_actions(
@@ -20,7 +20,8 @@ def directed_actions(
 ) -> dict: # Action -> True, False, or None: both orders were never looked for
     "Whether each action is done by one animal to the other, as the labels have it."
     table, n = prepared.sequences, len(prepared.actions)
-    rows = {(r.video_id, r.agent, r.target): i for i, r in enumerate(table.itertuples())}
+    rows = {(r.video_id, r.agent, r.target): i
+            for i, r in enumerate(table.itertuples())}
     one, both = np.zeros(n, int), np.zeros(n, int)
     for (video, agent, target), i in rows.items():
         j = rows.get((video, target, agent))
@@ -76,7 +77,8 @@ def shares_of(
     counted=None, # (members,) bool; None: all of them
 ) -> tuple: # (members,) sum to 1
     "By the number of models; one half to those that tell which action it is."
-    which, n = np.array([s.which for s in specs]), np.array([s.seeds for s in specs], float)
+    which, n = (np.array([s.which for s in specs]),
+                np.array([s.seeds for s in specs], float))
     shares = np.array(fair_shares(which))
     if counted is not None: n = n * counted
     for group in (which, ~which):

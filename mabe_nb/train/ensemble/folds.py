@@ -14,7 +14,8 @@ import pandas as pd
 
 from ...data.dataset import may_be_labelled
 from ...data.recording import some_of
-from ...data.splits import Split, check_no_leak, group_labels, groups, leave_one_lab_out
+from ...data.splits import (Split, check_no_leak, group_labels, groups,
+                                 leave_one_lab_out)
 from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #a15d78c9
@@ -41,10 +42,12 @@ def on_both_sides(
         return [j for j in np.flatnonzero(shows.sum(0) > 1)
                 if p[shows[:, j]].nunique() == 1]
     for j in lonely(part):
-        for group, way in ((part.index[shows[:, j]][-1], 1), (part.index[shows[:, j]][0], -1)):
+        for group, way in ((part.index[shows[:, j]][-1], 1),
+                           (part.index[shows[:, j]][0], -1)):
             moved = part.copy()
             moved[group] = (part[group] + way) % k
-            if moved.nunique() == k and len(lonely(moved)) < len(lonely(part)): part = moved
+            if moved.nunique() == k and len(lonely(moved)) < len(lonely(part)):
+                part = moved
     return part
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #09fe7008
@@ -107,9 +110,10 @@ def apart_from(
     train_ids=None, # Videos to learn from; None: all others
     say=lambda text: None, # Called with a line on what is left out beside these
 ) -> list: # Video ids
-    "Labelled videos that share no poses with others. Raises `DataError` for named ones that do."
+    "Labelled videos sharing no poses with others. Raises `DataError` if named ones do."
     valid = dict.fromkeys(map(str, valid_ids))
-    learn = [v for v in dict.fromkeys(map(str, dataset.ids if train_ids is None else train_ids))
+    learn = [v for v in dict.fromkeys(map(
+                 str, dataset.ids if train_ids is None else train_ids))
              if v not in valid and may_be_labelled(dataset, v)]
     table = groups(dataset, [*learn, *valid])
     if train_ids is not None: check_no_leak(table, learn, valid)

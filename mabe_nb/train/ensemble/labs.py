@@ -66,7 +66,8 @@ def roles_section(
             for a, d in metrics["directed"].items()}
     named = lambda of: ", ".join(clean(a) for a, d in direction.items() if d is of)
     lines = [("self", "an animal does it by itself"),
-             (True, "one animal does it to the other"), (False, "both take the same part"),
+             (True, "one animal does it to the other"),
+             (False, "both take the same part"),
              (None, "only one order of the animals was looked for, so nobody can say")]
     text = [f"- {named(of)}: {what}." for of, what in lines if named(of)]
     if named(True): text.append("- Who does what to whom is told by " + ", ".join(
@@ -76,9 +77,10 @@ def roles_section(
     apart, rest = ([v for k, v in shares.items() if (k in metrics["ordered"]) == o]
                    for o in (True, False))
     if apart and rest and any(apart) != any(rest):
-        text.append("- By the out-of-fold predictions it " + ("matters who is who: members "
-                    "that do not read" if any(apart) else "does not matter who is who: "
-                    "members that read") + " agent and target apart have no share.")
+        text.append("- By the out-of-fold predictions it "
+                    + ("matters who is who: members that do not read" if any(apart)
+                       else "does not matter who is who: members that read")
+                    + " agent and target apart have no share.")
     return "\n\n".join(["## Who does it to whom", "\n".join(text), ""])
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #5a3d1d17
@@ -88,8 +90,8 @@ def reviewed_section(
     "What the card says of videos that do not judge."
     if not (n := len(metrics.get("only_reviewed", ()))): return ""
     return ("## Reviewed videos\n\nOnly a review knows anything of "
-            f"{n} video{'s' * (n != 1)}. Learned from as any other, they neither judge nor "
-            "choose: what was looked at in them was chosen for being hard.\n\n")
+            f"{n} video{'s' * (n != 1)}. Learned from as any other, they neither judge "
+            "nor choose: what was looked at in them was chosen for being hard.\n\n")
 
 # %% ../../../nbs/train/ensemble/30_labs.ipynb #857ad5bf
 def how_judged(
@@ -118,7 +120,7 @@ def lab_section(
 def new_lab_notes(
     labs: dict, # Of the training videos, see `actions_by_lab`; empty: not known
     actions, # That were learned
-    listed_by_lab: dict, # Lab -> for each video its listed actions, or None: none are listed
+    listed_by_lab: dict, # Lab -> for each video its listed actions, or None: no list
 ) -> list: # Of lines
     "What a recipe does not know of the labs that it is used on."
     out = []

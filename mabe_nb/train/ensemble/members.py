@@ -43,10 +43,12 @@ class Boost:
         "Class probabilities of each frame."
         every = min(self.every, math.ceil(fps / 10)) if fps else self.every
         if not len(values): return np.zeros((0, self.classes), np.float32)
-        at = np.union1d(grid(len(values), every, anchors(values, 100 * every)), len(values) - 1)
+        at = np.union1d(grid(len(values), every, anchors(values, 100 * every)),
+                        len(values) - 1)
         some = tree_probabilities(self.trees, np.asarray(values[at]), self.classes)
         frames = np.arange(len(values))
-        return np.stack([np.interp(frames, at, p) for p in some.T], 1).astype(np.float32)
+        return np.stack([np.interp(frames, at, p)
+                         for p in some.T], 1).astype(np.float32)
 
     def predicts(self, actions: tuple) -> bool: # In this order, as far as it knows
         return self.classes == 1 + len(actions)
@@ -87,7 +89,7 @@ class Net:
         save_classifier(path, self.clf)
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #c3293ebc
-HEADERS = {"net": "mabe", "boost": "mabe_trees"} # Kind -> key of what its file says of it
+HEADERS = {"net": "mabe", "boost": "mabe_trees"} # Kind -> key of what its file says
 
 
 def load_member(
@@ -101,7 +103,8 @@ def load_member(
     tensors, about = read_tensors(path, HEADERS["boost"])
     try:
         trees = trees_from({k: v.numpy() for k, v in tensors.items()})
-        if about["classes"] <= trees.classes[-1]: raise ValueError("classes differ in number")
+        if about["classes"] <= trees.classes[-1]:
+            raise ValueError("classes differ in number")
         return Boost(trees, str(about["features"]), tuple(map(str, about["names"])),
                      int(about["classes"]), max(int(about["every"]), 1))
     except (LookupError, OverflowError, TypeError, ValueError) as e:
@@ -131,8 +134,9 @@ def enough_epochs(
     return max(cfg.epochs, math.ceil(least_steps / max(windows / a_step, 1)))
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #8f91cb3c
-HANDED = re.compile(r"""(?<!(?<![a-z])c)left|(?<!up)(?<!out)(?<!(?<![a-z])[bf])right|clockwise
-    |(?<![a-z])(?:a|c)?cw(?![a-z])|(?:ipsi|contra)(?:later|vers)|(?<![a-z])(?:ipsi|contra)(?![a-z])
+HANDED = re.compile(r"""(?<!(?<![a-z])c)left|(?<!up)(?<!out)(?<!(?<![a-z])[bf])right
+    |clockwise|(?<![a-z])(?:a|c)?cw(?![a-z])
+    |(?:ipsi|contra)(?:later|vers)|(?<![a-z])(?:ipsi|contra)(?![a-z])
     |(?<![a-z])[lr](?![a-z\d])|(?<![a-z])[lr](?=turn|rot|spin|circl)
     |(?-i:(?<=[a-z])[LR](?![a-z\d]))""", re.I | re.X)
 
@@ -147,8 +151,10 @@ def net_config(
     table = prepared.sequences[prepared.sequences.video_id.isin(ids)]
     rate = common_rate(table.fps)
     settings = at_frame_rate(settings, rate) | {"seed": seed}
-    if any(map(HANDED.search, prepared.actions)): settings["flip"] = 0.0 # no mirror images
-    frames, least = (table.frames / table.fps).sum() * rate, settings.pop("least_steps", 0)
+    if any(map(HANDED.search, prepared.actions)):
+        settings["flip"] = 0.0 # no mirror images
+    frames, least = ((table.frames / table.fps).sum() * rate,
+                     settings.pop("least_steps", 0))
     epochs = enough_epochs(make_config(settings), round(frames), least)
     return make_config(settings | {"epochs": epochs, "early_stopping_patience": epochs})
 
@@ -166,8 +172,8 @@ def train_net(
     data = training_set(prepared, ids, ids[:1], cfg, pick_device(cfg.device),
                         (spill, None), room)
     clf = new_classifier(data)
-    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible, clf.cfg,
-                      augment=data.augment)
+    trainer = Trainer(clf.model, data.learn, data.valid, data.weights, clf.possible,
+                      clf.cfg, augment=data.augment)
     trainer.fit()
     return Net(replace(clf, model=trainer.average.model.eval()))
 
@@ -202,7 +208,8 @@ def sampled(
     steps[none] = 1 # Of bouts too short for any frame to be taken: all frames
     xs, ys = [], []
     for i, c in zip(rows, codes):
-        taken = [np.flatnonzero(c == k)[int(s) // 2::int(s)] for k, s in enumerate(steps)]
+        taken = [np.flatnonzero(c == k)[int(s) // 2::int(s)]
+                 for k, s in enumerate(steps)]
         at = np.sort(np.concatenate(taken))
         xs.append(prepared.values(i)[at])
         ys.append(c[at])

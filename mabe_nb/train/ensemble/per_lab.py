@@ -25,7 +25,7 @@ from ..metrics import video_ids
 from ..model import refuse_models
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #2c32e65d
-LABS = "labs.json" # In the folder: lab -> folder of its recipe, "" -> that of all others
+LABS = "labs.json" # In the folder: lab -> its recipe's folder, "" -> that of all others
 
 
 def labs_with_enough(
@@ -48,8 +48,9 @@ def better_together(
     for lab in sorted({*shared} & {*done}):
         both = shared[lab]["macro_f1"], done[lab]["macro_f1"]
         if None not in both and both[0] > both[1]:
-            yield (f"note: all labs together do better for {lab}, F1 {both[0]:.3f} against "
-                   f"{both[1]:.3f}: to have that recipe predict it take {lab!r}")
+            yield (f"note: all labs together do better for {lab}, F1 {both[0]:.3f} "
+                   f"against {both[1]:.3f}: to have that recipe predict it "
+                   f"take {lab!r}")
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #7921387d
 @fills_its_folder
@@ -73,13 +74,14 @@ def train_per_lab(
     labs = labs_with_enough(table, folds)
     rest = sorted({*table.lab_id} - {*labs})
     if named := [*filter(None, rest)]:
-        say(f"too few videos, or no bouts, for a recipe of their own: {', '.join(named)}")
+        say("too few videos, or no bouts, for a recipe of their own: "
+            f"{', '.join(named)}")
     if rest or common: labs[""] = table.video_id.tolist()
     done = {}
     for lab, ids in labs.items():
         say(f"{lab or 'all labs together'}: {len(ids)} videos")
         folder = out/(f"lab-{lab}" if lab else "all")
-        (folder/"recipe.json").unlink(missing_ok=True) # its members stay, if they still may
+        (folder/"recipe.json").unlink(missing_ok=True) # its members stay, if they may
         done[lab] = train_recipe(dataset, folder, recipe, ids, folds, say=say, **how)
     write_json(out/LABS, {lab: f"lab-{lab}" if lab else "all" for lab in done})
     for line in better_together(done): say(f"{line} out of {out/LABS}")
@@ -108,7 +110,8 @@ class PerLab:
 
     def merged(self, ask): # One dict of labs; a recipe of one lab knows best about it
         every = [ask(self.recipes[lab]) for lab in sorted(self.recipes)]
-        return None if None in every else {k: v for one in every for k, v in one.items()}
+        return None if None in every else {
+            k: v for one in every for k, v in one.items()}
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #80ccdb49
 @patch
@@ -143,8 +146,8 @@ def predict(
     for video in dataset.ids if ids is None else ids:
         lab = dataset.lab(video) or ""
         if lab not in self.recipes and "" not in self.recipes:
-            raise DataError(f"is of lab {lab or 'without a name'}, for which there is no "
-                            "recipe, nor one of all labs together (--common)",
+            raise DataError(f"is of lab {lab or 'without a name'}, for which there is "
+                            "no recipe, nor one of all labs together (--common)",
                             where=f"video {video}")
         by_lab.setdefault(lab if lab in self.recipes else "", []).append(video)
     tables = [self.recipes[lab].predict(dataset, some, **how)
@@ -153,7 +156,7 @@ def predict(
     out = pd.concat(tables, ignore_index=True).assign(
         row_id=lambda t: range(len(t)),
         video_id=lambda t: [as_written[str(v)] for v in t.video_id])
-    out.attrs |= {"doubts": {v: x for t in tables for v, x in t.attrs["doubts"].items()},
+    out.attrs |= {"doubts": dict(x for t in tables for x in t.attrs["doubts"].items()),
                   "learned_from": sorted(self.learned_from & {*map(str, as_written)})}
     return out
 

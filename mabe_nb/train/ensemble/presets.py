@@ -21,7 +21,7 @@ class MemberSpec:
     settings: dict # See `train_member`
     which: bool = False # Learns which action it is, not whether there is one
     ordered: bool = False # Reads agent and target apart
-    directed_only: bool = False # Only where the labels show that an action has a direction
+    directed_only: bool = False # Only where labels show that an action has a direction
 
     @property
     def prepared_features(self) -> str: # Name for `compute`
@@ -31,25 +31,25 @@ class MemberSpec:
         return {k: v for k, v in asdict(self).items() if v is not False}
 
 # %% ../../../nbs/train/ensemble/60_presets.ipynb #442556b5
-PLAIN = {"keypoint_dropout": 0.0, "scale": 0.0, "time_stretch": 0.0} # Noise is added alone
+PLAIN = {"keypoint_dropout": 0.0, "scale": 0.0, "time_stretch": 0.0} # Noise alone
 BOTH = PLAIN | {"sequence_length": 256, "dropout": 0.3, "learning_rate": 3e-3,
                 "weight_decay": 0.02, "scheduler": "onecycle"}
 RECURRENT = BOTH | {"model_type": "conv_bilstm", "conv_channels": [64, 64],
                     "lstm_hidden": 48, "epochs": 8, "least_steps": 280}
 CONV = BOTH | {"model_type": "tcn", "hidden_size": 64, "num_layers": 6, "epochs": 12,
                "least_steps": 400}
-MIRRORED = CONV | {"flip": 0.5} # Where agent and target are apart; else it changes nothing
+MIRRORED = CONV | {"flip": 0.5} # Where agent and target are apart; else no change
 SLOW = RECURRENT | {"every_ms": 200}
-VARIED = SLOW | {"epochs": 12, "least_steps": 420, "keypoint_dropout": 0.1, "scale": 0.1,
-                 "time_stretch": 0.1} # Learns longer, as each window is another one
+VARIED = SLOW | {"epochs": 12, "least_steps": 420, "keypoint_dropout": 0.1,
+                 "scale": 0.1, "time_stretch": 0.1} # Longer, as each window is another
 
 # %% ../../../nbs/train/ensemble/60_presets.ipynb #15b2acf7
 RECIPES = {
     "best": (
         MemberSpec("roles", "net", "directed_smoothed", 1, MIRRORED | {"every_ms": 133},
                    ordered=True),
-        MemberSpec("roles_fast", "net", "directed_smoothed", 1, MIRRORED | {"every_ms": 67},
-                   ordered=True, directed_only=True),
+        MemberSpec("roles_fast", "net", "directed_smoothed", 1,
+                   MIRRORED | {"every_ms": 67}, ordered=True, directed_only=True),
         MemberSpec("role_trees", "boost", "directed+directed_multiscale", 1,
                    {"sample": 12}, ordered=True),
         MemberSpec("pair", "net", "smoothed", 1, CONV | {"every_ms": 133}),
@@ -61,6 +61,7 @@ RECIPES = {
     "quick": (
         MemberSpec("net", "net", "directed", 1, PLAIN | {
             "every_ms": 67, "sequence_length": 100, "model_type": "conv_bilstm",
-            "epochs": 12, "conv_channels": [16], "lstm_hidden": 16, "learning_rate": 0.01}, ordered=True),
+            "epochs": 12, "conv_channels": [16], "lstm_hidden": 16,
+            "learning_rate": 0.01}, ordered=True),
         MemberSpec("trees", "boost", "directed", 1, {"sample": 2, "rounds": 10},
                    ordered=True))}

@@ -101,7 +101,8 @@ def progress_reporter(
     clock=time.monotonic, # Seconds
 ): # Function of a task, see `train_members`
     "Reports which member was trained and about how long the rest takes."
-    begun, before, count = clock(), sum(t.path.exists() for t in tasks), itertools.count(1)
+    begun, before, count = (clock(), sum(t.path.exists() for t in tasks),
+                            itertools.count(1))
     def report(task):
         n = next(count)
         left = (clock() - begun) / n * (len(tasks) - before - n)

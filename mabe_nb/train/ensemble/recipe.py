@@ -22,15 +22,17 @@ from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
 from .decide import OutOfFold, choose, learned_only, oof_scores
-from .directed import crowded, directed_actions, for_crowds, members_for, shares_to_try
+from .directed import (crowded, directed_actions, for_crowds,
+                                             members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
-from .labs import (actions_by_lab, fold_facts, fold_notes, lab_section,
-                                         missing_action_notes, reviewed_section, roles_section)
+from .labs import (actions_by_lab, fold_facts, fold_notes,
+                                         lab_section, missing_action_notes,
+                                         reviewed_section, roles_section)
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
-from .queue import (MemberTask, clear_members, progress_reporter, thread_pool,
-                                          train_members)
+from .queue import (MemberTask, clear_members, progress_reporter,
+                                          thread_pool, train_members)
 from ..model import refuse_models
 from ..predict import completed
 from ..training_set import mixed_units, together
@@ -45,7 +47,8 @@ def prepare_members(
     "What the members read; those that have nothing to tell are left out."
     first = prepared_for({specs[0].name: specs[0].prepared_features}, dataset, *how)
     specs = members_for(specs, first[specs[0].name])
-    return specs, prepared_for({s.name: s.prepared_features for s in specs}, dataset, *how)
+    return specs, prepared_for({s.name: s.prepared_features for s in specs}, dataset,
+                               *how)
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #1b66f104
 def member_tasks(
@@ -60,7 +63,8 @@ def member_tasks(
     views = [ActionFrames(prepared) if spec.which and any(
         len(prepared.bouts(v)) for v in split.train) else prepared for split in splits]
     return [MemberTask(spec.kind, views[k], split.train, spec.settings | more,
-                       seed + 100 * s + k, folder/f"{spec.name}-{k + 1}-{s + 1}.safetensors")
+                       seed + 100 * s + k,
+                       folder/f"{spec.name}-{k + 1}-{s + 1}.safetensors")
             for k, split in enumerate(splits) for s in range(spec.seeds)]
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #90d18f05
@@ -72,7 +76,8 @@ def predict_out_of_fold(
     out, seeds = {}, len(tasks) // len(splits)
     def predict(at, task):
         member, left = load_member(task.path, task.kind), splits[at // seeds].valid
-        fps, of = task.prepared.sequences.fps, task.prepared.sequences.video_id.isin(left)
+        fps, of = (task.prepared.sequences.fps,
+                   task.prepared.sequences.video_id.isin(left))
         return [(i, member(task.prepared.values(i), fps.iloc[i]) / seeds)
                 for i in np.flatnonzero(of)]
     with thread_pool() as pool:
@@ -93,8 +98,8 @@ def stack_out_of_fold(
     roles = ([s.which for s in specs], [s.ordered for s in specs],
             [False, *(directed[a] is True for a in prepared.actions)])
     return [OutOfFold(completed(np.stack([of[i] for of in oof.values()]), *roles),
-                      prepared.labels(i), float(row.fps), fold[row.video_id], row.lab_id,
-                      row.video_id)
+                      prepared.labels(i), float(row.fps), fold[row.video_id],
+                      row.lab_id, row.video_id)
             for i, row in enumerate(prepared.sequences.itertuples())]
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #af0052ec
@@ -120,16 +125,17 @@ def begin_recipe(
     "Make the folder, or go on with it. Raises `ConfigError` if it is another's."
     refuse_models(out, "recipe")
     if (out/"recipe.json").exists() and not fresh:
-        raise ConfigError(f"{out} already holds a run; choose another folder (--out) or delete it")
+        raise ConfigError(f"{out} already holds a run; choose another folder (--out) "
+                          "or delete it")
     plan = json.loads(json.dumps(plan))
     before = read_json(out/"plan.json") if (out/"plan.json").exists() else plan
     if not isinstance(before, dict):
         raise DataError("is not the plan of a recipe", out/"plan.json")
     odd = sorted(k for k in {*before, *plan} if before.get(k) != plan.get(k))
     if odd and not fresh:
-        raise ConfigError(f"{out} holds a recipe begun with other {', '.join(odd)}; train "
-                          "again with fresh=True (--fresh) what this concerns, choose another "
-                          "folder (--out), or delete it")
+        raise ConfigError(f"{out} holds a recipe begun with other {', '.join(odd)}; "
+                          "train again with fresh=True (--fresh) what this concerns, "
+                          "choose another folder (--out), or delete it")
     (out/"members").mkdir(parents=True, exist_ok=True)
     (out/"recipe.json").unlink(missing_ok=True) # until it is done again
     write_json(out/"plan.json", plan)
@@ -143,7 +149,8 @@ def member_digests(
     def digest(task):
         of = task.prepared
         about = [task.kind, task.settings, task.seed, type(of).__name__, of.features,
-                 sources["features"][of.features], of.names, of.actions, of.self_actions,
+                 sources["features"][of.features], of.names, of.actions,
+                 of.self_actions,
                  common_rate(of.sequences.fps[of.sequences.video_id.isin(task.ids)]),
                  {v: sources["videos"][v] for v in task.ids}]
         text = json.dumps(about, sort_keys=True, default=list)
@@ -156,8 +163,8 @@ def stale_members(
     now: dict, # From `member_digests`
 ) -> tuple: # Files of members that learned from something else, files of all members
     "What a change since a recipe was begun concerns, by its `sources.json`."
-    files = sorted((out/"members").glob("*.safetensors"))
-    try: before = dict(read_json(out/SOURCES)["members"]) if (out/SOURCES).exists() else {}
+    files, path = sorted((out/"members").glob("*.safetensors")), out/SOURCES
+    try: before = dict(read_json(path)["members"]) if path.exists() else {}
     except (KeyError, TypeError, ValueError): before = {}
     ours = [f for f in files if f.name in {*before, *now}]
     return [f for f in ours if before.get(f.name) != now.get(f.name, "gone")], ours
@@ -167,10 +174,10 @@ def keep_members_sources(
     out: Path, # Run folder
     tasks: list, # Of `MemberTask`, all of the recipe
     ids: list, # Videos
-    fresh: bool = False, # Remove members that learned from others, so that they learn again
+    fresh: bool = False, # Remove members that learned from others: they learn again
     say=lambda text: None, # Called with a line meant for a person
 ):
-    "Write down what members learn from. Raises `ConfigError` if some learned from others."
+    "Note what members learn from. Raises `ConfigError` if some learned from others."
     clear_members(out/"members", tasks, say)
     now = learned_from([task.prepared for task in tasks], {"train": ids}, {})
     now["members"] = member_digests(tasks, now)
@@ -207,10 +214,12 @@ def begin_training(
     if crowded(dataset, table): specs = for_crowds(specs)
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
                        "parts": parts, "seed": seed}, fresh)
-    for line in [*(f"note: {text}" for text in blind_note(parts)), *missing_action_notes(actions_by_lab(table)),
-                 *fold_notes(fold_facts(table, splits)), *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
-    specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts, cache,
-                                      workers, progress)
+    for line in [*(f"note: {text}" for text in blind_note(parts)),
+                 *missing_action_notes(actions_by_lab(table)),
+                 *fold_notes(fold_facts(table, splits)),
+                 *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
+    specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts,
+                                      cache, workers, progress)
     of = prepared[specs[0].name]
     seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
     for line in [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
@@ -233,7 +242,7 @@ def train_recipe(
     workers: int = 1, # Processes that prepare features, and train
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Show a bar while features are prepared
-    fresh: bool = False, # Train those members again whose videos or settings have changed
+    fresh: bool = False, # Train members again whose videos or settings have changed
 ) -> dict: # What `metrics.json` holds
     "Train a blend, or go on with it, and leave a run folder. Raises `ConfigError`."
     out = Path(out)
@@ -285,14 +294,16 @@ def finish_recipe(
                "which": [spec.name for spec in specs if spec.which],
                "ordered": [spec.name for spec in specs if spec.ordered],
                "directed": directed, "self_actions": list(prepared.self_actions),
-               **_decided(decision, tasks, actions), **fold_facts(table, splits), **scores}
+               **_decided(decision, tasks, actions), **fold_facts(table, splits),
+               **scores}
     write_json(out/"metrics.json", metrics)
-    with atomic(out/"card.md") as tmp: tmp.write_text(
-        card_text(metrics, actions, decision.smooth_ms) + "\n" + reviewed_section(metrics)
-        + roles_section(metrics) + lab_section(metrics, labs), encoding="utf-8")
+    card = card_text(metrics, actions, decision.smooth_ms) + "\n" + "".join(
+        [reviewed_section(metrics), roles_section(metrics), lab_section(metrics, labs)])
+    with atomic(out/"card.md") as tmp: tmp.write_text(card, encoding="utf-8")
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
         "self_actions": list(prepared.self_actions), "decision": decision._asdict(),
-        "labs": labs, "directed": [a for a in actions if directed[a]], "pair_actions": [*prepared.pair_actions],
+        "labs": labs, "directed": [a for a in actions if directed[a]],
+        "pair_actions": [*prepared.pair_actions],
         "members": [_member(spec, tasks[spec.name]) for spec in specs]})
     return metrics

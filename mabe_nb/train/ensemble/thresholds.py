@@ -9,7 +9,7 @@ __all__ = ['MIN_SLOPE', 'SURE', 'LONGEST_MS', 'log_odds', 'best_threshold', 'bes
 import numpy as np
 
 # %% ../../../nbs/train/ensemble/35_thresholds.ipynb #5236ffc9
-MIN_SLOPE = 0.5 # Of the true log odds against those told; 1 if they are right, 0 if noise
+MIN_SLOPE = 0.5 # Of the true log odds against those told; 1 if right, 0 if noise
 
 
 def log_odds(
@@ -59,13 +59,15 @@ def decision_values(
     members: int, # How many there are
 ) -> dict: # As `Decision` takes them
     "What a recipe decides by. Raises `ValueError` for numbers that cannot be."
-    bars = lambda of: tuple(None if v is None else _number("thresholds", v, SURE) for v in of)
+    bars = lambda of: tuple(None if v is None else _number("thresholds", v, SURE)
+                            for v in of)
     each = lambda name, high: tuple(_number(name, v, high) for v in about.get(name, ()))
     one = lambda name, high: _number(name, about.get(name, 0), high)
     out = {"thresholds": bars(about["thresholds"]), "shares": each("shares", SURE),
            "labs": {lab: bars(of) for lab, of in about["labs"].items()},
            "least_ms": each("least_ms", LONGEST_MS), "usual": each("usual", 1),
-           "smooth_ms": one("smooth_ms", LONGEST_MS), "any_threshold": one("any_threshold", SURE)}
+           "smooth_ms": one("smooth_ms", LONGEST_MS),
+           "any_threshold": one("any_threshold", SURE)}
     if any(len(of) != actions for of in (out["thresholds"], *out["labs"].values(), *(
             out[name] for name in ("least_ms", "usual") if out[name]))):
         raise ValueError("thresholds, least_ms or usual rates do not fit the actions")

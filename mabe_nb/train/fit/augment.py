@@ -16,8 +16,8 @@ import torch
 from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
-from ...data.blocks.symmetry import (Law, absence_in, checked, drift, exchanged, law,
-                                          mirrored, scene, turned, turns_freely)
+from ...data.blocks.symmetry import (Law, absence_in, checked, drift, exchanged,
+                                          law, mirrored, scene, turned, turns_freely)
 from ...errors import ConfigError
 from ..inputs import Inputs
 
@@ -177,6 +177,13 @@ class Drop:
         rolls = torch.rand(len(x), len(self.hit), device=x.device)
         return self.of(x, rolls < self.chance)
 
+# %% ../../../nbs/train/fit/62_augment.ipynb #bb5f1d12
+def _lost(inputs, placed): # What channels become without a keypoint, see `absence_in`
+    of = np.r_[inputs.direct, len(inputs.names) + inputs.masks]
+    lost = absence_in(compute, inputs.features, inputs.parts, placed, of)
+    if not lost: raise ConfigError(f"{inputs.features!r} does not show it")
+    return lost
+
 # %% ../../../nbs/train/fit/62_augment.ipynb #82fab604
 def make_step(
     key: str, # Name of a setting
@@ -185,7 +192,8 @@ def make_step(
     device,
 ): # Batch -> batch
     "The step for one setting. Raises `ConfigError` if these inputs do not allow it."
-    if inputs.pca: raise ConfigError("principal components (include_pca) mix the channels")
+    if inputs.pca:
+        raise ConfigError("principal components (include_pca) mix the channels")
     odd, names = strangers(inputs), seen_names(inputs)
     if key == "flip" and odd:
         raise ConfigError(f"{odd[0]!r} has no place of its own in 'kaggle288'; "
@@ -194,11 +202,9 @@ def make_step(
     rec = scene(placed)
     scale, before = scale_of(inputs, rec), look(rec)
     if key == "keypoint_dropout":
-        of = np.r_[inputs.direct, len(inputs.names) + inputs.masks]
-        lost = absence_in(compute, inputs.features, inputs.parts, placed, of)
-        if not lost: raise ConfigError(f"{inputs.features!r} does not show it")
-        return Drop(lost, scale, amount, device)
-    change = {"flip": mirrored, "rotation": lambda r: turned(r, 90), "swap_others": exchanged}[key]
+        return Drop(_lost(inputs, placed), scale, amount, device)
+    change = {"flip": mirrored, "rotation": lambda r: turned(r, 90),
+              "swap_others": exchanged}[key]
     rule = law(before, look(change(rec)), names, -1 if key == "rotation" else 1)
     rule = checked(rule, scale.blank, names, inputs.features)
     if key != "rotation": return Exchange(rule, scale, amount, device)
@@ -255,7 +261,8 @@ class Rescale:
             raise ConfigError("principal components (include_pca) mix the channels")
         def put(a): return torch.as_tensor(a, dtype=torch.float32, device=device)
         s, d, masks = inputs.scaler, inputs.direct, np.zeros((len(inputs.masks), 2))
-        self.powers = put(np.vstack([np.reshape([powers(units[i]) for i in d], (-1, 2)), masks]))
+        self.powers = put(np.vstack(
+            [np.reshape([powers(units[i]) for i in d], (-1, 2)), masks]))
         self.shift = put(np.r_[s.mean[d] / s.std[d], masks[:, 0]])
         self.most, self.clip = np.log1p([scale, time_stretch]), s.clip
 

@@ -67,7 +67,8 @@ class Frames:
     def offsets(self): return np.r_[0, np.cumsum(self.lengths)]
 
     def __iter__(self):
-        for a, b in zip(self.offsets, self.offsets[1:]): yield self.x[a:b], self.labels[a:b]
+        for a, b in zip(self.offsets, self.offsets[1:]):
+            yield self.x[a:b], self.labels[a:b]
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #64df0d42
 def epoch_starts(
@@ -126,7 +127,8 @@ def batches(
 
     with ThreadPoolExecutor(max(workers, 1)) as pool:
         ahead, todo = deque(), iter(plan)
-        for some in islice(todo, 2 * max(workers, 1)): ahead.append(pool.submit(read, some))
+        for some in islice(todo, 2 * max(workers, 1)):
+            ahead.append(pool.submit(read, some))
         while ahead:
             batch = ahead.popleft().result()
             for some in islice(todo, 1): ahead.append(pool.submit(read, some))

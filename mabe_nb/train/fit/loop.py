@@ -14,13 +14,15 @@ import torch
 from ...errors import DataError, MabeError
 from ...patch import patch
 from .frames import Frames, batches, epoch_starts
-from .optim import (Precision, learning_rate, optimizer_tensors, random_state,
-                                     restore_optimizer, restore_random, trusted)
+from .optim import (Precision, learning_rate, optimizer_tensors,
+                                     random_state, restore_optimizer, restore_random,
+                                     trusted)
 from .training_step import TrainingStep
 from ..losses import make_loss, has_overlaps
 from ..machine import Team, memory_kept, onednn_products, stop_signal
 from ..arithmetic.windows import gather
-from ..predict import decide, decide_apart, over_windows, probabilities_of, trained_classes
+from ..predict import (decide, decide_apart, over_windows, probabilities_of,
+                                   trained_classes)
 from ..scores.frames import best_row, masked_f1
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #a0826601
@@ -67,7 +69,9 @@ class Trainer(TrainingStep):
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #190ed2f0
 @patch
-def plan_epoch(self: Trainer) -> tuple: # Windows of each step, and this process's parts of each step
+def plan_epoch(
+    self: Trainer,
+) -> tuple: # Windows of each step, and this process's parts of each step
     "The windows of an epoch, in the order of the steps."
     cfg, size = self.cfg, self.cfg.sequence_length
     starts = epoch_starts(self.learn.lengths, self.known, size, cfg.gap,
@@ -97,7 +101,8 @@ def run_epoch(self: Trainer,
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(cfg, self.epoch + i / len(steps), losses)
         if self.team.size > 1: self.team.reseed(cfg.seed, self.epoch, i)
-        self.total.add_(self.take_step(steps[i], parts[i], windows), alpha=len(steps[i]))
+        self.total.add_(self.take_step(steps[i], parts[i], windows),
+                        alpha=len(steps[i]))
         self.step_of_epoch = i + 1
         self.recorder.after_step(len(steps[i]))
         if i % 50 == 49 or i + 1 == len(steps): self.check_number()
@@ -128,14 +133,15 @@ def check_number(self: Trainer):
     "Raises `MabeError` if the loss of the epoch is no longer a number."
     if math.isfinite(self.total.item()): return
     inputs = self.learn.x[:100_000]
-    cause = ("the features hold values that are no numbers: run 'mabe audit' and prepare "
-             "them again" if not torch.isfinite(inputs).all() else
-             f"the steps are too large: try a tenth of the learning_rate "
-             f"({self.cfg.learning_rate:g})" + (", a grad_clip of 1"
-             if not self.cfg.grad_clip else "") + (", or no amp" if self.cfg.amp else ""))
-    raise MabeError(f"the training loss is no longer a number, by step {self.step_of_epoch}"
-                    f" of epoch {self.epoch + 1}; {cause}. The last good checkpoint is "
-                    f"that of epoch {self.epoch}")
+    cause = ("the features hold values that are no numbers: run 'mabe audit' and "
+             "prepare them again" if not torch.isfinite(inputs).all() else
+             "the steps are too large: try a tenth of the learning_rate "
+             f"({self.cfg.learning_rate:g})"
+             + (", a grad_clip of 1" if not self.cfg.grad_clip else "")
+             + (", or no amp" if self.cfg.amp else ""))
+    raise MabeError("the training loss is no longer a number, by step "
+                    f"{self.step_of_epoch} of epoch {self.epoch + 1}; {cause}. The "
+                    f"last good checkpoint is that of epoch {self.epoch}")
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #cc9be369
 @patch
@@ -153,7 +159,8 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
         wanted = (labels >= 0).any(0).cpu().numpy()
         possible = trained_classes(cfg.loss, self.possible, wanted)
         p = probabilities_of(scores, cfg.loss, apart, possible).cpu().numpy()
-        predicted.append(np.stack(decide_apart(p, wanted), 1) >= 0 if apart else decide(p, wanted))
+        predicted.append(np.stack(decide_apart(p, wanted), 1) >= 0 if apart
+                         else decide(p, wanted))
     f1 = masked_f1(self.valid.labels.cpu().numpy(), np.concatenate(predicted))
     f1 = f1[~np.isnan(f1)]
     return {"valid_loss": loss / max(count, 1),
@@ -169,8 +176,8 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
         while self.epoch < cfg.epochs:
             best, most = best_row(self.history), cfg.early_stopping_patience
             if best and self.epoch - best["epoch"] >= most:
-                self.note(f"stops here: epoch {best['epoch']} is the best, none of {most} since was "
-                          "better (early_stopping_patience)")
+                self.note(f"stops here: epoch {best['epoch']} is the best, none of "
+                          f"{most} since was better (early_stopping_patience)")
                 break
             begun = time.perf_counter()
             loss = self.run_epoch(stop)
@@ -192,7 +199,8 @@ def check_precision(self: Trainer):
     size, gap = cfg.sequence_length, cfg.gap
     starts = epoch_starts(self.learn.lengths, self.known, size, gap, size * gap, rng)
     plan = [rng.choice(starts, min(cfg.batch_size, len(starts))) for _ in range(3)]
-    pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap): self.loss(scores, y))
+    pairs = ((x, lambda scores, y=gather(self.answers, p, size, gap):
+                  self.loss(scores, y))
              for x, p in zip(batches(self.learn.x, plan, size, gap), plan))
     self.precision, note = trusted(self.model, pairs, self.precision)
     if note: self.note(note)
@@ -211,14 +219,14 @@ def state(self: Trainer) -> tuple: # Tensors, what JSON holds
                      "precision": self.precision.name,
                      "scaler": self.precision.scaler.state_dict()}
 
-# %% ../../../nbs/train/fit/70_loop.ipynb #001e788e
+# %% ../../../nbs/train/fit/70_loop.ipynb #d51d726f
 def _is_history(rows, epochs): # A row of numbers for each epoch
     keys = {"epoch", "train_loss", "valid_loss", "valid_f1", "learning_rate"}
     return len(rows) == epochs and all(
         isinstance(r, dict) and keys <= {*r} and r["epoch"] == n
         and {*map(type, r.values())} <= {int, float} for n, r in enumerate(rows, 1))
 
-
+# %% ../../../nbs/train/fit/70_loop.ipynb #001e788e
 @patch
 def restore(self: Trainer, tensors: dict, about: dict):
     "Go back to a state. Raises `DataError` if it does not fit this trainer."
@@ -229,12 +237,15 @@ def restore(self: Trainer, tensors: dict, about: dict):
         restore_optimizer(self.optimizer, tensors)
         self.whole_step = None # a recording would change the tensors of before
         self.epoch, self.step_of_epoch = int(about["epoch"]), int(about["step"])
-        self.history, self.average.steps = list(about["history"]), int(about["average_steps"])
-        if not _is_history(self.history, self.epoch): raise ValueError("its history is none")
+        self.history, self.average.steps = (list(about["history"]),
+                                            int(about["average_steps"]))
+        if not _is_history(self.history, self.epoch):
+            raise ValueError("its history is none")
         self.total.copy_(tensors["total"])
         if about["precision"] == "fp32": self.precision = Precision(self.device)
         self.precision.scaler.load_state_dict(about["scaler"])
         restore_random(tensors, about["rng"], self.rng)
         self.epoch_rng = self.rng.bit_generator.state
     except (KeyError, TypeError, ValueError, RuntimeError) as e:
-        raise DataError(f"the checkpoint does not fit this run ({str(e)[:200]})") from None
+        raise DataError(
+            f"the checkpoint does not fit this run ({str(e)[:200]})") from None

@@ -23,7 +23,8 @@ def _fused_step(state, group, params):
     steps, *moments = [[s[key] for s in states if key in s] for key in (
         "step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")]
     torch._foreach_add_(steps, 1)
-    how = {key: group[key] for key in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
+    how = {key: group[key]
+           for key in ("lr", "weight_decay", "eps", "amsgrad", "maximize")}
     beta1, beta2 = group["betas"]
     torch._fused_adamw_(params, [p.grad for p in params], *moments, steps,
                         beta1=beta1, beta2=beta2, **how)
@@ -97,19 +98,21 @@ class Average:
 
     def __init__(self,
         model: torch.nn.Module,
-        decay: float, # Share of the old mean kept at each step; 0: the weights themselves
+        decay: float, # Share of the old mean kept at a step; 0: the weights themselves
     ):
         self.model, self.decay, self.steps = model, decay, 0
         if not decay: return # the weights themselves
         self.model = copy.deepcopy(model)
-        self.pairs = list(zip(self.model.state_dict().values(), model.state_dict().values()))
+        self.pairs = list(zip(self.model.state_dict().values(),
+                              model.state_dict().values()))
         self.old, self.new = zip(*(p for p in self.pairs if p[0].is_floating_point()))
 
     @torch.no_grad()
     def update(self):
         "Take in the weights after a step."
         if not self.decay: return
-        keep, self.steps = min(self.decay, self.steps / (9 + self.steps)), self.steps + 1
+        keep, self.steps = (min(self.decay, self.steps / (9 + self.steps)),
+                            self.steps + 1)
         torch._foreach_lerp_(self.old, self.new, 1 - keep)
         for old, new in self.pairs:
             if not old.is_floating_point(): old.copy_(new)
@@ -131,7 +134,8 @@ def allow_tf32(
     device: torch.device,
 ) -> bool: # Is it so now?
     "Let matrix products of a card that has TF32 use it, as cuDNN's layers do anyway."
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0): return False
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
     torch.set_float32_matmul_precision("high")
     return True
 
@@ -164,8 +168,8 @@ class Precision:
         return {None: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[self.dtype]
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #69e84fdc
-FP16 = ("fp16 on this card: its steps are launched one by one, not played as a CUDA graph; "
-        "a small network may be faster without --amp")
+FP16 = ("fp16 on this card: its steps are launched one by one, not played as a CUDA "
+        "graph; a small network may be faster without --amp")
 
 @torch.no_grad()
 def disagreement(
@@ -195,13 +199,16 @@ def trusted(
 ) -> tuple: # `Precision` to use, a note or None
     "The precision given, or full precision and why."
     if precision.dtype is None:
-        return precision, "fp32 on this card: products as TF32" if precision.tf32 else None
+        return precision, ("fp32 on this card: products as TF32" if precision.tf32
+                           else None)
     try: gap = disagreement(model, batches, precision)
     except RuntimeError as e:
         if out_of_memory(e): raise
-        return Precision(precision.device), (f"{precision.name} cannot be computed here "
-                                             f"({str(e)[:80]}): training goes on in fp32")
-    if gap <= tolerance: return precision, FP16 if precision.scaler.is_enabled() else None
+        return Precision(precision.device), (
+            f"{precision.name} cannot be computed here ({str(e)[:80]}): "
+            "training goes on in fp32")
+    if gap <= tolerance:
+        return precision, FP16 if precision.scaler.is_enabled() else None
     return Precision(precision.device), (
         f"{precision.name} differs from fp32 by {gap:.1%} on the first batches "
         f"(allowed {tolerance:.0%}): training goes on in fp32")
@@ -211,7 +218,8 @@ def random_state() -> dict: # Name -> tensor
     "Where PyTorch's generators are."
     tensors = {"random.cpu": torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        tensors |= {f"random.cuda{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
+        tensors |= {f"random.cuda{i}": s
+                    for i, s in enumerate(torch.cuda.get_rng_state_all())}
     return tensors
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #95fe19e1
@@ -235,7 +243,8 @@ def optimizer_tensors(
     optimizer: torch.optim.Optimizer,
 ) -> dict: # Name -> tensor
     "Its state as named tensors."
-    return {f"optimizer.{i}.{key}": value if torch.is_tensor(value) else torch.tensor(value)
+    return {f"optimizer.{i}.{key}":
+                value if torch.is_tensor(value) else torch.tensor(value)
             for i, state in optimizer.state_dict()["state"].items()
             for key, value in state.items()}
 

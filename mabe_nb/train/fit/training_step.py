@@ -25,7 +25,7 @@ class TrainingStep:
 
     def __init__(self,
         model: torch.nn.Module, # On its device; trained in place
-        labels: torch.Tensor, # (frames, actions) int8 of all training frames, on that device
+        labels: torch.Tensor, # (frames, actions) int8 of all training frames, there too
         weights: np.ndarray, # (classes,) class weights
         cfg, # `TrainConfig`
         team: Team = Team(),
@@ -33,10 +33,11 @@ class TrainingStep:
     ):
         self.model, self.cfg, self.team, self.device = model, cfg, team, labels.device
         self.augment = augment or Augment(cfg)
-        self.whole_step: Callable | None = None # How a step of one batch is taken, once that is known
+        self.whole_step: Callable | None = None # Takes a step of one batch, once known
         self.loss, self.answers = objective(
             cfg, torch.as_tensor(weights, device=self.device), labels)
-        self.average, self.precision = Average(model, cfg.ema_decay), Precision(self.device, cfg.amp)
+        self.average, self.precision = (Average(model, cfg.ema_decay),
+                                        Precision(self.device, cfg.amp))
         self.optimizer = EagerAdamW(model.parameters(), cfg.learning_rate,
                                     weight_decay=cfg.weight_decay, fused=True)
 
@@ -59,7 +60,7 @@ def may_play(
 WARM = 3 # Steps before one is recorded: what is made at the first use is there by then
 
 class Playback:
-    "The steps of a trainer: some as they are, the next one recorded, and then that one played."
+    "A trainer's steps: some as they are, the next one recorded, then that one played."
 
     def __init__(self, device: torch.device):
         self.rate, self.taken = torch.zeros((), device=device), 0
@@ -72,10 +73,12 @@ class Playback:
     ) -> torch.Tensor: # Mean loss, on the device
         "One step, as `TrainingStep.plain_step` takes it."
         groups = trainer.optimizer.param_groups
-        for group in groups: group["lr"] = float(np.float32(group["lr"])) # as a graph has it
+        for group in groups:
+            group["lr"] = float(np.float32(group["lr"])) # as a graph has it
         full = len(x) == trainer.cfg.batch_size
         self.taken += full
-        if not full or self.taken <= WARM or not (self.graph or self.record(trainer, x, labels)):
+        if not full or self.taken <= WARM or not (
+                self.graph or self.record(trainer, x, labels)):
             return trainer.plain_step(x, labels)
         self.rate.fill_(groups[0]["lr"])
         for kept, new in zip(self.inputs, (x, labels)): kept.copy_(new)
@@ -89,7 +92,7 @@ def record(self: Playback,
     x: torch.Tensor, # As those of the steps to come
     labels: torch.Tensor,
 ) -> bool: # Is there a graph?
-    "Record a step; it is not taken. Where that cannot be done, no other attempt is made."
+    "Record a step; it is not taken. If that cannot be done, no other attempt is made."
     graph, of = torch.cuda.CUDAGraph(), self.rate.device
     (group,), state = trainer.optimizer.param_groups, torch.cuda.get_rng_state(of)
     self.inputs, rate, self.taken = (x.clone(), labels.clone()), group["lr"], -2**62
@@ -126,7 +129,7 @@ def renew_generator(
     device: torch.device, # A card
     state: torch.Tensor, # From `torch.cuda.get_rng_state`, before a recording
 ):
-    "Go on with random numbers after a recording failed: it left its generator unusable."
+    "Go on with random numbers after a failed recording left its generator unusable."
     fresh = torch.Generator(device)
     fresh.set_state(state)
     i = torch.cuda.current_device() if device.index is None else device.index
@@ -143,7 +146,8 @@ def take_step(self: TrainingStep,
     self.optimizer.zero_grad(set_to_none=True)
     if len(parts) == 1 and self.team.size == 1:
         if self.whole_step is None:
-            self.whole_step = Playback(self.device) if may_play(self) else TrainingStep.plain_step
+            self.whole_step = (Playback(self.device) if may_play(self)
+                               else TrainingStep.plain_step)
         total = self.whole_step(self, *next(windows))
     else: total = self.step_in_parts(starts, parts, windows)
     self.average.update()
@@ -166,7 +170,7 @@ def plain_step(self: TrainingStep,
 def part_loss(self: TrainingStep,
     x: torch.Tensor, # (windows, length, channels), may be overwritten
     labels: torch.Tensor, # (windows, length, ...) answers
-    whole: torch.Tensor = None, # Scalar weight of the whole step; None: of these windows
+    whole: torch.Tensor = None, # Scalar weight of a whole step; None: of these windows
 ) -> torch.Tensor: # Scalar
     "What some windows add to the loss of a step."
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
@@ -188,9 +192,11 @@ def follow_gradients(self: TrainingStep):
 
 # %% ../../../nbs/train/fit/68_training_step.ipynb #63957aba
 @patch
-def step_in_parts(self: TrainingStep, starts: np.ndarray, parts: list, windows) -> torch.Tensor:
+def step_in_parts(self: TrainingStep, starts: np.ndarray, parts: list,
+                  windows) -> torch.Tensor:
     "A step whose gradient is the sum over several batches, or over a team."
-    size, gap, total = self.cfg.sequence_length, self.cfg.gap, torch.zeros((), device=self.device)
+    size, gap, total = (self.cfg.sequence_length, self.cfg.gap,
+                        torch.zeros((), device=self.device))
     whole = self.loss.weight(gather(self.answers, starts, size, gap))
     for _ in parts:
         loss = self.part_loss(*next(windows), whole)

@@ -35,8 +35,9 @@ def as_table(
         if isinstance(v, float): return format(v, ".3f")
         return format(v, ",") if isinstance(v, int) else clean(v)
 
-    lines = [head, ["---"] * len(head), *([clean(k), *map(cell, v if isinstance(v, list) else [v])]
-                                          for k, v in rows.items())]
+    lines = [head, ["---"] * len(head),
+             *([clean(k), *map(cell, v if isinstance(v, list) else [v])]
+               for k, v in rows.items())]
     return "\n".join(f"| {' | '.join(line)} |".replace("| --- ", "|---")
                      .replace("--- |", "---|") for line in lines)
 
@@ -56,13 +57,14 @@ def caution(
     if (n := learned["bouts"]) < FEW: remarks.append(f"only {many(n)}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
         remarks.append(f"judged by {many(n)}" if n else "nothing to judge it by")
-    if alarms: remarks.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
+    if alarms:
+        remarks.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
     elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
     return "; ".join(remarks)
 
 # %% ../../../nbs/train/folder/30_card.ipynb #27512d43
-TOUCHING = ("Bouts of an action that touch or overlap count as one here; mabe analyse counts each "
-            "as it was scored.")
+TOUCHING = ("Bouts of an action that touch or overlap count as one here; mabe analyse "
+            "counts each as it was scored.")
 
 
 def action_table(
@@ -79,10 +81,12 @@ def action_table(
     for words, some in (("to learn from", seen), ("to judge by", judged)):
         for key in ("frames", "bouts") if some else ():
             columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
-    if predicted: columns["bouts predicted"] = {a: v["bouts"] for a, v in predicted.items()}
+    if predicted:
+        columns["bouts predicted"] = {a: v["bouts"] for a, v in predicted.items()}
     alarms = metrics.get("only_false_alarms", {})
     if seen: columns["mind"] = {
-        a: caution(v, judged and judged[a], f1[a], alarms.get(a)) for a, v in seen.items()}
+        a: caution(v, judged and judged[a], f1[a], alarms.get(a))
+        for a, v in seen.items()}
     rows = {a: [of[a] for of in columns.values()] for a in f1}
     table = as_table(rows, "action", *columns)
     return f"{table}\n\n{TOUCHING}" if seen else table
@@ -102,8 +106,9 @@ def calibration_section(
     return "\n\n".join([
         "## Calibration", "Of the frames that are given an action with a probability "
         "of 0.8, it should be seen in 80 %. The error is the mean distance between "
-        f"predicted and observed share over {calibration['bins']} bins, by frames; where an "
-        "action is rare it is small by itself: look at the frames given 0.5 or more.",
+        f"predicted and observed share over {calibration['bins']} bins, by frames; "
+        "where an action is rare it is small by itself: look at the frames given 0.5 "
+        "or more.",
         as_table(rows, "action", "calibration error", "frames given 0.5 or more",
                  "mean probability there", "seen there")])
 
@@ -113,13 +118,14 @@ def borders_section(
 ) -> str: # Markdown
     "How much of what is wrong lies where people differ too."
     left = [clean(a) for a, f1 in borders["f1"].items() if None in f1]
-    rows = {f"{ms:g}": list(of) for ms, *of in zip(borders["ms"], borders["macro_f1"],
-                                                   borders["errors"], borders["frames"])}
+    rows = {f"{ms:g}": list(of)
+            for ms, *of in zip(borders["ms"], borders["macro_f1"],
+                               borders["errors"], borders["frames"])}
     table = as_table(rows, "ms from a border", "macro F1 without these frames",
                      "share of the errors", "share of the frames")
     text = ["## Borders", "Where a bout begins and ends is a matter of judgement. "
-            "Errors gather there, also where no border is misplaced: a bout of a second that "
-            "was missed or invented lies within 500 ms of its own.",
+            "Errors gather there, also where no border is misplaced: a bout of a "
+            "second that was missed or invented lies within 500 ms of its own.",
             table]
     if left: text.append(f"These means leave out {', '.join(left)}, of which no frame "
                          f"lies {borders['ms'][-1]:g} ms from a border or further.")
@@ -150,8 +156,8 @@ def lab_table(
     zeros = {lab or "no lab": _zeros(of, of.get("f1")) for lab, of in by_lab.items()}
     lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
     rows["mean of the labs"] = mean_of_labs(by_lab)
-    how += (" Their mean weighs each lab alike, as Kaggle's score does; the figure at the top "
-            "takes all videos together.")
+    how += (" Their mean weighs each lab alike, as Kaggle's score does; the figure at "
+            "the top takes all videos together.")
     return "\n\n".join(["## By lab", how, as_table(rows, "lab", "macro F1"),
                         *["\n".join(lines)] * bool(lines)])
 
@@ -161,8 +167,8 @@ def rates_line(
 ) -> str: # Ends in a blank, or empty
     "Whether it matters what is frequent around a frame."
     if not metrics.get("usual"): return ""
-    return ("What is said more often than usual in the two minutes before and after a frame "
-            "counts for a little more there, what is said less often for less. ")
+    return ("What is said more often than usual in the two minutes before and after a "
+            "frame counts for a little more there, what is said less often for less. ")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #a419f77c
 def least_line(
@@ -170,7 +176,8 @@ def least_line(
 ) -> str:
     "What is too short or too improbable to be said."
     least, bar = metrics.get("least_ms") or {}, metrics.get("any_threshold", 0)
-    of_all = f"No action is said where all together are below {bar:.0%}. " if bar else ""
+    of_all = (f"No action is said where all together are below {bar:.0%}. "
+              if bar else "")
     if not least: return f"{of_all}Bouts may be of any length."
     return f"{of_all}Bouts are not said that are shorter than: " + ", ".join(
         f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
@@ -183,15 +190,16 @@ def _members_table(metrics):
              "most probable class": v for k, v in metrics["members"].items()}
     half = ", those that tell which as much as all others" if which else ""
     parts |= {f"mean of the members{half}": metrics["mean"],
-              "and decisions chosen without the fold that is scored": metrics["macro_f1"]}
+              "and decisions chosen without the fold that is scored":
+                  metrics["macro_f1"]}
     return as_table(parts, "part", "macro F1")
 
 
 def _limits(metrics, smooth_ms):
     return ("Other species, cameras, frame rates or trackers were not tried. "
             "The members of the other folds, from which decisions about a fold are "
-            "learned, have seen that fold's videos; its labels do not enter in any other "
-            "way. Classes exclude each other. Probabilities are averaged over "
+            "learned, have seen that fold's videos; its labels do not enter in any "
+            "other way. Classes exclude each other. Probabilities are averaged over "
             f"{smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #e97b3e95
@@ -205,10 +213,11 @@ def card_text(
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",
-        f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames; each pair of animals "
-        f"counts its own. It tells apart: {', '.join(map(clean, actions))}, and none of them.",
-        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} to "
-        f"{high:.3f}), every video predicted by models that never saw it, in "
+        f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames; each "
+        "pair of animals counts its own. It tells apart: "
+        f"{', '.join(map(clean, actions))}, and none of them.",
+        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} "
+        f"to {high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
         "what is kept; on new videos like these expect about as much."
         + few_note(metrics["videos"] - len(extra)) + _zeros(metrics, metrics["f1"]),
@@ -258,13 +267,21 @@ def result_line(
     return (f"**Macro F1 {macro:.3f}** (95 % interval over the videos that judge: "
             f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
             f"{_zeros(metrics, metrics['valid']['f1'])} This figure flatters: the same "
-            f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, by an "
-            f"F1 of {best['valid_f1']:.3f}{' of each action by itself' * ('overlap' in metrics)} in windows that do not overlap, as here they do. "
-            "For a figure to publish judge by videos that chose nothing, or use a recipe "
-            "(`mabe train --recipe best`), in which every video is predicted by models "
-            "that never saw it.")
+            f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, "
+            f"by an F1 of {best['valid_f1']:.3f}"
+            f"{' of each action by itself' * ('overlap' in metrics)} in windows that "
+            "do not overlap, as here they do. For a figure to publish judge by videos "
+            "that chose nothing, or use a recipe (`mabe train --recipe best`), in "
+            "which every video is predicted by models that never saw it.")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #abcdce0b
+def _at_once(metrics): # Of actions of which one excludes the others
+    f1 = metrics.get("overlap", {}).get("macro_f1")
+    if f1 is None: return ""
+    return (f"; mabe predict --overlap, with a macro F1 of {f1:.3f}, lets them go on "
+            "at once")
+
+
 def _labs_judged(metrics):
     "Which labs were learned from, of those that judge."
     new = sorted({*metrics.get("by_lab", {})} - {"", *metrics.get("labs", ())})
@@ -278,8 +295,6 @@ def run_card(
 ) -> str: # Markdown
     "The card of a plain run."
     valid, actions = metrics["valid"], list(metrics["classes"])[1:]
-    apart = metrics.get("overlap", {}).get("macro_f1")
-    more = f"; mabe predict --overlap, with a macro F1 of {apart:.3f}, lets them go on at once" if apart is not None else ""
     return "\n\n".join([
         f"# Model card: `{cfg.model_type}`",
         f"Trained on {videos_line(metrics['train_videos'])}, "
@@ -290,10 +305,11 @@ def run_card(
         result_line(metrics), "## F1 by action", action_table(metrics, valid["f1"]),
         *filter(None, [lab_table(metrics.get("by_lab", {}), _labs_judged(metrics))]),
         *trust_sections(metrics), "## Warnings",
-        "\n".join(f"- {clean(w)}" for w in metrics["warnings"]) or "The data meets what the config expects.",
+        "\n".join(f"- {clean(w)}" for w in metrics["warnings"])
+        or "The data meets what the config expects.",
         "## Settings", settings_table(cfg), "All of them: config.yaml.",
         "## Limits", "One split into videos to learn from and to judge by; another "
         "would give another figure. Other species, cameras, frame rates or trackers "
         "were not tried. Decisions are the most probable class. Classes exclude each "
-        f"other{more}. Probabilities are averaged over {cfg.smooth_ms:g} ms. "
-        f"{rates_line(metrics)}{least_line(metrics)}", ""])
+        f"other{_at_once(metrics)}. Probabilities are averaged over "
+        f"{cfg.smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}", ""])

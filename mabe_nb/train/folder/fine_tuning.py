@@ -53,7 +53,7 @@ def copy_weights(
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #cb540cad
 INIT = "init" # Folder in a run: what is needed of the run that it started from
 GIVEN = sorted({*InputConfig.model_fields, *ModelConfig.model_fields, "loss"}
-               - {"stride", "fps", "input_dim", "num_classes"}) # By the run, where not said
+               - {"stride", "fps", "input_dim", "num_classes"}) # By the run, if unsaid
 FIXED = sorted({*GIVEN} - {"sequence_length", "frame_gap", "dropout", "loss"})
 
 
@@ -62,7 +62,7 @@ class Start(NamedTuple):
     clf: Classifier
     file: Path # Its weights
     sources: Path # What it learned from; None: not known
-    tracks: frozenset # Digests of those that it, and all that it began with, learned from
+    tracks: frozenset # Digests of those that it and all that it began with learned from
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #537fd481
 def open_start(
@@ -71,8 +71,8 @@ def open_start(
     "A single run to start from. Raises `ConfigError` if it is something else."
     kind = kind_of(run)
     if kind != "classifier":
-        raise ConfigError(f"{run} is a {kind}, and only a single run can be started from: "
-                          "give what 'mabe train' without --recipe wrote")
+        raise ConfigError(f"{run} is a {kind}, and only a single run can be started "
+                          "from: give what 'mabe train' without --recipe wrote")
     clf = load_run(run)
     own = next((f/SOURCES for f in clf.file.parents[:2] if (f/SOURCES).exists()), None)
     path, tracks = own, set()
@@ -98,8 +98,8 @@ def check(self: Start, cfg):
     odd = [f"{k} {getattr(self.clf.cfg, k)!r}, not {getattr(cfg, k)!r}" for k in FIXED
            if getattr(self.clf.cfg, k) != getattr(cfg, k)]
     if odd:
-        raise ConfigError(f"{self.file} has {', '.join(odd)}: leave these settings out, "
-                          "its network and features go on")
+        raise ConfigError(f"{self.file} has {', '.join(odd)}: leave these settings "
+                          "out, its network and features go on")
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #1fe8a488
 def keep_start(
@@ -124,11 +124,12 @@ def start_of(
 ): # `Start`, or None
     "What a run starts from. Raises `ConfigError` for one that began otherwise."
     copy = run/INIT
-    if not begun and init is None: shutil.rmtree(copy, ignore_errors=True) # of an attempt
+    if not begun and init is None:
+        shutil.rmtree(copy, ignore_errors=True) # of an attempt
     if init is None and not copy.exists(): return None
     if begun and not copy.exists():
-        raise ConfigError(f"{run} began with fresh weights: leave out --init to resume it, "
-                          "or train into another folder")
+        raise ConfigError(f"{run} began with fresh weights: leave out --init to resume "
+                          "it, or train into another folder")
     start = open_start(copy if begun else init)
     start.check(cfg)
     return start
@@ -145,8 +146,8 @@ def apply(self: Start,
     seen = [v for v in valid_ids if data.prepared.videos[v]["tracks"] in self.tracks]
     if seen:
         data.notes.append(f"the run that this one started from had learned from "
-                          f"{len(seen)} of the {len(valid_ids)} videos to judge by: the "
-                          "scores flatter; name others (--valid-videos)")
+                          f"{len(seen)} of the {len(valid_ids)} videos to judge by: "
+                          "the scores flatter; name others (--valid-videos)")
     new = [a for a in clf.actions if a not in shared]
     return (f"starts from the weights of {self.file}"
             + (f"; new to it: {', '.join(new)}" if new else ""))

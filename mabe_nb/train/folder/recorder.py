@@ -35,7 +35,7 @@ def save_checkpoint(
     tensors: dict, # Name -> tensor
     about: dict, # Anything JSON can hold
 ):
-    "Write a state whole, keeping the one before. Raises `MabeError` if the disk is full."
+    "Write a state whole, keep the one before. Raises `MabeError` if the disk is full."
     folder, whole = Path(folder), temporary(Path(folder)/NOW)
     try:
         write_tensors(whole, {k: v.detach().cpu().contiguous().clone()
@@ -43,8 +43,9 @@ def save_checkpoint(
         if (folder/NOW).exists(): os.replace(folder/NOW, folder/BEFORE)
         os.replace(whole, folder/NOW)
     except (OSError, DataError) as e:
-        raise MabeError(f"{folder/NOW}: {getattr(e, 'what', e)}; the state before is kept, "
-                        "go on with resume=True (--resume) once there is room") from e
+        raise MabeError(
+            f"{folder/NOW}: {getattr(e, 'what', e)}; the state before is kept, "
+            "go on with resume=True (--resume) once there is room") from e
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #752c7437
 def load_checkpoint(
@@ -76,7 +77,8 @@ class RunRecorder(Recorder):
         given: TrainConfig = None, # For `config.yaml`: the gap may be open in it
     ):
         self.given = given or clf.cfg
-        self.out, self.clf, self.ids, self.frames, self.each = out, clf, ids, frames, each
+        self.out, self.clf, self.ids = out, clf, ids
+        self.frames, self.each = frames, each
         self.note, self.progress, self.rows = say, progress, []
         self.bar = self.monitor = None
         self.windows = 0 # Of this epoch, so far
@@ -151,9 +153,10 @@ def begun_with(
     ids: list, # Train and valid ids asked for, or None
     dataset=None, # Of which a run by these may take fewer; None: it takes all
 ) -> tuple: # Its config, and train and valid ids
-    "What a run to resume began with. Raises `ConfigError` for other settings or videos."
+    "What a run began with. Raises `ConfigError` for other settings or videos."
     old = TrainConfig.from_yaml(out/"config.yaml").model_dump()
-    if cfg.frame_gap is None: cfg = cfg.model_copy(update={"frame_gap": old["frame_gap"]})
+    if cfg.frame_gap is None:
+        cfg = cfg.model_copy(update={"frame_gap": old["frame_gap"]})
     new = cfg.model_dump()
     odd = [f"{k} {old[k]!r}, not {v!r}" for k, v in new.items()
            if k not in FREE_TO_CHANGE and v != old[k]]
@@ -161,8 +164,9 @@ def begun_with(
         raise ConfigError(f"{out} began with {', '.join(odd)}; resume it with its own "
                           "settings, or train into another folder")
     videos = read_split(out/"videos.json")
-    def other(wanted): return [name for name, want in zip(("train", "valid"), wanted)
-                              if want is not None and list(map(str, want)) != videos[name]]
+    def other(wanted): return [
+        name for name, want in zip(("train", "valid"), wanted)
+        if want is not None and list(map(str, want)) != videos[name]]
     if other(ids) and dataset is not None: ids = choose_videos(dataset, cfg, *ids)
     if odd := other(ids):
         raise ConfigError(f"{out} began with other {odd[0]} videos than asked for now")
@@ -209,7 +213,8 @@ def source_changes(
 ) -> list: # Of texts
     "What is not the same any more."
     found, (then, now) = [], (old["videos"], new["videos"])
-    for words, ids in (("no longer there", then.keys() - now), ("new", now.keys() - then)):
+    for words, ids in (("no longer there", then.keys() - now),
+                       ("new", now.keys() - then)):
         if ids: found.append(f"{words}: {_listed(ids)}")
     for key, words in (("tracks", "tracks of"), ("labels", "labels of"),
                        ("part", "to learn from or to judge by:")):
@@ -234,17 +239,17 @@ def keep_sources(
     say=lambda text: None, # Called with a line meant for a person
     remedy: str = "", # What else may be done, for the message
 ):
-    "Write the sources down. Raises `ConfigError` if what is there has learned from others."
+    "Write the sources down. Raises `ConfigError` if what is there learned from others."
     path = Path(folder)/SOURCES
     if begun and path.exists():
         try: changes = source_changes(read_json(path), now)
         except (AttributeError, KeyError, TypeError):
-            raise DataError("is not what a run writes about what it learned from", path)\
-                from None
+            raise DataError("is not what a run writes about what it learned from",
+                            path) from None
         if changes:
-            raise ConfigError(f"{folder} cannot go on, what it learns from has changed: "
-                              f"{'; '.join(changes)}. Restore that, {remedy}or train "
-                              "into another folder")
+            raise ConfigError(f"{folder} cannot go on, what it learns from has "
+                              f"changed: {'; '.join(changes)}. Restore that, {remedy}"
+                              "or train into another folder")
     elif begun: say(f"note: {folder} does not tell what it learned from until now; "
                     "whether that has changed is not known")
     write_json(path, now)

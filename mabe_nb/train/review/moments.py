@@ -19,22 +19,23 @@ from ..model import PairPrediction
 from ..predict import blended, decide, lasting, with_rates
 
 # %% ../../../nbs/train/review/10_moments.ipynb #89f243a7
-FAR, EVERY = 10.0, 5 # Most deviations that count of a channel; frames from one look to the next
+FAR, EVERY = 10.0, 5 # Most deviations that count of a channel; frames from look to look
 
 
 def distance(
     inputs, # `Inputs`
     values: np.ndarray, # (frames, channels) as prepared, NaN = missing
 ) -> np.ndarray: # (frames,)
-    "How far frames are from the mean of the training, over the channels that it scaled."
+    "How far frames are from the mean of the training, over the channels it scaled."
     s, n = inputs.scaler, len(values)
     known = (s.mean != 0) | (s.std != 1)
     if not known.any() or not n: return np.zeros(n)
-    z = abs(np.asarray(values[::EVERY], np.float32)[:, known] - s.mean[known]) / s.std[known]
+    z = abs(np.asarray(values[::EVERY], np.float32)[:, known]
+            - s.mean[known]) / s.std[known]
     far = np.minimum(np.nan_to_num(z), FAR).mean(1)
     return np.repeat(far, EVERY)[:n]
 
-
+# %% ../../../nbs/train/review/10_moments.ipynb #3f782536
 def _pair(prepared, i, actions, wanted, p, codes, spread, unlike):
     row, at = prepared.sequences.iloc[i], np.flatnonzero(wanted)
     place = np.append(np.cumsum(wanted) - 1, -1) # the last for "none"
@@ -62,7 +63,8 @@ def _of_recipe(model, data, ids, cache, workers, progress):
     for i, q in model.of_pairs(prepared, rows):
         row, wanted = first.sequences.iloc[i], wanted_actions(model, first, i)
         mean = blended(q, d.shares, row.fps, d.smooth_ms)
-        off = np.tensordot(np.asarray(d.shares, q.dtype), (q - mean) ** 2, 1).mean(1) ** 0.5
+        off = np.tensordot(
+            np.asarray(d.shares, q.dtype), (q - mean) ** 2, 1).mean(1) ** 0.5
         p = with_rates(mean, d.usual, wanted, row.fps)
         codes = decide_blend(d, p, row.fps, wanted, row.lab_id)
         far = distance(net[1], prepared[net[0]].values(i)) if net else np.zeros(len(p))
@@ -76,8 +78,8 @@ def _of_model(model, data, ids, *how):
         for lab in sorted({data.lab(i) or "" for i in ids}):
             own = model.recipes.get(lab, model.recipes.get(""))
             if own is None: raise ConfigError(f"there is no recipe for lab {lab!r}")
-            yield from _of_recipe(own, data, [i for i in ids if (data.lab(i) or "") == lab],
-                                  *how)
+            yield from _of_recipe(
+                own, data, [i for i in ids if (data.lab(i) or "") == lab], *how)
     else: yield from _of_recipe(model, data, ids, *how)
 
 
@@ -109,17 +111,17 @@ def predict_for_review(
         if q.video_id != last[0]: last = q.video_id, animals_seen(data[q.video_id])
         yield q._replace(seen=last[1][q.agent] & last[1][q.target])
 
-# %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
-LONGEST = 8.0 # Seconds of a moment
-MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
-                  "confidence", "about", "doubt", "spread", "unlike", "seen"]
-
-
+# %% ../../../nbs/train/review/10_moments.ipynb #73ba60fb
 def _pieces(codes, longest):
     "First frames of moments, and the number of frames."
     cuts = [np.linspace(a, b, -(-(b - a) // longest) + 1).astype(int)[:-1]
             for _, a, b in run_lengths(np.asarray(codes) + 1)]
     return np.append(np.concatenate(cuts), len(codes)) if cuts else np.zeros(1, int)
+
+# %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
+LONGEST = 8.0 # Seconds of a moment
+MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
+                  "confidence", "about", "doubt", "spread", "unlike", "seen"]
 
 
 def moments_of(
@@ -127,7 +129,8 @@ def moments_of(
     longest: float = LONGEST,
 ) -> pd.DataFrame: # `MOMENT_COLUMNS`; action "" for nothing, stop exclusive
     "The moments of a pair, one after the other."
-    m, ends = prediction, _pieces(prediction.codes, max(round(longest * prediction.fps), 1))
+    m = prediction
+    ends = _pieces(m.codes, max(round(longest * m.fps), 1))
     if not m.actions or len(ends) < 2: return pd.DataFrame(columns=MOMENT_COLUMNS)
     start, n, names = ends[:-1], np.diff(ends), np.array(["", *m.actions], object)
     full = np.c_[np.clip(1 - m.p.sum(1), 0, 1), m.p]
@@ -173,11 +176,12 @@ def rank_moments(
     reviewed=(), # `Correction`s: what overlaps one is left out
 ) -> pd.DataFrame: # `MOMENT_COLUMNS` and those of `worth`, the best first
     "Moments to look at, as many as the minutes allow. Raises `ConfigError`."
-    if isinstance(minutes, str) or not minutes > 0: raise ConfigError(f"minutes is {minutes}, expected above 0")
+    if isinstance(minutes, str) or not minutes > 0:
+        raise ConfigError(f"minutes is {minutes}, expected above 0")
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
     table = worth(pd.concat(tables, ignore_index=True))
-    table = _not_reviewed(table[table.seen > 0], reviewed) # None in which nobody is seen
+    table = _not_reviewed(table[table.seen > 0], reviewed) # None where nobody is seen
     table = table.sort_values("worth", ascending=False, kind="stable")
     table["worth"] *= SPREAD_OUT ** table.groupby("video_id").cumcount()
     table = table.sort_values("worth", ascending=False, kind="stable")
@@ -191,7 +195,8 @@ def _not_reviewed(table, reviewed):
         (min(r.start, end), min(r.stop, end)))
     keep = np.ones(len(table), bool)
     for pair, rows in table.reset_index().groupby(["video_id", "agent", "target"]):
-        starts, stops = np.sort(np.array(spans.get(pair, []), np.int64).reshape(-1, 2), 0).T
+        starts, stops = np.sort(
+            np.array(spans.get(pair, []), np.int64).reshape(-1, 2), 0).T
         keep[rows.index] = (np.searchsorted(starts, rows.stop)
                             == np.searchsorted(stops, rows.start, "right"))
     return table[keep]

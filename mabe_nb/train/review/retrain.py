@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ...data.corrections import CorrectedDataset, corrections_file, with_corrections
+from ...data.corrections import (CorrectedDataset, corrections_file,
+                                      with_corrections)
 from ...data.dataset import as_dataset, readable_videos
 from ...errors import ConfigError
 from ..classifier import Classifier
@@ -49,11 +50,13 @@ def _comparable(run, out, new_weights) -> Classifier:
     if Path(run).resolve() == Path(out).resolve():
         raise ConfigError(f"{out} is the run to compare with; choose another out")
     if not isinstance(before, Classifier):
-        raise ConfigError("retrain is for a single run; a recipe learns from corrections "
-                          "by mabe train DATA --recipe ... --corrections FILE")
+        raise ConfigError(
+            "retrain is for a single run; a recipe learns from corrections by "
+            "mabe train DATA --recipe ... --corrections FILE")
     if (Path(out)/"config.yaml").exists() and (Path(out)/INIT).exists() == new_weights:
-        raise ConfigError(f"{out} was begun from {'the old' if new_weights else 'new'} weights; "
-                          "go on with it in the same way, or choose another out")
+        raise ConfigError(
+            f"{out} was begun from {'the old' if new_weights else 'new'} weights; "
+            "go on with it in the same way, or choose another out")
     return before
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #2288b123
@@ -74,7 +77,7 @@ def retrain(
     new_weights: bool = False, # Rather than go on from those of the run
     skip_broken: bool = False, # Leave out videos that cannot be read
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
-    "Train with corrections, and show what changed on held-out videos. Raises `ConfigError`."
+    "Train with corrections; what changed on held-out videos. Raises `ConfigError`."
     before = _comparable(run, out, new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
@@ -84,8 +87,8 @@ def retrain(
     ids = [v for v in learn if v not in broken], judge
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
-    train(data, out, cfg, *ids, resume=True, cache=cache, say=or_silent(say), progress=progress,
-          init=None if new_weights else run)
+    train(data, out, cfg, *ids, resume=True, cache=cache, say=or_silent(say),
+          progress=progress, init=None if new_weights else run)
     return compared(before, load_run(out), data, ids[1], cache)
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #fe2745ae
