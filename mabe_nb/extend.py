@@ -157,9 +157,9 @@ def own_files(
         if name.partition(".")[0] == "mabe_nb": continue
         file = getattr(sys.modules.get(name), "__file__", None)
         if name != "__main__" and "." not in name and str(file).endswith(".py"):
-            files |= {
+            files |= { # those that run
                 f.name: f for f, m in _with_neighbours(sys.modules[name]).items()
-                if f == Path(getattr(m, "__file__", None) or "").resolve() # that run
+                if f == Path(getattr(m, "__file__", None) or "").resolve()
             } | {Path(file).name: Path(file)}
         else: left.append(
             f"{getattr(thing, '__name__', thing)} is defined in "
