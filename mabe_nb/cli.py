@@ -11,9 +11,10 @@ import atexit, gc, json, os, select, signal, socket, sys, threading, warnings
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from threading import Thread
 
-from .commands import (analysis, data, hardware, measure, predict, remote, review,
-                              runs, score, train)
+from .commands import (analysis, data, hardware, measure, predict, remote,
+                              review, runs, score, train)
 from .commands.parser import Parser, Talk, plain, shown
 from .errors import ConfigError, MabeError
 from .extend import load_file
@@ -25,7 +26,8 @@ def _add_common(p): # Flags of every command
                    help=".py file with networks, blocks, ... of your own")
 
 # %% ../nbs/cli.ipynb #df96457d
-FAMILIES = data, train, predict, score, runs, analysis, review, hardware, remote, measure
+FAMILIES = (data, train, predict, score, runs, analysis, review, hardware, remote,
+            measure)
 
 
 def make_parser(
@@ -33,7 +35,8 @@ def make_parser(
 ) -> Parser:
     "The parser of the whole command line."
     import mabe_nb
-    parser = Parser(prog="mabe", description="Poses in, behaviour out.", allow_abbrev=False)
+    parser = Parser(prog="mabe", description="Poses in, behaviour out.",
+                    allow_abbrev=False)
     parser.example = "mabe demo"
     parser.add_argument("--version", action="version",
                         version=f"mabe_nb {mabe_nb.__version__}")
@@ -88,7 +91,7 @@ def what_is_kept(
 SECONDS = 9 # From Ctrl-C until the process is ended
 
 
-def _listen(ear, text, seconds, lost): # Until the other end is closed, or the process ends
+def _listen(ear, text, seconds, lost): # Until the other end closes, or the process ends
     interrupts, warned = 0, False
     while True:
         try: numbers = ear.recv(64)
@@ -116,10 +119,11 @@ def raised_again(
         lost.append(1)
         timers.append(threading.Timer(seconds, again))
         try: timers[-1].start()
-        except KeyboardInterrupt: later(2 * seconds) # so soon that it is ignored as well
+        except KeyboardInterrupt: later(2 * seconds) # so soon that it is ignored too
     def hook(unraisable):
         lost_one = unraisable.exc_type is KeyboardInterrupt
-        if not lost_one or not hasattr(signal, "pthread_kill"): return before(unraisable)
+        if not lost_one or not hasattr(signal, "pthread_kill"):
+            return before(unraisable)
         later()
     sys.unraisablehook = hook
     try: yield
@@ -141,7 +145,7 @@ def answered(
     lost, (ear, mouth) = [], socket.socketpair()
     mouth.setblocking(False)
     before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
-    listener = threading.Thread(target=_listen, args=(ear, text, seconds, lost), daemon=True)
+    listener = Thread(target=_listen, args=(ear, text, seconds, lost), daemon=True)
     listener.start()
     try:
         with raised_again(lost): yield
@@ -156,13 +160,14 @@ def answered(
 
 # %% ../nbs/cli.ipynb #22b39d8c
 def reader_left() -> bool:
-    "Has the reader of what this process prints gone? Then the rest is printed to nobody."
+    "Has the reader of what is printed gone? Then the rest is printed to nobody."
     try: number = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError): return False # captured, or none
     if hasattr(select, "poll"): # elsewhere who asks has seen the pipe break
         pipe = select.poll()
         pipe.register(number, 0)
-        if not any(event & (select.POLLERR | select.POLLHUP) for _, event in pipe.poll(0)):
+        if not any(event & (select.POLLERR | select.POLLHUP)
+                   for _, event in pipe.poll(0)):
             return False
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
@@ -172,7 +177,7 @@ def reader_left() -> bool:
 
 def _alone(): # Of a process that does nothing else
     atexit.register(gc.freeze) # No search for garbage at its end
-    with suppress(AttributeError, OSError): # signs that its encoding lacks, by their codes
+    with suppress(AttributeError, OSError): # signs that its encoding lacks, as codes
         if not _in_utf8(): sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -188,7 +193,8 @@ def _answer(args): # And the error, of what failed and has an answer all the sam
 # %% ../nbs/cli.ipynb #be4f5cf1
 def _run(args, ends):
     "Call the function of a command, and print what it answers for a program."
-    name, watches = args.parser.prog.split()[-1], getattr(args, "watch", None) is not None
+    name, watches = (args.parser.prog.split()[-1],
+                     getattr(args, "watch", None) is not None)
     recipe = bool(getattr(args, "recipe", None))
     begun = lambda: name != "train" or (Path(args.out)/"config.yaml").exists()
     with answered(lambda: what_is_kept(name, recipe, watches, begun()), ends=ends):
@@ -205,8 +211,11 @@ def _check_words(words): # Libraries that read files take names in UTF-8 alone
     for word in words:
         try: word.encode()
         except UnicodeEncodeError: raise ConfigError(
-            f"{word} is no name in UTF-8; rename the file or folder, or set a locale such as "
-            "LC_ALL=C.UTF-8 if the name looks right elsewhere") from None
+            f"{word} is no name in UTF-8; rename the file or folder, or set a locale "
+            "such as LC_ALL=C.UTF-8 if the name looks right elsewhere") from None
+
+
+def _as_note(message, *_): return f"note: {shown(message)}\n"
 
 
 def _refused(args, error):
@@ -224,7 +233,7 @@ def main(
     complete(parser)
     args, extra = parser.parse_known_args(argv)
     if extra: args.parser.unknown(extra[0])
-    was, warnings.formatwarning = warnings.formatwarning, lambda m, *_: f"note: {shown(m)}\n"
+    was, warnings.formatwarning = warnings.formatwarning, _as_note
     try:
         _check_words(words)
         _run(args, argv is None)

@@ -25,9 +25,10 @@ class MabeError(Exception):
         name: str, # Of the argument, as the user knows it
         value, # What was given
     ) -> Path:
-        "The path that is named. Raises this error for no text or `Path`, and an empty one."
+        "The path named. Raises this error for no text or `Path`, and an empty one."
         if isinstance(value, (str, Path)) and str(value).strip(): return Path(value)
-        raise cls(f"{name} is {str(value)[:40]!r}, expected the name of a folder or file")
+        raise cls(f"{name} is {str(value)[:40]!r}, "
+                  "expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #b4c8a652
 class DataError(MabeError, ValueError):
@@ -59,7 +60,8 @@ def _nearest(name, known):
 
 def _within(value, low, high, whole):
     "Is it a number within its bounds? NaN is none."
-    good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    good = (isinstance(value, Integral if whole else Real)
+            and not isinstance(value, bool))
     return (good and (low is None or value >= low) and (high is None or value <= high)
             and value == value)
 
@@ -93,9 +95,10 @@ class ConfigError(MabeError, ValueError):
         high: float = None, # Greatest value that is allowed; None: any
         whole: bool = False, # Only whole numbers
     ): # `value`
-        "Gives back a number within its bounds. Raises `ConfigError` for any other thing."
+        "Gives back a number within its bounds. Raises `ConfigError` for anything else."
         if _within(value, low, high, whole): return value
-        raise cls(f"{name} is {str(value)[:40]!r}, expected a {_bounds(low, high, whole)}")
+        raise cls(f"{name} is {str(value)[:40]!r}, "
+                  f"expected a {_bounds(low, high, whole)}")
 
 # %% ../nbs/00_errors.ipynb #66e588b7
 def of_kind(
@@ -106,7 +109,8 @@ def of_kind(
 ): # `value`
     "Gives back a value of a kind. Raises `ConfigError` for any other thing."
     if isinstance(value, kind): return value
-    raise ConfigError(f"{name} is {str(value)[:40]!r}, expected a {kind.__name__}, such as {such}")
+    raise ConfigError(f"{name} is {str(value)[:40]!r}, "
+                      f"expected a {kind.__name__}, such as {such}")
 
 # %% ../nbs/00_errors.ipynb #e1a7f020
 class ScoreError(MabeError, ValueError):

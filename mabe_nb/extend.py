@@ -33,7 +33,8 @@ def load_file(
     file = getattr(sys.modules.get(name), "__file__", None)
     if file and Path(file).resolve() == path: return
     if path.suffix != ".py" or not name.isidentifier():
-        raise DataError("cannot be imported: expected a name such as my_network.py", path)
+        raise DataError("cannot be imported: expected a name such as my_network.py",
+                        path)
     if name in {*sys.modules, *sys.stdlib_module_names}:
         raise DataError("is called like another module; give it another name", path)
     if str(path.parent) not in sys.path: sys.path.append(str(path.parent))
@@ -59,12 +60,13 @@ def load_announced():
                 f"{announced.dist.name}") from e
 
 # %% ../nbs/08_extend.ipynb #c6aba262
-_read: dict = {} # File -> spec of its module, which a reload replaces, and its text then
+_read: dict = {} # File -> spec of its module, which a reload replaces, and its text
 
 
 def _text(file, module): # As it was when Python read it, if it has
     spec, kept = getattr(module, "__spec__", None), _read.get(file)
-    if kept is None or kept[0] is not spec: kept = _read[file] = spec, file.read_text("utf-8", "replace")
+    if kept is None or kept[0] is not spec:
+        kept = _read[file] = spec, file.read_text("utf-8", "replace")
     return kept[1]
 
 
@@ -76,10 +78,11 @@ def _imported(text): # Parts of the names of modules, and of what is taken out o
     return sorted({part for name in names for part in (name or "").split(".")})
 
 
-def _with_neighbours(module): # Its file, those beside it that it imports, and theirs -> module
+def _with_neighbours(module): # Its file, those it imports beside it, theirs -> module
     files = {Path(module.__file__).resolve(): module}
     for file in (todo := [*files]):
-        beside = (file.with_name(f"{name}.py") for name in _imported(_text(file, files[file])))
+        beside = (file.with_name(f"{name}.py")
+                  for name in _imported(_text(file, files[file])))
         for other in (f for f in beside if f not in files and f.is_file()):
             names = other.stem, f"{module.__name__.rpartition('.')[0]}.{other.stem}"
             files[other] = next((m for m in map(sys.modules.get, names) if m), None)
@@ -87,7 +90,8 @@ def _with_neighbours(module): # Its file, those beside it that it imports, and t
     return files
 
 
-def _of_file(module): return "\0".join(_text(f, m) for f, m in _with_neighbours(module).items())
+def _of_file(module):
+    return "\0".join(_text(f, m) for f, m in _with_neighbours(module).items())
 
 # %% ../nbs/08_extend.ipynb #009099c3
 def _names(code):
@@ -107,18 +111,20 @@ def _of_cell(function, known):
     except (OSError, TypeError): text = repr((code.co_code, code.co_consts))
     values = {name: around[name] for name in _names(code) if name in around}
     values |= zip(code.co_freevars, map(_held, function.__closure__ or ()))
-    return "\0".join([text, *(f"{name}={_said(values[name], known)}" for name in sorted(values))])
+    return "\0".join([text, *(f"{name}={_said(values[name], known)}"
+                              for name in sorted(values))])
 
 
 def _said(value, known):
     if inspect.isfunction(value) and value.__globals__ is known[0].__globals__:
         return "" if value in known else _of_cell(value, known)
-    module = value if inspect.ismodule(value) else sys.modules.get(getattr(value, "__module__", ""))
+    module = value if inspect.ismodule(value) else sys.modules.get(
+        getattr(value, "__module__", ""))
     file = getattr(module, "__file__", None)
-    text = _of_file(module) if file and Path(file).resolve().parent == Path.cwd() else ""
-    if module is value: return text
-    try: return text + hashlib.sha256(pickle.dumps(value)).hexdigest()
-    except Exception: return text + type(value).__name__ # of a value that is anything
+    own = _of_file(module) if file and Path(file).resolve().parent == Path.cwd() else ""
+    if module is value: return own
+    try: return own + hashlib.sha256(pickle.dumps(value)).hexdigest()
+    except Exception: return own + type(value).__name__ # of a value that is anything
 
 # %% ../nbs/08_extend.ipynb #11689413
 def own_source(
@@ -151,13 +157,15 @@ def own_files(
         if name.partition(".")[0] == "mabe_nb": continue
         file = getattr(sys.modules.get(name), "__file__", None)
         if name != "__main__" and "." not in name and str(file).endswith(".py"):
-            files |= {f.name: f for f, m in _with_neighbours(sys.modules[name]).items() # those that run
-                      if f == Path(getattr(m, "__file__", None) or "").resolve()} | {Path(file).name: Path(file)}
+            files |= { # those that run
+                f.name: f for f, m in _with_neighbours(sys.modules[name]).items()
+                if f == Path(getattr(m, "__file__", None) or "").resolve()
+            } | {Path(file).name: Path(file)}
         else: left.append(
             f"{getattr(thing, '__name__', thing)} is defined in "
             + ("a notebook or script" if name == "__main__" else f"the module {name}")
-            + ", which no bundle takes along: put it into a .py file by itself and import "
-            "that (on the command line: --load FILE)")
+            + ", which no bundle takes along: put it into a .py file by itself and "
+            "import that (on the command line: --load FILE)")
     return files, left
 
 # %% ../nbs/08_extend.ipynb #717a636f
@@ -174,7 +182,9 @@ def load_texts(
     folder, # To write them into
 ):
     "Import a user's own code where it is not known yet."
-    new = {n: text for n, text in texts.items() if n.removesuffix(".py") not in sys.modules}
-    for name, text in new.items(): (Path(folder)/name).write_text(text, encoding="utf-8")
+    new = {n: text for n, text in texts.items()
+           if n.removesuffix(".py") not in sys.modules}
+    for name, text in new.items():
+        (Path(folder)/name).write_text(text, encoding="utf-8")
     if new: sys.path.insert(0, str(Path(folder).resolve())) # they import one another
     for name in new: load_file(Path(folder)/name)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_errors', 'write_tensors', 'regular_file', 'read_text',
-           'refuse_bomb', 'parse_json', 'printable', 'read_json', 'spreadsheet_cell', 'plain_cell', 'write_csv',
+           'refuse_bomb', 'parse_json', 'read_json', 'printable', 'spreadsheet_cell', 'plain_cell', 'write_csv',
            'read_tensors', 'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
@@ -47,7 +47,7 @@ def _named(path, tmp):
         if e.errno is None: # NumPy wrote less than it should, and does not say why
             e.errno, e.strerror = errno.ENOSPC, os.strerror(errno.ENOSPC)
         if str(e.filename2 or e.filename or tmp).startswith(str(tmp)):
-            e.filename, e.filename2 = str(path), None # of a copy, the one that is written
+            e.filename, e.filename2 = str(path), None # of a copy, the one written
         raise
 
 # %% ../nbs/01_files.ipynb #3227331b
@@ -66,11 +66,12 @@ def temporary(
 def atomic(
     path, # File or folder to appear, whole or not at all
 ):
-    """Temporary `Path` to write to, renamed to `path` if the block ends without an error.
+    """Temporary `Path` to write to, renamed to `path` if the block ends without error.
 
     Raises `DataError` if there can be no such file or folder.
     """
-    if not (path := Path(path)).name: raise DataError("is no name for a file", repr(str(path)))
+    if not (path := Path(path)).name:
+        raise DataError("is no name for a file", repr(str(path)))
     with _written(path): path.parent.mkdir(parents=True, exist_ok=True)
     tmp = temporary(path)
     try:
@@ -121,8 +122,9 @@ def write_tensors(
         with atomic(path) as tmp: tmp.write_bytes(library.save(tensors, about))
     except (OSError, SafetensorError) as e:
         full = getattr(e, "errno", None) == errno.ENOSPC or "No space left" in str(e)
-        raise DataError("cannot be written: " + ("no space is left on the disk; make room "
-                        "and go on" if full else str(e).splitlines()[0][:200]), path) from e
+        raise DataError("cannot be written: " + (
+            "no space is left on the disk; make room and go on" if full
+            else str(e).splitlines()[0][:200]), path) from e
 
 # %% ../nbs/01_files.ipynb #d0fa3a06
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -131,7 +133,7 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a so
 def regular_file(
     path, # Of a file that exists
 ) -> Path:
-    "The path of a plain file, or of a link to one. Raises `DataError` for anything else."
+    "Path of a plain file, or of a link to one. Raises `DataError` for anything else."
     try: mode = os.stat(path).st_mode
     except FileNotFoundError: raise DataError("file not found", path) from None
     except TypeError: raise DataError("is no name of a file", repr(path)[:80]) from None
@@ -139,7 +141,8 @@ def regular_file(
         why = getattr(e, "strerror", None) or "no name for a file"
         raise DataError(f"cannot be read: {why}", repr(str(path))[1:-1]) from None
     if stat.S_ISREG(mode): return Path(path)
-    raise DataError(f"is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, expected a file", path)
+    raise DataError(
+        f"is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, expected a file", path)
 
 # %% ../nbs/01_files.ipynb #a60140a0
 def read_text(
@@ -147,16 +150,19 @@ def read_text(
     kind: str = "text", # What it should hold, for the message
     encoding: str = "utf-8",
     most: int = None, # Bytes; None: any number
-    composed: bool = False, # A letter and its accent as one sign, however they were written
+    composed: bool = False, # A letter and its accent as one sign, however written
 ) -> str:
     "The text of a file. Raises `DataError` if it cannot be read, is none or too much."
     path = regular_file(path)
     if most and (size := path.stat().st_size) > most:
-        raise DataError(f"has {size:,} bytes, expected {kind} of at most {most:,}", path)
+        raise DataError(f"has {size:,} bytes, expected {kind} of at most {most:,}",
+                        path)
     form = partial(unicodedata.normalize, "NFC") if composed else str
     try: return form(path.read_text(encoding=encoding))
-    except UnicodeDecodeError: raise DataError(f"is not text in UTF-8, expected {kind}", path) from None
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror}", path) from None
+    except UnicodeDecodeError:
+        raise DataError(f"is not text in UTF-8, expected {kind}", path) from None
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror}", path) from None
 
 # %% ../nbs/01_files.ipynb #5334fef1
 _NESTED, _DIGITS = 64, 300 # Most of each; a longer number is no float either
@@ -169,7 +175,8 @@ def _digits(text):
 
 def _once(pairs):
     if len(out := dict(pairs)) == len(pairs): return out
-    raise ValueError(f"the key {Counter(k for k, _ in pairs).most_common(1)[0][0][:40]!r} twice")
+    key = Counter(k for k, _ in pairs).most_common(1)[0][0]
+    raise ValueError(f"the key {key[:40]!r} twice")
 
 
 def _bounded(value):
@@ -202,18 +209,13 @@ def parse_json(
     refuse_bomb(text, path)
     try: return _bounded(json.loads(text, parse_int=_digits, object_pairs_hook=_once))
     except json.JSONDecodeError as e:
-        raise DataError(f"broken JSON: {e.msg}", path, where or f"line {e.lineno}") from None
-    except UnicodeError: raise DataError("is not text, expected JSON", path, where) from None
+        raise DataError(f"broken JSON: {e.msg}", path,
+                        where or f"line {e.lineno}") from None
+    except UnicodeError:
+        raise DataError("is not text, expected JSON", path, where) from None
     except RecursionError: what = f"more than {_NESTED} levels"
     except ValueError as e: what = str(e)
     raise DataError(f"is JSON with {what}, which is refused", path, where)
-
-
-def printable(
-    name: str, # Of a file
-) -> str:
-    "A name as it can be shown and written; bytes that are no text as \\udcff."
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def read_json(
@@ -221,6 +223,13 @@ def read_json(
 ):
     "The JSON in `path`. Raises `DataError` with file and line if it is none."
     return parse_json(read_text(path, "JSON"), path)
+
+# %% ../nbs/01_files.ipynb #97b6e87b
+def printable(
+    name: str, # Of a file
+) -> str:
+    "A name as it can be shown and written; bytes that are no text as \\udcff."
+    return name.encode("utf-8", "backslashreplace").decode()
 
 # %% ../nbs/01_files.ipynb #ba28f733
 _FORMULA = re.compile( # After what is not seen; full-width signs count too
@@ -252,9 +261,11 @@ def write_csv(
     texts = [c for c in table if table[c].dtype.kind not in "biuf"]
     table = table.assign(**{c: table[c].map(spreadsheet_cell) for c in texts})
     odd = any(isinstance(v, str) and "\r" in v
-              for values in (table.columns, *(table[c].unique() for c in texts)) for v in values)
+              for values in (table.columns, *(table[c].unique() for c in texts))
+              for v in values)
     with atomic(path) as tmp: table.rename(columns=spreadsheet_cell).to_csv(
-        tmp, index=False, quoting=2 if odd else 0, lineterminator="\n") # 2: quote all text
+        tmp, index=False, quoting=2 if odd else 0, # 2: quote all text
+        lineterminator="\n")
 
 # %% ../nbs/01_files.ipynb #1eba9b64
 def read_tensors(
@@ -267,7 +278,7 @@ def read_tensors(
     try:
         with safe_open(path, "pt") as f:
             about = parse_json((f.metadata() or {}).get(key, "null"), path, key)
-            tensors = {k: t if POSIX else t.clone() # else Windows lets nobody replace the file
+            tensors = {k: t if POSIX else t.clone() # else Windows locks the file
                        for k in f.keys() for t in [f.get_tensor(k)]}
     except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, OverflowError,
@@ -284,16 +295,19 @@ def file_hash(
     "32 hexadecimal digits that change with any byte. Raises `DataError`."
     try:
         with open(regular_file(path), "rb") as f:
-            return hashlib.file_digest(f, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as e: raise DataError(f"cannot be read: {e.strerror or e}", path) from None
+            return hashlib.file_digest(
+                f, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    except OSError as e:
+        raise DataError(f"cannot be read: {e.strerror or e}", path) from None
 
 # %% ../nbs/01_files.ipynb #98f970f2
 def npy_header(
     file, # Open at the beginning of a `.npy` file
 ) -> tuple: # Shape, whether in Fortran's order, dtype
-    "What a `.npy` file says of its array. NumPy's parser may raise anything for damage."
+    "What a `.npy` file says of its array. NumPy may raise anything for damage."
     from numpy.lib import format
     first = format.read_magic(file)[0] == 1
-    out = (format.read_array_header_1_0 if first else format.read_array_header_2_0)(file)
+    out = (format.read_array_header_1_0 if first
+           else format.read_array_header_2_0)(file)
     if all(type(n) is int and abs(n) < 2**63 for n in out[0]): return out
     raise ValueError("its shape is none")

@@ -32,7 +32,8 @@ def owner_of(
     try: text = Path(lock).read_text(encoding="utf-8", errors="replace")[:200]
     except OSError: text = ""
     match text.split(): # that of `filelock`
-        case [pid, machine] | [pid, machine, _] if pid.isdecimal(): text = f"process {pid} on {machine}"
+        case [pid, machine] | [pid, machine, _] if pid.isdecimal():
+            text = f"process {pid} on {machine}"
     return "".join(c for c in text if c.isprintable()) or "another process"
 
 # %% ../nbs/05_locks.ipynb #ceec2c2c
@@ -50,8 +51,8 @@ def locked(
         try: held.acquire(timeout=0)
         except Timeout:
             if wait is None: raise DataError(
-                f"is being written by {owner_of(lock)}; wait for it to end, or choose another "
-                "folder (--out)", what) from None
+                f"is being written by {owner_of(lock)}; wait for it to end, or choose "
+                "another folder (--out)", what) from None
             wait(owner_of(lock))
             held.acquire()
     try:
@@ -67,7 +68,7 @@ def clear_temporaries(
     folder, # That no other process is writing to now
     name: str = None, # Of the file or folder that was written; None: any
 ):
-    "Remove what processes that were killed left there; nothing deeper, nothing of others."
+    "Remove what killed processes left there; nothing deeper, nothing of others."
     for path in Path(folder).glob(".mabe-*.tmp"):
         found = TEMPORARY.fullmatch(path.name)
         if not found or name not in (None, found[1]): continue
@@ -78,7 +79,7 @@ def clear_temporaries(
 def remove_folder(
     path, # Folder
 ):
-    "Delete a folder, at once as far as anybody can see; one that another process deletes is gone."
+    "Delete a folder, at once for all to see; one that another process deletes is gone."
     with suppress(FileNotFoundError):
         Path(path).rename(gone := temporary(path))
         shutil.rmtree(gone)
@@ -88,7 +89,8 @@ def make_folder(
     path, # Folder
 ):
     "Make a folder, and those above it. Raises `DataError` if there can be none."
-    if not str(path).strip(): raise DataError("the folder to write has no name; give one ('.' is this one)")
+    if not str(path).strip():
+        raise DataError("the folder to write has no name; give one ('.' is this one)")
     try: Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as e: raise refused(path, e) from e
 
@@ -99,7 +101,7 @@ def locked_folder(
     inside: str = None, # Pattern of folders in it that are filled with it
     wait=None, # See `locked`
 ):
-    "Be the only one who fills a folder; what killed processes left there is taken away."
+    "Be the only one who fills a folder; what killed processes left there is removed."
     make_folder(out)
     with locked(Path(out)/LOCK, out, wait):
         for folder in (Path(out), *(Path(out).glob(inside) if inside else ())):
@@ -135,7 +137,7 @@ def locked_beside(
         yield
 
 # %% ../nbs/05_locks.ipynb #44a7be9e
-def _numbered_by() -> str: # A machine since it started; a container has numbers of its own
+def _numbered_by() -> str: # A machine since it started; a container has its own
     try: return (Path("/proc/sys/kernel/random/boot_id").read_text().strip()
                  + os.readlink("/proc/self/ns/pid"))
     except OSError: return socket.gethostname() # no Linux

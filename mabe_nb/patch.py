@@ -9,10 +9,11 @@ __all__ = ['PARAMETER', 'patch', 'with_parameters']
 def patch(
     function, # Its first parameter is annotated with the class
 ):
-    "Add a function to a class as a method. Raises `TypeError` without such an annotation."
+    "Add a function to a class as a method. Raises `TypeError` without that annotation."
     wrapped = getattr(function, "fget", None) or getattr(function, "__func__", function)
     cls = next(iter(wrapped.__annotations__.values()), None)
-    if not isinstance(cls, type): raise TypeError(f"{wrapped.__name__}: self has no class")
+    if not isinstance(cls, type):
+        raise TypeError(f"{wrapped.__name__}: self has no class")
     wrapped.__qualname__ = f"{cls.__qualname__}.{wrapped.__name__}"
     setattr(cls, wrapped.__name__, function)
     return function
@@ -33,8 +34,10 @@ def with_parameters(
     try: source = inspect.getsource(thing)
     except OSError: return thing # installed without sources
     head = re.sub(r"\n\s+# ", " ", source).partition("\n)") # a comment may go on
-    rows = [f"  {m[1]}: {m[2]}" for m in map(PARAMETER.match, head[0].splitlines()) if m]
-    if gives := re.match(r"[^#\n]*:\s*# (.*)", head[2]): rows.append(f"Gives: {gives[1]}")
+    rows = [f"  {m[1]}: {m[2]}"
+            for m in map(PARAMETER.match, head[0].splitlines()) if m]
+    if gives := re.match(r"[^#\n]*:\s*# (.*)", head[2]):
+        rows.append(f"Gives: {gives[1]}")
     if rows: thing.__doc__ = "\n".join([inspect.cleandoc(thing.__doc__ or ""), "",
                                          "Parameters:", *rows])
     return thing

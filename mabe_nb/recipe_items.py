@@ -6,9 +6,8 @@
 __all__ = ['train_item', 'map_train', 'join_recipe']
 
 # %% ../nbs/07_recipe_items.ipynb #f6fe2b5b
-import os, tempfile
+import contextlib, os, tempfile
 from collections import Counter
-from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 
@@ -24,12 +23,13 @@ from .remote.groups.group import Group
 from .remote.inside.machine import visible_cards
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
-from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
+                                          time_items)
 from .remote.values import read_value
 from .train.ensemble.members import ActionFrames, net_config
 from .train.ensemble.queue import MemberTask, run_task, share_cores
-from .train.ensemble.recipe import (begin_training, member_digests, stale_members,
-                                           train_recipe)
+from .train.ensemble.recipe import (begin_training, member_digests,
+                                           stale_members, train_recipe)
 from .train.machine import pick_device
 from .train.folder.recorder import SOURCES, learned_from
 from .train.training_set import memory_budget
@@ -68,11 +68,12 @@ def train_item(
         task = _task(item, videos, folders, Path(tmp)/item["name"])
         sources = learned_from([task.prepared], {"train": item["ids"]}, {})
         if check and member_digests([task], sources)[item["name"]] != item["digest"]:
-            raise DataError("holds other features than when the training was sent; send it "
-                            "again", folders[item["prepared"]])
+            raise DataError("holds other features than when the training was sent; "
+                            "send it again", folders[item["prepared"]])
         share_cores(side_by_side)
         if (device := pick_device("auto")).type == "cpu": cards = 1
-        run_task(task._replace(memory=memory_budget(device) / -(-side_by_side // cards)))
+        run_task(task._replace(
+            memory=memory_budget(device) / -(-side_by_side // cards)))
         return np.fromfile(task.path, np.uint8)
 
 
@@ -84,6 +85,13 @@ def _train(item, **given):
 def _kind(name): return name.rsplit("-", 2)[0] # of NAME-FOLD-SEED.safetensors
 
 
+def _sharing(how):
+    "How tasks share this machine; elsewhere each has one of its own."
+    if how.get("on", "local") != "local": return {"side_by_side": 1}
+    return {"side_by_side": how.get("at_once", 4),
+            "cards": max(len(visible_cards()), 1)}
+
+
 def _plan(tasks, items, videos, folders, how):
     "The `MapPlan` of trainings that are not started."
     _opened.cache_clear()
@@ -92,8 +100,10 @@ def _plan(tasks, items, videos, folders, how):
         if (kind := _kind(item["name"])) in first: continue
         first[kind], epochs[kind] = item, 1
         if task.kind == "boost": continue
-        epochs[kind] = net_config(task.prepared, task.ids, task.settings, task.seed).epochs
-        first[kind] = item | {"settings": item["settings"] | {"epochs": 1, "least_steps": 0}}
+        epochs[kind] = net_config(
+            task.prepared, task.ids, task.settings, task.seed).epochs
+        first[kind] = item | {
+            "settings": item["settings"] | {"epochs": 1, "least_steps": 0}}
     here = {name: str(path) for name, path in folders.items()}
     some = list(first.values())
     work = partial(train_item, videos=videos, side_by_side=1, check=False, **here)
@@ -127,10 +137,12 @@ def map_train(
     **how, # See `map`: on, at_once, tasks, gpu, timeout, retries, options of the place
 ) -> Group | MapPlan | None: # None: all members have learned, `train_recipe` ends it
     "Train a recipe's members elsewhere; `join_recipe` ends it. Raises `MabeError`."
-    out, dataset = ConfigError.as_path("out", out).absolute(), _corrected(data, corrections)
-    with tempfile.TemporaryDirectory() if plan else nullcontext(out) as folder:
-        begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache, workers,
-                       say or (lambda text: None), progress, fresh)
+    out = ConfigError.as_path("out", out).absolute()
+    dataset = _corrected(data, corrections)
+    with (tempfile.TemporaryDirectory() if plan
+          else contextlib.nullcontext(out)) as folder:
+        begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache,
+                       workers, say or (lambda text: None), progress, fresh)
         digests = read_json(Path(folder)/SOURCES)["members"]
     stale = {path.name for path in stale_members(out, digests)[0]} if plan else ()
     tasks = [t for t in sum(begun[1].values(), []) if t.path.name in stale
@@ -138,16 +150,15 @@ def map_train(
     if not tasks: return None
     of = {task.prepared.root: [*task.prepared.videos] for task in tasks}
     folders = {f"features_{n}": root for n, root in enumerate(of)}
-    items, videos = _items(tasks, digests, folders), {n: of[r] for n, r in folders.items()}
+    items = _items(tasks, digests, folders)
+    videos = {n: of[r] for n, r in folders.items()}
     if plan: return _plan(tasks, items, videos, folders, how)
     tag = {"verb": "train", "digest": tag_digest("train", str(out), digests),
            "out": str(out), "data": os.path.abspath(data), "recipe": recipe,
            "videos": train_ids and list(train_ids), "folds": folds,
            "corrections": corrections and os.path.abspath(corrections),
            "cache": cache and os.path.abspath(cache), "workers": workers}
-    given = {"videos": videos, "side_by_side": 1}
-    if how.get("on", "local") == "local":
-        given |= {"side_by_side": how.get("at_once", 4), "cards": max(len(visible_cards()), 1)}
+    given = {"videos": videos, **_sharing(how)}
     return start_tagged(_train, items, tag, say, given=given, folders=folders, **how)
 
 # %% ../nbs/07_recipe_items.ipynb #ae346b1c
@@ -159,9 +170,11 @@ def _bring(group, out):
         item, value = pack.item(number), read_value(file)
         path = out/"members"/item["name"]
         if known.get(path.name) != item["digest"]:
-            raise ConfigError(f"{out} has gone on with other videos or settings since group "
-                              f"{group.id} was started; 'mabe jobs rm {group.id}' deletes it")
-        if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim != 1:
+            raise ConfigError(f"{out} has gone on with other videos or settings since "
+                              f"group {group.id} was started; "
+                              f"'mabe jobs rm {group.id}' deletes it")
+        if (not isinstance(value, np.ndarray) or value.dtype != np.uint8
+                or value.ndim != 1):
             raise DataError("holds no member; 'mabe jobs rm' deletes the group", file)
         if path.exists(): continue
         with atomic(path) as tmp: value.tofile(tmp)
@@ -177,8 +190,9 @@ def join_recipe(
     out = Path(tag["out"])
     with locked(out/LOCK, out): _bring(group, out)
     if counts["left"] or counts["failed"]: return {}
-    metrics = train_recipe(_corrected(tag["data"], tag["corrections"]), out, tag["recipe"],
-                           tag["videos"], tag["folds"], cache=tag["cache"],
-                           workers=tag["workers"], say=say, progress=progress)
+    metrics = train_recipe(_corrected(tag["data"], tag["corrections"]), out,
+                           tag["recipe"], tag["videos"], tag["folds"],
+                           cache=tag["cache"], workers=tag["workers"], say=say,
+                           progress=progress)
     group.remove()
     return metrics

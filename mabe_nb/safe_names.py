@@ -11,8 +11,9 @@ import re, unicodedata
 from .errors import DataError
 
 # %% ../nbs/09_safe_names.ipynb #9f81881c
-_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0"
-                     "\U000e0100-\U000e01ef]") # Letters and marks that nothing is drawn for
+_UNSEEN = re.compile( # Letters and marks that nothing is drawn for
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]")
 
 
 def name_sign(
@@ -37,10 +38,11 @@ def safe_id(
     text = str(value)
     if _PLAIN.fullmatch(text): return text
     if not plain and all(map(name_sign, text)) and text[:1] not in ".-" \
-            and len(text.encode()) <= 128 and unicodedata.is_normalized("NFC", text): return text
+            and len(text.encode()) <= 128 and unicodedata.is_normalized("NFC", text):
+        return text
     raise DataError(f"{kind} {text[:80]!r} cannot name a file; expected letters"
-                    + " from a to z" * plain + ", digits, '.', '-' and '_', at most 128 "
-                    "bytes, not beginning with '.' or '-'", path, where)
+                    + " from a to z" * plain + ", digits, '.', '-' and '_', at most "
+                    "128 bytes, not beginning with '.' or '-'", path, where)
 
 # %% ../nbs/09_safe_names.ipynb #b80f4a84
 def plain_id(
@@ -63,5 +65,6 @@ def differ_in_capitals(
 ) -> list: # Of texts such as "Drug and drug"
     "Names that are one but for capitals and spaces."
     alike = {}
-    for name in dict.fromkeys(names): alike.setdefault("".join(name.casefold().split()), []).append(name)
+    for name in dict.fromkeys(names):
+        alike.setdefault("".join(name.casefold().split()), []).append(name)
     return [" and ".join(some) for some in alike.values() if len(some) > 1]

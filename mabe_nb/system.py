@@ -12,8 +12,8 @@ from pathlib import Path
 # %% ../nbs/10_system.ipynb #4b9e493e
 POSIX = os.name == "posix" # Linux, macOS and the Windows Subsystem for Linux
 KILL = getattr(signal, "SIGKILL", 9)
-PLAIN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ( # to open no link, pipe or device
-    "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")) # Windows has the last alone
+PLAIN = os.O_RDONLY | sum( # to open no link, pipe or device; Windows has the last alone
+    getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
 def replace(
@@ -58,36 +58,40 @@ def resident(
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss # macOS
 
 # %% ../nbs/10_system.ipynb #8119ed16
-_GROUP = {True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"), # Of the first kind?
-          False: ("memory.max", "memory.current", "")}
+_GROUP = { # Of the first kind?
+    True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    False: ("memory.max", "memory.current", "")}
 
 
 def _left(folder, first): # Bytes; None: without a limit
     limit, used, total = _GROUP[first]
     try:
         most = int((folder/limit).read_text())
-        of = dict(line.split() for line in (folder/"memory.stat").read_text().splitlines())
+        of = dict(line.split()
+                  for line in (folder/"memory.stat").read_text().splitlines())
         files = sum(int(of[f"{total}{kind}_file"]) for kind in ("active", "inactive"))
         return max(most - int((folder/used).read_text()) + files, 0)
-    except (OSError, KeyError, ValueError): return None # "max", no such group, another system
+    except (OSError, KeyError, ValueError): return None # "max", no group, other system
 
 
-def _groups(table, top): # Folders of the groups of a process and of those around them; of the first kind?
+def _groups(table, top): # Folders of groups and of those around; of the first kind?
     for line in table.splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds and "memory" not in kinds.split(","): continue
         root = Path(top)/("memory" if kinds else "")
         here = root/path.lstrip("/")
-        for folder in (here, *here.parents[:len(here.parts) - len(root.parts)]): yield folder, bool(kinds)
+        for folder in (here, *here.parents[:len(here.parts) - len(root.parts)]):
+            yield folder, bool(kinds)
 
 # %% ../nbs/10_system.ipynb #f67331bb
 def free_memory(
     table="/proc/self/cgroup", # Groups of this process
     top="/sys/fs/cgroup", # Where what is known of groups lies
 ) -> int: # Bytes
-    "Memory that this process could still take: of the machine, and of its job or container."
+    "Memory that this process could still take: of the machine, its job or container."
     import psutil
     try: text = Path(table).read_text("utf-8", "replace")
     except OSError: text = "" # no Linux
     lefts = (_left(*group) for group in _groups(text, top))
-    return min([psutil.virtual_memory().available, *(n for n in lefts if n is not None)])
+    return min([psutil.virtual_memory().available,
+                *(n for n in lefts if n is not None)])

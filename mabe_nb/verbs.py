@@ -27,7 +27,7 @@ def split(
     data: Any, # Dataset, path, or list of `Recording`s
     valid: float = 0.2, # Share of the videos to judge by, above 0, below 1
     seed: int = 0,
-    videos: Iterable[object] | str | None = None, # To split; None: all that are labelled
+    videos: Iterable[object] | str | None = None, # To split; None: all with labels
 ) -> Any: # `Split`: ids to learn from in `.train`, to judge by in `.valid`
     "Labelled videos in two parts that share nothing: `learn, judge = mb.split(data)`."
     from mabe_nb.data.dataset import as_dataset
@@ -39,16 +39,17 @@ def split(
 
 # %% ../nbs/04_verbs.ipynb #c4a902d7
 def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> Any:
-    "Settings by name over those of a `TrainConfig`, a YAML file, or none, over a run's."
+    "Settings by name over those of a `TrainConfig`, YAML file, or none, over a run's."
     from mabe_nb.train.folder.fine_tuning import open_start
     from mabe_nb.train.config import TrainConfig, make_config, yaml_settings
     if isinstance(config, TrainConfig): config = config.model_dump()
     elif isinstance(config, (str, Path)): config = yaml_settings(config)[0]
     elif not isinstance(config, dict | None):
-        raise ConfigError(f"config is {str(config)[:40]!r}, expected a TrainConfig, a YAML "
-                          "file or a dict of settings")
+        raise ConfigError(f"config is {str(config)[:40]!r}, expected a TrainConfig, "
+                          "a YAML file or a dict of settings")
     start: Any = None if init is None else open_start(init)
-    return make_config({**(start.settings() if start else {}), **(config or {}), **settings})
+    return make_config({**(start.settings() if start else {}), **(config or {}),
+                        **settings})
 
 # %% ../nbs/04_verbs.ipynb #e3f4295b
 def _fit_recipe(data: Any, out: str | Path, ids: Any, valid: Any, recipe: str,
@@ -75,11 +76,13 @@ def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,
     "A run or a recipe, whichever is asked for. Raises `ConfigError` for both in one."
     ConfigError.as_path("out", out)
     if recipe is None:
-        _fit_run(data, out, *videos, _config(config, settings, init), resume, init=init, **how)
+        _fit_run(data, out, *videos, _config(config, settings, init), resume,
+                 init=init, **how)
     elif config is None and init is None and not settings:
         _fit_recipe(data, out, *videos, recipe, folds, **how)
     else: raise ConfigError("a recipe comes with its own settings: leave out "
-                            + ", ".join(settings or ["config" if init is None else "init"]))
+                            + ", ".join(
+                            settings or ["config" if init is None else "init"]))
 
 # %% ../nbs/04_verbs.ipynb #6b2c0ecb
 def fit(
@@ -91,8 +94,8 @@ def fit(
     recipe: str | None = None, # "best" or "quick": a blend, trained in folds
     folds: int | str = 5, # Of a recipe: a number, or "labs": each left out once
     resume: bool = False, # Go on with the run in `out`
-    init: str | Path | None = None, # Run whose weights to begin with, its network and features
-    progress: bool | None = None, # Draw progress bars; None: in a terminal or a notebook
+    init: str | Path | None = None, # Run to begin with: weights, network, features
+    progress: bool | None = None, # Draw bars; None: in a terminal or a notebook
     say: Callable[[str], None] | None = print, # Called with each line for a person
     **settings: Any, # Of `TrainConfig`, such as epochs=10
 ) -> Any: # `Model`; its scores are in `metrics.json` of `out`
@@ -113,30 +116,41 @@ def _submission(bouts: pd.DataFrame | str | Path) -> pd.DataFrame:
     from mabe_nb.kaggle.doctor import read_submission
     if isinstance(bouts, pd.DataFrame): return bouts
     if isinstance(bouts, (str, Path)): return read_submission(bouts)
-    raise ConfigError(f"bouts is {str(bouts)[:40]!r}, expected a submission or its file")
+    raise ConfigError(f"bouts is {str(bouts)[:40]!r}, "
+                      "expected a submission or its file")
+
+
+def _remarks(data: Any, ids: list[str] | None, solution: pd.DataFrame,
+             bouts: pd.DataFrame) -> list[str]:
+    "Lines that are said with a score."
+    from mabe_nb.train.metrics import of_learned, unscored
+    scored = {*map(str, solution.video_id)}
+    learned = scored.intersection(bouts.attrs.get("learned_from", ()))
+    return [*unscored(data, ids, solution, bouts),
+            *of_learned(len(learned), len(scored))]
 
 # %% ../nbs/04_verbs.ipynb #c75fcada
 def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
-    bouts: pd.DataFrame | str | Path, # A submission, as `model.predict` gives it, or its file
+    bouts: pd.DataFrame | str | Path, # Submission, as of `model.predict`, or its file
     videos: Iterable[object] | str | None = None, # To judge; None: all of the dataset
     say: Callable[[str], None] | None = print, # Called with each line for a person
 ) -> dict[str, Any]: # score, chance, labs: {lab: {score, actions: {action: F1}}}
-    """The official F-score: `mb.score(data, model.predict(data, judge), judge)["score"]`.
+    """Official F-score: `mb.score(data, model.predict(data, judge), judge)["score"]`.
 
     Raises `ScoreError` where the competition refuses a submission or passes over all of
     it, `DataError` without annotated bouts.
     """
     from mabe_nb.data.dataset import as_dataset
-    from mabe_nb.train.metrics import (chance_score, judged_rows, kaggle_report, of_learned, only_scored,
-                                       solution_table, stretches_of, unscored, with_ids_of)
+    from mabe_nb.train.metrics import (chance_score, judged_rows, kaggle_report,
+                                       only_scored, solution_table, stretches_of,
+                                       with_ids_of)
     ids = _ids(data := as_dataset(data), videos)
     solution = only_scored(data, solution_table(data, ids))
-    if not len(solution): raise DataError("no annotated bouts to score against", data.root)
+    if not len(solution):
+        raise DataError("no annotated bouts to score against", data.root)
     bouts = with_ids_of(solution, _submission(bouts))
-    scored, learned = {*map(str, solution.video_id)}, bouts.attrs.get("learned_from", ())
-    for line in (*unscored(data, ids, solution, bouts), *of_learned(len(scored.intersection(learned)), len(scored))):
-        or_silent(say)(line)
+    for line in _remarks(data, ids, solution, bouts): or_silent(say)(line)
     bouts, judged = judged_rows(data, solution, bouts, or_silent(say))
     looked = stretches_of(data, solution.video_id)
     chance = float(chance_score(solution, bouts, bouts=judged, scored=looked)["mean"])
@@ -146,14 +160,15 @@ def score(
 def best_thresholds(
     model: Any, # Of a single training
     data: Any, # Annotated dataset, path, or list of `Recording`s
-    videos: Iterable[object] | str | None = None, # To choose by; None: all of the dataset
+    videos: Iterable[object] | str | None = None, # To choose by; None: all of `data`
     overlap: bool = False, # For `model.predict(..., overlap=True)`
 ) -> dict[str, dict[str, float]]: # Lab -> action -> threshold, see `read_thresholds`
     "Thresholds for `model.predict(data, thresholds=...)`. Raises `ConfigError`."
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.classifier import Classifier, predict_sequences
     if not isinstance(model, Classifier):
-        raise ConfigError("thresholds are for a single classifier; a recipe chooses its own")
+        raise ConfigError("thresholds are for a single classifier; "
+                          "a recipe chooses its own")
     data, grid = as_dataset(data), np.linspace(0.1, 0.9, 17)
     ids = _ids(data, videos)
     prepared: Any = Classifier.prepared(model, data, ids) # type: ignore[attr-defined]
@@ -161,7 +176,8 @@ def best_thresholds(
     for i, p in predict_sequences(model, prepared, ids, apart=overlap):
         row = by_lab.setdefault(prepared.sequences.lab_id.iloc[i], [])
         row.append((prepared.labels(i, model.actions), p[:, 1:]))
-    return {lab: _thresholds(parts, model.actions, grid) for lab, parts in by_lab.items()}
+    return {lab: _thresholds(parts, model.actions, grid)
+            for lab, parts in by_lab.items()}
 
 # %% ../nbs/04_verbs.ipynb #8948265c
 def _thresholds(parts: list[tuple[Any, Any]], actions: tuple[str, ...],

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from .data.blocks.registry import blocks_of, users_blocks
-from .data.cache.prepare import _alone, plan_for, prepare, prepare_video, up_to_date, video_key
+from .data.cache.prepare import (_alone, plan_for, prepare, prepare_video,
+                                        up_to_date, video_key)
 from .data.cache.reader import default_folder
 from .data.recording import some_of
 from .data.dataset import dataset_parts, open_dataset, own_readers, select_videos
@@ -26,7 +27,8 @@ from .remote.events import clean
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
 from .remote.groups.plan import MapPlan
-from .remote.groups.tagged import plan_group, start_tagged, tag_digest, time_items
+from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
+                                          time_items)
 from .remote.places.base import get
 from .remote.places.job_state import ENDED
 
@@ -40,7 +42,8 @@ def _plan(data, split, features, parts, out):
 
 # %% ../nbs/06_videos.ipynb #3d80a4f3
 def _own_code(features=None): # Of trackers, and of the blocks in a name for `compute`
-    return file_texts(own_files([*users_blocks(blocks_of(features) if features else ()), *own_readers()])[0])
+    blocks = users_blocks(blocks_of(features) if features else ())
+    return file_texts(own_files([*blocks, *own_readers()])[0])
 
 # %% ../nbs/06_videos.ipynb #328a1b0a
 def prepare_item(
@@ -68,11 +71,12 @@ def _hashes(model): return tuple(sorted(map(file_hash, model.files().values())))
 
 @cache
 def _model(run, checkpoint, hashes):
-    "A model, if its files are those that were meant; `hashes`: see `_hashes`. Raises `DataError`."
+    "A model, if its files are as meant; `hashes`: see `_hashes`. Raises `DataError`."
     from mabe_nb.train.model import load_model
     model = load_model(run, checkpoint)
     if _hashes(model) == hashes: return model
-    raise DataError("holds another model than when the prediction was sent; send it again", run)
+    raise DataError("holds another model than when the prediction was sent; "
+                    "send it again", run)
 
 # %% ../nbs/06_videos.ipynb #90226d2e
 def predict_item(
@@ -84,14 +88,14 @@ def predict_item(
     options: dict, # Of the model's `predict`
     hashes: list, # Of the model's files
     code: dict = {}, # See `prepare_item`; of a network too
-) -> dict: # rows: its bouts without row and video, doubts: list, messages: list of lines
+) -> dict: # rows: bouts without row and video, doubts: list, messages: list of lines
     "Predict a video; its features are kept no longer than that takes."
     from mabe_nb.train.unlike import doubt_lines
     load_texts(code, os.environ["MABE_JOB"])
     model, messages = _model(run, checkpoint, tuple(hashes)), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:
-        table = model.predict(_open(data, split), [video], cache=features, say=messages.append,
-                              **options)
+        table = model.predict(_open(data, split), [video], cache=features,
+                              say=messages.append, **options)
     found = table.attrs["doubts"] # which are said of all, later
     messages = [line for line in messages if line not in doubt_lines(found)]
     rows = table.drop(columns=["row_id", "video_id"]).values.tolist()
@@ -128,9 +132,16 @@ def _start(function, ids, tag, given, folders, say, how):
 
 # %% ../nbs/06_videos.ipynb #01ebb9a8
 def _out_of_date(plan, prints):
-    "Videos whose features are missing or of something else; `prints`: video -> its own."
+    "Videos with features missing or of something else; `prints`: video -> its own."
     return [v for v, known in prints.items()
             if not (known and up_to_date(plan, v, video_key(plan, v), []))]
+
+
+def _open_some(data, split, videos):
+    "A dataset and ids in it, as text; `videos`: ids and ranges of ids, None: all."
+    dataset = open_dataset(data, split)
+    ids = dataset.ids if videos is None else select_videos(dataset, videos)
+    return dataset, [str(v) for v in ids]
 
 # %% ../nbs/06_videos.ipynb #367ed219
 def map_prepare(
@@ -145,17 +156,17 @@ def map_prepare(
            # place; plan=True: start nothing, see `plan_map`
 ) -> Group | MapPlan | None: # None: all is prepared
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
-    dataset = open_dataset(data, split)
-    ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
+    dataset, ids = _open_some(data, split, videos)
     parts = tuple(dataset_parts(dataset))
     out = Path(out or default_folder(dataset, features, parts)).absolute()
     plan = plan_for(dataset, out, features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
-    left = _out_of_date(plan, prints)
-    if not left: return None
-    given = {"split": split, "features": features, "parts": [*parts], "code": _own_code(features)}
-    tag = {"verb": "prepare", "digest": tag_digest("prepare", str(out), given, plan.code, prints),
-           "out": str(out), "data": os.path.abspath(data), "split": split, "features": features,
+    if not (left := _out_of_date(plan, prints)): return None
+    given = {"split": split, "features": features, "parts": [*parts],
+             "code": _own_code(features)}
+    digest = tag_digest("prepare", str(out), given, plan.code, prints)
+    tag = {"verb": "prepare", "digest": digest, "out": str(out),
+           "data": os.path.abspath(data), "split": split, "features": features,
            "videos": None if videos is None else ids, "skip_broken": skip_broken}
     return _start(_prepare, left, tag, given, {"data": data}, say, how)
 
@@ -174,15 +185,17 @@ def move_prepared(
 
 def _bring(group, out):
     "Move what the tasks of a group prepared to the cache."
-    with _alone(out): # who prepares there now would take what is being moved for rubbish
+    with _alone(out): # who prepares there now would take what is moved for rubbish
         for job in group.tasks():
             if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
             elif not (job.folder/"brought").exists():
                 over, made = job.status() in ENDED, job.files("ckpt/prepared")
                 if any(n.endswith("/video.json") for n in made):
-                    with tempfile.TemporaryDirectory(".tmp", ".mabe-00000000-", out) as tmp: # see `temporary`
-                        move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
-                if over: (job.folder/"brought").touch() # the next round does not fetch it again
+                    with tempfile.TemporaryDirectory( # see `temporary`
+                            ".tmp", ".mabe-00000000-", out) as tmp:
+                        move_prepared(job.fetch(
+                            "ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+                if over: (job.folder/"brought").touch() # it is not fetched again
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(
@@ -201,12 +214,13 @@ def join_prepared(
 
 # %% ../nbs/06_videos.ipynb #b568de16
 def _to_send(run, checkpoint):
-    "A model, what of it a task reads with hashes of its files, and the user's own code."
+    "A model, what a task reads of it with hashes of its files, and the user's code."
     from mabe_nb.train.model import load_model
     model = load_model(run, checkpoint)
     if file := getattr(model, "file", None): run, checkpoint = file, "best"
     sent = load_model(run, checkpoint) if file else model
-    return model, run, checkpoint, _hashes(sent), _own_code() | file_texts(model.files())
+    return (model, run, checkpoint, _hashes(sent),
+            _own_code() | file_texts(model.files()))
 
 
 def _with_thresholds(options):
@@ -231,12 +245,15 @@ def map_predict(
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
     model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
-    dataset = open_dataset(data, split)
-    ids = [str(v) for v in (dataset.ids if videos is None else select_videos(dataset, videos))]
-    given = dict(split=split, checkpoint=checkpoint, options=_with_thresholds(options), code=code, hashes=hashes)
-    tag = {"verb": "predict", "digest": tag_digest("predict", given, {v: _print(dataset, v) for v in ids}),
-           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite, "data": os.path.abspath(data), "split": split,
-           "learned_from": sorted(model.learned_from & set(ids)), "actions": [*model.actions]}
+    dataset, ids = _open_some(data, split, videos)
+    given = dict(split=split, checkpoint=checkpoint,
+                 options=_with_thresholds(options), code=code, hashes=hashes)
+    prints = {v: _print(dataset, v) for v in ids}
+    tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
+           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
+           "data": os.path.abspath(data), "split": split,
+           "learned_from": sorted(model.learned_from & set(ids)),
+           "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)
 
 # %% ../nbs/06_videos.ipynb #375175e2
@@ -245,27 +262,33 @@ _ROW = [str, str, str, int, int] # agent, target, action, first and last frame
 
 def _checked(found, file, actions): # That the model knows; None: nobody said
     "What an item predicted. Raises `DataError` for what no item returns."
-    good = isinstance(found, dict) and all(isinstance(found.get(k), list) for k in ("rows", "doubts", "messages"))
+    good = isinstance(found, dict) and all(
+        isinstance(found.get(k), list) for k in ("rows", "doubts", "messages"))
     if good and {*map(type, found["doubts"] + found["messages"])} <= {str} and all(
-            isinstance(row, list) and list(map(type, row)) == _ROW and 0 <= row[3] < row[4] < 2**31
+            isinstance(row, list) and list(map(type, row)) == _ROW
+            and 0 <= row[3] < row[4] < 2**31
             and row[2] in (actions or row) for row in found["rows"]):
-        return found | {k: [clean(t)[:2000] for t in found[k][:50]] for k in ("doubts", "messages")}
+        return found | {k: [clean(t)[:2000] for t in found[k][:50]]
+                        for k in ("doubts", "messages")}
     raise DataError("holds no bouts; 'mabe jobs rm' deletes the group", file)
 
 # %% ../nbs/06_videos.ipynb #a56445e3
 def predicted_table(
     group: Group, # Of `map_predict`
 ): # Submission's table; attrs: doubts, and messages, lines meant for a person
-    "The bouts of all videos that have a result now. Raises `DataError` for a damaged one."
+    "Bouts of all videos that have a result now. Raises `DataError` for a damaged one."
     from mabe_nb.train.metrics import check_bouts, submission_table
     from mabe_nb.train.unlike import ONLY_LISTED, doubt_lines
     found, pack, tag = group.results(), Pack(group.folder/"pack"), group.spec["tag"]
-    by_video = {pack.item(n): _checked(r, group.done()[n], tag.get("actions")) for n, r in found.items()}
+    by_video = {pack.item(n): _checked(r, group.done()[n], tag.get("actions"))
+                for n, r in found.items()}
     rows = {v: r["rows"] for v, r in by_video.items()}
-    if "data" in tag and not get(group.on).on_disk: check_bouts(rows, open_dataset(tag["data"], tag["split"]))
+    if "data" in tag and not get(group.on).on_disk:
+        check_bouts(rows, open_dataset(tag["data"], tag["split"]))
     doubts = {v: r["doubts"] for v, r in by_video.items() if r["doubts"]}
     table = submission_table(rows, doubts)
-    messages = [*dict.fromkeys(str(line) for r in by_video.values() for line in r["messages"])]
+    messages = [*dict.fromkeys(str(line) for r in by_video.values()
+                               for line in r["messages"])]
     short = [line for line in messages if ONLY_LISTED in line] # one of each such video
     table.attrs["messages"] = [
         *(line for line in messages if line not in short), *doubt_lines(doubts),
@@ -284,11 +307,13 @@ def join_predicted(
     found, missing = table.attrs["doubts"], list(map(str, group.rest().input))
     for line in table.attrs["messages"]: say(line)
     videos, out = group.items - len(missing), Path(tag["out"])
-    if out.exists() and not tag["overwrite"]: say(f"{out} is there already and stays as it is")
+    if out.exists() and not tag["overwrite"]:
+        say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
     for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
     say(f"{len(table)} bouts in {videos} videos: {out}")
-    if missing: say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")
-    return {"out": str(out), "bouts": len(table), "videos": videos, "learned_from": known,
-            "doubts": found, "missing": missing}
+    if missing:
+        say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")
+    return {"out": str(out), "bouts": len(table), "videos": videos,
+            "learned_from": known, "doubts": found, "missing": missing}
 

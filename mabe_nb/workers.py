@@ -17,17 +17,22 @@ from .errors import ConfigError
 # %% ../nbs/02_workers.ipynb #a5b84ece
 AGAIN = ("this script starts workers, and they import it: put what it does under  "
          "if __name__ == '__main__':")
+_DIED = ("a worker died, most often because memory ran out if it said nothing above; "
+         "going on without workers for the remaining {}. Next time give fewer of them "
+         "with workers= (--workers)")
 
 
 def check_main():
     "Raises `ConfigError` in a worker that is about to do its starter's work again."
-    if getattr(multiprocessing.current_process(), "_inheriting", False): raise ConfigError(AGAIN)
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ConfigError(AGAIN)
 
 
 def _begins_again(): # A worker, as far as can be told
     main = sys.modules["__main__"]
     file, spec = getattr(main, "__file__", None) or "", getattr(main, "__spec__", None)
-    if not file.endswith(".py") or spec and spec.name.endswith(".__main__"): return False
+    if not file.endswith(".py") or spec and spec.name.endswith(".__main__"):
+        return False
     try: text = Path(file).read_text("utf-8", "replace")
     except OSError: return False
     return "__main__" not in text and "parent_process" not in text
@@ -41,7 +46,7 @@ def follow_parent():
 
 # %% ../nbs/02_workers.ipynb #02db3513
 @contextmanager
-def _interrupts_later(): # In the block, and for ever in processes that are started there
+def _interrupts_later(): # In the block, and for ever in processes started there
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -93,9 +98,7 @@ def side_by_side(
         pool = worker_pool(workers, start, *args)
         try: yield from _as_they_end(pool, work, left)
         except BrokenProcessPool:
-            warnings.warn("a worker died, most often because memory ran out if it said "
-                          f"nothing above; going on without workers for the remaining {len(left)}. Next time "
-                          "give fewer of them with workers= (--workers)")
+            warnings.warn(_DIED.format(len(left)))
         except (KeyboardInterrupt, GeneratorExit): # nobody waits for what is being done
             for process in list((pool._processes or {}).values()): process.kill()
             raise
