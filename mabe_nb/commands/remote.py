@@ -148,7 +148,7 @@ def _cancel_or_resume(job, args, say):
     say(f"job {job.id}: {about['status']}")
     return about
 
-
+# %% ../../nbs/commands/60_remote.ipynb #7e6dbf86
 def _fetch(job, args, say):
     "Copy one file or folder of a job; without a name, list what there is."
     if links := links_of(job, args.name or ""):

@@ -27,8 +27,8 @@ from .formats.hdf_poses import (
 from .formats.movement_files import (
     check_films, is_sleap_csv, movement_data, sleap_csv_poses, slp_poses)
 from .formats.nwb import nwb_poses
-from mabe_nb.data.formats.live_mouse_tracker import (
-    is_mouse_tracker, mouse_tracker_poses)
+from .formats.live_mouse_tracker import is_mouse_tracker
+from .formats.live_mouse_tracker import mouse_tracker_poses
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS

@@ -225,6 +225,13 @@ def gap_at(self: Inputs,
     "Every how many frames one is taken there, so that windows last as long."
     return max(round(gap * fps / self.rate), 1)
 
+# %% ../../nbs/train/35_inputs.ipynb #69a68ada
+def _values(prepared, rows, always):
+    "Values of each sequence; of `always` those channels stay true that all of them have."
+    for x in map(prepared.values, rows):
+        np.logical_and(always, np.isfinite(x[::10]).any(0), out=always)
+        yield x
+
 # %% ../../nbs/train/35_inputs.ipynb #e0256aa5
 def fit_inputs(
     prepared, # `Prepared`
@@ -238,11 +245,7 @@ def fit_inputs(
     direct = ~(coord & only_pca) & (cfg.include_temporal_stats | (roles != "statistic"))
     masks = np.flatnonzero((roles == "x") & ("mask" not in prepared.roles))
     always = np.ones(len(roles), bool)
-    def each():
-        for x in map(prepared.values, rows):
-            np.logical_and(always, np.isfinite(x[::10]).any(0), out=always)
-            yield x
-    scaler = fit_standardize(each())
+    scaler = fit_standardize(_values(prepared, rows, always))
     base = np.flatnonzero(coord & cfg.include_pca)
     scaled = (scaler(prepared.values(i))[:, base] for i in rows)
     pca = fit_pca(scaled, cfg.pca_components) if cfg.include_pca else None

@@ -30,6 +30,8 @@ from .folder.recorder import (FREE_TO_CHANGE, RunRecorder, begun_with,
                                            keep_sources, learned_from, load_checkpoint)
 from .inputs import users_code
 from .model import refuse_models
+
+# %% ../../nbs/train/70_runs.ipynb #e7d45b4a
 from .models import count_parameters
 from .losses import has_overlaps
 from .predict import (LEAST_COST, decide, decide_apart, lasting,

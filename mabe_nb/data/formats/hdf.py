@@ -122,6 +122,13 @@ def _texts_fault(path, size, changed):
         return "is damaged: its texts are not where it says, or not as long"
 
 
+# %% ../../../nbs/data/formats/45_hdf.ipynb #7cdb197c
+def _no_hdf(path):
+    "What a file is that h5py does not read, in words."
+    with open(path, "rb") as f: old = f.read(3) == b"CDF"
+    return ("is netCDF 3; save it as netCDF 4, in xarray with format='NETCDF4'" if old
+            else "is truncated or no HDF5 file")
+
 # %% ../../../nbs/data/formats/45_hdf.ipynb #c924c49e
 def check_hdf(
     path, # An HDF5 file
@@ -137,17 +144,14 @@ def check_hdf(
             for name, item in _walk(f, path):
                 if isinstance(item, h5py.Dataset):
                     for fault in _faults(name, item): raise DataError(fault, path)
-                left -= _bytes(item) if isinstance(item, h5py.Dataset) else 0
+                    left -= _bytes(item)
                 if left < 0:
                     raise DataError(f"announces more than {most:,} bytes of arrays, "
                                     f"far more than it holds; its last is {name}", path)
             texts = next(_texts(f, path), None)
     except DataError: raise
     except Exception: # h5py answers damage with exceptions of many kinds
-        with open(path, "rb") as f: old = f.read(3) == b"CDF"
-        raise DataError(
-            "is netCDF 3; save it as netCDF 4, in xarray with format='NETCDF4'" if old
-            else "is truncated or no HDF5 file", path) from None
+        raise DataError(_no_hdf(path), path) from None
     state = path.stat()
     fault = texts and _texts_fault(path.absolute(), state.st_size, state.st_mtime_ns)
     if fault: raise DataError(fault, path)

@@ -28,6 +28,8 @@ from .folds import make_folds, read_folds, save_out_of_fold
 from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          lab_section, missing_action_notes,
                                          reviewed_section, roles_section)
+
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #ed79ad2d
 from .members import ActionFrames, load_member
 from .presets import RECIPES
 from ..inputs import common_rate
