@@ -109,8 +109,6 @@ def structure():
     rows = [say(house.faults(p), p.relative_to(TOP)) for p in pages]
     rows += [say(house.sidebar_faults(), "sidebar"), say(house.module_faults(), "modules"),
              say(house.link_of_quarto(), "nbs/_quarto.yml")]
-    if wide := len(list(house.wide_lines())):
-        print(f"note: {wide} lines over {house.WIDTH} columns, .ci/notebooks.py lists them")
     rows.append(say(version.faults(), "one version everywhere"))
     code, out = tool(sys.executable, HERE/"readme.py", "--check")
     return [*rows, say(out.strip().splitlines()[-1:] * bool(code), "README.md")]

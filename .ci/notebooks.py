@@ -24,6 +24,8 @@ def source_faults(cell):
     if MACHINE.search(source): yield "names a path of one machine"
     if cell["cell_type"] != "code": return
     lines = source.splitlines()
+    if (most := max(map(len, lines), default=0)) > WIDTH:
+        yield f"has a line of {most} columns, expected at most {WIDTH}"
     if re.search(r"^\s*except\s*:", source, re.M): yield "has a bare except"
     if found := re.search(r"^_\d+(?=,| =)|(?<=, )_\d+(?=,| =)", source, re.M):
         yield f"names {found[0]}, which Jupyter fills with what its cell {found[0][1:]} shows"
@@ -112,15 +114,6 @@ def link_of_quarto(top=TOP):
         "nbs/_quarto.yml must be a symbolic link to ../_quarto.yml"]
 
 
-def wide_lines(top=TOP):
-    "Code lines over the width of a page: worth a look, not a fault."
-    for path in notebooks(top):
-        for i, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
-            if cell["cell_type"] != "code": continue
-            yield from (f"{path.name} cell {i}: {len(line)} columns"
-                        for line in text(cell["source"]).splitlines() if len(line) > WIDTH)
-
-
 def own_lines(words):
     "Lines of a module without the head and the marks that nbdev writes between cells."
     cells = re.split(r"^# %% .*\n", words, flags=re.M)
@@ -132,6 +125,3 @@ def module_faults(top=TOP):
     return [f"{p.relative_to(top)} has {n} lines, a module stays under 300"
             for p in sorted((Path(top)/"mabe_nb").rglob("*.py")) if p.name != "_modidx.py"
             and (n := own_lines(p.read_text(encoding="utf-8"))) >= 300]
-
-
-if __name__ == "__main__": print(*wide_lines(), sep="\n")

@@ -97,9 +97,12 @@ def test_imports_beside_other_code(source):
 
 
 def test_wide_lines(tree):
-    assert list(house.wide_lines(tree)) == []
-    nbformat.write(notebook(new_code_cell("x\n" + 89*"a")), tree/"nbs"/"index.ipynb")
-    assert list(house.wide_lines(tree)) == ["index.ipynb cell 1: 89 columns"]
+    page = tree/"nbs"/"index.ipynb"
+    for columns in (house.WIDTH, house.WIDTH + 1):
+        nbformat.write(notebook(new_code_cell("x\n" + columns*"a")), page)
+        wide = [fault for fault in house.faults(page) if "columns" in fault]
+        assert wide == ["index.ipynb cell 1 has a line of 89 columns, expected at most 88"] * (
+            columns > house.WIDTH)
 
 
 def test_faults_of_the_file(tmp_path):

@@ -200,7 +200,7 @@ sys.path[:0] = [f"{LIB}/own"]
 sys.path.append(f"{LIB}/more") # what this machine has goes first
 
 from mabe_nb.extend import load_file
-for file in sorted(KIT.glob("model/*.py")): load_file(file) # a network, blocks of features'''
+for file in sorted(KIT.glob("model/*.py")): load_file(file) # network, blocks'''
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #365ef7fc
 OPEN = '''from mabe_nb.data.dataset import open_dataset
