@@ -47,8 +47,10 @@ def inputs_of(rec, features, parts=None, clip=1e9, **changes):
     got = compute(rec, features, rec.mice[:2], parts)
     prepared = SimpleNamespace(names=got.names, roles=got.roles, features=features, parts=parts,
                                values=lambda i: got.values,
-                               sequences=pd.DataFrame({"fps": [rec.fps], "video_id": ["1"]}),
-                               videos={"1": {"parts": list(rec.parts)}})
+                               sequences=pd.DataFrame({
+                                   "fps": [rec.fps], "video_id": ["1"],
+                                   "agent": rec.mice[:1], "target": rec.mice[1:2]}),
+                               videos={"1": {"parts": list(rec.parts), "frames": len(rec)}})
     inputs = fit_inputs(prepared, [0], TrainConfig(features=features, **changes))
     return replace(inputs, scaler=replace(inputs.scaler, clip=clip))
 

@@ -210,6 +210,23 @@ def predict_sequences(
                    cfg.smooth_ms if smooth_ms is None else smooth_ms)
         yield i, p if apart else with_rates(p, clf.usual, wanted, fps)
 
+# %% ../../nbs/train/60_classifier.ipynb #85484489
+@patch
+def run_videos(self: Classifier) -> dict: # "train" and "valid", a list of ids each
+    "The videos of its run. Raises `DataError` if its folder does not tell."
+    if self.file is None:
+        raise DataError("this classifier was not read from a run folder")
+    paths = [folder/"videos.json" for folder in self.file.parents[:2]]
+    return read_split(next((p for p in paths if p.exists()), paths[0]))
+
+# %% ../../nbs/train/60_classifier.ipynb #7b2910cd
+@patch
+@property
+def learned_from(self: Classifier) -> frozenset:
+    "Ids of the videos that it learned from, as far as its folder tells."
+    try: return frozenset(map(str, self.run_videos()["train"]))
+    except (DataError, LookupError, TypeError): return frozenset()
+
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01
 @patch
 def prepared(
@@ -285,23 +302,6 @@ def predict(
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
 predict_dataset = Classifier.predict
-
-# %% ../../nbs/train/60_classifier.ipynb #85484489
-@patch
-def run_videos(self: Classifier) -> dict: # "train" and "valid", a list of ids each
-    "The videos of its run. Raises `DataError` if its folder does not tell."
-    if self.file is None:
-        raise DataError("this classifier was not read from a run folder")
-    paths = [folder/"videos.json" for folder in self.file.parents[:2]]
-    return read_split(next((p for p in paths if p.exists()), paths[0]))
-
-# %% ../../nbs/train/60_classifier.ipynb #7b2910cd
-@patch
-@property
-def learned_from(self: Classifier) -> frozenset:
-    "Ids of the videos that it learned from, as far as its folder tells."
-    try: return frozenset(map(str, self.run_videos()["train"]))
-    except (DataError, LookupError, TypeError): return frozenset()
 
 # %% ../../nbs/train/60_classifier.ipynb #7368ad50
 @patch

@@ -227,7 +227,7 @@ def gap_at(self: Inputs,
 
 # %% ../../nbs/train/35_inputs.ipynb #69a68ada
 def _values(prepared, rows, always):
-    "Values of each sequence; of `always` those channels stay true that all of them have."
+    "Values of each sequence; a channel that one of them lacks is false in `always`."
     for x in map(prepared.values, rows):
         np.logical_and(always, np.isfinite(x[::10]).any(0), out=always)
         yield x

@@ -139,6 +139,11 @@ def probabilities(
     "What each member says on average over its folds and seeds."
     return _complete(self, _means(self, values, fps, threads))
 
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #c686d08e
+def _first_net(recipe): # Name and inputs of the first network that there is
+    return next(((name, m.clf.inputs) for name, some in recipe.members.items()
+                 for m in some if isinstance(m, Net)), (None, None))
+
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #f57ad1ce
 def _pair_of(row): return row.video_id, *sorted((row.agent, row.target))
 
@@ -194,6 +199,24 @@ def prepared(
                         dataset.root)
     return out
 
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #106196ae
+def _fold_videos(folder):
+    "Ids of the videos of all folds. Raises `DataError` if the folder tells none."
+    about = read_json(path := folder/"metrics.json")
+    folds = about.get("folds") if isinstance(about, dict) else None
+    if type(folds) is list and {*map(type, folds)} <= {list}:
+        if {type(v) for f in folds for v in f} <= {str}: return sum(folds, [])
+    raise DataError("does not hold folds, lists of video ids, as train_recipe writes "
+                    "them", path)
+
+
+@patch
+@property
+def learned_from(self: Recipe) -> frozenset:
+    "Ids of the videos that it learned from, as far as its folder tells."
+    judged = self.folder and (self.folder/"metrics.json").exists() # not in a bundle
+    return frozenset(_fold_videos(self.folder) if judged else ())
+
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
 def predict(
@@ -244,34 +267,11 @@ def _lab_notes(recipe, prepared, ids): # What a recipe does not know of the vide
     return new_lab_notes(recipe.labs, recipe.actions, listed)
 
 
-def _first_net(recipe): # Name and inputs of the first network that there is
-    return next(((name, m.clf.inputs) for name, some in recipe.members.items()
-                 for m in some if isinstance(m, Net)), (None, None))
-
-
 def _doubts(recipe, prepared, ids):
     name, inputs = _first_net(recipe)
     return doubtful(inputs, prepared[name], ids) if inputs else {}
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #781ccf6a
-def _fold_videos(folder):
-    "Ids of the videos of all folds. Raises `DataError` if the folder tells none."
-    about = read_json(path := folder/"metrics.json")
-    folds = about.get("folds") if isinstance(about, dict) else None
-    if type(folds) is list and {*map(type, folds)} <= {list}:
-        if {type(v) for f in folds for v in f} <= {str}: return sum(folds, [])
-    raise DataError("does not hold folds, lists of video ids, as train_recipe writes "
-                    "them", path)
-
-
-@patch
-@property
-def learned_from(self: Recipe) -> frozenset:
-    "Ids of the videos that it learned from, as far as its folder tells."
-    judged = self.folder and (self.folder/"metrics.json").exists() # not in a bundle
-    return frozenset(_fold_videos(self.folder) if judged else ())
-
-
 @patch
 def files(self: Recipe, **options) -> dict:
     "The members and how they are blended."
