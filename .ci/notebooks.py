@@ -2,6 +2,7 @@
 import ast
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
@@ -12,7 +13,7 @@ FENCE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 EXPORTED = re.compile(r"(?:#\|.*\n)*#\|\s*(?:exports?|exec_doc)\b")
 ALWAYS = re.compile(r"(?:#\|.*\n)*#\|\s*(?:export[si]?\b|exec_doc\b|eval:\s*false)")
 IMPORT = ast.Import, ast.ImportFrom
-WIDTH, EXPORT = 88, 40
+WIDTH, EXPORT, MODULES = 88, 40, 14
 
 
 def text(lines): return lines if isinstance(lines, str) else "".join(lines)
@@ -122,6 +123,10 @@ def own_lines(words):
 
 
 def module_faults(top=TOP):
-    return [f"{p.relative_to(top)} has {n} lines, a module stays under 300"
-            for p in sorted((Path(top)/"mabe_nb").rglob("*.py")) if p.name != "_modidx.py"
-            and (n := own_lines(p.read_text(encoding="utf-8"))) >= 300]
+    "Modules that are too long, and folders of too many."
+    paths = sorted(p for p in (Path(top)/"mabe_nb").rglob("*.py") if p.name != "_modidx.py")
+    long = [f"{p.relative_to(top)} has {n} lines, a module stays under 300"
+            for p in paths if (n := own_lines(p.read_text(encoding="utf-8"))) >= 300]
+    folders = Counter(p.parent for p in paths if p.stem not in ("__init__", "__main__"))
+    return long + [f"{folder.relative_to(top)} has {n} modules, expected at most {MODULES}"
+                   for folder, n in folders.items() if n > MODULES]

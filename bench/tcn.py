@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mabe_nb.train.dropout import ByteDropout
+from mabe_nb.train.arithmetic.dropout import ByteDropout
 from mabe_nb.train.models import TCN
 
 WINDOWS, FRAMES, CHANNELS, CLASSES, WIDTH, LAYERS, SHARE = 16, 256, 292, 8, 64, 6, 0.3

@@ -18,8 +18,8 @@ from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.calms21 import read_calms21
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.formats.kaggle.tables import read_videos
-from mabe_nb.data.formats.npy import read_npy, read_npz
-from mabe_nb.data.formats.pickles import unpickle
+from mabe_nb.data.formats.binary.npy import read_npy, read_npz
+from mabe_nb.data.formats.binary.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.data.folder.settings import read_settings
@@ -179,7 +179,7 @@ def test_npz_may_not_unpack_to_far_more(tmp_path):
 
 
 def test_npz_of_packed_poses_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("mabe_nb.data.formats.npy.ROOM", 2**16)
+    monkeypatch.setattr("mabe_nb.data.formats.binary.npy.ROOM", 2**16)
     walk = np.random.default_rng(0).normal(size=(20_000, 14)).cumsum(0).round()
     np.savez_compressed(tmp_path/"p.npz", keypoints=walk.astype("f8"))
     assert walk.size * 8 > 4 * (tmp_path/"p.npz").stat().st_size

@@ -29,13 +29,13 @@ from mabe_nb.data.folder import files as lab_files
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.bout_tables import label_rows
 from mabe_nb.data.formats.ethovision.exports import exports_in, numbers_of
-from mabe_nb.data.formats.hdf import check_hdf
+from mabe_nb.data.formats.binary.hdf import check_hdf
 from mabe_nb.data.formats.hdf_poses import dlc_table
 from mabe_nb.data.formats.movement_files import sleap_csv_poses
 from mabe_nb.data.formats.kaggle import tables
 from mabe_nb.data.formats.kaggle.tables import read_columns
-from mabe_nb.data.formats.npy import read_npy, read_npz
-from mabe_nb.data.formats.pickles import unpickle
+from mabe_nb.data.formats.binary.npy import read_npy, read_npz
+from mabe_nb.data.formats.binary.pickles import unpickle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.formats.frame_tables import frame_table, read_frame_table
 from mabe_nb.data.folder.tracker_folder import read_settings

@@ -136,6 +136,12 @@ def test_tree(tree):
         "_quarto.yml lists data/00_a.ipynb, which is not there"]
     (tree/"mabe_nb"/"long.py").write_text("x = 1\n"*300)
     assert "300 lines" in house.module_faults(tree)[0]
+    (tree/"mabe_nb"/"long.py").unlink()
+    (room := tree/"mabe_nb"/"room").mkdir()
+    for i in range(15):
+        assert house.module_faults(tree) == []
+        (room/f"m{i}.py").write_text("x = 1\n")
+    assert house.module_faults(tree) == ["mabe_nb/room has 15 modules, expected at most 14"]
     (tree/"_quarto.yml").unlink()
     assert house.link_of_quarto(tree)
     (tree/"nbs"/"_quarto.yml").unlink()

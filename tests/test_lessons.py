@@ -15,7 +15,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.ensemble.queue import MemberTask, train_members, default_workers
 from mabe_nb.train.ensemble.members import load_member
-from mabe_nb.train.dropout import ByteDropout
+from mabe_nb.train.arithmetic.dropout import ByteDropout
 from mabe_nb.workers import check_main
 
 SMALL = {"features": "symmetric", "epochs": 1, "conv_channels": [4], "lstm_hidden": 4}

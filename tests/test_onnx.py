@@ -19,7 +19,7 @@ from mabe_nb.train.classifier import (Classifier, load_classifier, predict_seque
                                       wanted_actions)
 from mabe_nb.train.config import choices, make_config
 from mabe_nb.train.arithmetic.engines import has_bfloat16, in_engine, to_onnx
-from mabe_nb.train.export import by_torch, export_onnx, networks_of
+from mabe_nb.train.arithmetic.export import by_torch, export_onnx, networks_of
 from mabe_nb.train.inputs import PCA, Inputs, Standardize
 from mabe_nb.train.model import load_model
 from mabe_nb.train.models import make_model

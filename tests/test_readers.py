@@ -20,8 +20,8 @@ from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
-from mabe_nb.data.formats.npy import read_npy, read_npz
-from mabe_nb.data.formats.pickles import unpickle
+from mabe_nb.data.formats.binary.npy import read_npy, read_npz
+from mabe_nb.data.formats.binary.pickles import unpickle
 from mabe_nb.data.formats.simba import read_simba
 from mabe_nb.errors import ConfigError, DataError
 

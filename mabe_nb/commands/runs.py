@@ -97,7 +97,7 @@ def _bundle_flags(p):
 def export(args, say) -> dict:
     "Write the networks of a run as ONNX files, compared with PyTorch."
     from mabe_nb.data.dataset import open_dataset
-    from mabe_nb.train.export import export_onnx
+    from mabe_nb.train.arithmetic.export import export_onnx
     if args.data is None: refuse_without(args, "--data DATA", "--videos")
     check_out(args.onnx, folder=True)
     data = None if args.data is None else open_dataset(args.data, "train")

@@ -15,8 +15,8 @@ from ..errors import DataError
 from ..files import read_json
 from ..safe_names import safe_id
 from .recording import Recording, bout_table, run_lengths
-from .formats.npy import (mat_arrays, mentions, plain_array, read_mat,
-                                       read_npy, read_npz)
+from .formats.binary.npy import (mat_arrays, mentions, plain_array,
+                                             read_mat, read_npy, read_npz)
 from .formats.readers import reader
 
 # %% ../../nbs/data/12_calms21.ipynb #64bff6f4

@@ -21,7 +21,7 @@ from .body_parts import animal_prefixes
 from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
-from .formats.hdf import check_hdf, HDF
+from .formats.binary.hdf import check_hdf, HDF
 from .formats.hdf_poses import (
     has_points, jabs_poses, movement_poses, sleap_poses)
 from .formats.movement_files import (

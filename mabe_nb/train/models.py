@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..errors import ConfigError, DataError
-from .dropout import ByteDropout, byte_dropout
+from .arithmetic.dropout import ByteDropout, byte_dropout
 
 # %% ../../nbs/train/20_models.ipynb #c28752b4
 class Network(NamedTuple):

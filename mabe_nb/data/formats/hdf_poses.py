@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import DataError
-from .pickles import unpickle
+from .binary.pickles import unpickle
 from .text_tables import PICTURES, in_order
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #bb8e8022

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import DataError
 from ...safe_names import safe_id
 from ..recording import Finding, Recording
-from .npy import mentions, plain_array, read_npy
+from .binary.npy import mentions, plain_array, read_npy
 from .readers import reader
 
 # %% ../../../nbs/data/formats/65_mabe22.ipynb #c7ba99db

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 
-from .hdf import HDF, check_hdf
+from .binary.hdf import HDF, check_hdf
 from .hdf_poses import dlc_table
 from .text_tables import (check_rows, check_table, csv_frames,
                                               csv_table, read_table)
