@@ -14,7 +14,7 @@ from mabe_nb import cli
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, MabeError
-from mabe_nb.train import export
+from mabe_nb.train.arithmetic import export
 from mabe_nb.train.classifier import (Classifier, load_classifier, predict_sequences,
                                       wanted_actions)
 from mabe_nb.train.config import choices, make_config
