@@ -220,7 +220,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
     from tqdm.auto import tqdm
     done = {}
     own = own_modules([*users_blocks(blocks_of(plan.features)),
-                       *own_readers()]) if workers > 1 else ()
+                       *own_readers()]) if workers != 1 else ()
     every = side_by_side(_try, ids, workers, _start, plan, sorted(own),
                          here=partial(_try, plan=plan))
     with closing(every) as videos, tqdm(
