@@ -18,8 +18,8 @@ install: .venv/.installed
 demo: install
 	$(BIN)/mabe demo --out demo
 
-test: install
-	$(BIN)/python .ci/checks.py
+test: install # In minutes; with make test ALL=1 also browsers, clouds, long trainings, tutorials
+	$(BIN)/python .ci/checks.py $(if $(ALL),--all)
 
 oldest: # The tests with the oldest versions that settings.ini allows: make oldest TORCH=torch==2.6.0
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest

@@ -1,4 +1,8 @@
-"Every check of the house; the last line is `N passed, N failed` (and skipped tests)."
+"""Every check of the house; the last line is `N passed, N failed` (and skipped tests).
+
+Without `--all`, what takes longest is left out: tests marked `browser`, `cloud` or
+`slow`, and the tutorials.
+"""
 import hashlib
 import os
 import re
@@ -27,6 +31,7 @@ STOPPED = 124 # Exit code of a tool that took longer
 AGAIN = 5 # So many failed tests, at most, are run again, alone
 MOST = 5 # A machine counts as no busier than this
 ASIDE = "nice", "-n", "19" # Of tools that run beside the tests, which wait a lot
+LONG = "browser or cloud or slow" # Tests that run with `--all` alone
 BROWSER = re.compile(r"^pytestmark = pytest\.mark\.browser$", re.M) # All of a file
 FIRST = ( # Files of tests that take longest: begun late, one would be left running alone
     "on_modal", "every_flag", "magic", "kills", "real_slurm", "estimate", "trainer", "cli",
@@ -167,10 +172,15 @@ def counted(about, code, out, path):
     return len(found.passed), failed or int(code != 0), len(found.skipped)
 
 
-def run_notebooks(path, limit=LIMIT):
-    "Every notebook, but for marked cells; what they keep is not seen by the tests."
-    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, limit=limit,
-                     MABE_HOME=f"{path}-home")
+def short_pages():
+    "Every notebook that is no tutorial."
+    return [p for p in house.notebooks() if p.parent.name != "tutorials"]
+
+
+def run_notebooks(path, *names, limit=LIMIT):
+    "Every notebook or some, but for marked cells; what they keep is not seen by the tests."
+    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, *names,
+                     limit=limit, MABE_HOME=f"{path}-home")
     return counted("notebooks", code, out, path)
 
 
@@ -234,7 +244,8 @@ def side_by_side(one, *others):
             raise
 
 
-def main():
+def main(*words):
+    everything = "--all" in words
     hear_ctrl_c()
     with tempfile.TemporaryDirectory() as spare:
         os.environ.update(
@@ -246,16 +257,20 @@ def main():
         spare = Path(spare)
         rows = [unchanged("nbdev_clean"), unchanged("nbdev_export")]
         tests, browsed, pages = side_by_side(
-            lambda: run_pytest(spare/"pytest", "-m", "not browser", "-n3", "--dist=loadfile",
+            lambda: run_pytest(spare/"pytest", "-m", "not browser" if everything else
+                               f"not ({LONG})", "-n3", "--dist=loadfile",
                                "--no-loadscope-reorder", without=BROWSER),
             lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
-                    if browser() else (0, 0, 0), # Which waits more than it works
-            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(spare/"notebooks")])
+                    if everything and browser() else (0, 0, 0), # It waits more than it works
+            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(
+                spare/"notebooks", *[] if everything else short_pages())])
         rows += [second_try(spare/"pytest", tests), second_try(spare/"browser", browsed),
                  *pages]
+    if not everything: print(f"note: tests marked {LONG} and the tutorials were left out; "
+                             "`make test ALL=1` runs them, as `.ci/run` does")
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__": main(*sys.argv[1:])

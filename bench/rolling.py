@@ -21,8 +21,8 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1") # Before numba is imported
 import numbagg
 import numpy as np
 
-from mabe_nb.data.blocks.geometry import (along_time, rolling_mean,
-                                          rolling_mean_stds)
+from mabe_nb.data.blocks.geometry import along_time
+from mabe_nb.data.blocks.rolling import rolling_mean, rolling_mean_stds
 from mabe_nb.measure.probe import processor
 
 FRAMES, CHANNELS, HALVES = 18_000, 28, (7, 30, 120)

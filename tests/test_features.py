@@ -15,10 +15,12 @@ from mabe_nb.data import features
 from mabe_nb.data.blocks import motion as kinematics
 from mabe_nb.data.blocks.bodies import (ALTERNATIVES, body_length, body_points, MOUSE_CM,
                                         mouse_order)
-from mabe_nb.data.blocks.geometry import (fill_gaps, half_frames, motion, rolling_max,
-                                          rolling_mean_stds, rolling_min)
+from mabe_nb.data.blocks import rolling
+from mabe_nb.data.blocks.geometry import fill_gaps, motion
 from mabe_nb.data.blocks.registry import (ALIASES, BLOCKS, PRESETS, block, compute_blocks,
                                           named)
+from mabe_nb.data.blocks.rolling import (half_frames, rolling_max, rolling_mean_stds,
+                                         rolling_min)
 from mabe_nb.data.features import compute
 from mabe_nb.data.blocks.motion import SLOTS
 from mabe_nb.data.recording import Recording
@@ -391,12 +393,14 @@ def test_chunks_do_not_show(chunk, frames):
     finally: kinematics.CHUNK = before
 
 
+@pytest.mark.parametrize("totals", [True, False])
 @settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 999), frames=st.integers(1, 60), half=st.integers(1, 80),
        share=st.sampled_from([0, .3, .9]), level=st.sampled_from([0, 1e4]))
-def test_rolling_is_what_it_says(seed, frames, half, share, level):
+def test_rolling_is_what_it_says(totals, seed, frames, half, share, level):
     rng = np.random.default_rng(seed)
     x = level + rng.normal(size=(frames, 2))
+    if not totals: x[0, 1] = level + 3 * rolling.FAR
     x[rng.random(x.shape) < share] = np.nan
     mean, std = rolling_mean_stds(x, [half])[0]
     low, high = rolling_min(x, half), rolling_max(x, half)
@@ -406,7 +410,15 @@ def test_rolling_is_what_it_says(seed, frames, half, share, level):
             near = near[~np.isnan(near)]
             want = ([near.mean(), near.std(), near.min(), near.max()] if near.size
                     else [np.nan]*4)
-            close([mean[t, c], std[t, c], low[t, c], high[t, c]], want, 1e-9, 1e-6)
+            close([mean[t, c], std[t, c], low[t, c], high[t, c]], want, 1e-9, 8e-6)
+
+
+def test_without_bottleneck_features_are_the_same(monkeypatch):
+    rec, name = holes(smooth(40), .2), "social+smoothed+multiscale"
+    fast, called = compute(rec, name).values, []
+    monkeypatch.setattr(rolling, "totals_serve", lambda x: called.append(len(x)))
+    close(compute(rec, name).values, fast)
+    assert called
 
 
 @pytest.mark.parametrize("size", [1e7, 1e9, 1e30])

@@ -14,11 +14,12 @@ from functools import cached_property
 
 from array_api_compat import array_namespace
 
-from .geometry import (along_time, derive, fill_gaps, half_frames,
-                                          in_frame, known_mean, motion, nearest, norm,
-                                          rolling_max, rolling_mean, rolling_mean_stds,
-                                          rolling_min, shift, stack_columns, unit)
+from .geometry import (along_time, derive, fill_gaps, in_frame,
+                                          known_mean, motion, nearest, norm, shift,
+                                          stack_columns, unit)
 from .registry import Channel, PRESETS, block, derived, named
+from .rolling import (half_frames, rolling_max, rolling_mean,
+                                         rolling_mean_stds, rolling_min)
 
 # %% ../../../nbs/data/blocks/40_pair.ipynb #48497fd0
 GAP_MS = 2000 # Longest gap that is bridged

@@ -9,10 +9,11 @@ __all__ = ['SIZE_OF', 'MULTISCALE_OF', 'MEAN_MS', 'STD_MS', 'LAG_MS', 'LAG_MEAN_
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #8c109837
 from array_api_compat import array_namespace
 
-from .geometry import (half_frames, rolling_max, rolling_mean_stds,
-                                          rolling_min, shift)
+from .geometry import shift
 from .pair import as_columns, ranked
 from .registry import block, counterpart, derived
+from .rolling import (half_frames, rolling_max, rolling_mean_stds,
+                                         rolling_min)
 
 # %% ../../../nbs/data/blocks/50_unordered.ipynb #56d3f21b
 SIZE_OF = ("closing", "closing_nearest")
