@@ -99,7 +99,6 @@ def totals_serve(
     if bottleneck is None or not isinstance(x, np.ndarray) or not x.size: return False
     return bool(np.fmax.reduce(x, axis=None) - np.fmin.reduce(x, axis=None) < FAR)
 
-
 # %% ../../../nbs/data/blocks/15_rolling.ipynb #3ad944c4
 def running(
     x, # (frames, ...) of NumPy, floats, NaN = missing
@@ -116,7 +115,6 @@ def running(
         found = (of(rows[:, :n + half], 2*half + 1, min_count=1) for of in statistics)
         yield tuple(by_frame(v[:, half:].astype(dtype or x.dtype, copy=False), x.shape)
                     for v in found)
-
 
 # %% ../../../nbs/data/blocks/15_rolling.ipynb #8cd8bab5
 @np.errstate(invalid="ignore") # 0/0 of a window in which nothing is known
