@@ -89,7 +89,7 @@ try: import bottleneck
 except ImportError: bottleneck = None # It comes with movement; Kaggle may lack it
 
 # %% ../../../nbs/data/blocks/15_rolling.ipynb #49ab4bf7
-FAR = 1e4 # Values further apart leave a trace in a total: up to 1e-4 of a deviation
+FAR = 1e4 # Values so far apart leave some 4e-5 in deviations that should be 0
 
 
 def totals_serve(
