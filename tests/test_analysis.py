@@ -16,12 +16,13 @@ import mabe_nb as mb
 from mabe_nb.analysis import exports
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
+from mabe_nb.analysis.comparison import compare_groups, compare_two, group_order
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
-                                     of_nothing, of_spelling, per_unit, read_groups, with_groups)
+from mabe_nb.analysis.groups import (checked_groups, of_company, of_nothing, of_spelling, per_unit,
+                                     read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.colors import to_rgb
 from scipy import stats
 
-from .groups import group_order
+from .comparison import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color
 from ..view.plots import _axes, _empty, _ink, _short, styled
