@@ -26,6 +26,7 @@ from mabe_nb import view
 from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
+from mabe_nb.view.style import INK, Picture
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -290,7 +291,7 @@ def test_page_needs_nothing_from_outside():
 def test_figures_follow_light_and_dark():
     svg = figure_svg(pictures()["scores"][0])
     assert "prefers-color-scheme:dark" in svg and "currentColor" in svg
-    assert f": {plots.INK}" not in svg and svg == figure_svg(pictures()["scores"][0])
+    assert f": {INK}" not in svg and svg == figure_svg(pictures()["scores"][0])
 
 
 def test_long_tables_say_what_they_leave_out():
@@ -325,7 +326,7 @@ def test_a_figure_keeps_the_ground_of_a_dark_style():
     corner = {}
     for style in ("default", "dark_background"):
         with matplotlib.style.context(style):
-            png = plots.Picture(figsize=(1, 1))._repr_png_()
+            png = Picture(figsize=(1, 1))._repr_png_()
         corner[style] = matplotlib.image.imread(io.BytesIO(png))[0, 0]
     assert corner["default"][3] == 0 and (corner["dark_background"] == [0, 0, 0, 1]).all()
 

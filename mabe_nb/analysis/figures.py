@@ -16,7 +16,7 @@ from scipy import stats
 from .comparison import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color
-from ..view.plots import _axes, _empty, _ink, _short, styled
+from ..view.style import _axes, _empty, _ink, _short, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(

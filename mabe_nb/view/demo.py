@@ -23,6 +23,7 @@ from ..train.metrics import chance_score, kaggle_report, solution_table
 from ..train.runs import train
 from . import plots
 from .report import write_report
+from .style import _short
 
 # %% ../../nbs/view/30_demo.ipynb #3bdf1b0f
 def most_eventful_pair(
@@ -55,7 +56,7 @@ def plot_predicted(
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
     rec = dataset[video]
     figure, axes = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
-    title = plots._short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
+    title = _short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
     axes.set_title(title, loc="left", fontweight="bold", fontsize=10)
     return figure, axes
 

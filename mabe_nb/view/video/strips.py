@@ -16,8 +16,9 @@ from matplotlib import rc_context
 from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
 from ..fonts import font_families
-from ..plots import (GRID, INK, STYLE, Picture, _axes, _empty, _ink,
-                                _short, _spans, plot_ethogram, styled)
+from ..plots import plot_ethogram
+from ..style import (GRID, INK, STYLE, Picture, _axes, _empty, _ink, _short,
+                                _spans, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
