@@ -96,6 +96,6 @@ def compare_groups(
     least = cases.groupby(["group", "action"]).unit.nunique()
     for group, n in least.unstack(fill_value=0).min(axis=1).items():
         if n < FEW: notes.append(
-            f"{group} has {plural(n, 'case')} of some action: intervals are wide, and no "
-            "difference found does not mean none there")
+            f"{group} has {plural(n, 'case')} of some action: intervals are wide, and "
+            "no difference found does not mean none there")
     return table.assign(q=false_discovery(table.p)), notes

@@ -98,7 +98,8 @@ def of_nothing(
             if tuple(row) not in there and row[0] not in unseen]
     if not lost: return []
     return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the "
-            f"data: {_some([*map(repr, lost)])}" + did_you_mean([*map(name, sorted(there))], *lost[:5])]
+            f"data: {_some([*map(repr, lost)])}"
+            + did_you_mean([*map(name, sorted(there))], *lost[:5])]
 
 
 def of_spelling(
