@@ -12,7 +12,8 @@ import pandas as pd
 from ..data.recording import plural
 from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
-from .style import INK, _axes, _empty, _ink, _short, _spans, styled
+from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _spans,
+                                styled)
 
 # %% ../../nbs/view/10_plots.ipynb #8f433c2f
 SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
@@ -58,9 +59,7 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
-        ax.broken_barh(spans(bouts), (y - 0.42, 0.84), color=action_color(action),
-                       rasterized=len(bouts) > 500, # else of many MB
-                       linewidth=0.8) # a frame of an hour is seen
+        _draw_bouts(ax, spans(bouts), (y - 0.42, 0.84), action_color(action))
     ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
     ax.tick_params(axis="y", length=0, labelsize=8)

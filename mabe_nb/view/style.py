@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
+from .colors import pattern_of
 from .fonts import font_families, warn_of_boxes
 
 # %% ../../nbs/view/09_style.ipynb #88bbf619
@@ -74,6 +75,14 @@ def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _lab
 def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these frames
     ends = np.clip(bouts[["start", "stop"]].to_numpy(float), start, stop) / fps
     return [(a, b - a) for a, b in ends if b > a]
+
+def _draw_bouts(ax, spans, y, color): # (begin, length) each; y and height of the lane
+    many = len(spans) > 500 # else a picture of many MB
+    ax.broken_barh(spans, y, color=color, rasterized=many,
+                   linewidth=0.8) # a frame of an hour is seen
+    if hatch := pattern_of(color):
+        ax.broken_barh(spans, y, facecolor="none", edgecolor="white", linewidth=0,
+                       hatch=hatch, rasterized=many)
 
 def _empty(figure, ax, words): # What a picture of nothing says
     ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes,
