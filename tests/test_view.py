@@ -344,6 +344,17 @@ def test_what_was_predicted_of_videos_given_as_text():
         plot_predicted(data, submission, "20")
 
 
+def test_no_video_is_shown_that_was_not_predicted():
+    "With more going on in it than in the one that was, it had 0 bouts predicted."
+    recs = [make_recording(seed, 600 * seed, video_id=str(seed)) for seed in (1, 3)]
+    bouts = recs[0].bouts.set_axis(["agent_id", "target_id", "action", "start_frame",
+                                    "stop_frame"], axis=1).assign(video_id=1)
+    figure, axes = plot_predicted(RecordingList(recs, ".", "two"), bouts)
+    assert axes.get_title("left").endswith("in video 1")
+    with pytest.raises(DataError, match="no annotated video has a predicted bout"):
+        plot_predicted(RecordingList(recs[1:], ".", "one"), bouts)
+
+
 def test_runs_of_the_home_folder(tmp_path, monkeypatch):
     from mabe_nb.view.runs import find_runs
     for name in ("HOME", "USERPROFILE"): monkeypatch.setenv(name, str(tmp_path))
