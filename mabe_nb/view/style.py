@@ -76,6 +76,14 @@ def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these fr
     ends = np.clip(bouts[["start", "stop"]].to_numpy(float), start, stop) / fps
     return [(a, b - a) for a, b in ends if b > a]
 
+def _empty(figure, ax, words): # What a picture of nothing says
+    ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes,
+            color=_ink(ax))
+    ax.set(xticks=[], yticks=[])
+    figure.set_label(words)
+    return figure, ax
+
+# %% ../../nbs/view/09_style.ipynb #e57e0e0d
 def _draw_bouts(ax, spans, y, color): # (begin, length) each; y and height of the lane
     many = len(spans) > 500 # else a picture of many MB
     ax.broken_barh(spans, y, color=color, rasterized=many,
@@ -83,10 +91,3 @@ def _draw_bouts(ax, spans, y, color): # (begin, length) each; y and height of th
     if hatch := pattern_of(color):
         ax.broken_barh(spans, y, facecolor="none", edgecolor="white", linewidth=0,
                        hatch=hatch, rasterized=many)
-
-def _empty(figure, ax, words): # What a picture of nothing says
-    ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes,
-            color=_ink(ax))
-    ax.set(xticks=[], yticks=[])
-    figure.set_label(words)
-    return figure, ax
