@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mabe_nb.analysis.groups import compare_two, per_unit
+from mabe_nb.analysis.comparison import compare_two
+from mabe_nb.analysis.groups import per_unit
 
 p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 p.add_argument("--times", type=int, default=4000)

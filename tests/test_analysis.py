@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from test_open_folder import recording as tracks, write_dlc
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -16,12 +17,13 @@ import mabe_nb as mb
 from mabe_nb.analysis import exports
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
+from mabe_nb.analysis.comparison import compare_groups, compare_two, group_order
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import (checked_groups, compare_groups, compare_two, group_order, of_company,
-                                     of_nothing, of_spelling, per_unit, read_groups, with_groups)
+from mabe_nb.analysis.groups import (checked_groups, of_company, of_nothing, of_spelling, per_unit,
+                                     read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
 from mabe_nb.cli import main
@@ -35,7 +37,7 @@ from mabe_nb.data.corrections import Correction, corrected
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.metrics import submission_table
-from mabe_nb.view.colors import action_color
+from mabe_nb.view.colors import KNOWN_ACTIONS, action_color, pattern_of
 from mabe_nb.view.report import figure_svg
 
 MICE, ACTIONS = ("a", "b", "c"), ("rear", "sniff")
@@ -597,6 +599,19 @@ def test_an_action_has_its_colour_and_shares_it_with_none():
     assert len(colors_of(map(str, range(60)))) == 60 # more than there are colours
 
 
+def test_forty_actions_can_be_told_apart():
+    "Fifteen of them were violets; of one pattern, colours are unlike."
+    looks = [(pattern_of(c), np.array(to_rgb(c))) for c in map(action_color, KNOWN_ACTIONS)]
+    assert {p for p, _ in looks[:10]} == {""} # of the frequent ones
+    near = [p for (p, a), (q, b) in combinations(looks, 2) if p == q and np.abs(a - b).sum() < 0.19]
+    assert near == []
+    seen = observe([recording([(*MICE[:2], a, 20 * k, 20 * k + 20)
+                               for k, a in enumerate(("sniff", "avoid", "tussle"))])])
+    ax = plot_raster(seen)[1]
+    patterns = {c.get_hatch() for c in ax.collections if c.get_hatch()}
+    assert patterns == {"///", "xxx"} == {p.get_hatch() for p in ax.patches} - {"", None}
+
+
 def test_the_names_of_all_actions_of_a_raster_are_in_the_picture():
     names = [f"behaviour {k:02}" for k in range(37)]
     seen = observe([recording([(*MICE[:2], a, 50, 53) for a in names])])
@@ -604,6 +619,15 @@ def test_the_names_of_all_actions_of_a_raster_are_in_the_picture():
     FigureCanvasAgg(figure).draw()
     box = ax.get_legend().get_window_extent()
     assert len(ax.get_legend().get_texts()) >= 37 and box.y0 >= 0 and box.y1 <= figure.bbox.height
+
+
+def test_the_names_of_many_groups_are_in_the_picture():
+    cases = pd.DataFrame([(f"group {g:02}", str(k), "sniff", g + k) for g in range(28) for k in range(3)],
+                         columns=["group", "unit", "action", "value"])
+    figure, ax = plot_budgets(cases)
+    FigureCanvasAgg(figure).draw()
+    box = ax.get_legend().get_window_extent()
+    assert len(ax.get_legend().get_texts()) == 28 and box.y0 >= 0 and box.y1 <= figure.bbox.height
 
 
 def test_a_raster_shows_when_nobody_watched():

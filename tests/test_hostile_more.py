@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 
 from mabe_nb import cli
 from mabe_nb.analysis.clips import frame_drawer
-from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
+from mabe_nb.analysis.comparison import compare_groups
+from mabe_nb.analysis.groups import per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
 from mabe_nb.data.annotations import read_boris, scored_window

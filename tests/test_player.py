@@ -7,6 +7,7 @@ import ipywidgets as W
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from traitlets import TraitError
 
@@ -17,6 +18,7 @@ from mabe_nb.view.colors import COLORS
 from mabe_nb.view.video import strips
 from mabe_nb.view.video.explorer import Explorer
 from mabe_nb.view.report import figure_svg, inline_svg
+from mabe_nb.view.style import Picture
 from mabe_nb.view.panels.panel import control_names
 from mabe_nb.view.video.player import Player
 from mabe_nb.view.video.scene import extent, mark_of, plot_pose, skeleton
@@ -329,6 +331,24 @@ def test_ribbons_of_a_page_show_the_truth_of_that_page():
     bars = [p.get_extents() for c in ax.collections for p in c.get_paths()]
     assert any(abs(b.x0 - 5) < 1e-9 and abs(b.x1 - 200 / 30) < 1e-9 for b in bars)
     assert ax.get_xlim() == (100 / 30, 250 / 30)
+
+
+@pytest.mark.parametrize("name", ["{}", "a name of 16 {:02}", "WWWWWWWWWWWWW{:02}"])
+@pytest.mark.parametrize("wide", [5, 9])
+def test_the_names_of_shaded_actions_are_in_the_picture(name, wide):
+    "Long ones lay outside of it, and of many the title was lost."
+    bouts = bout_table([("m", "n", name.format(i), 30 * i, 30 * i + 20) for i in range(28)])
+    figure, ax = strips.plot_feature(np.arange(900.), "speed", "cm/s", 30, bouts)
+    if wide == 5: # half of it, in axes of another's
+        figure = Picture(figsize=(wide, 4), layout="constrained")
+        ax = strips.plot_feature(np.arange(900.), "speed", "cm/s", 30, bouts, stop=180,
+                                 ax=figure.subplots())[1]
+    FigureCanvasAgg(figure).draw()
+    names = ax.get_legend().get_texts()
+    assert len(names) == (6 if wide == 5 else 28) and ax.get_title("left" if wide == 9 else "center") == "speed"
+    assert all(figure.bbox.x0 <= b.x0 and b.x1 <= figure.bbox.x1 and b.y1 <= figure.bbox.y1
+               for b in (n.get_window_extent() for n in names))
+    assert ax.get_window_extent().height > 80
 
 
 def test_values_by_behaviour_leave_the_unknown_out():

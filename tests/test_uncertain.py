@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from mabe_nb.analysis.analyse import _of_no_interval, analyse
-from mabe_nb.analysis.groups import compare_groups, per_unit
+from mabe_nb.analysis.comparison import compare_groups
+from mabe_nb.analysis.groups import per_unit
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors, draw_seconds,
                                         drawn_groups, drawn_measures, half_widths, pieces_of)
 from mabe_nb.data.colony.recording import make_recording

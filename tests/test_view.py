@@ -26,6 +26,7 @@ from mabe_nb import view
 from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
+from mabe_nb.view.style import INK, Picture
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -290,7 +291,7 @@ def test_page_needs_nothing_from_outside():
 def test_figures_follow_light_and_dark():
     svg = figure_svg(pictures()["scores"][0])
     assert "prefers-color-scheme:dark" in svg and "currentColor" in svg
-    assert f": {plots.INK}" not in svg and svg == figure_svg(pictures()["scores"][0])
+    assert f": {INK}" not in svg and svg == figure_svg(pictures()["scores"][0])
 
 
 def test_long_tables_say_what_they_leave_out():
@@ -325,7 +326,7 @@ def test_a_figure_keeps_the_ground_of_a_dark_style():
     corner = {}
     for style in ("default", "dark_background"):
         with matplotlib.style.context(style):
-            png = plots.Picture(figsize=(1, 1))._repr_png_()
+            png = Picture(figsize=(1, 1))._repr_png_()
         corner[style] = matplotlib.image.imread(io.BytesIO(png))[0, 0]
     assert corner["default"][3] == 0 and (corner["dark_background"] == [0, 0, 0, 1]).all()
 
@@ -341,6 +342,17 @@ def test_what_was_predicted_of_videos_given_as_text():
     assert axes.get_xlim() == (0, 600 / recs[0].fps) # the video, not its last bout
     with pytest.raises(DataError, match="no bouts were annotated in video 20"):
         plot_predicted(data, submission, "20")
+
+
+def test_no_video_is_shown_that_was_not_predicted():
+    "With more going on in it than in the one that was, it had 0 bouts predicted."
+    recs = [make_recording(seed, 600 * seed, video_id=str(seed)) for seed in (1, 3)]
+    bouts = recs[0].bouts.set_axis(["agent_id", "target_id", "action", "start_frame",
+                                    "stop_frame"], axis=1).assign(video_id=1)
+    figure, axes = plot_predicted(RecordingList(recs, ".", "two"), bouts)
+    assert axes.get_title("left").endswith("in video 1")
+    with pytest.raises(DataError, match="no annotated video has a predicted bout"):
+        plot_predicted(RecordingList(recs[1:], ".", "one"), bouts)
 
 
 def test_runs_of_the_home_folder(tmp_path, monkeypatch):

@@ -14,10 +14,11 @@ import pandas as pd
 
 from . import figures
 from .boris import point_actions
+from .comparison import compare_groups
 from .exports import FORMATS, check_formats
 from .groups import (
-    checked_groups, compare_groups, of_company, of_no_group, of_subjects, of_no_value,
-    of_nothing, of_spelling, of_unlike_time, per_unit, read_groups, with_groups)
+    checked_groups, of_company, of_no_group, of_no_value, of_nothing, of_spelling,
+    of_subjects, of_unlike_time, per_unit, read_groups, with_groups)
 from .measures import (
     _some, actions_of_labs, checked_submission, measure, observe, of_absent, of_apart,
     of_outside, of_pauses, over_time)

@@ -21,7 +21,7 @@ from ..data.dataset import as_dataset
 from ..data.folder.films import find_films
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError
-from ..view.plots import COLORS
+from ..view.colors import COLORS
 from ..view.video.scene import skeleton
 
 # %% ../../nbs/analysis/60_clips.ipynb #b18b0138

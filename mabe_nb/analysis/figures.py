@@ -13,10 +13,10 @@ import pandas as pd
 from matplotlib.colors import to_rgb
 from scipy import stats
 
-from .groups import group_order
+from .comparison import group_order
 from .measures import MEASURES, Observed
-from ..view.colors import ACTION_COLORS, COLORS, action_color
-from ..view.plots import _axes, _empty, _ink, _short, styled
+from ..view.colors import ACTION_COLORS, COLORS, action_color, pattern_of
+from ..view.style import _axes, _draw_bouts, _empty, _ink, _short, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
@@ -40,9 +40,7 @@ def _draw_rows(ax, rows, bouts, colors):
     for y, key in enumerate(rows):
         for action, some in of[key].groupby("action") if key in of else ():
             spans = np.c_[some.start, some.stop - some.start]
-            ax.broken_barh(spans.tolist(), (y - 0.4, 0.8), linewidth=0.8,
-                           color=colors[action],
-                           rasterized=len(some) > 500) # else a picture of many MB
+            _draw_bouts(ax, spans.tolist(), (y - 0.4, 0.8), colors[action])
     return sum(len(of[key]) for key in rows if key in of)
 
 # %% ../../nbs/analysis/40_figures.ipynb #f52f8943
@@ -79,7 +77,8 @@ def plot_raster(
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, end), xlabel="time (s)",
            title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
-    keys = [ax.bar([0], [0], color=c, label=_short(a)) for a, c in colors.items()]
+    keys = [ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
+                   edgecolor="white", linewidth=0) for a, c in colors.items()]
     ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
@@ -122,7 +121,7 @@ def plot_budgets(
     groups = sorted(cases.group.unique(), key=group_order)
     n, m = len(actions), len(groups)
     bar = min(0.45, 18 / max(n * (m + 1), 1)) # Inches; a picture has an end
-    figure, ax = _axes(ax, 2 + bar * n * (m + 1), 3.2)
+    figure, ax = _axes(ax, 2 + bar * n * (m + 1), max(3.2, 0.8 + 0.18 * m)) # names fit
     rng, wide, dot = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
     colors = COLORS if m <= len(COLORS) else cycle(ACTION_COLORS)
     for g, (group, color) in enumerate(zip(groups, colors)):

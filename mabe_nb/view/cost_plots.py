@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..hardware.speed_guide import time_words
-from .plots import COLORS, _axes, _empty, _ink, styled
+from .colors import COLORS
+from .style import _axes, _empty, _ink, styled
 
 # %% ../../nbs/view/12_cost_plots.ipynb #dd7308fb
 def _by_batch(ax, good, failed, values, line, unit):

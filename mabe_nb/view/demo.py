@@ -23,6 +23,7 @@ from ..train.metrics import chance_score, kaggle_report, solution_table
 from ..train.runs import train
 from . import plots
 from .report import write_report
+from .style import _short
 
 # %% ../../nbs/view/30_demo.ipynb #3bdf1b0f
 def most_eventful_pair(
@@ -42,20 +43,24 @@ def most_eventful_pair(
 def plot_predicted(
     dataset, # Annotated dataset, path, or list of `Recording`s
     submission: pd.DataFrame, # As `model.predict` gives it
-    ids=None, # Videos to choose from, also as text; None: all with annotations
+    ids=None, # Videos to choose from, also as text; None: annotated ones with bouts
 ): # Figure and axes
     "Bouts as seen and as predicted, for the pair that does most different things."
     dataset, ids = data_and_ids(dataset, ids)
     if not isinstance(submission, pd.DataFrame):
         raise DataError(f"submission is a {type(submission).__name__}, expected a "
                         "DataFrame")
-    if ids is None: ids = [i for i in dataset.ids if len(dataset.annotations(i))]
+    if ids is None: # of a video without bouts, nobody says that it was predicted
+        ids = [i for i in dataset.ids if i in {*submission.video_id.astype(str)}
+               and len(dataset.annotations(i))]
+        if not ids: raise DataError("no annotated video has a predicted bout; predict "
+                                    "annotated ones, or name videos")
     video, *pair = most_eventful_pair(dataset, ids)
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
     rec = dataset[video]
     figure, axes = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
-    title = plots._short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
+    title = _short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
     axes.set_title(title, loc="left", fontweight="bold", fontsize=10)
     return figure, axes
 

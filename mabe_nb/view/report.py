@@ -17,7 +17,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ..files import atomic
-from .plots import GRID, INK
+from .style import GRID, INK
 
 # %% ../../nbs/view/20_report.ipynb #6c79e10f
 ROWS = 200

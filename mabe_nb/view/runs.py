@@ -19,7 +19,8 @@ from ..remote.row import row as row_of
 from ..remote.job import jobs
 from ..train.config import TrainConfig
 from ..train.scores.frames import best_row
-from .plots import COLORS, _axes, _empty, styled
+from .colors import COLORS
+from .style import _axes, _empty, styled
 
 # %% ../../nbs/view/18_runs.ipynb #7224fb37
 def epochs_of(

@@ -141,7 +141,8 @@ def film(path):
 
 
 def groups(folder):
-    from mabe_nb.analysis.groups import compare_groups, per_unit, read_groups, with_groups
+    from mabe_nb.analysis.comparison import compare_groups
+    from mabe_nb.analysis.groups import per_unit, read_groups, with_groups
     from mabe_nb.analysis.measures import measure, observe
     from mabe_nb.data.dataset import open_dataset
     rows = measure(observe(open_dataset(folder/"kaggle")))

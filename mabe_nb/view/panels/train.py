@@ -20,7 +20,7 @@ from .gpu import checked_card
 from .job import JobFollower
 from .labels import label_of
 from .panel import FULL, button, control, one_at_a_time, row
-from ..plots import COLORS
+from ..colors import COLORS
 from ..runs import epochs_of, warnings_of
 from ..report import svg_start
 

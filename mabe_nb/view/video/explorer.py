@@ -54,7 +54,8 @@ class Explorer(Panel):
         self.channel = control(W.Dropdown, "Channel", "Of the features, with its unit")
         self.player = Player(rec, pair=pair, strips=[])
         self.offer_channels(self.player.pair, channel)
-        self.player.strips = [ethogram_strip(rec), Strip(self.draw_curve, 1.7)]
+        names = 0.2 * (rec.bouts.action.nunique() // 6) # Inches; six fit in a row
+        self.player.strips = [ethogram_strip(rec), Strip(self.draw_curve, 1.7 + names)]
         self.spread = W.HTML(layout={"max_width": "46em", "width": "auto"})
         self.player.pair_box.observe(lambda _: self._follow_pair(), "value")
         self.channel.observe(lambda _: self.go(), "value")

@@ -15,7 +15,7 @@ from ...data.blocks.bodies import body_points
 from ...data.body_parts import part_index
 from ...data.recording import Recording
 from ..colors import COLORS
-from ..plots import _axes, _ink, _short, styled
+from ..style import _axes, _ink, _short, styled
 
 # %% ../../../nbs/view/video/20_scene.ipynb #6e7bd71f
 CHAINS = ("nose head neck body_center spine_1 spine_2 tail_base tail_middle_1 "

@@ -16,8 +16,9 @@ from matplotlib import rc_context
 from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
 from ..fonts import font_families
-from ..plots import (GRID, INK, STYLE, Picture, _axes, _empty, _ink,
-                                _short, _spans, plot_ethogram, styled)
+from ..plots import plot_ethogram
+from ..style import (GRID, INK, STYLE, Picture, _axes, _empty, _ink, _short,
+                                _spans, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
@@ -107,41 +108,46 @@ def plot_feature(
 ) -> tuple: # figure, axes
     "One channel over time, with bouts shaded."
     stop = len(values) if stop is None else min(stop, len(values))
-    figure, ax = _axes(ax, 9, 2.2)
+    new, (figure, ax) = ax is None, _axes(ax, 9, 2.2)
     if stop <= start: return _empty(figure, ax, "There is nothing.")
-    at, low, high = envelope(values, start, stop)
-    _draw_values(ax, at / fps, low, high)
-    count = _shade_all(ax, bouts, actions, fps, start, stop)
-    ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)",
-           ylabel=f"value ({unit})", title=_short(name, 60)) # the axis is short
-    if count is not None: _name_shades(ax, count)
+    at, *ends = envelope(values, start, stop)
+    _draw_values(ax, at / fps, *ends)
+    count = _shade(ax, bouts, actions, fps, start, stop)
+    ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", ylabel=f"value ({unit})")
+    high = _name_shades(ax, count, _short(name, 60)) # the axis is short
+    if new: figure.set_figheight(2.2 + high)
     figure.set_label(f"{name} in {unit} from {start / fps:g} to {stop / fps:g} s, "
                      f"{np.isnan(values[start:stop]).mean():.0%} missing")
     return figure, ax
 
 # %% ../../../nbs/view/video/30_strips.ipynb #b6c3345e
-def _shade(ax, bouts, action, i, fps, start, stop):
-    ax.broken_barh(_spans(bouts[bouts.action == action], fps, start, stop), (0, 1),
-                   label=_short(action, 16), transform=ax.get_xaxis_transform(),
-                   alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
-                   hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
-
-
-def _shade_all(ax, bouts, actions, fps, start, stop):
-    "Bouts of each action shaded; how many actions, None where there are no bouts."
-    shaded = [] if bouts is None else sorted(bouts.action.unique())
-    actions = shaded if actions is None else list(actions)
-    for i, action in enumerate(actions): _shade(ax, bouts, action, i, fps, start, stop)
-    return len(actions) if shaded else None
+def _shade(ax, bouts, actions, fps, start, stop):
+    "Bouts of each action shaded; how many actions there are in these frames."
+    if bouts is None: return 0
+    actions = sorted(bouts.action.unique()) if actions is None else actions
+    spans = [_spans(bouts[bouts.action == a], fps, start, stop) for a in actions]
+    for i, (action, some) in enumerate(zip(actions, spans)):
+        if some: ax.broken_barh(
+            some, (0, 1), label=_short(action, 16), transform=ax.get_xaxis_transform(),
+            alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
+            hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
+    return sum(map(bool, spans))
 
 # %% ../../../nbs/view/video/30_strips.ipynb #f748fd43
-def _name_shades(ax, count):
-    "A legend above the axes; in a narrow figure it takes the title's place."
-    fits = int((ax.figure.get_figwidth() - 1) / 0.95) # as many names in a row
-    where, x = ("lower right", 1) if count + 2 <= fits else ("lower center", 0.5)
-    if count + 2 > fits: ax.set_title("")
-    ax.legend(loc=where, bbox_to_anchor=(x, 1), ncols=max(min(count, fits), 1),
-              borderaxespad=0.2, handlelength=1.5, columnspacing=1)
+def _name_shades(ax, count, words): # Of the title
+    "Title and legend in a row, or above each other; inches that this is higher."
+    title, dpi = ax.set_title(words), ax.figure.dpi
+    room = ax.figure.bbox.width - dpi # an inch is beside the axes
+    while count:
+        key = ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=count,
+                        borderaxespad=0.2, handlelength=1.5, columnspacing=1)
+        wide, high = key.get_window_extent().size
+        if wide + title.get_window_extent().width <= room: return high / dpi - 0.2
+        if wide <= room or count == 1:
+            ax.set_title(words, pad=high / dpi * 72) # above the legend
+            return high / dpi
+        count = max(min(int(count * room / wide), count - 1), 1)
+    return 0
 
 # %% ../../../nbs/view/video/30_strips.ipynb #23112b61
 def by_behaviour(
