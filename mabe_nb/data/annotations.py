@@ -195,8 +195,8 @@ def other_rate(
     "A sentence if an annotation was made at another frame rate."
     if not (rate and abs(fps - rate) > 0.01 * rate): return None
     told = "dataset.yaml" if fps == settings.fps else poses
-    return (f"{scored.name} was made at {rate:g} frames per second, {told} says "
-            f"{fps:g}, which is used")
+    return (f"{scored.name} was made at {rate:g} frames a second, {told} says {fps:g}, "
+            "which is used")
 
 # %% ../../nbs/data/18_annotations.ipynb #97210f01
 def with_bouts(
