@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mabe_nb.cli import main
-from mabe_nb.data.audit import (COLUMNS, AuditReport, audit, body_sizes, never_seen,
+from mabe_nb.data.audit import (COLUMNS, KINDS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.checks import KINDS, all_exchanges, body_length, check, seen
+from mabe_nb.data.checks import all_exchanges, body_length, check, seen
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
 from mabe_nb.data.splits import groups

@@ -24,7 +24,7 @@ from mabe_nb.data.poses import read_poses
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.data.folder.settings import read_settings
 from mabe_nb.errors import DataError, MabeError
-from mabe_nb.data.recording import parse_number
+from mabe_nb.data.formats.text_tables import parse_number
 from mabe_nb.files import (file_hash, parse_json, read_json, read_tensors,
                            write_csv as write_names, write_tensors)
 from mabe_nb.kaggle.doctor import read_submission

@@ -16,7 +16,7 @@ from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.names import nearest_name
-from mabe_nb.data.folder.scored_tables import video_name
+from mabe_nb.data.folder.video_names import video_name
 from mabe_nb.data.folder.settings import make_settings, read_settings, read_yaml
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError

@@ -257,7 +257,7 @@ def test_a_symbol_that_went_is_found(monkeypatch):
 
 GOOD = """# A b: c (d)
 [a](#a-b-c-d), [page](data/recording.html), [anchor](tutorials/01_first_run.ipynb#training),
-`Recording`, `mabe_nb.data.audit`, `mabe_nb.data.checks.KINDS`, `shape_of(dataset, cfg)`,
+`Recording`, `mabe_nb.data.audit`, `mabe_nb.data.audit.KINDS`, `shape_of(dataset, cfg)`,
 `mabe synth | audit`, `mabe jobs attach ID`, `mabe`, `pip install x_y`
 ```sh
 mabe train colony --out run --valid-videos 9-12 # --gone

@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from mabe_nb.data.annotations import (annotation_source, read_boris, read_caltech,
-                                      scored_window, with_bouts)
-from mabe_nb.data.checks import KINDS, check
+from mabe_nb.data.annotations import (annotation_source, read_boris, scored_window,
+                                      with_bouts)
+from mabe_nb.data.audit import KINDS
+from mabe_nb.data.checks import check
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.tracker_folder import LabNote
+from mabe_nb.data.formats.caltech import read_caltech
 from mabe_nb.data.formats.frame_tables import read_frame_table
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22

@@ -16,9 +16,9 @@ from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset
 from ..data.folder.files import OBSERVED, OF_MANY
 from ..data.folder.names import did_you_mean
-from ..data.folder.scored_tables import (read_scored, scored_frames, video_name,
-                                               with_scores)
+from ..data.folder.scored_tables import read_scored, scored_frames, with_scores
 from ..data.folder.settings import read_settings
+from ..data.folder.video_names import video_name
 from ..data.recording import submitted_bouts
 from ..errors import DataError
 

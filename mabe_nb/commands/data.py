@@ -109,7 +109,7 @@ def prepare(args, say) -> dict:
 # %% ../../nbs/commands/20_data.ipynb #2197a1c9
 def one_shard(args, data, say) -> dict:
     "Prepare one part of the videos."
-    from mabe_nb.data.cache.prepare import prepare_shard
+    from mabe_nb.data.cache.shard import prepare_shard
     if not args.out or args.videos:
         raise ConfigError("--shard needs --out, and takes its videos from all of them")
     if args.on:

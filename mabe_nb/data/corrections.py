@@ -7,7 +7,7 @@ __all__ = ['VERDICTS', 'MOST_ACTIONS', 'Correction', 'check_correction', 'correc
            'read_corrections', 'corrected_labels', 'corrected', 'CorrectedDataset', 'with_corrections']
 
 # %% ../../nbs/data/26_corrections.ipynb #9450e481
-import getpass, json, os, re, secrets
+import getpass, os, re, secrets
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from .recording import (Recording, bout_table, frame_labels, looked_at,
                                     run_lengths)
 from ..errors import ConfigError, DataError
 from ..files import parse_json, read_text, regular_file
-from ..locks import locked
+from ..locks import append_json
 from ..patch import patch
 
 # %% ../../nbs/data/26_corrections.ipynb #174301ae
@@ -80,35 +80,20 @@ def corrections_file(
 
 # %% ../../nbs/data/26_corrections.ipynb #5f490d92
 def _append(path, row):
-    "One line more, on the disk; the beginning of a line that was torn off goes."
-    lock = path.with_name(f"{path.name}.lock")
+    "One line more, on the disk. Raises `DataError`."
     if path.exists(): regular_file(path)
-    try:
-        with locked(lock, path, lambda owner: None), open(path, "ab+") as f:
-            f.seek(0)
-            text = f.read()
-            if text.endswith(b"}"): f.write(b"\n") # which an editor left out
-            elif not text.endswith(b"\n"): f.truncate(text.rfind(b"\n") + 1)
-            f.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-            f.flush()
-            os.fsync(f.fileno())
-            if not text: _sync_folder(path.parent)
+    try: append_json(path, row)
     except (OSError, DataError) as e:
         if not isinstance(why := e.__cause__ or e, OSError): raise
         raise DataError(f"cannot be written: {why.strerror or why}; give another file "
                         "(corrections=, --corrections)", path) from None
 
-
-def _sync_folder(folder): # the name of a new file
-    with suppress(OSError):
-        at = os.open(folder, os.O_RDONLY)
-        try: os.fsync(at)
-        finally: os.close(at)
-
 # %% ../../nbs/data/26_corrections.ipynb #595cc480
-def _author():
-    with suppress(Exception): return getpass.getuser() # which raises what it likes
-    return ""
+def _signed(author): # By whom, and when
+    if author is None:
+        with suppress(Exception): author = getpass.getuser() # raises what it likes
+    return {"author": author or "",
+            "time": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def add_correction(
@@ -117,9 +102,7 @@ def add_correction(
     author: str = None, # None: the name of the user
 ) -> Correction: # As it was written
     "Write a correction. Raises `DataError` if it is none, or the disk refuses."
-    row = check_correction(row._replace(
-        author=_author() if author is None else author, id=secrets.token_hex(6),
-        time=datetime.now(UTC).isoformat(timespec="seconds")))
+    row = check_correction(row._replace(**_signed(author), id=secrets.token_hex(6)))
     _append(Path(path), row._asdict())
     return row
 
@@ -130,12 +113,11 @@ def undo_correction(
     ids=None, # Of those to choose from; None: all
 ) -> Correction: # That does not stand any more; None: there was none
     "Take back the author's last correction that stands, by a line that says so."
-    author = _author() if author is None else author
+    signed = _signed(author)
     rows = [r for r in read_corrections(path)
-            if r.author == author and (ids is None or r.id in ids)]
+            if r.author == signed["author"] and (ids is None or r.id in ids)]
     if not rows: return None
-    _append(Path(path), {"undo": rows[-1].id, "author": author, "time": datetime.now(
-        UTC).isoformat(timespec="seconds")})
+    _append(Path(path), {"undo": rows[-1].id, **signed})
     return rows[-1]
 
 # %% ../../nbs/data/26_corrections.ipynb #a331f326

@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['SPLITS', 'BROKEN', 'Dataset', 'RecordingList', 'reader_of', 'open_dataset', 'as_dataset', 'data_and_ids',
-           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'own_readers', 'dataset_parts']
+           'each_video', 'LastRead', 'readable_videos', 'read_video', 'may_be_labelled', 'warn_untracked',
+           'own_readers', 'dataset_parts']
 
 # %% ../../nbs/data/20_dataset.ipynb #3194b1ee
+import warnings
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from .kaggle import json_list # its reader is the last, so it is asked first
 from .formats.readers import READERS, Reader
 from .body_parts import check_parts, part_index
 from .poses import trackers
-from .recording import Recording, content_hash, looked_at
+from .recording import Recording, content_hash, looked_at, some_of
 from .video_ids import select_videos, unknown_video
 from ..errors import ConfigError, DataError
 from ..extend import own_source
@@ -250,6 +252,19 @@ def may_be_labelled(
     "False for what is known to be unlabelled before it is read."
     try: return dataset.labelled(video_id) is not None
     except (AttributeError, DataError): return True
+
+# %% ../../nbs/data/20_dataset.ipynb #b42bb51a
+def warn_untracked(
+    dataset, # See `open_dataset`
+    rec: Recording, # One in which no animal with poses is labelled
+) -> bool: # Did it warn?
+    "Warns of a video that is labelled, but for no animals that are tracked."
+    if not (listed := dataset.labelled(rec.video_id)): return False
+    pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
+    warnings.warn(f"video {rec.video_id} is left out: labelled are "
+                  f"{some_of(pairs, 4)}, tracked {', '.join(rec.mice)}; track those "
+                  "animals too, or give them one name in poses and annotations")
+    return True
 
 # %% ../../nbs/data/20_dataset.ipynb #c778df9b
 def own_readers() -> list: # Functions from a path to `Points`

@@ -14,13 +14,14 @@ import os
 import warnings
 from pathlib import Path
 
-from .formats.kaggle.tables import (REQUIRED, counted, fit_bouts,
-                                                read_bouts, read_videos, read_whitelist)
+from .formats.kaggle.tables import (
+    REQUIRED, fit_bouts, read_bouts, read_videos, read_whitelist)
 from .formats.kaggle.tracking import read_tracking
 from .formats.kaggle.write import write_kaggle # noqa: F401, re-exported
 from .formats.readers import reader
 from .body_parts import check_parts, listed_names
-from .recording import Finding, LabNote, Recording, bout_table, parse_number
+from .formats.text_tables import parse_number
+from .recording import Finding, LabNote, Recording, bout_table, counted
 from .video_ids import unknown_video
 from ..errors import DataError
 from ..files import file_hash, parse_json, printable

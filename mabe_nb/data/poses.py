@@ -6,7 +6,6 @@
 __all__ = ['TRACKERS', 'Points', 'Tracker', 'tracker', 'trackers', 'pose_source', 'tracked_points', 'read_poses']
 
 # %% ../../nbs/data/16_poses.ipynb #b025807e
-import unicodedata
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 from ..errors import ConfigError, DataError
 from ..extend import load_announced, own_source
 from ..files import regular_file
-from ..safe_names import plain_id, safe_id
+from ..safe_names import composed, plain_id, safe_id
 from .body_parts import animal_prefixes
 from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
@@ -25,7 +24,7 @@ from .formats.binary.hdf import check_hdf, HDF
 from .formats.hdf_poses import (
     has_points, jabs_poses, movement_poses, sleap_poses)
 from .formats.movement_files import (
-    check_films, is_sleap_csv, movement_data, sleap_csv_poses, slp_poses)
+    at_frames, check_films, is_sleap_csv, movement_data, sleap_csv_poses, slp_poses)
 from .formats.nwb import nwb_poses
 from .formats.live_mouse_tracker import is_mouse_tracker
 from .formats.live_mouse_tracker import mouse_tracker_poses
@@ -111,31 +110,11 @@ def _header(path):
 _is_sleap = _hdf(lambda f: "tracks" in f and "node_names" in f)
 _is_dlc = _hdf(lambda f: any(map(has_points, f.values())))
 
-# %% ../../nbs/data/16_poses.ipynb #c067eaf6
-def _at_frames(values, frames, path):
-    "Rows of `values` at their frame numbers, NaN in the frames between."
-    if frames is None: return values
-    whole = np.asarray(frames, np.float64)
-    if not len(whole): raise DataError("has a head and no frames", path)
-    if (whole != np.floor(whole)).any() or whole.min() < 0:
-        raise DataError("frame numbers are not whole numbers from 0", path)
-    if len(np.unique(whole)) != len(whole):
-        raise DataError("frame numbers repeat; expected each frame once", path)
-    if whole.max() >= 100 * len(whole) + 100_000:
-        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows; "
-                        "expected frame numbers of one video", path)
-    if (whole.max() + 1) * values[0].nbytes > max(2**28, 100 * values.nbytes):
-        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows "
-                        "that are too wide for so many frames", path)
-    out = np.full((int(whole.max()) + 1, *values.shape[1:]), np.nan, values.dtype)
-    out[whole.astype(int)] = values
-    return out
-
 # %% ../../nbs/data/16_poses.ipynb #6535e9ec
 def _from_times(path, read):
     "`Points` of a file that says the frame of each row."
     xy, sure, frames, *more = read(path)
-    return Points(*(_at_frames(x, frames, path) for x in (xy, sure)), *more)
+    return Points(*(at_frames(x, frames, path) for x in (xy, sure)), *more)
 
 # %% ../../nbs/data/16_poses.ipynb #85d13175
 def _from_movement(path, source):
@@ -150,7 +129,7 @@ def _from_movement(path, source):
         xy = data.position.transpose(*dims, "space").values.astype(np.float32)
         sure = data.confidence.transpose(*dims).values.astype(np.float32)
     animals, parts = ([str(n) for n in data[k].values] for k in dims[1:])
-    return Points(_at_frames(xy, frames, path), _at_frames(sure, frames, path), animals,
+    return Points(at_frames(xy, frames, path), at_frames(sure, frames, path), animals,
                   parts, None, None, left_out)
 
 
@@ -213,7 +192,7 @@ def _of_nobody(video, left_out, trackless):
 def _renamed(video, names, mice):
     "A `Finding` if names lost letters."
     lost = [f"{n} is {m}" for n, m in zip(names, mice)
-            if m != unicodedata.normalize("NFC", n) and not n.isascii()]
+            if m != composed(n) and not n.isascii()]
     return (Finding(video, "renamed_animals", len(lost),
                     "names of animals have letters, digits, '.', '-' and '_' alone: "
                     f"{', '.join(lost)}"),) if lost else ()
@@ -233,7 +212,7 @@ def _drop_unsure(xy, sure, least, path):
 # %% ../../nbs/data/16_poses.ipynb #f0ab627f
 def _tidy(xy, names, parts, video):
     "Two coordinates, one animal per name, and a `Finding` for what was changed."
-    findings, parts = [], [unicodedata.normalize("NFC", part) for part in parts]
+    findings, parts = [], [*map(composed, parts)]
     if count := int((zero := (xy == 0).all(-1)).sum()):
         xy = np.where(zero[..., None], np.float32(np.nan), xy)
         findings.append(Finding(video, "zero_points", count,

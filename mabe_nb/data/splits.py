@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .dataset import as_dataset, each_video, may_be_labelled, read_video
+from .dataset import (
+    as_dataset, each_video, may_be_labelled, read_video, warn_untracked)
 from .recording import (BOUT_COLUMNS, Recording, bout_table,
                                     frames_by_action, looked_at, plural, some_of)
 from ..errors import ConfigError, DataError
@@ -128,17 +129,6 @@ def _table(videos): # Of each video its row and its marks
     actions = sorted(c for c in table if c.startswith("frames_"))
     return table[[*table.columns[:5], *actions]].astype({a: "Int64" for a in actions})
 
-# %% ../../nbs/data/60_splits.ipynb #557cb9a8
-def _warn_untracked(dataset, rec):
-    "Warns of a video that is labelled, but for no animals that are tracked."
-    if not (listed := dataset.labelled(rec.video_id)): return False
-    pairs = sorted({f"{a} to {b}" if a != b else a for a, b, _ in listed})
-    warnings.warn(f"video {rec.video_id} is left out: labelled are "
-                  f"{some_of(pairs, 4)}, tracked {', '.join(rec.mice)}; track those "
-                  "animals too, or give them one name in poses and annotations")
-    return True
-
-
 # %% ../../nbs/data/60_splits.ipynb #ceac3e91
 def labelled_groups(
     dataset, # Dataset, path or list of `Recording`s
@@ -150,7 +140,7 @@ def labelled_groups(
         if not may_be_labelled(data, i): continue
         rec = read_video(data, i)
         if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
-        elif not _warn_untracked(data, rec): unlisted.append(rec.video_id)
+        elif not warn_untracked(data, rec): unlisted.append(rec.video_id)
     if unlisted: warnings.warn(
         f"left out: {plural(len(unlisted), 'annotated video')} without a list of what "
         f"was looked for ({some_of(unlisted)}); write it into behaviors_labeled of "
@@ -192,8 +182,8 @@ def group_labels(
     return pd.crosstab(long.group, [long.lab_id, long.variable]).to_numpy() > 0
 
 # %% ../../nbs/data/60_splits.ipynb #2ab7a579
-def _deal(table, shares, seed): # The part, 0..len(shares)-1, of each row of the table
-    size, shares = table.groupby("group").frames.sum().sort_index(), np.array(shares)
+def _splits(table, shares, seed): # Whole groups dealt out; each part once validates
+    size, shares = table.groupby("group").frames.sum(), np.array(shares)
     n, k = len(size), len(shares)
     if n < k:
         raise DataError(f"{n} group(s) of videos that share no poses, expected at "
@@ -209,13 +199,8 @@ def _deal(table, shares, seed): # The part, 0..len(shares)-1, of each row of the
         part[g] = max(among, key=lambda p: (want[p, label], room[p], rng.random()))
         count, want[part[g]] = count - has[g], want[part[g]] - has[g]
         room[part[g]] -= size.iloc[g]
-    return part[size.index.get_indexer(table.group)]
-
-# %% ../../nbs/data/60_splits.ipynb #b2a4a285
-def _splits(table, shares, seed): # Each part once for validation
-    part, ids = _deal(table, shares, seed), table.video_id
-    return [Split(tuple(ids[part != i]), tuple(ids[part == i]))
-            for i in range(len(shares))]
+    part, ids = part[size.index.get_indexer(table.group)], table.video_id
+    return [Split(tuple(ids[part != p]), tuple(ids[part == p])) for p in range(k)]
 
 # %% ../../nbs/data/60_splits.ipynb #33774529
 MOST_OFF = 0.31 # Of all frames: a split as far off its share is dealt anew if it can be
@@ -279,10 +264,8 @@ def choose_videos(
     valid_ids=None, # Video ids, None: `valid_share` of the others
 ) -> tuple: # Train ids, valid ids
     "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
-    named = None # all; else nothing beside what is named is read
-    if train_ids is not None:
-        named = list(dict.fromkeys([*train_ids, *(valid_ids or ())]))
-    table = labelled_groups(dataset, named)
+    table = labelled_groups(dataset, None if train_ids is None else list(
+        dict.fromkeys([*train_ids, *(valid_ids or ())]))) # Nothing else is read
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
         _check_two(pool, dataset.root)
@@ -304,13 +287,12 @@ def describe(
 ) -> pd.DataFrame: # Rows train, valid and, if there are any, left out
     "Videos, groups, labs, frames, and frames of each action in the parts of a split."
     check_no_leak(table, *split)
-    part = {i: p for p, ids in zip(("train", "valid"), split) for i in ids}
-    rows = table.assign(part=table.video_id.map(part).fillna("left out"))
+    part = {i: p for p, ids in enumerate(split) for i in ids}
+    rows = table.assign(part=table.video_id.map(part).fillna(2).astype(int))
     actions = [c for c in table if c.startswith("frames_")]
     by = rows.groupby(["lab_id", "part"] if by_lab else "part")
     counts = by.agg(videos=("video_id", "size"), groups=("group", "nunique"),
                     labs=("lab_id", "nunique"), frames=("frames", "sum"))
     sums = by[actions].sum(min_count=1).rename(columns=lambda c: c[len("frames_"):])
-    return counts.join(sums).sort_index(
-        key=lambda at: (at.map(["train", "valid", "left out"].index)
-                        if at.name == "part" else at))
+    names = {0: "train", 1: "valid", 2: "left out"}
+    return counts.join(sums).rename(names, level="part")

@@ -102,7 +102,8 @@ def by_command(*words):
 
 
 def read_bouts(path):
-    from mabe_nb.data.annotations import annotation_source, read_boris, read_caltech
+    from mabe_nb.data.annotations import annotation_source, read_boris
+    from mabe_nb.data.formats.caltech import read_caltech
     annotation_source(path)
     (read_boris if path.suffix == ".csv" else read_caltech)(path, fps=30)
 

@@ -179,7 +179,8 @@ def _ours_kaggle(path):
 
 
 def _ours_bouts(path):
-    from mabe_nb.data.annotations import read_boris, read_caltech
+    from mabe_nb.data.annotations import read_boris
+    from mabe_nb.data.formats.caltech import read_caltech
     found = (read_boris if path.suffix == ".csv" else read_caltech)(path, fps=30)
     return bouts(found[["action", "start", "stop"]].values), ()
 

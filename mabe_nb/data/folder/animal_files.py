@@ -8,7 +8,7 @@ __all__ = ['without_animal', 'by_video', 'by_animal', 'joined_points']
 # %% ../../../nbs/data/folder/21_animal_files.ipynb #3e6141f4
 import numpy as np
 
-from .scored_tables import video_name
+from .video_names import video_name
 from ..poses import tracked_points
 from ...errors import DataError
 from ...safe_names import plain_id

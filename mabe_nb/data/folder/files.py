@@ -17,7 +17,7 @@ from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
 from .odd_files import (
     PACKED, file_types, leads_out, not_read, odd_files, too_deep)
-from .scored_tables import video_name
+from .video_names import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
 from ..formats.ethovision.tracks import is_track, recording_name, tracks_of

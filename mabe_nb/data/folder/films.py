@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ..annotations import annotation_source
 from .animal_files import without_animal
-from .scored_tables import video_name
+from .video_names import video_name
 from ..formats.boris import boris_rows
-from ..recording import parse_seconds
+from ..formats.text_tables import parse_seconds
 from ...errors import DataError
 
 # %% ../../../nbs/data/folder/22_films.ipynb #5044b675

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..annotations import (annotated_rate, annotation_source, late_end,
-                                    scored_window, streams_of)
+                                    other_rate, scored_window, streams_of)
 from ..checks import pieces, seen, table as video_table, untracked
 from ..recording import some_of
 from .animal_files import joined_points
@@ -88,7 +88,7 @@ def _poses(data, path, video, s, rate):
 def _row_of_files(data, video, poses, scored, rows):
     "The row of a video, as far as its files tell without being read."
     return _row(video, some_of(map(data.shown, data.pose_files(video).values())),
-                pose_source(poses), scored=_shown(data, scored, rows),
+                pose_source(poses), scored=scored and data.shown(scored, rows),
                 film=next(map(data.shown, data.films(video)), ""))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #af1a33b2
@@ -102,7 +102,7 @@ def look_at(
         row = _row_of_files(data, video, poses, scored, rows)
     except DataError as e:
         several = ", ".join(map(data.shown, data._poses.get(video, ())))
-        tables = ", ".join(_shown(data, *one) for one in data._scored.get(video, ()))
+        tables = ", ".join(data.shown(*one) for one in data._scored.get(video, ()))
         return Look(_row(video, several, scored=tables), odd=(_plain(e, data),))
     try:
         s, one = data.settings_of(video), rows if isinstance(rows, str) else None
@@ -135,15 +135,9 @@ def _unseen(rec, least):
     yield from (f"{rec.video_id}: {d.message}" for d in pieces(rec, xy))
 
 
-def _shown(data, scored, rows):
-    "An annotation, and which of its observations."
-    return scored and data.shown(scored) + (
-        f": {rows}" if isinstance(rows, str) else "")
-
-
 def _plain(error, data):
     "A message without the folder's name, which the reader knows."
-    here = data.root if data.root.is_dir() else data.root.parent
+    here = f"{data._here}"
     return str(error).replace(f"{here}/", "").replace(f"{here}: ", "")
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #4e4a100f
@@ -153,10 +147,7 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
     if not settings.streams and len(streams := streams_of(scored)) > 1:
         yield (f"{scored.name} has the streams {some_of(streams)}: all are read as of "
                f"{agent!r}; name some as streams in dataset.yaml")
-    if look.rate and abs(fps - look.rate) > 0.01 * look.rate:
-        yield (f"{scored.name} was made at {look.rate:g} frames per second, "
-               f"{'dataset.yaml' if fps == settings.fps else look.row['poses']} says "
-               f"{fps:g}, which is used")
+    if odd := other_rate(fps, look.rate, scored, look.row["poses"], settings): yield odd
     if fps and (late := late_end(rec, bouts, scored_window(scored, fps))):
         yield f"{rec.video_id}, {scored.name}: {late}"
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #e6abfc21
-from ..annotations import annotated_rate
+from ..annotations import annotated_rate, other_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
 from .names import by_scorer, one_animal, renamed, unknown_names
+from .odd_files import misnamed
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
     FolderSettings, group_rows, of_video, read_settings)
@@ -26,23 +27,14 @@ from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
-from .scored_tables import (
-    looked_for, looked_for_by_bouts, nothing_marked, other_sign, read_scored,
-    scored_agents, scored_columns, scored_frames, video_name, with_scores)
+from .scored_tables import looked_for, with_annotation
+from .video_names import other_sign, video_name
 from ..video_ids import unknown_video
 from ...errors import DataError
 from ...extend import own_source
 from ...files import file_hash
 from ...safe_names import by_number, plain_id, safe_id
 from ...patch import patch
-
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #6a21a4f1
-def _misnamed(here):
-    "Settings that are not read, because their file is called almost as it should be."
-    return [Finding("", "unreadable_file", 1,
-                    f"{p.name} is not read; name it dataset.yaml")
-            for p in here.iterdir() if p.name != "dataset.yaml"
-            and p.name.lower() in ("dataset.yml", "dataset.yaml")]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #56f7176e
 class TrackerFolder:
@@ -52,10 +44,9 @@ class TrackerFolder:
         split: str = "train", # "test": only the videos that nobody has scored
     ):
         self.root, self.split = Path(root), split
-        here = self.root if self.root.is_dir() else self.root.parent
+        self._here = self.root if self.root.is_dir() else self.root.parent
         self.name = self.root.resolve().stem
-        self.settings_file = here/"dataset.yaml"
-        self._here = here
+        self.settings_file = self._here/"dataset.yaml"
         self._poses, self._endings = {}, None # What was listed, by which `animal_files`
         self.answer(read_settings(self.settings_file))
         self._names = {} # Video -> the tracker's names of animals and parts
@@ -74,7 +65,7 @@ def answer(self: TrackerFolder, settings: FolderSettings):
         self._endings = endings
         self._poses, self._every, found = sort_files(
             self._here, 0 if one else DEEPEST, self._endings)
-        self._findings = found + _misnamed(self._here)
+        self._findings = [*found, *misnamed(self._here)]
     if one: self._poses = {video_name(self.root): [self.root]}
     self.settings, self._scored = settings, by_scorer(self._every, settings.scorer)
     self.ids = tuple(i for i in sorted(self._poses, key=by_number)
@@ -89,9 +80,10 @@ def __repr__(self: TrackerFolder):
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f9ae0e32
 @patch
-def shown(self: TrackerFolder, path) -> str:
-    "A file as a person finds it in the folder."
-    return Path(path).relative_to(self._here).as_posix()
+def shown(self: TrackerFolder, path, rows=None) -> str:
+    "A file as a person finds it in the folder, and which of its observations."
+    one = isinstance(rows, str)
+    return Path(path).relative_to(self._here).as_posix() + f": {rows}" * one
 
 
 @patch
@@ -106,10 +98,10 @@ def findings(self: TrackerFolder):
     return [*self._findings, *self._unknown()]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #cc6d298d
-def _several(data, video, names, why="keep ", by=""):
+def _several(data, video, names, what):
     "The error for several files where one is expected."
     return DataError(f"video {video!r} has {len(names)} such files "
-                     f"({', '.join(names)}); {why}one of them" + by, data._here)
+                     f"({', '.join(names)}); {what}", data._here)
 
 
 @patch
@@ -122,12 +114,11 @@ def pose_files(self: TrackerFolder,
     if len(some := [p for paths in found.values() for p in paths]) == len(found) and (
             None not in found or len(found) == 1):
         return {a: p for a, (p,) in found.items()}
-    if any(other_sign(some[0], p) for p in some[1:]):
-        why, by = "differ in a sign that no name of a video can hold: rename ", ""
-    else: why, by = "keep ", (
-        ", or list under animal_files in dataset.yaml what they end in, "
-        "if each is of one animal")
-    raise _several(self, video_id, [*map(self.shown, some)], why, by)
+    raise _several(self, video_id, [*map(self.shown, some)],
+        "differ in a sign that no name of a video can hold: rename one of them"
+        if any(other_sign(some[0], p) for p in some[1:]) else "keep one of them, or "
+        "list under animal_files in dataset.yaml what they end in, if each is of one "
+        "animal")
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5dfded82
 @patch
@@ -138,8 +129,8 @@ def files(self: TrackerFolder,
     poses, scored = ([*self.pose_files(video_id).values()],
                      self._scored.get(video_id, []))
     if len(scored) > 1: raise _several(self, video_id, [
-        self.shown(path) + (f": {rows}" if isinstance(rows, str) else "")
-        for path, rows in scored], by=", or name its scorer in dataset.yaml")
+        self.shown(*one) for one in scored],
+        "keep one of them, or name its scorer in dataset.yaml")
     if not scored: return poses[0], None, None
     if scored[0][1] is None and other_sign(poses[0], scored[0][0]):
         raise DataError(
@@ -170,24 +161,15 @@ def films(self: TrackerFolder, video_id) -> list: # Paths
 @patch
 def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video, a line of `dataset.yaml` or an own tracker does."
-    files, (poses, scored, _) = (self.pose_files(str(video_id)),
-                                 self.files(str(video_id)))
+    video = str(video_id)
+    files, (poses, scored, _) = self.pose_files(video), self.files(video)
     beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
     own = (own_source(t.read) for t in trackers().values()
            if poses.suffix in t.suffixes)
-    words = [str(video_id), repr(self.settings_of(video_id)), *filter(None, own)]
+    words = [video, repr(self.settings_of(video_id)), *filter(None, own)]
     if None not in files: words += files # Names of animals
     words += [f and file_hash(f) or "" for f in (*files.values(), scored, *beside)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
-
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
-def _with_rates(rec, rate, settings, scored, poses):
-    "A recording that says so if its annotation was made at another frame rate."
-    if not (rate and abs(rec.fps - rate) > 0.01 * rate): return rec
-    source = "dataset.yaml" if rec.fps == settings.fps else poses.name
-    return rec.replace(findings=(*rec.findings, Finding(
-        rec.video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
-        f"second, {source} says {rec.fps:g}, which is used")))
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #4787f378
 def _poses_of(data, video_id, poses, rate, settings):
@@ -209,15 +191,16 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     s, rate = self.settings_of(video_id), scored and annotated_rate(scored, _one(rows))
     rec = _poses_of(self, video_id, poses, rate, s)
     self._names[video_id] = (*rec.mice, *rec.meta.get("taken_apart", ())), rec.parts
-    if seconds := (scored_seconds(scored, _one(rows))
-                   or beside_seconds(poses, self._endings)):
-        rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
+    seconds = scored_seconds(scored, _one(rows)) or beside_seconds(poses, self._endings)
+    if seconds: rec = rec.replace(meta=rec.meta | {"video_duration_sec": seconds})
     rec = renamed(rec.replace(lab_id=self.lab(video_id)), s)
-    rec = _with_rates(rec, rate, s, scored, poses)
-    if scored: rec = _with_scored(rec, scored, s, rows)
+    if odd := other_rate(rec.fps, rate, scored, poses.name, s): rec = rec.replace(
+        findings=(*rec.findings, Finding(video_id, "fps_mismatch", 1, odd)))
+    if scored: rec = with_annotation(rec, scored, s, rows)
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
-    self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked_at(rec)), rec
+    looked = None if rec.labelled is None else looked_at(rec)
+    self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked), rec
     if first:
         for message in (*_odd(rec), *(f.message for f in self._unknown())):
             warnings.warn(message, LabNote, stacklevel=2)
@@ -235,19 +218,6 @@ def _odd(rec):
 
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
 
-
-def _with_scored(rec, path, settings, rows):
-    "A recording with its annotation."
-    bouts = read_scored(path, rec, settings, rows)
-    agents = scored_agents(path, rec, settings, bouts)
-    labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    labelled |= (looked_for(rec, settings, agents) if settings.actions
-                 else looked_for_by_bouts(bouts, rec, settings))
-    if columns := scored_columns(path, settings):
-        labelled |= looked_for(rec, settings, agents, columns)
-    rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec, rows))
-    return rec if len(bouts) or columns else nothing_marked(rec, path)
-
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
 @patch
 def _unknown(self: TrackerFolder) -> list:
@@ -262,24 +232,24 @@ def _unknown(self: TrackerFolder) -> list:
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #fdb79a7c
 @patch
-def labelled(self: TrackerFolder, video_id):
-    "The (agent, target, action) looked for; None, and nothing is read, if unlabelled."
-    if str(video_id) in self._scored or self.split == "test" and self.settings.actions:
-        return self._labels_of(video_id)[1]
+def _labels_of(self: TrackerFolder, video_id):
+    "Bouts, what was looked for and where, read once; nothing is read if unlabelled."
+    video, asked = str(video_id), self.split == "test" and self.settings.actions
+    if not (asked or video in self._scored): return bout_table(), None, None
+    if video not in self._labels: self[video]
+    return self._labels[video]
 
 
 @patch
-def _labels_of(self: TrackerFolder, video_id):
-    "Bouts, what was looked for and where, read once."
-    if str(video_id) not in self._labels: self[video_id]
-    return self._labels[str(video_id)]
+def labelled(self: TrackerFolder, video_id):
+    "The (agent, target, action) looked for; None, and nothing is read, if unlabelled."
+    return self._labels_of(video_id)[1]
 
 
 @patch
 def annotations(self: TrackerFolder, video_id):
     "Bouts of a video, see `bout_table`."
-    return (bout_table() if self.labelled(video_id) is None
-            else self._labels_of(video_id)[0])
+    return self._labels_of(video_id)[0]
 
 
 @patch
@@ -291,15 +261,14 @@ def whitelist(self: TrackerFolder, video_id):
 @patch
 def lab(self: TrackerFolder, video_id) -> str:
     "Name of the lab: from `dataset.yaml`, else the folder's."
-    folder = self.root if self.root.is_dir() else self.root.parent
-    name = self.settings.lab or folder.resolve().name
+    name = self.settings.lab or self._here.resolve().name
     return safe_id(re.sub(r"^[.\-]", "_", plain_id(name)), "lab", self.root)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #5c02ed05
 @patch
 def scored(self: TrackerFolder, video_id) -> dict: # See `looked_at`
     "The stretches that scorers looked at."
-    return None if self.labelled(video_id) is None else self._labels_of(video_id)[2]
+    return self._labels_of(video_id)[2]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #54d8896c
 @patch

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..recording import parse_number, parse_seconds
+from .text_tables import parse_number, parse_seconds
 from ...errors import DataError
 from ...files import parse_json, read_text, regular_file
 

@@ -8,8 +8,9 @@ __all__ = ['OF_VIDEO', 'AGENT', 'TARGET', 'ACTION', 'START', 'STOP', 'FRAMES', '
            'labelled_span']
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #fef61067
-from .text_tables import column_names, frame_span, rows_by
-from ..recording import bout_table, parse_number, parse_seconds
+from .text_tables import (
+    column_names, frame_span, parse_number, parse_seconds, rows_by)
+from ..recording import bout_table
 from ...errors import ConfigError, DataError
 
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from .boris import Observation
-from .text_tables import frame_span
-from ..recording import bout_table, parse_number
+from .text_tables import frame_span, parse_number
+from ..recording import bout_table
 from ...errors import DataError
 from ...files import read_text
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..recording import (bout_table, LabNote, parse_seconds, plural,
-                                    run_lengths)
+from ..recording import bout_table, LabNote, plural, run_lengths
 from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
-                                              frame_span, rows_by)
+                                              frame_span, parse_seconds, rows_by)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .text_tables import check_rows, open_table, read_table, rows_by
-from ..recording import bout_table, parse_number, run_lengths
+from .text_tables import (
+    check_rows, open_table, parse_number, read_table, rows_by)
+from ..recording import bout_table, run_lengths
 from ...errors import ConfigError, DataError
 from ...files import regular_file
 

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['NO_ANIMAL', 'PICTURES', 'LEVELS', 'delimiter', 'open_table', 'read_table', 'check_table', 'check_rows',
-           'check_individuals', 'csv_frames', 'in_order', 'csv_table', 'column_names', 'rows_by', 'frame_span']
+           'check_individuals', 'csv_frames', 'in_order', 'csv_table', 'column_names', 'rows_by', 'frame_span',
+           'parse_number', 'parse_seconds', 'number_from_0']
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #f5e7e58d
-import csv, io, math
+import csv, io, math, re
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -249,3 +250,43 @@ def frame_span(
     "Seconds as frames: to the nearest frame, at least one frame long."
     first, last = (math.floor(t * fps + 0.5) for t in (start, stop))
     return first, max(first + 1, last)
+
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #bf0b94a9
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def parse_number(
+    value, # Text or a number
+) -> float: # NaN if it is neither, and for a number that is infinite
+    "What a cell of a table says."
+    if isinstance(value, str) and not _NUMBER.fullmatch(value): return math.nan
+    try: out = float(value)
+    except (TypeError, ValueError, OverflowError): return math.nan
+    return out if math.isfinite(out) else math.nan
+
+
+_CLOCK = re.compile(r"\s*(?:(\d+):)?([0-5]?\d):([0-5]?\d(?:\.\d*)?)\s*", re.ASCII)
+
+
+def parse_seconds(
+    value, # Text such as "75.3", "1:15.3" or "00:01:15.300", or a number
+) -> float: # NaN if it is no time
+    "A time in a cell of a table."
+    if not isinstance(value, str) or not (parts := _CLOCK.fullmatch(value)):
+        return parse_number(value)
+    hours, minutes, seconds = (float(p or 0) for p in parts.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #28d55853
+def number_from_0(
+    value, # As for `parse`
+    name: str, # What it is, for the message
+    path, # File it came from
+    where: str, # Row of it
+    parse=parse_number, # Or `parse_seconds`
+) -> float:
+    "A number that can be a time or a frame. Raises `DataError`."
+    if 0 <= (number := parse(value)) < 1e9: return number
+    raise DataError(f"{name} is {str(value)[:40]!r}, expected a number from 0",
+                    path, where)

@@ -16,7 +16,8 @@ import numpy as np
 
 from .exports import (Export, cells_of, exports_in,
                                                      numbers_of)
-from ...recording import parse_number, run_lengths
+from ..text_tables import parse_number
+from ...recording import run_lengths
 from ....errors import ConfigError, DataError
 from ....files import regular_file
 from ....safe_names import by_number

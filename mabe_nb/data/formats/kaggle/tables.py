@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNPACKED', 'MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_row', 'as_numbers', 'as_frames', 'as_mice',
-           'as_words', 'read_videos', 'triple', 'counted', 'read_whitelist', 'read_bouts', 'fit_bouts']
+           'as_words', 'read_videos', 'triple', 'read_whitelist', 'read_bouts', 'fit_bouts']
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #0cb52d44
 import csv, warnings
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..text_tables import check_table
-from ...recording import Finding
+from ...recording import counted
 from ....errors import DataError
 from ....files import regular_file
 from ....safe_names import safe_id
@@ -109,6 +109,9 @@ def as_frames(
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #e98ed8e2
 MICE = ("mouse1", "mouse2", "mouse3", "mouse4")
+REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
+            "behaviors_labeled"]
+ANNOTATION = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #6151bfbb
 def as_mice(
@@ -153,10 +156,6 @@ def as_words(
                         "write the file again", path) from None
     return column if coded else column.dictionary_encode()
 
-# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #34b242a2
-REQUIRED = ["lab_id", "video_id", "frames_per_second", "body_parts_tracked",
-            "behaviors_labeled"]
-
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #b2a1cf24
 def _odd_row(path): # What is odd about it and where it is, or twice None
     "The first row with another number of cells than the head."
@@ -173,17 +172,15 @@ def _odd_row(path): # What is odd about it and where it is, or twice None
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #c87180fa
 def _csv(path):
-    ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
-           "behaviors_labeled": str}
+    texts = {name: str for name in REQUIRED if name != "frames_per_second"}
     check_table(path, lines=10**6, expected="one a video")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
-            table = pd.read_csv(path, dtype=ids, low_memory=False, index_col=False,
+            table = pd.read_csv(path, dtype=texts, low_memory=False, index_col=False,
                                 skip_blank_lines=False, encoding="utf-8-sig")
             names = pd.read_csv(path, header=None, nrows=1, dtype=str, index_col=False,
                                 skip_blank_lines=False, encoding="utf-8-sig")
-    except DataError: raise
     except (ValueError, OSError, pd.errors.ParserWarning) as e:
         reason, where = _odd_row(path)
         reason = reason or str(e).strip().split("\n")[0][:160]
@@ -225,14 +222,6 @@ def triple(
     target = agent if target == "self" else target
     return (agent, target, action) if agent in MICE and target in MICE else None
 
-# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #105f05dd
-def counted(
-    video: str, # Id
-    counts: list, # Of (kind, how many, what they are and what was done)
-) -> list: # `Finding`s
-    "Findings for those kinds that there are any of."
-    return [Finding(video, kind, n, f"{n} {text}") for kind, n, text in counts if n]
-
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #a081daad
 def read_whitelist(
     tokens: list, # The entries of `behaviors_labeled`
@@ -249,9 +238,6 @@ def read_whitelist(
          "what another one says, merged"),
         ("broken_tokens", len(triples) - len(clean), "whitelist entries that are not "
          "'agent,target,action' with mouse1 to mouse4, left out")])
-
-# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #fde9b7d0
-ANNOTATION = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #47842129
 def _with_selves(table):

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .tables import (MICE, as_frames, as_mice, as_numbers,
-                                                as_words, counted, read_columns)
+from .tables import (
+    MICE, as_frames, as_mice, as_numbers, as_words, read_columns)
+from ...recording import counted
 from ...body_parts import check_parts, plain_part
 from ....errors import DataError
 
