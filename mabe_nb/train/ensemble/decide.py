@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runs import LabelledSequence
+from ..scores.frames import (LabelledSequence, counts_by_video, seen_counts,
+                                         video_counts)
 from ..predict import (LEAST_COST, blended, decide, lasting, shortest_bouts,
                                    usual_rates, with_rates)
 from .thresholds import best_threshold, best_thresholds
-from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
-                                         video_counts)
-from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
-                                        only_false_alarms, predicted_counts,
+from ..scores.trust import sequence_scores
+from ..scores.means import (f1_by_action, lab_means, log_loss, mean_f1,
                                         time_looked_at, where_found)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
@@ -279,11 +278,10 @@ def oof_scores(
             "macro_f1": f1, "mean": most_probable(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "said": predicted_counts(whole, actions), **sequence_scores(whole, actions),
+            **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
+            **sequence_scores(whole, actions),
             "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
-            "only_false_alarms": only_false_alarms(list(own.values()), actions),
-            "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a

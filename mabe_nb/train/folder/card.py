@@ -12,7 +12,7 @@ import re
 
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
-from ..scores.few_videos import few_note
+from ..scores.trust import few_note
 from ..scores.means import false_alarm_note, labs_apart, mean_of_labs
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
