@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SIZES', 'LENGTH', 'LOST', 'MISSING', 'FPS_RATIO', 'FAR', 'MANY', 'GUESSED', 'ONLY_LISTED', 'check_body', 'doubts',
            'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'with_doubts', 'shared_subjects', 'unlisted_lines',
-           'unused_thresholds']
+           'unused_thresholds', 'lines_before']
 
 # %% ../../nbs/train/56_unlike.ipynb #128aaaf1
 import re
@@ -18,7 +18,7 @@ from ..data.folder.names import did_you_mean
 from ..data.recording import plural, some_of
 from ..data.body_parts import part_index
 from ..errors import DataError
-from .tracks import stretched
+from .tracks import stretched, unseen_lines
 
 # %% ../../nbs/train/56_unlike.ipynb #1f1da2d5
 def check_body(
@@ -211,9 +211,6 @@ def _by_lists(short): # Video -> actions that are not looked for there
                      + ["..."] * (len(alike) > 3))
 
 
-def _in_some(videos, wanted): # How a sentence on some of these videos begins
-    return f"note: in {len(videos)} of {len(wanted)} videos (video {some_of(videos)})"
-
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
 ONLY_LISTED = "only what is looked for there is predicted"
 
@@ -231,7 +228,8 @@ def unlisted_lines(
     blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
     short = {v: {*actions} - some for v, some in listed.items()
              if some and not {*actions} <= some}
-    of = lambda videos: _in_some(videos, wanted)
+    of = lambda videos: (f"note: in {len(videos)} of {len(wanted)} videos "
+                         f"(video {some_of(videos)})")
     lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is "
              "predicted: is behaviors_labeled empty?"] if empty else []
     if blank:
@@ -258,3 +256,18 @@ def unused_thresholds(
         f"{', '.join(labs)}: none is used; '*' is for every lab")
     return lines
 
+
+# %% ../../nbs/train/56_unlike.ipynb #be75fcb7
+def lines_before(
+    inputs, # `Inputs` of a network; None: there is none
+    prepared, # `Prepared` with their features
+    ids, # Video ids, None: all
+    actions, # That the model knows
+    found: dict, # See `doubtful`
+    thresholds={}, # Lab -> action -> threshold, see `read_thresholds`
+) -> list: # Of sentences
+    "What to say of videos before they are predicted."
+    return (doubt_lines(found)
+            + unused_thresholds(thresholds, prepared.sequences.lab_id, actions)
+            + unlisted_lines(prepared, ids, actions)
+            + unseen_lines(inputs, prepared, ids))

@@ -17,17 +17,18 @@ from ...data.dataset import data_and_ids, LastRead
 from ...errors import DataError, MabeError
 from ...files import read_json
 from ...patch import patch
-from ..classifier import pair_actions_of, wanted_actions
+from ..classifier import wanted_actions
+from ..model import (evidence_in, names_in, no_options, pair_actions_of,
+                                 pair_decision)
 from .decide import Decision, decide_blend, blend_members
 from .labs import new_lab_notes
 from .members import Net, load_member
 from .queue import thread_pool
 from .thresholds import decision_values
 from ..metrics import submission_table
-from ..model import evidence_in, names_in, no_options, pair_decision
 from ..predict import completed, to_bouts
-from ..tracks import unseen_lines, without_unseen
-from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
+from ..tracks import without_unseen
+from ..unlike import check_body, doubtful, lines_before
 from ...workers import or_silent
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #8ba01335
@@ -240,9 +241,8 @@ def predict(
     first = next(iter(prepared.values()))
     wanted = dict.fromkeys(map(str, first.videos if ids is None else ids))
     found = _doubts(self, prepared, wanted)
-    for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
-                 *unlisted_lines(first, wanted, self.actions),
-                 *unseen_lines(_first_net(self)[1], first, wanted)]:
+    for line in _lab_notes(self, first, wanted) + lines_before(
+            _first_net(self)[1], first, wanted, self.actions, found):
         or_silent(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
