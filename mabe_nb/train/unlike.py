@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'LENGTH', 'LOST', 'MISSING', 'FPS_RATIO', 'FAR', 'MANY', 'GUESSED', 'ONLY_LISTED', 'check_body', 'doubts',
-           'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'with_doubts', 'shared_subjects', 'unlisted_lines',
-           'unused_thresholds', 'lines_before']
+           'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'mixed_units', 'with_doubts', 'shared_subjects',
+           'unlisted_lines', 'unused_thresholds', 'lines_before']
 
 # %% ../../nbs/train/56_unlike.ipynb #128aaaf1
 import re
@@ -14,6 +14,8 @@ import warnings
 import numpy as np
 import pandas as pd
 
+from ..data.blocks.bodies import missing_points
+from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.folder.names import did_you_mean
 from ..data.recording import plural, some_of
 from ..data.body_parts import part_index
@@ -174,6 +176,23 @@ def mixed_sizes(
             f"{some_of(rows.video_id[guessed])}): their animals are taken to be "
             f"{taken:.2g} cm long, those of the others are {known:.2g} cm; write down "
             "their scale, or that of none"]
+
+# %% ../../nbs/train/56_unlike.ipynb #535f24c0
+def mixed_units(
+    prepared, # `Prepared`
+) -> list: # Of sentences: one, or none
+    "Features that are pixels in some videos and cm in others."
+    odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
+    pixels = [v for v, info in prepared.videos.items()
+              if any(unit.startswith("px") for unit in info.get("units") or ())]
+    if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
+    measured = (odd and len(prepared.parts) > 1 # Animals have a length
+                and not missing_points(prepared.parts))
+    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm "
+            f"(video {some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px "
+            "there and in cm elsewhere; write down their scale"
+            + (", or take features such as 'social', which do without"
+               if measured else "")]
 
 # %% ../../nbs/train/56_unlike.ipynb #3eca4791
 def with_doubts(

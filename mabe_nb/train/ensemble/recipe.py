@@ -37,8 +37,8 @@ from .queue import (MemberTask, clear_members, progress_reporter,
                                           thread_pool, train_members)
 from ..model import refuse_models
 from ..predict import completed
-from ..training_set import mixed_units, together
-from ..unlike import shared_subjects
+from ..training_set import together
+from ..unlike import mixed_units, shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
 def prepare_members(
