@@ -24,7 +24,8 @@ from .classifier import Classifier
 from .config import ModelConfig, TrainConfig
 from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
-from .inputs import Inputs, features_of, fit_inputs, with_gap
+from .inputs import Inputs, features_of, fit_inputs
+from .arithmetic.windows import with_gap
 from .models import NETWORKS, make_model
 from .tracks import widened
 from .unlike import check_body, mixed_units

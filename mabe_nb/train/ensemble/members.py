@@ -17,11 +17,11 @@ from ...errors import DataError
 from ...files import read_tensors, write_tensors
 from .boosting import (Trees, grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
-from ..arithmetic.windows import anchors, grid
+from ..arithmetic.windows import anchors, frames_of, grid
 from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
-from ..inputs import common_rate, features_of, frames_of
+from ..inputs import common_rate, features_of
 from ..fit.loop import Trainer
 from ..training_set import balanced_weights, new_classifier, training_set
 from ..predict import probabilities
