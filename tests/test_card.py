@@ -13,7 +13,8 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import DataError
 from mabe_nb.train import runs
-from mabe_nb.train.folder.card import FEW, as_table, card_text, caution, clean, run_card
+from mabe_nb.train.folder.card import FEW, as_table, caution, clean, run_card
+from mabe_nb.train.ensemble.card import card_text
 from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
                                       wanted_actions)
 from mabe_nb.train.config import TrainConfig

@@ -18,16 +18,15 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
 from ...locks import fills_its_folder
-from ..folder.card import card_text
 from ..folder.recorder import SOURCES, keep_sources, learned_from
 from .blend import prepared_for
+from .card import recipe_card
 from .decide import OutOfFold, choose, learned_only, oof_scores
 from .directed import (crowded, directed_actions, for_crowds,
                                              members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
 from .labs import (actions_by_lab, fold_facts, fold_notes,
-                                         lab_section, missing_action_notes,
-                                         reviewed_section, roles_section)
+                                         missing_action_notes)
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #ed79ad2d
 from .members import ActionFrames, load_member
@@ -299,8 +298,7 @@ def finish_recipe(
                **_decided(decision, tasks, actions), **fold_facts(table, splits),
                **scores}
     write_json(out/"metrics.json", metrics)
-    card = card_text(metrics, actions, decision.smooth_ms) + "\n" + "".join(
-        [reviewed_section(metrics), roles_section(metrics), lab_section(metrics, labs)])
+    card = recipe_card(metrics, actions, decision.smooth_ms, labs)
     with atomic(out/"card.md") as tmp: tmp.write_text(card, encoding="utf-8")
     write_json(out/"recipe.json", {
         "format": 4, "recipe": recipe, "actions": list(actions), "parts": list(parts),
