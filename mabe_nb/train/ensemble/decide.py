@@ -6,7 +6,7 @@
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'Decision', 'OutOfFold',
            'decide_blend', 'blend_members', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
            'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'rated_choice', 'with_usual', 'choose',
-           'nested', 'labelled_sequences', 'oof_scores', 'learned_only']
+           'nested', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -283,20 +283,3 @@ def oof_scores(
             "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
             "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}
-
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a
-def learned_only(
-    sequences: list, # Of `OutOfFold`, all
-    judged: list, # Those of them that judge
-    decision: Decision, # That is kept
-    actions: tuple,
-) -> dict: # For `metrics.json`; empty if all judge
-    "What members learned from beside the videos that judge."
-    rest = [s for s in sequences if s.video not in {one.video for one in judged}]
-    if not rest: return {}
-    counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
-    seen = lambda some: seen_counts((s.labels for s in some), actions)
-    return {"only_reviewed": {v: dict(zip(actions, c.tolist()))
-                              for v, c in counts.items()},
-            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "seen": seen(sequences), "judged": seen(judged)}
