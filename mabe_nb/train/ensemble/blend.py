@@ -26,7 +26,8 @@ from .members import Net, load_member
 from .queue import thread_pool
 from .thresholds import decision_values
 from ..metrics import submission_table
-from ..predict import completed, to_bouts
+from ..predict import to_bouts
+from .directed import completed
 from ..tracks import without_unseen
 from ..unlike import check_body, doubtful, lines_before
 from ...workers import or_silent

@@ -22,8 +22,8 @@ from .blend import prepared_for
 from .card import recipe_card
 from .decide import (Decision, OutOfFold, choose, codes_of,
                                            oof_scores)
-from .directed import (crowded, directed_actions, for_crowds,
-                                             members_for, shares_to_try)
+from .directed import (completed, crowded, directed_actions,
+                                             for_crowds, members_for, shares_to_try)
 from .folds import make_folds, read_folds, save_out_of_fold
 from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          missing_action_notes)
@@ -34,7 +34,6 @@ from .presets import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
 from ..model import refuse_models
-from ..predict import completed
 from ..scores.frames import counts_by_video, seen_counts
 from ..scores.means import time_looked_at
 from ..training_set import together
