@@ -18,7 +18,7 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
 from ...locks import fills_its_folder
-from .blend import prepared_for
+from .members import prepared_for
 from .card import recipe_card
 from .decide import (Decision, OutOfFold, choose, codes_of,
                                            oof_scores)
