@@ -184,8 +184,9 @@ def overlap_counts(
     return counts
 
 # %% ../../nbs/train/70_runs.ipynb #eb39db45
-def _settled(clf, prepared, ids, least):
+def _settled(clf, prepared, ids, rows): # Of `sequences`, those learned from
     "What is learned beside weights, predictions of what judges, scores of overlaps."
+    least = shortest_bouts(_known(prepared, clf.actions, rows))
     clf, valid = choose_rates(clf, prepared, ids,
                               predict_labelled(clf, prepared, ids[1]))
     least = where_found(least, sum(
@@ -227,16 +228,15 @@ def report(
     _take_best(out, clf)
     prepared, actions = data.prepared, clf.actions
     learned = np.flatnonzero(prepared.sequences.video_id.isin(ids[0]))
-    clf, valid, overlap = _settled(
-        clf, prepared, ids, shortest_bouts(_known(prepared, actions, learned)))
+    clf, valid, overlap = _settled(clf, prepared, ids, learned)
     save_classifier(out/"best.safetensors", clf)
     labs = dict(zip(prepared.sequences.video_id, prepared.sequences.lab_id))
     scores = validation_scores(valid, actions)
     metrics = {"train_videos": ids[0], "valid_videos": ids[1], "warnings": data.notes,
                "classes": dict(zip(scores["valid"]["confusion"]["columns"],
                                    data.counts.tolist())),
-               **_of_weights(clf, history), **scores,
-               **lab_means(list(valid.sequences()), labs, actions), **overlap,
+               **scores, **lab_means(list(valid.sequences()), labs, actions),
+               **overlap, **_of_weights(clf, history),
                **_learned(prepared, actions, learned)}
     write_json(out/"metrics.json", metrics)
     with atomic(out/"card.md") as tmp:

@@ -247,8 +247,7 @@ def unlisted_lines(
     blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
     short = {v: {*actions} - some for v, some in listed.items()
              if some and not {*actions} <= some}
-    of = lambda videos: (f"note: in {len(videos)} of {len(wanted)} videos "
-                         f"(video {some_of(videos)})")
+    of = lambda v: f"note: in {len(v)} of {len(wanted)} videos (video {some_of(v)})"
     lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is "
              "predicted: is behaviors_labeled empty?"] if empty else []
     if blank:

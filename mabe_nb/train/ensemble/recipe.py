@@ -18,7 +18,6 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
 from ...locks import fills_its_folder
-from .members import prepared_for
 from .card import recipe_card
 from .decide import (Decision, OutOfFold, choose, codes_of,
                                            oof_scores)
@@ -29,7 +28,7 @@ from .labs import (actions_by_lab, fold_facts, fold_notes,
                                          missing_action_notes)
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #ed79ad2d
-from .members import ActionFrames, load_member
+from .members import ActionFrames, load_member, prepared_for
 from .presets import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
