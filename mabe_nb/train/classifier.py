@@ -249,22 +249,21 @@ def predict(
     dataset, ids = data_and_ids(dataset, ids)
     for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
-    found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
+    found = doubtful(self.inputs, prepared, ids)
     for line in lines_before(self.inputs, prepared, ids, self.actions, found,
                              thresholds): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else (
         ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
-    choices = [(wanted_actions(self, prepared, i), bars(thresholds, lab, self.actions))
-             for i, lab in enumerate(labs)]
     plain = self if rates else replace(self, usual=())
     for i, p in predict_sequences(plain, prepared, ids, smooth_ms, progress, overlap):
-        row, how = prepared.sequences.iloc[i], (p, *choices[i])
+        row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
+        how = p, may, bars(thresholds, row.lab_id, self.actions)
         decided = decide_apart(*how) if overlap else [decide(*how)]
         every = [lasting(codes, least, row.fps) for codes in decided]
         for codes in every: by_video[row.video_id] += to_bouts(
             codes, self.actions, row.agent, row.target)
-        if each: each(pair_decision(row, self.actions, choices[i][0], p, every))
+        if each: each(pair_decision(row, self.actions, may, p, every))
     return submission_table(by_video, found, self.learned_from)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965

@@ -157,7 +157,8 @@ def lab_table(
     "F1 by lab."
     if len(by_lab) < 2: return ""
     rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
-    zeros = {lab or "no lab": zeros_line(of, of.get("f1")) for lab, of in by_lab.items()}
+    zeros = {lab or "no lab": zeros_line(of, of.get("f1"))
+             for lab, of in by_lab.items()}
     lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
     rows["mean of the labs"] = mean_of_labs(by_lab)
     how += (" Their mean weighs each lab alike, as Kaggle's score does; the figure at "
@@ -224,8 +225,8 @@ def result_line(
                 "predicted. Nobody knows how good this classifier is.")
     return (f"**Macro F1 {macro:.3f}** (95 % interval over the videos that judge: "
             f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
-            f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the same "
-            f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, "
+            f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the "
+            f"same videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, "
             f"by an F1 of {best['valid_f1']:.3f}"
             f"{' of each action by itself' * ('overlap' in metrics)} in windows that "
             "do not overlap, as here they do. For a figure to publish judge by videos "

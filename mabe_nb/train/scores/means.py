@@ -144,4 +144,5 @@ def lab_means(
     counts = counts_by_video(sequences)
     return {"said": predicted_counts(sequences, actions),
             "by_lab": lab_scores(counts, {v: labs[v] for v in counts}, actions),
-            "only_false_alarms": only_false_alarms([*counts.values()], actions)}
+            "only_false_alarms": only_false_alarms(
+                np.array([*counts.values()]), actions)}
