@@ -227,8 +227,7 @@ def _overlap_lines(loss):
 
 # %% ../../nbs/train/60_classifier.ipynb #4de0a99d
 @patch
-def predict(
-    self: Classifier,
+def predict(self: Classifier,
     dataset, # Dataset, path, or list of `Recording`s
     ids=None, # Video ids, or text such as "1-3"; None: all
     thresholds={}, # Lab (or "*") -> action -> threshold, or a JSON file of it
@@ -249,16 +248,17 @@ def predict(
     dataset, ids = data_and_ids(dataset, ids)
     for line in _overlap_lines(self.cfg.loss) if overlap else (): say(line)
     prepared = self.prepared(dataset, ids, cache, workers, progress)
-    found = doubtful(self.inputs, prepared, ids)
+    found, labs = doubtful(self.inputs, prepared, ids), prepared.sequences.lab_id
     for line in lines_before(self.inputs, prepared, ids, self.actions, found,
                              thresholds): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else (
         ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
+    by_lab = {lab: bars(thresholds, lab, self.actions) for lab in labs}
     plain = self if rates else replace(self, usual=())
     for i, p in predict_sequences(plain, prepared, ids, smooth_ms, progress, overlap):
         row, may = prepared.sequences.iloc[i], wanted_actions(self, prepared, i)
-        how = p, may, bars(thresholds, row.lab_id, self.actions)
+        how = p, may, by_lab[row.lab_id]
         decided = decide_apart(*how) if overlap else [decide(*how)]
         every = [lasting(codes, least, row.fps) for codes in decided]
         for codes in every: by_video[row.video_id] += to_bouts(
