@@ -22,7 +22,7 @@ import torch
 from mabe_nb.data.dataset import dataset_parts, open_dataset
 from mabe_nb.data.splits import Split, labelled_groups
 from mabe_nb.measure.probe import processor
-from mabe_nb.train.ensemble.blend import prepared_for
+from mabe_nb.train.ensemble.members import prepared_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.presets import RECIPES, VARIED, MemberSpec
 from mabe_nb.train.ensemble.queue import run_task

@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.features import compute
-from mabe_nb.train.scores.frames import bootstrap
+from mabe_nb.train.scores.trust import bootstrap
 
 ACTIONS, AIMS = ("investigation", "mount"), (0.80, 0.78)
 FOLDS, INNER, FPS = 5, 4, 5.0 # The clips are subsampled: frames per second, about

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mabe_nb.train.scores.few_videos import percent_points
-from mabe_nb.train.scores.frames import bootstrap, drawn_f1, f1_intervals, f1_of
+from mabe_nb.train.scores.trust import bootstrap, drawn_f1, f1_intervals, percent_points
+from mabe_nb.train.scores.frames import f1_of
 
 ACTIONS = ["attack", "investigation", "mount"]
 p = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -25,7 +25,8 @@ from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
-from mabe_nb.train.predict import completed, decide
+from mabe_nb.train.predict import decide
+from mabe_nb.train.ensemble.directed import completed
 from mabe_nb.train.ensemble.presets import CONV, RECURRENT, SLOW, VARIED
 from recipe import JUDGED
 

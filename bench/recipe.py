@@ -26,7 +26,8 @@ import pandas as pd
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.recording import frame_labels
 from mabe_nb.files import read_json
-from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.scores.trust import bootstrap
 from mabe_nb.train.ensemble.decide import OutOfFold, nested
 from mabe_nb.train.ensemble.directed import shares_to_try
 from mabe_nb.train.ensemble.presets import RECIPES

@@ -27,9 +27,9 @@ from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.values import read_value
 from .train.ensemble.members import ActionFrames, net_config
-from .train.ensemble.queue import MemberTask, run_task, share_cores
-from .train.ensemble.recipe import (begin_training, member_digests,
-                                           stale_members, train_recipe)
+from .train.ensemble.queue import (MemberTask, member_digests, run_task,
+                                          share_cores, stale_members)
+from .train.ensemble.recipe import begin_training, train_recipe
 from .train.machine import pick_device
 from .train.folder.recorder import SOURCES, learned_from
 from .train.training_set import memory_budget

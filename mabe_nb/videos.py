@@ -225,7 +225,7 @@ def _to_send(run, checkpoint):
 
 def _with_thresholds(options):
     "Options of `predict`, whose thresholds may be in a file that stays here."
-    from mabe_nb.train.classifier import read_thresholds
+    from mabe_nb.train.model import read_thresholds
     if "thresholds" not in options: return options
     return options | {"thresholds": read_thresholds(options["thresholds"])}
 

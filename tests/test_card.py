@@ -13,16 +13,17 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import DataError
 from mabe_nb.train import runs
-from mabe_nb.train.folder.card import FEW, as_table, card_text, caution, clean, run_card
+from mabe_nb.train.folder.card import FEW, as_table, caution, clean, run_card
+from mabe_nb.train.ensemble.card import card_text
 from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
                                       wanted_actions)
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.scores.frames import borders, calibration, f1_of, video_counts
-from mabe_nb.train.scores.frames import frame_scores
+from mabe_nb.train.scores.trust import borders, calibration, validation_scores
+from mabe_nb.train.scores.frames import (Validation, f1_of, frame_scores, seen_counts,
+                                         video_counts)
 from mabe_nb.train.predict import decide, lasting, usual_rates, with_rates
-from mabe_nb.train.runs import (Validation, assess, choose_rates, predict_labelled,
+from mabe_nb.train.runs import (assess, choose_rates, predict_labelled,
                                 choose_shortest_bouts, train)
-from mabe_nb.train.scores.frames import seen_counts, validation_scores
 from mabe_nb.train.scores.means import only_false_alarms
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,

@@ -197,9 +197,10 @@ def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch,
 
 
 def test_score(colony, tmp_path, monkeypatch, capsys):
-    from mabe_nb.train.scores.frames import SCORES, frame_counts, frame_score
+    from mabe_nb.train.scores.frames import frame_counts
+    from mabe_nb.train.scores.trust import SCORES, frame_score
     monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
-    monkeypatch.setattr("mabe_nb.train.scores.frames.SCORES", dict(SCORES))
+    monkeypatch.setattr("mabe_nb.train.scores.trust.SCORES", dict(SCORES))
 
     @frame_score("false_alarms")
     def false_alarms(sequences, actions):

@@ -28,8 +28,8 @@ from mabe_nb.data.formats.text_tables import parse_number
 from mabe_nb.files import (file_hash, parse_json, read_json, read_tensors,
                            write_csv as write_names, write_tensors)
 from mabe_nb.kaggle.doctor import read_submission
-from mabe_nb.train.classifier import load_classifier, read_thresholds
-from mabe_nb.train.model import read_split
+from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.model import read_split, read_thresholds
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.folder.weights import read_history
 from mabe_nb.train.runs import train

@@ -24,13 +24,14 @@ from mabe_nb.train.ensemble.boosting import (grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
 from mabe_nb.train.ensemble.boosting import trees_of
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, codes_of, nested
-from mabe_nb.train.ensemble.directed import fair_shares
+from mabe_nb.train.ensemble.directed import completed, fair_shares
 from mabe_nb.train.ensemble.folds import contiguous_folds
-from mabe_nb.train.scores.frames import bootstrap, f1_of, video_counts
+from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.scores.trust import bootstrap
 from mabe_nb.train.ensemble import members
-from mabe_nb.train.ensemble.members import ActionFrames, Boost, train_member, train_net
-from mabe_nb.train.predict import completed
-from mabe_nb.train.ensemble.blend import load_recipe, prepared_for
+from mabe_nb.train.ensemble.members import (ActionFrames, Boost, prepared_for,
+                                            train_member, train_net)
+from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
 from mabe_nb.train.folder.card import least_line

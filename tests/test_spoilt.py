@@ -111,7 +111,7 @@ def test_coordinates_in_px_beside_others_in_cm_are_told(lost, capsys):
 
 
 def test_a_card_does_not_ask_to_whom_a_mouse_rears():
-    from mabe_nb.train.ensemble.labs import roles_section
+    from mabe_nb.train.ensemble.card import roles_section
     card = roles_section({"directed": {"rear": None, "chase": True, "mount": None,
                                        "groom": False}, "ordered": ["net"],
                           "self_actions": ["rear", "groom"]})

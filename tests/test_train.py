@@ -18,7 +18,8 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError
-from mabe_nb.train.classifier import load_classifier, predict_dataset, read_thresholds, save_classifier
+from mabe_nb.train.classifier import load_classifier, predict_dataset, save_classifier
+from mabe_nb.train.model import read_thresholds
 from mabe_nb.train.config import TrainConfig, make_config
 from mabe_nb.train.scores.frames import masked_f1
 from mabe_nb.train.losses import allowed_classes, partial_cross_entropy

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
-from mabe_nb.train.scores.few_videos import percent_points
-from mabe_nb.train.scores.frames import (bin_counts, bootstrap, borders, by_video,
-                                         calibration, drawn_f1, f1_intervals, f1_of,
-                                         near_borders, seen_counts, sequence_scores,
-                                         video_counts)
+from mabe_nb.train.scores.trust import (bin_counts, bootstrap, borders, calibration,
+                                        drawn_f1, f1_intervals, near_borders,
+                                        percent_points, sequence_scores)
+from mabe_nb.train.scores.frames import by_video, f1_of, seen_counts, video_counts
 from mabe_nb.view.runs import calibration_table
 
 QUICK = settings(max_examples=40, deadline=None)

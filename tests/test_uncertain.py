@@ -18,7 +18,7 @@ from mabe_nb.train import classifier
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.model import PairDecision
 from mabe_nb.train.runs import train
-from mabe_nb.train.scores.few_videos import budget_errors, half_width
+from mabe_nb.train.scores.trust import budget_errors, half_width
 
 TENTHS = (np.arange(10) + 0.5) / 10
 

@@ -19,7 +19,7 @@ from .groups import per_unit
 from ..data.recording import run_lengths
 from ..errors import DataError
 from ..files import read_json
-from ..train.scores.few_videos import half_width
+from ..train.scores.trust import half_width
 
 # %% ../../nbs/analysis/35_uncertain.ipynb #49e0e0ec
 BINS = 10

@@ -63,7 +63,7 @@ def predict_new(
 ) -> dict: # See `watch`
     "Predict what is new in a folder, until Ctrl-C."
     from mabe_nb.analysis.watch import watch
-    from mabe_nb.train.classifier import read_thresholds
+    from mabe_nb.train.model import read_thresholds
     for flag, given in (("--videos", args.videos), ("--on", args.on),
                         ("--doubts", args.doubts), ("--overwrite", args.overwrite),
                         ("--skip-broken", args.skip_broken),

@@ -24,9 +24,9 @@ from ..files import atomic, file_hash, read_json, write_json
 from ..safe_names import safe_id
 from ..locks import locked_beside
 from ..system import resident
-from ..train.classifier import Classifier, read_thresholds
+from ..train.classifier import Classifier
+from ..train.model import Model, evidence_in, kind_of, load_model, read_thresholds
 from ..train.inputs import users_code
-from ..train.model import Model, evidence_in, kind_of, load_model
 from .wheel import fetch_wheels, pack_package, requirements
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #429d4e72

@@ -44,7 +44,8 @@ def workload_of(
     "The workload of a dataset under some settings. Raises `DataError` as training."
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
-    from mabe_nb.train.inputs import features_of, fit_inputs, with_gap
+    from mabe_nb.train.inputs import features_of, fit_inputs
+    from mabe_nb.train.arithmetic.windows import with_gap
     from mabe_nb.train.training_set import frames_at
     from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'PairDecision', 'pair_decision', 'PairPrediction', 'Model', 'kind_of', 'refuse_models', 'load_model',
-           'no_options', 'evidence_in', 'read_split', 'names_in']
+           'no_options', 'read_thresholds', 'evidence_in', 'read_split', 'names_in', 'pair_actions_of']
 
 # %% ../../nbs/train/58_model.ipynb #1ef1d861
 from pathlib import Path
@@ -140,6 +140,27 @@ def no_options(
                           "--smooth-ms, --least-ms, --no-rates, --overlap and "
                           "--checkpoint")
 
+# %% ../../nbs/train/58_model.ipynb #683daf92
+def read_thresholds(
+    path, # JSON file, or what it would hold; None: no thresholds
+) -> dict: # Lab (or "*") -> action -> threshold
+    "Thresholds from a file. Raises `DataError` naming what is wrong in it."
+    if path is None: return {}
+    if isinstance(path, float):
+        raise DataError(f"threshold {path} is of no action; expected "
+                        f"{{'*': {{action: {path}}}}}")
+    table, path = (path, None) if isinstance(path, dict) else (read_json(path), path)
+    for lab, of in table.items() if isinstance(table, dict) else [("", table)]:
+        if not isinstance(of, dict):
+            raise DataError('expected {"lab": {"action": threshold}}', path, str(lab))
+        for action, t in of.items():
+            number = (isinstance(t, (int, float, np.floating))
+                      and not isinstance(t, bool))
+            if not (number and 0 <= t <= 1):
+                raise DataError(f"threshold {t!r} is not a number in 0..1", path,
+                                f"{lab}/{action}")
+    return table
+
 # %% ../../nbs/train/58_model.ipynb #009f367b
 def evidence_in(
     dataset, # See `open_dataset`
@@ -176,3 +197,11 @@ def names_in(
     if type(values) is list and {*map(type, values)} <= {str}:
         if all(values) and len({*values}) == len(values): return tuple(values)
     raise ValueError(f"{what} are no list of different names")
+
+# %% ../../nbs/train/58_model.ipynb #8790e791
+def pair_actions_of(
+    about: dict, # What a file of weights or `recipe.json` says
+) -> tuple: # Names; None: not known, as in old files
+    "What one animal does to another."
+    found = about.get("pair_actions")
+    return None if found is None else names_in(found, "pair_actions")

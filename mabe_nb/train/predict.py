@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['OVERLAP', 'RATES_MS', 'RATES_POWER', 'LEAST_RATE', 'SHORT_SHARE', 'LEAST_COST', 'windows_of_inputs', 'scores_of',
            'over_windows', 'probabilities_of', 'trained_classes', 'probabilities', 'smooth', 'usual_rates',
-           'with_rates', 'blended', 'with_whether', 'with_roles', 'completed', 'decide', 'decide_apart', 'lasting',
-           'shortest_bouts', 'to_bouts']
+           'with_rates', 'blended', 'decide', 'decide_apart', 'lasting', 'shortest_bouts', 'to_bouts']
 
 # %% ../../nbs/train/40_predict.ipynb #f455998d
 import numpy as np
@@ -187,50 +186,6 @@ def blended(
 ) -> np.ndarray: # (frames, classes)
     "What several members say together, averaged over time."
     return smooth(np.tensordot(np.asarray(shares, p.dtype), p, 1), fps, ms)
-
-# %% ../../nbs/train/40_predict.ipynb #c1841995
-def with_whether(
-    p: np.ndarray, # (members, frames, classes)
-    which, # (members,) bool: tells which action it is, not whether there is one
-) -> np.ndarray: # Like `p`
-    "Members that tell which action it is, with what the others say of whether."
-    which = np.asarray(which, bool)
-    if which.all() or not which.any(): return p
-    rest, kinds, out = p[~which].mean(0), p[which, :, 1:], p.copy()
-    total, other = kinds.sum(-1, keepdims=True), rest[:, :1]
-    out[which, :, :1] = other
-    kinds = kinds / np.maximum(total, 1e-9) * (1 - other)
-    out[which, :, 1:] = np.where(total > 0, kinds, rest[:, 1:])
-    return out
-
-# %% ../../nbs/train/40_predict.ipynb #5cd06e02
-def with_roles(
-    p: np.ndarray, # (members, frames, classes)
-    ordered, # (members,) bool: reads agent and target apart
-    directed, # (classes,) bool: one animal does it to the other
-) -> np.ndarray: # Like `p`
-    "Members that cannot tell agent from target, with what others say of who does it."
-    ordered, directed = np.asarray(ordered, bool), np.asarray(directed, bool)
-    if ordered.all() or not ordered.any() or not directed.any(): return p
-    known, out = p[ordered].mean(0), p.copy()
-    given, rest = known[:, directed], p[~ordered][:, :, ~directed]
-    total, left = rest.sum(-1, keepdims=True), 1 - given.sum(-1, keepdims=True)
-    blind = np.where(total > 0, rest / np.maximum(total, 1e-9) * left,
-                     known[:, ~directed])
-    for m, values in zip(np.flatnonzero(~ordered), blind):
-        out[m][:, directed], out[m][:, ~directed] = given, values
-    return out
-
-# %% ../../nbs/train/40_predict.ipynb #94b4fa18
-def completed(
-    p: np.ndarray, # (members, frames, classes)
-    which, # (members,) bool: tells which action it is, not whether there is one
-    ordered=True, # (members,) bool: reads agent and target apart
-    directed=False, # (classes,) bool: one animal does it to the other
-) -> np.ndarray: # Like `p`
-    "Every member, with what the others say of what it cannot tell."
-    roles = (np.broadcast_to(ordered, len(p)), np.broadcast_to(directed, p.shape[-1]))
-    return with_roles(with_whether(with_roles(p, *roles), which), *roles)
 
 # %% ../../nbs/train/40_predict.ipynb #3f11ed2a
 def decide(

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balanced_weights', 'class_weights', 'unmet', 'unread',
-           'mixed_units', 'mixed_rates', 'together', 'TrainingSet', 'training_set', 'load_training_set',
-           'new_classifier']
+           'mixed_rates', 'together', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 from pathlib import Path
@@ -15,10 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ..data.blocks.bodies import blind_note, missing_points
-from ..data.blocks.registry import BLOCKS, blocks_of
+from ..data.blocks.bodies import blind_note
 from ..data.cache.prepare import prepare
-from ..data.recording import some_of
 from ..errors import DataError
 from ..files import atomic
 from ..system import free_memory
@@ -27,10 +24,11 @@ from .classifier import Classifier
 from .config import ModelConfig, TrainConfig
 from .fit.frames import Frames, OnDisk
 from .machine import Team, synchronised
-from .inputs import Inputs, features_of, fit_inputs, with_gap
+from .inputs import Inputs, features_of, fit_inputs
+from .arithmetic.windows import with_gap
 from .models import NETWORKS, make_model
 from .tracks import widened
-from .unlike import check_body, mixed_sizes
+from .unlike import check_body, mixed_units
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
 def memory_budget(
@@ -166,23 +164,6 @@ def unread(
     sizes = {*ModelConfig.model_fields} - {"model_type", "dropout"} - read
     return [f"{key} is {getattr(cfg, key)} in the config, {cfg.model_type} does not "
             "read it" for key in sorted(sizes) if not cfg.is_default(key)]
-
-# %% ../../nbs/train/62_training_set.ipynb #535f24c0
-def mixed_units(
-    prepared, # `Prepared`
-) -> list: # Of sentences: one, or none
-    "Features that are pixels in some videos and cm in others."
-    odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
-    pixels = [v for v, info in prepared.videos.items()
-              if any(unit.startswith("px") for unit in info.get("units") or ())]
-    if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
-    measured = (odd and len(prepared.parts) > 1 # Animals have a length
-                and not missing_points(prepared.parts))
-    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm "
-            f"(video {some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px "
-            "there and in cm elsewhere; write down their scale"
-            + (", or take features such as 'social', which do without"
-               if measured else "")]
 
 # %% ../../nbs/train/62_training_set.ipynb #b0e1a004
 def mixed_rates(

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SIZES', 'LENGTH', 'LOST', 'MISSING', 'FPS_RATIO', 'FAR', 'MANY', 'GUESSED', 'ONLY_LISTED', 'check_body', 'doubts',
-           'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'with_doubts', 'shared_subjects', 'unlisted_lines',
-           'unused_thresholds']
+           'absent_parts', 'doubt_lines', 'doubtful', 'mixed_sizes', 'mixed_units', 'with_doubts', 'shared_subjects',
+           'unlisted_lines', 'unused_thresholds', 'lines_before']
 
 # %% ../../nbs/train/56_unlike.ipynb #128aaaf1
 import re
@@ -14,11 +14,13 @@ import warnings
 import numpy as np
 import pandas as pd
 
+from ..data.blocks.bodies import missing_points
+from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.folder.names import did_you_mean
 from ..data.recording import plural, some_of
 from ..data.body_parts import part_index
 from ..errors import DataError
-from .tracks import stretched
+from .tracks import stretched, unseen_lines
 
 # %% ../../nbs/train/56_unlike.ipynb #1f1da2d5
 def check_body(
@@ -175,6 +177,23 @@ def mixed_sizes(
             f"{taken:.2g} cm long, those of the others are {known:.2g} cm; write down "
             "their scale, or that of none"]
 
+# %% ../../nbs/train/56_unlike.ipynb #535f24c0
+def mixed_units(
+    prepared, # `Prepared`
+) -> list: # Of sentences: one, or none
+    "Features that are pixels in some videos and cm in others."
+    odd = [n for n in blocks_of(prepared.features) if BLOCKS[n].source != "pair"]
+    pixels = [v for v, info in prepared.videos.items()
+              if any(unit.startswith("px") for unit in info.get("units") or ())]
+    if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
+    measured = (odd and len(prepared.parts) > 1 # Animals have a length
+                and not missing_points(prepared.parts))
+    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm "
+            f"(video {some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px "
+            "there and in cm elsewhere; write down their scale"
+            + (", or take features such as 'social', which do without"
+               if measured else "")]
+
 # %% ../../nbs/train/56_unlike.ipynb #3eca4791
 def with_doubts(
     table: pd.DataFrame, # With a row or more for each video
@@ -211,9 +230,6 @@ def _by_lists(short): # Video -> actions that are not looked for there
                      + ["..."] * (len(alike) > 3))
 
 
-def _in_some(videos, wanted): # How a sentence on some of these videos begins
-    return f"note: in {len(videos)} of {len(wanted)} videos (video {some_of(videos)})"
-
 # %% ../../nbs/train/56_unlike.ipynb #5e029e4d
 ONLY_LISTED = "only what is looked for there is predicted"
 
@@ -231,7 +247,7 @@ def unlisted_lines(
     blank = [v for v in wanted if v not in listed and not prepared.videos[v]["pairs"]]
     short = {v: {*actions} - some for v, some in listed.items()
              if some and not {*actions} <= some}
-    of = lambda videos: _in_some(videos, wanted)
+    of = lambda v: f"note: in {len(v)} of {len(wanted)} videos (video {some_of(v)})"
     lines = [f"{of(empty)} no action of an animal with poses is looked for, so none is "
              "predicted: is behaviors_labeled empty?"] if empty else []
     if blank:
@@ -258,3 +274,18 @@ def unused_thresholds(
         f"{', '.join(labs)}: none is used; '*' is for every lab")
     return lines
 
+
+# %% ../../nbs/train/56_unlike.ipynb #be75fcb7
+def lines_before(
+    inputs, # `Inputs` of a network; None: there is none
+    prepared, # `Prepared` with their features
+    ids, # Video ids, None: all
+    actions, # That the model knows
+    found: dict, # See `doubtful`
+    thresholds={}, # Lab -> action -> threshold, see `read_thresholds`
+) -> list: # Of sentences
+    "What to say of videos before they are predicted."
+    return (doubt_lines(found)
+            + unused_thresholds(thresholds, prepared.sequences.lab_id, actions)
+            + unlisted_lines(prepared, ids, actions)
+            + unseen_lines(inputs, prepared, ids))

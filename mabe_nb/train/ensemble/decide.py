@@ -6,7 +6,7 @@
 __all__ = ['FRAME_STEP', 'SMOOTH_MS', 'MIN_VIDEOS', 'MIN_GAIN', 'SHARES_GAIN', 'ANY_GAIN', 'Decision', 'OutOfFold',
            'decide_blend', 'blend_members', 'looked_for', 'codes_of', 'macro_f1', 'gained_thresholds', 'Choice',
            'choice_of', 'lab_thresholds', 'any_threshold', 'best_shares', 'rated_choice', 'with_usual', 'choose',
-           'nested', 'labelled_sequences', 'oof_scores', 'learned_only']
+           'nested', 'labelled_sequences', 'oof_scores']
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #03f71727
 from functools import reduce
@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runs import LabelledSequence
+from ..scores.frames import (LabelledSequence, counts_by_video, seen_counts,
+                                         video_counts)
 from ..predict import (LEAST_COST, blended, decide, lasting, shortest_bouts,
                                    usual_rates, with_rates)
 from .thresholds import best_threshold, best_thresholds
-from ..scores.frames import (counts_by_video, seen_counts, sequence_scores,
-                                         video_counts)
-from ..scores.means import (f1_by_action, lab_scores, log_loss, mean_f1,
-                                        only_false_alarms, predicted_counts,
+from ..scores.trust import sequence_scores
+from ..scores.means import (f1_by_action, lab_means, log_loss, mean_f1,
                                         time_looked_at, where_found)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
@@ -279,26 +278,8 @@ def oof_scores(
             "macro_f1": f1, "mean": most_probable(decision.shares),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "said": predicted_counts(whole, actions), **sequence_scores(whole, actions),
+            **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
+            **sequence_scores(whole, actions),
             "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
-            "only_false_alarms": only_false_alarms(list(own.values()), actions),
-            "by_lab": lab_scores(own, {s.video: s.lab for s in sequences}, actions),
             "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}
-
-# %% ../../../nbs/train/ensemble/40_decide.ipynb #a8b3935a
-def learned_only(
-    sequences: list, # Of `OutOfFold`, all
-    judged: list, # Those of them that judge
-    decision: Decision, # That is kept
-    actions: tuple,
-) -> dict: # For `metrics.json`; empty if all judge
-    "What members learned from beside the videos that judge."
-    rest = [s for s in sequences if s.video not in {one.video for one in judged}]
-    if not rest: return {}
-    counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
-    seen = lambda some: seen_counts((s.labels for s in some), actions)
-    return {"only_reviewed": {v: dict(zip(actions, c.tolist()))
-                              for v, c in counts.items()},
-            "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "seen": seen(sequences), "judged": seen(judged)}

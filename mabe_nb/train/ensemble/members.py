@@ -4,24 +4,27 @@
 
 # %% auto #0
 __all__ = ['HEADERS', 'HANDED', 'Boost', 'Net', 'load_member', 'at_frame_rate', 'enough_epochs', 'net_config', 'train_net',
-           'class_codes', 'sampled', 'train_boost', 'ActionFrames', 'train_member', 'features_of_member']
+           'class_codes', 'sampled', 'train_boost', 'ActionFrames', 'train_member', 'features_of_member',
+           'prepared_for']
 
 # %% ../../../nbs/train/ensemble/50_members.ipynb #5e0e9cca
 import json, math, re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from ...data.cache.prepare import prepare
 from ...data.cache.reader import Prepared
 from ...errors import DataError
 from ...files import read_tensors, write_tensors
 from .boosting import (Trees, grow_trees, tree_arrays,
                                              tree_probabilities, trees_from)
-from ..arithmetic.windows import anchors, grid
+from ..arithmetic.windows import anchors, frames_of, grid
 from ..classifier import (Classifier, load_classifier, pick_device,
                                       save_classifier)
 from ..config import make_config
-from ..inputs import common_rate, features_of, frames_of
+from ..inputs import common_rate, features_of
 from ..fit.loop import Trainer
 from ..training_set import balanced_weights, new_classifier, training_set
 from ..predict import probabilities
@@ -259,3 +262,22 @@ def features_of_member(
     settings = at_frame_rate(settings, 30.0) | {"features": features}
     settings.pop("least_steps", None)
     return features_of(make_config(settings))
+
+# %% ../../../nbs/train/ensemble/50_members.ipynb #8ba01335
+def prepared_for(
+    features: dict, # Member's name -> name for `compute`
+    dataset, # See `open_dataset`
+    ids, # Video ids, None: all
+    parts: tuple, # Body parts
+    cache, # Folder, or None
+    workers: int = 1,
+    progress: bool = False,
+    **how, # `unlabelled`, `selves` and `most`, see `prepare`
+) -> dict: # Member's name -> `Prepared`
+    "A dataset with the features of each member."
+    done = {name: prepare(
+                dataset, name, ids=ids, parts=parts, workers=workers,
+                out=None if cache is None else Path(cache)/name.replace("+", "_"),
+                progress=progress, **how)
+            for name in dict.fromkeys(features.values())}
+    return {member: done[name] for member, name in features.items()}

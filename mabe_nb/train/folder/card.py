@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FEW', 'POOR', 'TOUCHING', 'SHOWN', 'clean', 'as_table', 'caution', 'action_table', 'calibration_section',
-           'borders_section', 'trust_sections', 'lab_table', 'rates_line', 'least_line', 'card_text', 'videos_line',
+           'borders_section', 'trust_sections', 'zeros_line', 'lab_table', 'rates_line', 'least_line', 'videos_line',
            'settings_table', 'result_line', 'run_card']
 
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
@@ -12,8 +12,8 @@ import re
 
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
-from ..scores.few_videos import few_note
-from ..scores.means import false_alarm_note, labs_apart, mean_of_labs
+from ..scores.trust import few_note
+from ..scores.means import false_alarm_note, mean_of_labs
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
 def clean(
@@ -140,7 +140,11 @@ def trust_sections(
     return [write(metrics[key]) for key, write in of.items() if metrics.get(key)]
 
 # %% ../../../nbs/train/folder/30_card.ipynb #4e25758e
-def _zeros(metrics, f1): # To follow a mean
+def zeros_line(
+    metrics: dict, # May hold "only_false_alarms"
+    f1: dict, # Action -> F1 or None, of all that are in the mean
+) -> str: # Begins with a blank, or empty
+    "What a mean counts as 0, to follow it."
     note = false_alarm_note(metrics.get("only_false_alarms", {}), f1)
     return f" {clean(note)}." if note else ""
 
@@ -153,7 +157,8 @@ def lab_table(
     "F1 by lab."
     if len(by_lab) < 2: return ""
     rows = {lab or "no lab": of["macro_f1"] for lab, of in by_lab.items()}
-    zeros = {lab or "no lab": _zeros(of, of.get("f1")) for lab, of in by_lab.items()}
+    zeros = {lab or "no lab": zeros_line(of, of.get("f1"))
+             for lab, of in by_lab.items()}
     lines = [*(f"- {clean(lab)}:{note}" for lab, note in zeros.items() if note), *lines]
     rows["mean of the labs"] = mean_of_labs(by_lab)
     how += (" Their mean weighs each lab alike, as Kaggle's score does; the figure at "
@@ -181,52 +186,6 @@ def least_line(
     if not least: return f"{of_all}Bouts may be of any length."
     return f"{of_all}Bouts are not said that are shorter than: " + ", ".join(
         f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
-
-# %% ../../../nbs/train/folder/30_card.ipynb #dd9c3a94
-def _members_table(metrics):
-    "Macro F1 of each kind of member alone, of their mean, and with decisions."
-    which = metrics.get("which", [])
-    parts = {f"{k} {'as to which, others as to whether' if k in which else 'alone'}, "
-             "most probable class": v for k, v in metrics["members"].items()}
-    half = ", those that tell which as much as all others" if which else ""
-    parts |= {f"mean of the members{half}": metrics["mean"],
-              "and decisions chosen without the fold that is scored":
-                  metrics["macro_f1"]}
-    return as_table(parts, "part", "macro F1")
-
-
-def _limits(metrics, smooth_ms):
-    return ("Other species, cameras, frame rates or trackers were not tried. "
-            "The members of the other folds, from which decisions about a fold are "
-            "learned, have seen that fold's videos; its labels do not enter in any "
-            "other way. Classes exclude each other. Probabilities are averaged over "
-            f"{smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}")
-
-# %% ../../../nbs/train/folder/30_card.ipynb #e97b3e95
-def card_text(
-    metrics: dict, # See `train_recipe`
-    actions: tuple, # That it tells apart
-    smooth_ms: float, # Smoothing of the probabilities
-) -> str: # Markdown
-    "The card."
-    (low, high), extra = metrics["interval"], metrics.get("only_reviewed", ())
-    kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
-    return "\n\n".join([
-        f"# Model card: recipe `{metrics['recipe']}`",
-        f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames; each "
-        "pair of animals counts its own. It tells apart: "
-        f"{', '.join(map(clean, actions))}, and none of them.",
-        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} "
-        f"to {high:.3f}), every video predicted by models that never saw it, in "
-        f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
-        "what is kept; on new videos like these expect about as much."
-        + few_note(metrics["videos"] - len(extra)) + _zeros(metrics, metrics["f1"]),
-        "## F1 by action", action_table(metrics, metrics["f1"]),
-        "## What each part brings", _members_table(metrics),
-        f"Scored on the videos that its decisions were chosen on it would have "
-        f"{metrics['flattering']:.3f}: an optimism of {metrics['optimism']:.3f}.",
-        *trust_sections(metrics),
-        "## Limits", _limits(metrics, smooth_ms), ""])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #c702d391
 def videos_line(
@@ -266,9 +225,9 @@ def result_line(
                 "predicted. Nobody knows how good this classifier is.")
     return (f"**Macro F1 {macro:.3f}** (95 % interval over the videos that judge: "
             f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
-            f"{_zeros(metrics, metrics['valid']['f1'])} This figure flatters: the same "
-            f"videos chose epoch {best['epoch']} as the best of {metrics['epochs']}, "
-            f"by an F1 of {best['valid_f1']:.3f}"
+            f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the "
+            f"same videos chose epoch {best['epoch']} as the best of "
+            f"{metrics['epochs']}, by an F1 of {best['valid_f1']:.3f}"
             f"{' of each action by itself' * ('overlap' in metrics)} in windows that "
             "do not overlap, as here they do. For a figure to publish judge by videos "
             "that chose nothing, or use a recipe (`mabe train --recipe best`), in "

@@ -19,7 +19,7 @@ from ..classifier import Classifier
 from ..config import TrainConfig
 from ..folder.fine_tuning import INIT
 from ..folder.weights import load_run
-from ..inputs import EVERY_MS, frames_of
+from ..arithmetic.windows import EVERY_MS, frames_of
 from ..model import load_model
 from ..runs import predict_labelled, train
 from ..scores.frames import masked_f1
