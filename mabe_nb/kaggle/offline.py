@@ -18,8 +18,8 @@ from ..errors import DataError
 from ..files import read_json, regular_file, write_csv, write_json
 from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
-from ..train.metrics import (kaggle_score, submission_table, video_ids,
-                                   whitelist_text)
+from ..train.metrics import (kaggle_score, of_learned, submission_table,
+                                   video_ids, whitelist_text)
 
 # %% ../../nbs/kaggle/60_offline.ipynb #b96b1d01
 class OutOfTime(Exception):
@@ -212,7 +212,9 @@ def predict_in_parts(
             say(f"video {video} is left out: {left[video]}")
     say(f"{len(done) - len(left)} of {len(done)} videos done"
         + (f", {again} of them before" if again else ""))
-    return submission_table(done), left
+    known = {*done} & kit.learned_from
+    for line in of_learned(len(known), len(done)): say(line)
+    return submission_table(done, learned=known), left
 
 # %% ../../nbs/kaggle/60_offline.ipynb #120c5e39
 def at_least_one_row(
