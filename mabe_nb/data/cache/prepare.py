@@ -29,7 +29,7 @@ from ...errors import ConfigError, DataError
 from ...extend import own_modules
 from ...files import atomic, disk_errors, temporary, write_json
 from ...safe_names import safe_id
-from ...locks import clear_temporaries, locked_folder
+from ...locks import clear_temporaries, locked_folder, locked_share
 from ...workers import bars_shown, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b
@@ -216,6 +216,10 @@ def _check_room(plan, entry, left): # Warns if `left` more such videos are too m
         f"{_size(free)} are free: take fewer videos, or set MABE_HOME to a larger disk")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
+def _clear(plan, ids): # What killed processes left of videos that nobody writes now
+    for folder in plan.out.glob("*/"): clear_temporaries(folder, {*ids})
+
+
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
@@ -232,8 +236,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
             done[video_id] = got
             bar.update()
             if len(done) == 1: _check_room(plan, got, len(ids) - 1)
-    for folder in (plan.out, *plan.out.glob("*/")) if workers > 1 else ():
-        clear_temporaries(folder) # of workers that died
+    if workers > 1: _clear(plan, ids) # of workers that died
     known = [done[i] for i in ids if isinstance(done[i], dict)]
     for path in (p for e in known for p in e.pop("damaged", ())):
         warnings.warn(f"{path} did not hold what was written: made again")
@@ -272,11 +275,14 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
                     if len(kept) < len(entries) else None)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
-def _alone(out):
-    "A folder to fill alone, once it is free. Raises `ConfigError` for one not ours."
+def _free(out, lock, *which):
+    "A folder to fill, once it is free. Raises `ConfigError` for one not ours."
     check_cache(out)
-    return locked_folder(out, "*/", wait=lambda owner: warnings.warn(
+    return lock(out, *which, wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
+
+
+def _alone(out): return _free(out, locked_folder, "*/")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #d837a85d
 def prepare(
@@ -319,5 +325,6 @@ def prepare_shard(
     if not 1 <= i <= n:
         raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan, ids = plan_for(dataset, out, features), list(dataset.ids)[i - 1::n]
-    with disk_errors(plan.out), _alone(plan.out):
+    with disk_errors(plan.out), _free(plan.out, locked_share, i, n):
+        _clear(plan, ids)
         return len(_gather(plan, ids, workers, skip_broken, progress)[0])
