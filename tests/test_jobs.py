@@ -964,20 +964,40 @@ def test_of_two_who_resume_it_at_once_one_does():
     until(lambda: not again.backend.alive(again.folder, again.spec))
 
 
-def test_links_that_stay_behind_are_named(tmp_path, monkeypatch, capsys):
-    "Other trainers leave `best` and `last` as links."
+def test_what_stays_behind_is_named(tmp_path, monkeypatch, capsys):
+    "Other trainers leave `best` and `last` as links, pipes, odd names; folders come without files too."
     monkeypatch.chdir(tmp_path)
-    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir run; echo x > run/a; ln -s a run/best; "
-                                "ln -s / run/all"])
+    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir -p run/logs/tb none; echo x > run/a; ln -s a run/best; "
+                                "ln -s / run/all; mkfifo run/pipe; touch 'run/b\\c'"])
     assert job.wait(60) == "done"
-    assert main(["jobs", "fetch", job.id, "ckpt/run", "--to", "out"]) == 0
-    assert "left out, as links are not followed: ckpt/run/all, ckpt/run/best\n" in capsys.readouterr().out
-    assert [p.name for p in (tmp_path/"out").iterdir()] == ["a"]
+    left = ["left out, as links are not followed: ckpt/run/all, ckpt/run/best",
+            "left out, as it is no file: ckpt/run/pipe",
+            "left out, as another disk may not take such a name: 'ckpt/run/b\\\\c'"]
+    for more in (["ckpt/run", "--to", "out"], []):
+        assert main(["jobs", "fetch", job.id, *more]) == 0
+        assert capsys.readouterr().out.splitlines()[:3] == left
+    assert sorted(str(p.relative_to("out")) for p in Path("out").rglob("*")) == ["a", "logs", "logs/tb"]
+    assert [*job.fetch("ckpt/none").iterdir()] == []
     for name in ("ckpt/run/best", "ckpt/run/all"):
         assert main(["jobs", "fetch", job.id, name]) == 2
         assert f"left out, as links are not followed: {name}\n" in capsys.readouterr().out
     assert main(["jobs", "fetch", job.id, "ckpt/run/a"]) == 0
     assert "left out" not in capsys.readouterr().out
+
+
+def test_what_is_large_is_fetched_if_the_disk_has_room(tmp_path, monkeypatch, capsys):
+    "A person who names a file wants it; a program has the limit of the job."
+    job = submit("with open(CKPT/'large', 'wb') as f: f.truncate(2**20)", limit=2**10)
+    assert job.wait(60) == "done"
+    with pytest.raises(DataError, match="more than the 1,024 allowed; raise 'limit'"):
+        job.fetch("ckpt/large", tmp_path)
+    usage = shutil.disk_usage
+    with monkeypatch.context() as m:
+        m.setattr(shutil, "disk_usage", lambda path: usage(path)._replace(free=10**6))
+        assert main(["jobs", "fetch", job.id, "ckpt/large", "--to", str(tmp_path)]) == 2
+    assert "has 1,048,576 bytes, and 1,000,000 are free there; free some" in capsys.readouterr().err
+    assert main(["jobs", "fetch", job.id, "ckpt/large", "--to", str(tmp_path)]) == 0
+    assert (tmp_path/"large").stat().st_size == 2**20
 
 
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):

@@ -358,6 +358,7 @@ def test_names_and_links(hub, tmp_path):
     job = hostile(hub, fill)
     assert {"..x", "a:b", "fig/001.png"} <= set(job.files()) and not any(
         "\x1b" in n or n.startswith("code") for n in job.files())
+    assert job.backend.others(job.folder, job.spec) == {"a\x1b[2Jb": "name"}
     with pytest.raises(DataError, match="names a value"): job.result()
     with pytest.raises(DataError, match="no PNG"): job.figures()
     for name in ("../secret", "/etc/passwd", "a/../../b", ""):
