@@ -21,7 +21,7 @@ from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
 from mabe_nb.files import write_json
 from mabe_nb.locks import has_ended, this_process
-from mabe_nb.remote.places.base import DiskPlace
+from mabe_nb.remote.places.base import DiskPlace, data_files
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds
@@ -983,6 +983,17 @@ def test_what_stays_behind_is_named(tmp_path, monkeypatch, capsys):
         assert f"left out, as links are not followed: {name}\n" in capsys.readouterr().out
     assert main(["jobs", "fetch", job.id, "ckpt/run/a"]) == 0
     assert "left out" not in capsys.readouterr().out
+
+
+def test_data_in_folders_that_are_links_goes_along(tmp_path):
+    "Large files lie on another disk; what leads back to the dataset is passed over."
+    (tmp_path/"data").mkdir()
+    (tmp_path/"disk"/"lab").mkdir(parents=True)
+    for path in ("data/train.csv", "disk/lab/1.parquet"): (tmp_path/path).touch()
+    for name, to in (("tracking", "../disk"), ("loop", ".."), ("self", "."), ("disk", "tracking/lab"), ("gone", "no")):
+        (tmp_path/"data"/name).symlink_to(to)
+    (tmp_path/"disk"/"back").symlink_to(tmp_path/"data")
+    assert data_files(tmp_path/"data") == ["disk/1.parquet", "tracking/lab/1.parquet", "train.csv"]
 
 
 def test_what_is_large_is_fetched_if_the_disk_has_room(tmp_path, monkeypatch, capsys):
