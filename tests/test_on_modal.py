@@ -274,6 +274,19 @@ def test_data_is_sent_once(cloud, tmp_path):
         with pytest.raises(DataError, match="is no folder"): send("1", data=str(wrong))
 
 
+def test_who_resumes_a_job_from_another_folder_sends_the_same_data(tmp_path, monkeypatch):
+    for where in ("first", "second"):
+        (tmp_path/where/"data").mkdir(parents=True)
+        (tmp_path/where/"data"/"x.csv").write_text(where)
+    monkeypatch.chdir(tmp_path/"first")
+    job = send(["sh", "-c", 'cat "$1/x.csv"; exit 3', "sh", "{DATA}"], data="data")
+    assert job.wait(60) == "error" and job.log().startswith("first")
+    monkeypatch.chdir(tmp_path/"second")
+    attach(job.id).resume()
+    until(lambda: len(job.log().split("CommandError")) == 3)
+    assert job.log().count("first") == 2 and "second" not in job.log()
+
+
 def test_files_are_listed_and_fetched(tmp_path):
     job = send("for n in range(3): (CKPT/f'epoch{n}').write_text(str(n))")
     job.wait()

@@ -86,6 +86,8 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
     except (TypeError, ValueError):
         raise ConfigError("options of a backend must be numbers, strings or lists of "
                           f"them, got {options}") from None
+    if isinstance(data := options.get("data"), str) and os.path.isdir(data):
+        options = options | {"data": os.path.abspath(data)} # for a start from elsewhere
     gpu = list(gpu) if isinstance(gpu, tuple) else gpu
     names = gpu if isinstance(gpu, list) else [gpu or ""]
     if not all(isinstance(name, str) for name in names):
