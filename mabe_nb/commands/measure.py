@@ -46,8 +46,11 @@ def sweep(args, say) -> dict:
     answer = on.to_json(done)
     for name, unit, scale in (("time", "ms", 1e3), ("memory", "MB", 1e3)):
         if line := getattr(done, name):
+            fit = f"R2 {line.r2:.4f}, worst residual {line.worst:.1%}"
+            if (done.rows.status == "ok").sum() == 2:
+                fit = "of two sizes, which any line fits; --sizes takes more"
             say(f"{name}: {line.a * scale:.3g} {unit} + {line.b * scale:.3g} {unit} x "
-                f"batch (R2 {line.r2:.4f}, worst residual {line.worst:.1%})")
+                f"batch ({fit})")
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
     if done.knee: answer["cost"] = _cost(done, cfg, say)
     if why := done.about["held_up_by"]: say(f"at the knee {why}")
