@@ -257,6 +257,18 @@ def test_videos_that_were_learned_from_are_told(work, tmp_path):
     assert said[1].startswith(f"note: {len(known)} of 7 videos have ids of videos that the run")
 
 
+def test_a_video_that_is_unlike_the_training_is_told(work, tmp_path):
+    "As `mabe predict` does, and again by who goes on with what is kept."
+    test, kit = open_dataset(work/"colony", "test"), open_bundle(work/"kit")
+    odd = test[test.ids[0]]
+    videos = RecordingList([odd.replace(fps=4 * odd.fps), test[test.ids[1]]])
+    for _ in range(2):
+        said = []
+        table, _ = predict_in_parts(kit, videos, tmp_path, say=said.append)
+        assert "frames/s, learned at" in table.attrs["doubts"][odd.video_id][0]
+        assert said[1].startswith("unlike the training videos, look before") and odd.video_id in said[1]
+
+
 def test_unknown_labs_and_empty_lists(work, tmp_path):
     "What nobody knows is said; nothing crashes; the rest is as it was."
     root = tmp_path/"colony"
