@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -1009,6 +1011,26 @@ def test_what_is_large_is_fetched_if_the_disk_has_room(tmp_path, monkeypatch, ca
     assert "has 1,048,576 bytes, and 1,000,000 are free there; free some" in capsys.readouterr().err
     assert main(["jobs", "fetch", job.id, "ckpt/large", "--to", str(tmp_path)]) == 0
     assert (tmp_path/"large").stat().st_size == 2**20
+
+
+def test_a_fetch_that_fails_or_is_interrupted_waits_for_no_large_file(tmp_path):
+    job, pieces, begun = submit("for n in 'ab': (CKPT/n).touch()"), [], threading.Event()
+    assert job.wait(60) == "done"
+
+    class Far(Cloud):
+        listing = {"ckpt/a": 1, "ckpt/b": 1}
+        def read(self, folder, spec, name, limit):
+            if name == "ckpt/b":
+                assert begun.wait(60)
+                raise DataError("is no more", name)
+            for n in range(3000):
+                begun.set()
+                pieces.append(n)
+                time.sleep(0.01)
+                yield b"x"
+    job.backend = Far()
+    with pytest.raises(DataError, match="is no more"): job.fetch("ckpt", tmp_path/"got")
+    assert len(pieces) < 2000 and not [*tmp_path.glob("*got*")]
 
 
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@
 __all__ = ['SENDING', 'NOT_THERE', 'FULL', 'JobError', 'Job']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
-import re, shutil, time, warnings
+import re, shutil, threading, time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -174,10 +174,11 @@ def _fetched(self: Job, name, limit):
 
 
 @patch
-def _copy(self: Job, name, to, limit):
+def _copy(self: Job, name, to, limit, over=None): # Event: nobody wants it any more
     def copy():
         with atomic(to) as tmp, open(tmp, "wb") as f:
             for data in self.backend.read(self.folder, self.spec, name, limit):
+                if over and over.is_set(): return
                 f.write(data)
     retried(copy)
 
@@ -312,6 +313,18 @@ def _check_size(size, what, to, limit):
         raise DataError(f"{what} has {size:,} bytes, and {free:,} are free there; free "
                         "some, or give another place (--to)", disk)
 
+# %% ../../nbs/remote/39_handle.ipynb #a62f3bbc
+@patch
+def _copy_all(self: Job, places, limit): # Name -> where it goes
+    "Copy files side by side; if one fails, or on Ctrl-C, none is copied to its end."
+    over = threading.Event()
+    def copy(item):
+        try: self._copy(*item, limit, over)
+        except BaseException: over.set(); raise
+    with ThreadPoolExecutor(8) as pool:
+        try: list(pool.map(copy, places.items()))
+        finally: over.set()
+
 # %% ../../nbs/remote/39_handle.ipynb #c6edb664
 @patch
 def fetch(self: Job, name, to=".", limit=None, overwrite=False,
@@ -325,8 +338,8 @@ def fetch(self: Job, name, to=".", limit=None, overwrite=False,
         raise ConfigError(f"{to} is there already; give another place (--to), or have "
                           "it replaced (--overwrite)")
     _check_size(sum(found.values()), f"{name} of job {self.id}", to, limit)
-    with disk_errors(to, FULL), atomic(to) as tmp, ThreadPoolExecutor(8) as pool:
+    with disk_errors(to, FULL), atomic(to) as tmp:
         def at(n): return tmp if n == name else tmp/n[len(name) + 1:]
         for n in folders: at(n).mkdir(parents=True, exist_ok=True)
-        list(pool.map(lambda n: self._copy(n, at(n), limit), found))
+        self._copy_all({n: at(n) for n in found}, limit)
     return to
