@@ -98,6 +98,7 @@ def test_data_is_sent_with_the_job(hub, tmp_path):
     job = submit(["cat", "{DATA}/in/train.csv"], on="hf", data=data)
     assert job.wait() == "done" and "id\n1" in job.log()
     assert not any(name.startswith("data") for name in job.files())
+    assert str(data) not in (folder_of(hub, job)/"job.json").read_text()
     cell = submit("import os\nnames = os.listdir(DATA)", on="hf", data=data, outputs=["names"])
     assert cell.result() == {"names": ["in"]}
     with pytest.raises(DataError, match="wants a dataset"): submit("1", on="hf", data="absent")

@@ -274,7 +274,7 @@ def test_data_is_sent_once(cloud, tmp_path):
         with pytest.raises(DataError, match="is no folder"): send("1", data=str(wrong))
 
 
-def test_who_resumes_a_job_from_another_folder_sends_the_same_data(tmp_path, monkeypatch):
+def test_who_resumes_a_job_from_another_folder_sends_the_same_data(cloud, tmp_path, monkeypatch):
     for where in ("first", "second"):
         (tmp_path/where/"data").mkdir(parents=True)
         (tmp_path/where/"data"/"x.csv").write_text(where)
@@ -285,6 +285,7 @@ def test_who_resumes_a_job_from_another_folder_sends_the_same_data(tmp_path, mon
     attach(job.id).resume()
     until(lambda: len(job.log().split("CommandError")) == 3)
     assert job.log().count("first") == 2 and "second" not in job.log()
+    assert str(tmp_path) not in (kept(cloud, job)/"job.json").read_text()
 
 
 def test_files_are_listed_and_fetched(tmp_path):

@@ -17,7 +17,7 @@ from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, Base, checked_state, data_files, good_file, place, sort_of, unended)
+    ENDED, Base, checked_state, data_files, good_file, place, sort_of, to_send, unended)
 from .job_state import Unanswered, retried
 from .modal_call import (
     NEVER_BEGUN, UNHEARD, call_status, connected, ended, spawned)
@@ -132,9 +132,9 @@ def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 def _put_job(batch, folder, spec, files):
     "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
-    sent = spec | {"handle": {}, "cwd": "",
-                   "starts": most_starts(spec["timeout"], spec["retries"], leg),
-                   "total": spec["timeout"] * (1 + spec["retries"])}
+    sent = to_send(spec) | {
+        "starts": most_starts(spec["timeout"], spec["retries"], leg),
+        "total": spec["timeout"] * (1 + spec["retries"])}
     batch.put_file(_bytes(sent), f"{top}/job.json")
     if files: batch.put_file(_bytes(files), f"{top}/data.json")
     if (folder/"source.py").exists():
