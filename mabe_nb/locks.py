@@ -94,7 +94,7 @@ def make_folder(
     try: Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as e: raise refused(path, e) from e
 
-
+# %% ../nbs/05_locks.ipynb #6167972c
 def _share(number, of): return f".share-{number}-of-{of}{LOCK}"
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
-from ..remote.row import as_line, left_out, next_steps, row
+from ..remote.fetch import left_out
+from ..remote.row import as_line, next_steps, row
 
 # %% ../../nbs/commands/60_remote.ipynb #8c8753a7
 def _machine(args, say):
@@ -150,13 +151,11 @@ def _cancel_or_resume(job, args, say):
     return about
 
 # %% ../../nbs/commands/60_remote.ipynb #7e6dbf86
-ANY = 2**50 # Bytes; what a person asks for by name may be large
-
-
 def _fetch(job, args, say):
     "Copy one file or folder of a job; without a name, list what there is."
     if args.name:
-        place = job.fetch(args.name, args.to or ".", ANY, args.overwrite, say)
+        most = 2**50 # bytes: it was asked for by name
+        place = job.fetch(args.name, args.to or ".", most, args.overwrite, say)
         say(str(place))
         _check_bouts(job, place, say)
         return {"path": str(place)}

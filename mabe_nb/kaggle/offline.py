@@ -181,13 +181,21 @@ def predict_video(
     dataset, # See `open_dataset`
     video: str, # Id
 ) -> tuple: # List of (agent, target, action, start, stop), list of doubts
-    "Bouts of a video, of what is listed, learned and permitted; how it is unlike others."
+    "Bouts of a video, of what is listed, learned and permitted; what is odd in it."
     listed, may = dataset.labelled(video), allowed_actions(kit, dataset.lab(video))
     if listed is not None and not any(t[2] in may for t in listed): return [], []
     with tempfile.TemporaryDirectory() as cache: # on one core, as the time was foretold
         table = kit.predict(dataset, [video], cache=cache, say=None, threads=1)
     rows = table.drop(columns=["row_id", "video_id"]).itertuples(index=False, name=None)
     return [r for r in rows if r[2] in may], table.attrs["doubts"].get(video, [])
+
+# %% ../../nbs/kaggle/60_offline.ipynb #f95da908
+def _told(kit, done, say): # Video id -> bouts, doubts
+    "The table of all videos; what is odd in some of them is said."
+    doubts = {video: some for video, (_, some) in done.items() if some}
+    known = {*done} & kit.learned_from
+    for line in [*doubt_lines(doubts), *of_learned(len(known), len(done))]: say(line)
+    return submission_table({v: b for v, (b, _) in done.items()}, doubts, known)
 
 # %% ../../nbs/kaggle/60_offline.ipynb #470a2d62
 def predict_in_parts(
@@ -214,11 +222,7 @@ def predict_in_parts(
             say(f"video {video} is left out: {left[video]}")
     say(f"{len(done) - len(left)} of {len(done)} videos done"
         + (f", {again} of them before" if again else ""))
-    found, known = {v: doubts for v, (_, doubts) in done.items() if doubts}, {
-        *done} & kit.learned_from
-    for line in [*doubt_lines(found), *of_learned(len(known), len(done))]: say(line)
-    return submission_table({v: bouts for v, (bouts, _) in done.items()}, found,
-                            known), left
+    return _told(kit, done, say), left
 
 # %% ../../nbs/kaggle/60_offline.ipynb #120c5e39
 def at_least_one_row(

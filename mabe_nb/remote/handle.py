@@ -6,8 +6,7 @@
 __all__ = ['SENDING', 'NOT_THERE', 'FULL', 'JobError', 'Job']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
-import re, shutil, threading, time, warnings
-from concurrent.futures import ThreadPoolExecutor
+import re, time
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from ..patch import patch
 from . import costs, values
 from .packages import with_package, with_variable
 from .places.base import ENDED, died, get, good_file
-from .row import left_out, within
 from .places.job_state import (
     PATIENCE, Unanswered, last_start, retried, unended)
 from .events import events, last_lines, printed
@@ -289,57 +287,3 @@ def remove(self: Job):
         if self.spec.get("most_usd"): costs.write_receipt(self, state)
     if self.sent(): self.backend.remove(self.folder, self.spec)
     remove_folder(self.folder)
-
-# %% ../../nbs/remote/39_handle.ipynb #fa0f814e
-@patch
-def _found(self: Job, name, say):
-    "Files of a name and their bytes, and folders; what is left out is told."
-    self.refuse_unsent()
-    others = self.backend.others(self.folder, self.spec)
-    for line in left_out(others, name): say(line)
-    found = {n: s for n, s in self.files().items() if within(n, name)}
-    folders = [n for n, sort in others.items() if sort == "folder" and within(n, name)]
-    if (found or folders) and good_file(name): return found, folders
-    raise DataError(f"job {self.id} has no file {name[:80]!r}; 'mabe jobs fetch "
-                    f"{self.id}' lists those it has")
-
-# %% ../../nbs/remote/39_handle.ipynb #d2df8b5e
-def _check_size(size, what, to, limit):
-    "Raises `DataError` for what is more than allowed, or than there is room for."
-    if size > limit: raise DataError(f"{what} has {size:,} bytes, more than the "
-                                     f"{limit:,} allowed; raise 'limit'")
-    disk = next(p for p in to.absolute().parents if p.exists())
-    if size > (free := shutil.disk_usage(disk).free):
-        raise DataError(f"{what} has {size:,} bytes, and {free:,} are free there; free "
-                        "some, or give another place (--to)", disk)
-
-# %% ../../nbs/remote/39_handle.ipynb #a62f3bbc
-@patch
-def _copy_all(self: Job, places, limit): # Name -> where it goes
-    "Copy files side by side; if one fails, or on Ctrl-C, none is copied to its end."
-    over = threading.Event()
-    def copy(item):
-        try: self._copy(*item, limit, over)
-        except BaseException: over.set(); raise
-    with ThreadPoolExecutor(8) as pool:
-        try: list(pool.map(copy, places.items()))
-        finally: over.set()
-
-# %% ../../nbs/remote/39_handle.ipynb #c6edb664
-@patch
-def fetch(self: Job, name, to=".", limit=None, overwrite=False,
-          say=warnings.warn # Told what is left out
-) -> Path:
-    "Copy a file or a folder of the job to `to`, whole or not at all; where it is then."
-    name, to, limit = name.rstrip("/"), Path(to), limit or self.spec["limit"]
-    found, folders = self._found(name, say)
-    if to.is_dir(): to = to/Path(name).name
-    if to.exists() and not overwrite:
-        raise ConfigError(f"{to} is there already; give another place (--to), or have "
-                          "it replaced (--overwrite)")
-    _check_size(sum(found.values()), f"{name} of job {self.id}", to, limit)
-    with disk_errors(to, FULL), atomic(to) as tmp:
-        def at(n): return tmp if n == name else tmp/n[len(name) + 1:]
-        for n in folders: at(n).mkdir(parents=True, exist_ok=True)
-        self._copy_all({n: at(n) for n in found}, limit)
-    return to

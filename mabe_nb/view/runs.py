@@ -136,10 +136,7 @@ def runs_table(
     since: str = "", # Only those that changed on this day or later: "2026-11-22"
     most_usd: float = None, # Only those that cost no more; None: any
 ) -> pd.DataFrame: # A run each, the best first; the settings that differ at the end
-    """Runs beside each other. Raises `ConfigError`.
-
-    Those that cannot be read are left out; `attrs["left_out"]` has the reason of each.
-    """
+    "Runs beside each other; `attrs` has the unreadable ones. Raises `ConfigError`."
     rows, left, since = [], {}, checked_day(since)
     for run, (folder, job) in runs.items():
         if name.lower() not in run.lower(): continue
@@ -150,7 +147,7 @@ def runs_table(
     table = pd.DataFrame(rows, columns=["run", "changed", "F1", "best epoch", "epochs",
                                         "minutes", "USD", "status", "labs", "cfg"])
     table = table.sort_values("F1", ascending=False, ignore_index=True)
-    table.attrs["left_out"] = left
+    table.attrs["left_out"] = left # name -> why
     settings = table.pop("cfg").tolist()
     for key in settings[0] if settings else ():
         values = [str(cfg.get(key)) for cfg in settings]

@@ -16,8 +16,9 @@ from ...errors import ConfigError, DataError, MabeError
 from ...hardware.billing import INSTALL
 from ...safe_names import safe_id
 from ..events import clean, one_line
-from .base import data_files, to_send
-from .job_state import Unanswered, Unreachable, retried
+from .base import data_files
+from .job_state import (
+    Unanswered, Unreachable, retried, to_send)
 from .modal_app import extra_pins, pins
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca

@@ -17,8 +17,8 @@ from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, Base, checked_state, data_files, good_file, place, sort_of, to_send, unended)
-from .job_state import Unanswered, retried
+    ENDED, Base, checked_state, data_files, good_file, place, sort_of, unended)
+from .job_state import Unanswered, retried, to_send
 from .modal_call import (
     NEVER_BEGUN, UNHEARD, call_status, connected, ended, spawned)
 from mabe_nb.remote.places.modal_volume import (
