@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['LOCK', 'owner', 'owner_of', 'locked', 'append_json', 'clear_temporaries', 'remove_folder', 'make_folder',
-           'locked_folder', 'fills_its_folder', 'locked_beside', 'this_process', 'has_ended']
+           'locked_folder', 'fills_its_folder', 'locked_share', 'locked_beside', 'this_process', 'has_ended']
 
 # %% ../nbs/05_locks.ipynb #6b977865
 import functools, json, os, shutil, socket, time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, ExitStack, suppress
 from pathlib import Path
 
 from .errors import DataError
@@ -90,12 +90,12 @@ def _sync_folder(folder): # the name of a new file
 # %% ../nbs/05_locks.ipynb #c0ffee39
 def clear_temporaries(
     folder, # That no other process is writing to now
-    name: str = None, # Of the file or folder that was written; None: any
+    names=None, # Of files or folders that nobody writes there now; None: any
 ):
     "Remove what killed processes left there; nothing deeper, nothing of others."
     for path in Path(folder).glob(".mabe-*.tmp"):
         found = TEMPORARY.fullmatch(path.name)
-        if not found or name not in (None, found[1]): continue
+        if not found or names is not None and found[1] not in names: continue
         if path.is_dir() and not path.is_symlink(): shutil.rmtree(path)
         else: path.unlink(missing_ok=True)
 
@@ -118,6 +118,15 @@ def make_folder(
     try: Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as e: raise refused(path, e) from e
 
+# %% ../nbs/05_locks.ipynb #6167972c
+def _share(number, of): return f".share-{number}-of-{of}{LOCK}"
+
+
+def _await(locks, out, wait):
+    "Until nobody holds any of them."
+    for lock in locks:
+        with locked(lock, out, wait): pass
+
 
 @contextmanager
 def locked_folder(
@@ -128,6 +137,7 @@ def locked_folder(
     "Be the only one who fills a folder; what killed processes left there is removed."
     make_folder(out)
     with locked(Path(out)/LOCK, out, wait):
+        _await(Path(out).glob(_share("*", "*")), out, wait)
         for folder in (Path(out), *(Path(out).glob(inside) if inside else ())):
             clear_temporaries(folder)
         yield
@@ -148,6 +158,23 @@ def fills_its_folder(
                 with suppress(OSError): Path(out).rmdir() # if there is nothing in it
     return while_locked
 
+# %% ../nbs/05_locks.ipynb #386af5e7
+@contextmanager
+def locked_share(
+    out, # Folder, made if there is none
+    number: int, # Of the share
+    of: int, # Shares in all
+    wait=None, # See `locked`
+):
+    "Be the only one who fills a share of a folder; the others may be filled meanwhile."
+    make_folder(out)
+    with ExitStack() as held:
+        with locked(Path(out)/LOCK, out, wait):
+            same, every = (set(Path(out).glob(_share("*", n))) for n in (of, "*"))
+            _await(every - same, out, wait)
+            held.enter_context(locked(Path(out)/_share(number, of), out, wait))
+        yield
+
 # %% ../nbs/05_locks.ipynb #581afd1c
 @contextmanager
 def locked_beside(
@@ -157,7 +184,7 @@ def locked_beside(
     path = Path(path)
     make_folder(path.parent)
     with locked(path.with_name(f".{path.name}{LOCK}"), path):
-        clear_temporaries(path.parent, path.name)
+        clear_temporaries(path.parent, [path.name])
         yield
 
 # %% ../nbs/05_locks.ipynb #44a7be9e

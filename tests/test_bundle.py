@@ -14,7 +14,7 @@ import pytest
 from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
-from mabe_nb.data.dataset import open_dataset
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.kaggle.bundle import FORMAT, make_bundle, open_bundle, read_manifest
@@ -227,7 +227,7 @@ def test_parts_of_another_model_or_video_are_not_taken(work, tmp_path):
     calls = []
 
     class Counted:
-        actions, evidence = kit.actions, kit.evidence
+        actions, evidence, learned_from = kit.actions, kit.evidence, kit.learned_from
         def __init__(self, key): self.key = key
         def predict(self, dataset, ids, **how):
             calls.extend(ids)
@@ -241,6 +241,32 @@ def test_parts_of_another_model_or_video_are_not_taken(work, tmp_path):
     torn.write_text(torn.read_text()[:9])
     predict_in_parts(Counted("b"), test, tmp_path, say=lambda text: None)
     assert calls == [torn.stem]
+
+
+def test_videos_that_were_learned_from_are_told(work, tmp_path):
+    "As `mabe predict` tells of them, of what is kept from before too; of new ones nothing."
+    data, kit = open_dataset(work/"colony"), open_bundle(work/"kit")
+    known = sorted(kit.learned_from)
+    some, news = RecordingList([data[v] for v in data.ids[:7]]), open_dataset(work/"colony", "test")
+    for videos, number in ((some, len(known)), (some, len(known)), (news, 0)):
+        said = []
+        table, _ = predict_in_parts(kit, videos, tmp_path, say=said.append)
+        assert table.attrs["learned_from"] == known[:number] and len(said) == 1 + bool(number)
+    said = []
+    predict_in_parts(kit, some, tmp_path, say=said.append)
+    assert said[1].startswith(f"note: {len(known)} of 7 videos have ids of videos that the run")
+
+
+def test_a_video_that_is_unlike_the_training_is_told(work, tmp_path):
+    "As `mabe predict` does, and again by who goes on with what is kept."
+    test, kit = open_dataset(work/"colony", "test"), open_bundle(work/"kit")
+    odd = test[test.ids[0]]
+    videos = RecordingList([odd.replace(fps=4 * odd.fps), test[test.ids[1]]])
+    for _ in range(2):
+        said = []
+        table, _ = predict_in_parts(kit, videos, tmp_path, say=said.append)
+        assert "frames/s, learned at" in table.attrs["doubts"][odd.video_id][0]
+        assert said[1].startswith("unlike the training videos, look before") and odd.video_id in said[1]
 
 
 def test_unknown_labs_and_empty_lists(work, tmp_path):
@@ -329,6 +355,7 @@ def test_time_runs_out(work, tmp_path):
     class Slow:
         model = open_bundle(work/"kit")
         key, actions, evidence = model.key, model.actions, model.evidence
+        learned_from = model.learned_from
         def predict(self, dataset, ids, **how):
             if ids == [test.ids[2]]: time.sleep(60) # hangs: is broken off
             return self.model.predict(dataset, ids, **how)

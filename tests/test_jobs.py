@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
 from mabe_nb.files import write_json
 from mabe_nb.locks import has_ended, this_process
-from mabe_nb.remote.places.base import DiskPlace
+from mabe_nb.remote.places.base import DiskPlace, data_files
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds
@@ -964,20 +966,71 @@ def test_of_two_who_resume_it_at_once_one_does():
     until(lambda: not again.backend.alive(again.folder, again.spec))
 
 
-def test_links_that_stay_behind_are_named(tmp_path, monkeypatch, capsys):
-    "Other trainers leave `best` and `last` as links."
+def test_what_stays_behind_is_named(tmp_path, monkeypatch, capsys):
+    "Other trainers leave `best` and `last` as links, pipes, odd names; folders come without files too."
     monkeypatch.chdir(tmp_path)
-    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir run; echo x > run/a; ln -s a run/best; "
-                                "ln -s / run/all"])
+    job = submit(["bash", "-c", "cd {JOB}/ckpt; mkdir -p run/logs/tb none; echo x > run/a; ln -s a run/best; "
+                                "ln -s / run/all; mkfifo run/pipe; touch 'run/b\\c'"])
     assert job.wait(60) == "done"
-    assert main(["jobs", "fetch", job.id, "ckpt/run", "--to", "out"]) == 0
-    assert "left out, as links are not followed: ckpt/run/all, ckpt/run/best\n" in capsys.readouterr().out
-    assert [p.name for p in (tmp_path/"out").iterdir()] == ["a"]
+    left = ["left out, as links are not followed: ckpt/run/all, ckpt/run/best",
+            "left out, as it is no file: ckpt/run/pipe",
+            "left out, as another disk may not take such a name: 'ckpt/run/b\\\\c'"]
+    for more in (["ckpt/run", "--to", "out"], []):
+        assert main(["jobs", "fetch", job.id, *more]) == 0
+        assert capsys.readouterr().out.splitlines()[:3] == left
+    assert sorted(str(p.relative_to("out")) for p in Path("out").rglob("*")) == ["a", "logs", "logs/tb"]
+    assert [*job.fetch("ckpt/none").iterdir()] == []
     for name in ("ckpt/run/best", "ckpt/run/all"):
         assert main(["jobs", "fetch", job.id, name]) == 2
         assert f"left out, as links are not followed: {name}\n" in capsys.readouterr().out
     assert main(["jobs", "fetch", job.id, "ckpt/run/a"]) == 0
     assert "left out" not in capsys.readouterr().out
+
+
+def test_data_in_folders_that_are_links_goes_along(tmp_path):
+    "Large files lie on another disk; what leads back to the dataset is passed over."
+    (tmp_path/"data").mkdir()
+    (tmp_path/"disk"/"lab").mkdir(parents=True)
+    for path in ("data/train.csv", "disk/lab/1.parquet"): (tmp_path/path).touch()
+    for name, to in (("tracking", "../disk"), ("loop", ".."), ("self", "."), ("disk", "tracking/lab"), ("gone", "no")):
+        (tmp_path/"data"/name).symlink_to(to)
+    (tmp_path/"disk"/"back").symlink_to(tmp_path/"data")
+    assert data_files(tmp_path/"data") == ["disk/1.parquet", "tracking/lab/1.parquet", "train.csv"]
+
+
+def test_what_is_large_is_fetched_if_the_disk_has_room(tmp_path, monkeypatch, capsys):
+    "A person who names a file wants it; a program has the limit of the job."
+    job = submit("with open(CKPT/'large', 'wb') as f: f.truncate(2**20)", limit=2**10)
+    assert job.wait(60) == "done"
+    with pytest.raises(DataError, match="more than the 1,024 allowed; raise 'limit'"):
+        job.fetch("ckpt/large", tmp_path)
+    usage = shutil.disk_usage
+    with monkeypatch.context() as m:
+        m.setattr(shutil, "disk_usage", lambda path: usage(path)._replace(free=10**6))
+        assert main(["jobs", "fetch", job.id, "ckpt/large", "--to", str(tmp_path)]) == 2
+    assert "has 1,048,576 bytes, and 1,000,000 are free there; free some" in capsys.readouterr().err
+    assert main(["jobs", "fetch", job.id, "ckpt/large", "--to", str(tmp_path)]) == 0
+    assert (tmp_path/"large").stat().st_size == 2**20
+
+
+def test_a_fetch_that_fails_or_is_interrupted_waits_for_no_large_file(tmp_path):
+    job, pieces, begun = submit("for n in 'ab': (CKPT/n).touch()"), [], threading.Event()
+    assert job.wait(60) == "done"
+
+    class Far(Cloud):
+        listing = {"ckpt/a": 1, "ckpt/b": 1}
+        def read(self, folder, spec, name, limit):
+            if name == "ckpt/b":
+                assert begun.wait(60)
+                raise DataError("is no more", name)
+            for n in range(3000):
+                begun.set()
+                pieces.append(n)
+                time.sleep(0.01)
+                yield b"x"
+    job.backend = Far()
+    with pytest.raises(DataError, match="is no more"): job.fetch("ckpt", tmp_path/"got")
+    assert len(pieces) < 2000 and not [*tmp_path.glob("*got*")]
 
 
 def test_what_is_fetched_replaces_nothing_unasked(tmp_path, monkeypatch):

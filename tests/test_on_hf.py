@@ -98,6 +98,7 @@ def test_data_is_sent_with_the_job(hub, tmp_path):
     job = submit(["cat", "{DATA}/in/train.csv"], on="hf", data=data)
     assert job.wait() == "done" and "id\n1" in job.log()
     assert not any(name.startswith("data") for name in job.files())
+    assert str(data) not in (folder_of(hub, job)/"job.json").read_text()
     cell = submit("import os\nnames = os.listdir(DATA)", on="hf", data=data, outputs=["names"])
     assert cell.result() == {"names": ["in"]}
     with pytest.raises(DataError, match="wants a dataset"): submit("1", on="hf", data="absent")
@@ -358,6 +359,7 @@ def test_names_and_links(hub, tmp_path):
     job = hostile(hub, fill)
     assert {"..x", "a:b", "fig/001.png"} <= set(job.files()) and not any(
         "\x1b" in n or n.startswith("code") for n in job.files())
+    assert job.backend.others(job.folder, job.spec) == {"a\x1b[2Jb": "name"}
     with pytest.raises(DataError, match="names a value"): job.result()
     with pytest.raises(DataError, match="no PNG"): job.figures()
     for name in ("../secret", "/etc/passwd", "a/../../b", ""):

@@ -3,6 +3,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from modal_jobs import (calm, cloud, elsewhere, kept, log_of, preempt,  # noqa: 
                         printed, send, until, volume)
 
 from mabe_nb.cli import main  # noqa: E402
+from mabe_nb.data.dataset import open_dataset  # noqa: E402
 from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
 from mabe_nb.hardware.catalog import usd_per_hour  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
@@ -272,6 +274,20 @@ def test_data_is_sent_once(cloud, tmp_path):
         with pytest.raises(DataError, match="is no folder"): send("1", data=str(wrong))
 
 
+def test_who_resumes_a_job_from_another_folder_sends_the_same_data(cloud, tmp_path, monkeypatch):
+    for where in ("first", "second"):
+        (tmp_path/where/"data").mkdir(parents=True)
+        (tmp_path/where/"data"/"x.csv").write_text(where)
+    monkeypatch.chdir(tmp_path/"first")
+    job = send(["sh", "-c", 'cat "$1/x.csv"; exit 3', "sh", "{DATA}"], data="data")
+    assert job.wait(60) == "error" and job.log().startswith("first")
+    monkeypatch.chdir(tmp_path/"second")
+    attach(job.id).resume()
+    until(lambda: len(job.log().split("CommandError")) == 3)
+    assert job.log().count("first") == 2 and "second" not in job.log()
+    assert str(tmp_path) not in (kept(cloud, job)/"job.json").read_text()
+
+
 def test_files_are_listed_and_fetched(tmp_path):
     job = send("for n in range(3): (CKPT/f'epoch{n}').write_text(str(n))")
     job.wait()
@@ -279,6 +295,31 @@ def test_files_are_listed_and_fetched(tmp_path):
     assert job.fetch("ckpt/epoch2", tmp_path).read_text() == "2"
     assert len(list(job.fetch("ckpt", tmp_path/"all").iterdir())) == 3
     with pytest.raises(DataError, match="has no file"): job.fetch("ckpt/../../x", tmp_path)
+
+
+def test_folders_without_files_come_too(tmp_path):
+    job = send("(CKPT/'run'/'logs').mkdir(parents=True)\n(CKPT/'run'/'a').touch()")
+    assert job.wait(60) == "done"
+    for name in ("ckpt/run", "ckpt/run/logs"): job.fetch(name, tmp_path)
+    assert (tmp_path/"run"/"logs").is_dir() and (tmp_path/"run"/"a").exists() and (tmp_path/"logs").is_dir()
+
+
+def test_bouts_that_their_videos_do_not_have_are_told(tmp_path, capsys):
+    "As those of `mabe predict --on modal` are, in a table that a command left."
+    assert main(["synth", str(tmp_path/"data"), "--videos=5", "--minutes=0.1"]) == 0
+    test = open_dataset(tmp_path/"data", "test")
+    rec = test[test.ids[0]]
+    head = "row_id,video_id,agent_id,target_id,action,start_frame,stop_frame\n"
+    for agent, stop, told in (("mouse1", len(rec), 0), ("mouse9", 2, 1), ("mouse1", len(rec) + 1, 1)):
+        text = f"{head}0,{test.ids[0]},{agent},self,rear,0,{stop}\n"
+        job = send(["sh", "-c", 'mkdir "$1"; printf %s "$2" > "$1/sub.csv"; echo a,b > "$1/other.csv"', "sh",
+                    "{JOB}/ckpt/own", text, "--split", "test"], data=str(tmp_path/"data"))
+        assert job.wait(60) == "done", job.log()
+        for name in ("ckpt/own", "ckpt/own/sub.csv"):
+            assert main(["jobs", "fetch", job.id, name, "--to", str(tmp_path/"got"), "--overwrite"]) == 0
+            out = capsys.readouterr().out
+            assert out.count(f"video {test.ids[0]}: has no such animals or frames ('{agent}' to") == told
+            shutil.rmtree(tmp_path/"got") if name == "ckpt/own" else (tmp_path/"got").unlink()
 
 
 def test_links_on_a_volume_are_named(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from mabe_nb.view.panels.measure.compare import ComparePanel
 from mabe_nb.view.panels.plan import PLACES, cards_of
 from mabe_nb.view.panels.gpu import GPUPanel, parameters_of
 from mabe_nb.view.panels.job import JobPanel
+from mabe_nb.view.panels.runs import RunsPanel, find_runs
 from mabe_nb.view.panels.source import source_of, variables_named
 from mabe_nb.view.panels.panel import Panel, button, control_names
 from mabe_nb.view.panels.measure.sweep import SweepPanel
@@ -594,3 +596,31 @@ def test_a_panel_takes_what_the_call_of_the_same_name_takes(home, tmp_path):
     assert SweepPanel(sizes=[8, 16]).sizes.value == "8,16"
     for make, words in ((lambda: TrainPanel("d", hours=-5), "hours is '-5'"), (lambda: JobPanel(timeout=-1), "timeout is '-1'")):
         with pytest.raises(ConfigError, match=words): make()
+
+
+def test_runs_are_read_once_for_a_word_and_what_cannot_be_read_is_told(tmp_path, monkeypatch):
+    for name, text in (("good", "epochs: 2"), ("older", "no_such_setting: 1")):
+        (tmp_path/name).mkdir()
+        (tmp_path/name/"config.yaml").write_text(text)
+        (tmp_path/name/"log.jsonl").write_text("")
+    panel = RunsPanel(tmp_path)
+    panel.thread.join()
+    assert panel.result.run.tolist() == [str(tmp_path/"good")]
+    assert "1 run; 1 cannot be read, such as " in panel.status_line.value and "older" in panel.status_line.value
+    read, begun, go = [], threading.Event(), threading.Event()
+
+    def slowly(folder):
+        read.append((folder, panel.name.value))
+        begun.set()
+        assert go.wait(60)
+        return find_runs(folder)
+    monkeypatch.setattr("mabe_nb.view.panels.runs.find_runs", slowly)
+    panel.name.value = "g"
+    assert begun.wait(60)
+    for n in range(2, 5): panel.name.value = "good"[:n]
+    go.set()
+    panel.thread.join()
+    assert [name for _, name in read] == ["g", "good"] and len(panel.result) == 1
+    shutil.rmtree(tmp_path)
+    panel.go()
+    assert f"there is no folder {tmp_path}" in panel.status_line.value and panel.result.empty

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from filelock import FileLock
 from seed_files import Folder
+from waiting import until
 
 import mabe_nb
 import mabe_nb.data.cache.arrays as arrays_module
@@ -20,7 +21,7 @@ import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare
+from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare, prepare_shard
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.cache.room import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset
@@ -61,6 +62,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from mabe_nb.data.cache.prepare import prepare
 from seed_files import Folder
+from waiting import until
 if __name__ == "__main__":
     prepare(Folder({root!r}, delay=.3), "coords", {out!r}, workers={workers},
             progress=False)
@@ -391,6 +393,38 @@ def test_two_at_once(folder, tmp_path):
     with pytest.warns(UserWarning, match="another prepare.*waiting"):
         run(folder, tmp_path/"out")
     thread.join()
+
+
+def test_shards_fill_one_folder_side_by_side(folder, tmp_path):
+    "One that is in the midst of a video stops no other, but whoever fills the whole."
+    begun, go, out, done = Event(), Event(), tmp_path/"out", []
+
+    class Held(Folder):
+        def __getitem__(self, video_id):
+            if video_id == "v2" and [*out.glob(".*lock")]:
+                begun.set()
+                assert go.wait(60)
+            return super().__getitem__(video_id)
+
+    def shard(data, number): done.append((number, prepare_shard(data, number, "coords", out)))
+    (out/"Lab0"/".mabe-0123abcd-v1.tmp").mkdir(parents=True) # of the second shard, that was killed
+    first = Thread(target=shard, args=(Held(folder), "1/2"))
+    first.start()
+    assert begun.wait(60)
+    (mid := out/"Lab0"/".mabe-0123abcd-v2.tmp").mkdir() # of the first one
+    second = Thread(target=shard, args=(Folder(folder), "2/2"), daemon=True)
+    second.start()
+    second.join(60)
+    assert done == [("2/2", 3)] and mid.exists() and not [*out.glob("*/*v1.tmp")]
+    with pytest.raises(DataError, match="is being written by"): clear_caches(["out"], folder=tmp_path)
+    others = [Thread(target=shard, args=(Folder(folder), "1/3")), Thread(target=run, args=(folder, out))]
+    with pytest.warns(UserWarning, match="another prepare.*waiting") as told:
+        for other in others: other.start()
+        until(lambda: len(told) == 2)
+        go.set()
+        for other in (first, *others): other.join(60)
+    assert sorted(done) == [("1/2", 3), ("1/3", 2), ("2/2", 3)]
+    assert len(open_prepared(out).videos) == 6 and not [*out.glob("**/.[ms]*")]
 
 
 def test_foreign_folder_is_not_removed(folder, tmp_path):

@@ -63,6 +63,7 @@ def test_targets_of_the_guide_stand_beside_an_epoch(colony, capsys, monkeypatch)
                      "--hidden-size", "8", "--num-layers", "1"]) == 0
     said = capsys.readouterr().out
     assert "60-90 s" in said and "20-30 s" in said and "10-15 s at best" in said
+    assert said.count("x batch (of two sizes, which any line fits") == 2 and "R2" not in said
 
 
 def test_a_flag_of_the_guides_program_is_explained(colony, capsys):

@@ -30,6 +30,17 @@ def numbers(
     except ValueError: raise ConfigError(
         f"--sizes {text[:40]!r}, expected whole numbers such as 128,256") from None
 
+# %% ../../nbs/commands/50_measure.ipynb #4fe94fcb
+def _say_lines(done, say):
+    "Time and memory by batch; two sizes tell nothing of how well a line fits."
+    few = (done.rows.status == "ok").sum() == 2
+    for name, unit, scale in (("time", "ms", 1e3), ("memory", "MB", 1e3)):
+        if not (line := getattr(done, name)): continue
+        fit = ("of two sizes, which any line fits; --sizes takes more" if few else
+               f"R2 {line.r2:.4f}, worst residual {line.worst:.1%}")
+        say(f"{name}: {line.a * scale:.3g} {unit} + {line.b * scale:.3g} {unit} x "
+            f"batch ({fit})")
+
 # %% ../../nbs/commands/50_measure.ipynb #bd94d372
 def sweep(args, say) -> dict:
     "Time and memory by batch size: the knee, other cards, and what an epoch costs."
@@ -44,10 +55,7 @@ def sweep(args, say) -> dict:
     for row in done.rows[done.rows.say != ""].itertuples():
         say(row.say if row.status == "oom" else f"batch {row.batch}: {row.say}")
     answer = on.to_json(done)
-    for name, unit, scale in (("time", "ms", 1e3), ("memory", "MB", 1e3)):
-        if line := getattr(done, name):
-            say(f"{name}: {line.a * scale:.3g} {unit} + {line.b * scale:.3g} {unit} x "
-                f"batch (R2 {line.r2:.4f}, worst residual {line.worst:.1%})")
+    _say_lines(done, say)
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
     if done.knee: answer["cost"] = _cost(done, cfg, say)
     if why := done.about["held_up_by"]: say(f"at the knee {why}")

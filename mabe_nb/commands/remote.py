@@ -6,13 +6,15 @@
 __all__ = ['COMMANDS', 'follow', 'submit', 'jobs']
 
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
-import sys
+import argparse, sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
-from ..remote.row import as_line, links_of, next_steps, row
+from ..remote.fetch import left_out
+from ..remote.row import as_line, next_steps, row
 
 # %% ../../nbs/commands/60_remote.ipynb #8c8753a7
 def _machine(args, say):
@@ -151,15 +153,39 @@ def _cancel_or_resume(job, args, say):
 # %% ../../nbs/commands/60_remote.ipynb #7e6dbf86
 def _fetch(job, args, say):
     "Copy one file or folder of a job; without a name, list what there is."
-    if links := links_of(job, args.name or ""):
-        say(f"left out, as links are not followed: {', '.join(links)}")
-    if not args.name:
-        found = job.files()
-        for name, size in sorted(found.items()): say(f"{size:>14,}  {name}")
-        return found
-    place = job.fetch(args.name, args.to or ".", overwrite=args.overwrite)
-    say(str(place))
-    return {"path": str(place)}
+    if args.name:
+        most = 2**50 # bytes: it was asked for by name
+        place = job.fetch(args.name, args.to or ".", most, args.overwrite, say)
+        say(str(place))
+        _check_bouts(job, place, say)
+        return {"path": str(place)}
+    found = job.files()
+    for line in left_out(job.backend.others(job.folder, job.spec)): say(line)
+    for name, size in sorted(found.items()): say(f"{size:>14,}  {name}")
+    return found
+
+# %% ../../nbs/commands/60_remote.ipynb #70a3145c
+def _check_bouts(job, place, say):
+    "Hold tables of bouts that came from elsewhere against the videos that were sent."
+    data = job.spec["options"].get("data")
+    if job.backend.on_disk or not data: return
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.kaggle.doctor import read_submission
+    from mabe_nb.train.metrics import check_bouts
+    from mabe_nb.train.scores.official_counts import FRAMES, IDS
+    from pandas import to_numeric
+    words, split = argparse.ArgumentParser(add_help=False), "train"
+    words.add_argument("--split", default=split)
+    split = words.parse_known_args(job.spec["command"] or [])[0].split
+    for file in sorted(place.rglob("*.csv")) if place.is_dir() else [place]:
+        try: table = read_submission(file)[[*IDS, *FRAMES]]
+        except MabeError: continue # none of bouts
+        for c in FRAMES: table[c] = to_numeric(table[c], errors="coerce")
+        table = table.astype(dict.fromkeys(IDS, str))
+        rows = {v: of.drop(columns="video_id").values.tolist()
+                for v, of in table.groupby("video_id", sort=False)}
+        try: check_bouts(rows, open_dataset(Path(job.spec["cwd"])/data, split))
+        except MabeError as e: say(f"{file}: {e}")
 
 # %% ../../nbs/commands/60_remote.ipynb #99cab0ae
 def _rm(job, args, say):

@@ -18,8 +18,9 @@ from ..errors import DataError
 from ..files import read_json, regular_file, write_csv, write_json
 from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
-from ..train.metrics import (kaggle_score, submission_table, video_ids,
-                                   whitelist_text)
+from ..train.metrics import (kaggle_score, of_learned, submission_table,
+                                   video_ids, whitelist_text)
+from ..train.unlike import doubt_lines
 
 # %% ../../nbs/kaggle/60_offline.ipynb #b96b1d01
 class OutOfTime(Exception):
@@ -153,15 +154,16 @@ def video_key(kit, dataset, video: str) -> str: # 32 hexadecimal digits
 def read_finished(
     path, # File of one video
     key: str, # See `video_key`
-) -> list: # Bouts; None: there are none of this key
+) -> tuple: # Bouts, and doubts; None: there are none of this key
     "What was predicted before."
     if not Path(path).exists(): return None
     try: part = read_json(path)
     except DataError: return None
     if not isinstance(part, dict) or part.get("key") != key: return None
-    bouts = part.get("bouts")
+    bouts, doubts = part.get("bouts"), part.get("doubts", [])
     good = isinstance(bouts, list) and all(isinstance(b, list) for b in bouts)
-    return [tuple(b) for b in bouts] if good else None
+    if not good or not isinstance(doubts, list): return None
+    return [tuple(b) for b in bouts], [*map(str, doubts)]
 
 # %% ../../nbs/kaggle/60_offline.ipynb #af38bfb4
 def tracking_rows(
@@ -178,14 +180,22 @@ def predict_video(
     kit, # See `open_bundle`
     dataset, # See `open_dataset`
     video: str, # Id
-) -> list: # (agent, target, action, start, stop)
-    "Bouts of one video, of what is listed, learned and permitted."
+) -> tuple: # List of (agent, target, action, start, stop), list of doubts
+    "Bouts of a video, of what is listed, learned and permitted; what is odd in it."
     listed, may = dataset.labelled(video), allowed_actions(kit, dataset.lab(video))
-    if listed is not None and not any(t[2] in may for t in listed): return []
+    if listed is not None and not any(t[2] in may for t in listed): return [], []
     with tempfile.TemporaryDirectory() as cache: # on one core, as the time was foretold
         table = kit.predict(dataset, [video], cache=cache, say=None, threads=1)
     rows = table.drop(columns=["row_id", "video_id"]).itertuples(index=False, name=None)
-    return [row for row in rows if row[2] in may]
+    return [r for r in rows if r[2] in may], table.attrs["doubts"].get(video, [])
+
+# %% ../../nbs/kaggle/60_offline.ipynb #f95da908
+def _told(kit, done, say): # Video id -> bouts, doubts
+    "The table of all videos; what is odd in some of them is said."
+    doubts = {video: some for video, (_, some) in done.items() if some}
+    known = {*done} & kit.learned_from
+    for line in [*doubt_lines(doubts), *of_learned(len(known), len(done))]: say(line)
+    return submission_table({v: b for v, (b, _) in done.items()}, doubts, known)
 
 # %% ../../nbs/kaggle/60_offline.ipynb #470a2d62
 def predict_in_parts(
@@ -205,14 +215,14 @@ def predict_in_parts(
             again += done[video] is not None
             if done[video] is not None: continue
             with clock.video(tracking_rows(dataset, video)):
-                done[video] = predict_video(kit, dataset, video)
-            write_json(path, {"key": key, "bouts": done[video]})
+                done[video] = bouts, doubts = predict_video(kit, dataset, video)
+            write_json(path, {"key": key, "bouts": bouts, "doubts": doubts})
         except Exception as e: # whatever it is, the others are not to pay for it
-            done[video], left[video] = [], f"{type(e).__name__}: {e}"
+            done[video], left[video] = ([], []), f"{type(e).__name__}: {e}"
             say(f"video {video} is left out: {left[video]}")
     say(f"{len(done) - len(left)} of {len(done)} videos done"
         + (f", {again} of them before" if again else ""))
-    return submission_table(done), left
+    return _told(kit, done, say), left
 
 # %% ../../nbs/kaggle/60_offline.ipynb #120c5e39
 def at_least_one_row(

@@ -21,6 +21,7 @@ from .places.job_state import Unanswered
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
 from .handle import Job, JobError # noqa: F401
+from . import fetch # noqa: F401, a method of `Job`
 from .definitions import made_anew
 from .travel import cell_code, files_here, function_code, goes_words
 
@@ -79,6 +80,12 @@ def new_id() -> str:
     "A name for a job: when, and some letters that make it the only one."
     return time.strftime("%y%m%d-%H%M%S-") + random_secrets.token_hex(3)
 
+# %% ../../nbs/remote/40_job.ipynb #a8406478
+def _absolute(options): # For a start from another folder
+    data = options.get("data")
+    if not isinstance(data, str) or not os.path.isdir(data): return options
+    return options | {"data": os.path.abspath(data)}
+
 # %% ../../nbs/remote/40_job.ipynb #92b6acd6
 def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
     "All that is asked of a job, as JSON. Raises `ConfigError`."
@@ -97,14 +104,14 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
                               "start it would both be paid; name the place with on= "
                               "(--on) and its cards alone, 'mabe advise' compares "
                               "places")
-    return {"id": new_id(), "on": on, "command": command,
-            "handle": {}, "gpu": gpu or None,
+    return {"id": new_id(), "on": on, "command": command, "handle": {},
+            "gpu": gpu or None, "secrets": _names("a secret", secrets, _variable),
             "outputs": _names("an output", outputs, values.good_name),
             "timeout": ConfigError.bounded("timeout", timeout, 1, 30 * 86400),
             "retries": ConfigError.bounded("retries", retries, 0, 100, True),
             "limit": ConfigError.bounded("limit", limit, 1, 2**44, True),
-            "secrets": _names("a secret", secrets, _variable), "options": options,
-            "created": time.time(), "cwd": os.getcwd(), "sender": this_process()}
+            "options": _absolute(options), "created": time.time(),
+            "cwd": os.getcwd(), "sender": this_process()}
 
 # %% ../../nbs/remote/40_job.ipynb #6228b00f
 def foretell(job):

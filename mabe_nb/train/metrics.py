@@ -179,11 +179,12 @@ def check_bouts(
     for video, rows in by_video.items():
         try: rec = dataset[video] if rows else None
         except MabeError: continue
-        for a, t, _, _, stop in rows:
-            if a in rec.mice and t in ("self", *rec.mice) and stop <= len(rec): continue
+        for a, t, _, start, stop in rows:
+            inside = 0 <= start < stop <= len(rec)
+            if inside and a in rec.mice and t in ("self", *rec.mice): continue
             raise DataError(f"has no such animals or frames ({a[:40]!r} to {t[:40]!r}, "
                             f"until frame {stop}), and yet bouts of them came back; "
-                            "'mabe jobs rm' deletes the group", where=f"video {video}")
+                            "'mabe jobs rm' deletes the job", where=f"video {video}")
 
 # %% ../../nbs/train/50_metrics.ipynb #36981c73
 def whitelist_text(

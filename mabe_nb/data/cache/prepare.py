@@ -198,6 +198,10 @@ def _check_room(plan, entry, left): # Warns if `left` more such videos are too m
         f"{_size(free)} are free: take fewer videos, or set MABE_HOME to a larger disk")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1cf5c24a
+def _clear(plan, ids): # What killed processes left of videos that nobody writes now
+    for folder in plan.out.glob("*/"): clear_temporaries(folder, {*ids})
+
+
 def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, in order
     from tqdm.auto import tqdm
     done = {}
@@ -214,8 +218,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
             done[video_id] = got
             bar.update()
             if len(done) == 1: _check_room(plan, got, len(ids) - 1)
-    for folder in (plan.out, *plan.out.glob("*/")) if workers > 1 else ():
-        clear_temporaries(folder) # of workers that died
+    if workers > 1: _clear(plan, ids) # of workers that died
     known = [done[i] for i in ids if isinstance(done[i], dict)]
     for path in (p for e in known for p in e.pop("damaged", ())):
         warnings.warn(f"{path} did not hold what was written: made again")
@@ -254,11 +257,14 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
                     if len(kept) < len(entries) else None)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #453bc132
-def _alone(out):
-    "A folder to fill alone, once it is free. Raises `ConfigError` for one not ours."
+def _free(out, lock, *which):
+    "A folder to fill, once it is free. Raises `ConfigError` for one not ours."
     check_cache(out)
-    return locked_folder(out, "*/", wait=lambda owner: warnings.warn(
+    return lock(out, *which, wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
+
+
+def _alone(out): return _free(out, locked_folder, "*/")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #d837a85d
 def prepare(

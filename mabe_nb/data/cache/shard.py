@@ -8,9 +8,10 @@ __all__ = ['prepare_shard']
 # %% ../../../nbs/data/cache/45_shard.ipynb #f46aaf90
 import re
 
-from .prepare import _alone, _gather, plan_for
+from .prepare import _clear, _free, _gather, plan_for
 from ...errors import ConfigError
 from ...files import disk_errors
+from ...locks import locked_share
 
 # %% ../../../nbs/data/cache/45_shard.ipynb #22f72d7f
 def prepare_shard(
@@ -28,5 +29,6 @@ def prepare_shard(
     if not 1 <= i <= n:
         raise ConfigError(f"shard is {shard!r}, expected one such as '3/16'")
     plan, ids = plan_for(dataset, out, features), list(dataset.ids)[i - 1::n]
-    with disk_errors(plan.out), _alone(plan.out):
+    with disk_errors(plan.out), _free(plan.out, locked_share, i, n):
+        _clear(plan, ids)
         return len(_gather(plan, ids, workers, skip_broken, progress)[0])

@@ -20,6 +20,7 @@ from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
 from ..job import private
+from ..places.base import files_in
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
@@ -131,7 +132,7 @@ def start_tagged(
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #0ec003ba
 def _size(path):
     "Files and bytes of a file or folder."
-    files = [p for p in Path(path).rglob("*") if p.is_file()] or [Path(path)]
+    files = [*files_in(Path(path))] if os.path.isdir(path) else [Path(path)]
     return len(files), sum(p.stat().st_size for p in files)
 
 

@@ -17,7 +17,8 @@ from ...hardware.billing import INSTALL
 from ...safe_names import safe_id
 from ..events import clean, one_line
 from .base import data_files
-from .job_state import Unanswered, Unreachable, retried
+from .job_state import (
+    Unanswered, Unreachable, retried, to_send)
 from .modal_app import extra_pins, pins
 
 # %% ../../../nbs/remote/places/52_hf_send.ipynb #785d67ca
@@ -99,7 +100,7 @@ def job_files(
     "The files that a job needs."
     top = Path(mabe_nb.__file__).parent
     needs = "\n".join([*pins(), *extra_pins(spec["options"].get("pip", []))])
-    files = [(json.dumps(spec | {"handle": {}, "cwd": ""}).encode(), "job.json"),
+    files = [(json.dumps(to_send(spec)).encode(), "job.json"),
              (needs.encode(), "code/requirements.txt")]
     files += [(path, f"code/mabe_nb/{path.relative_to(top).as_posix()}")
               for path in sorted(top.rglob("*")) if path.suffix in (".py", ".csv")]

@@ -17,13 +17,14 @@ from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, Base, checked_state, data_files, good_file, place, unended)
-from .job_state import Unanswered, retried
+    ENDED, Base, checked_state, data_files, good_file, place, sort_of, unended)
+from .job_state import Unanswered, retried, to_send
 from .modal_call import (
     NEVER_BEGUN, UNHEARD, call_status, connected, ended, spawned)
-from .modal_volume import (
-    LINK, FileMissing, LogReader, UnknownToModal, client_errors, file_sizes, in_thread,
-    jobs_on, manifest, read_file, read_small, remove, seconds_counted, send_data)
+from mabe_nb.remote.places.modal_volume import (
+    FILE, FOLDER, LINK, FileMissing, LogReader, UnknownToModal, client_errors, entries,
+    file_sizes, in_thread, jobs_on, manifest, read_file, read_small, remove,
+    seconds_counted, send_data)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -131,9 +132,9 @@ def _bytes(value): return io.BytesIO(json.dumps(value).encode())
 def _put_job(batch, folder, spec, files):
     "The folder of a job, without its handle, with its share of time."
     top, leg = f"/jobs/{spec['id']}", settings(spec)["leg"]
-    sent = spec | {"handle": {}, "cwd": "",
-                   "starts": most_starts(spec["timeout"], spec["retries"], leg),
-                   "total": spec["timeout"] * (1 + spec["retries"])}
+    sent = to_send(spec) | {
+        "starts": most_starts(spec["timeout"], spec["retries"], leg),
+        "total": spec["timeout"] * (1 + spec["retries"])}
     batch.put_file(_bytes(sent), f"{top}/job.json")
     if files: batch.put_file(_bytes(files), f"{top}/data.json")
     if (folder/"source.py").exists():
@@ -270,23 +271,27 @@ def log(self: Backend, folder, spec, seen=0, follow=True):
     def gone(): return self.state(folder, spec)["status"] in ENDED
     return in_thread(lambda over: log.followed(over, gone), beat=0.5)
 
-
-@patch
-def files(self: Backend, folder, spec, under="", **kind):
-    under = under.rstrip("/")
-    if under and not good_file(under): return {}
-    top, found = f"jobs/{spec['id']}", self.volume(spec)
-    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True,
-                                       **kind))
-    found = {f"{under}/{n}" if under else n: size for n, size in found.items()}
-    return {n: size for n, size in found.items()
-            if not n.startswith("log.d/")
+# %% ../../../nbs/remote/places/44_modal.ipynb #360ca1da
+def _of_job(names): # Without what a container keeps for itself
+    return {n: of for n, of in names.items() if not f"{n}/".startswith("log.d/")
             and n not in ("running", "clock.json", "call")}
 
 
 @patch
-def links(self: Backend, folder, spec, under=""):
-    return self.files(folder, spec, under, kind=LINK)
+def files(self: Backend, folder, spec, under=""):
+    under = under.rstrip("/")
+    if under and not good_file(under): return {}
+    top, found = f"jobs/{spec['id']}", self.volume(spec)
+    found = retried(lambda: file_sizes(found, f"{top}/{under}".rstrip("/"), True))
+    return _of_job({f"{under}/{n}" if under else n: s for n, s in found.items()})
+
+
+@patch
+def others(self: Backend, folder, spec):
+    found, top = self.volume(spec), f"jobs/{spec['id']}"
+    found = retried(lambda: [*entries(found, top, True)])
+    return _of_job({n: sort_of(n, kind == LINK, kind == FOLDER, kind == FILE)
+                    for n, kind, _ in found if kind != FILE or not good_file(n)})
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #cbba3bde
 @patch

@@ -7,6 +7,7 @@ __all__ = ['RunsPanel']
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #04d1755b
 import threading
+from pathlib import Path
 
 import ipywidgets as W
 
@@ -31,12 +32,12 @@ class RunsPanel(Panel):
         most_usd: float = None,
     ):
         super().__init__()
-        self.reading = threading.Lock() # Whoever comes later reads what is asked then
+        self.reading, self.asked = threading.Lock(), 0
         self._fields(str(folder), name, lab, since, most_usd)
         self._lay_out()
         self.changed()
         recall(self)
-        for part in self.settings: part.observe(lambda _: self.start(), "value")
+        for part in self.settings: part.observe(lambda _: self.look_again(), "value")
         self.start()
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #fa9b2f5c
@@ -92,17 +93,38 @@ def _filter_words(self: RunsPanel):
 
 # %% ../../../nbs/view/panels/70_runs.ipynb #09ff7695
 @patch
+def found_words(self: RunsPanel, table) -> str:
+    "How many runs are in a table, and what is not in it and why."
+    if not Path(self.folder.value).expanduser().is_dir():
+        none = f"there is no folder {self.folder.value}"
+    else: none = "no run there is as asked for" if self.filters() else \
+        "no run there; 'mabe train' makes one"
+    words = f"{len(table)} run{'s' * (len(table) != 1)}" if len(table) else none
+    left = table.attrs["left_out"]
+    one = next((f"{run}: {why}" for run, why in left.items()), "")
+    return words + f"; {len(left)} cannot be read, such as {one}" * bool(left)
+
+# %% ../../../nbs/view/panels/70_runs.ipynb #ec78d629
+@patch
+def _read(self: RunsPanel):
+    table = runs_table(find_runs(self.folder.value), **self.filters())
+    shown = table.round({"F1": 4, "minutes": 2, "USD": 4})
+    shown.insert(0, "no.", range(1, len(shown) + 1)) # of its point in the picture
+    self.table.value = table_html(shown, "runs")
+    with LOCK: self.picture.value = scrolling_svg(plot_runs(table)[0], 28, 40)
+    self.set_status("done", self.found_words(table))
+    return table
+
+@patch
 def go(self: RunsPanel):
     "Read the runs, here and now, and show them."
-    def work():
-        table = runs_table(find_runs(self.folder.value), **self.filters())
-        shown = table.round({"F1": 4, "minutes": 2, "USD": 4})
-        shown.insert(0, "no.", range(1, len(shown) + 1)) # of its point in the picture
-        self.table.value = table_html(shown, "runs")
-        with LOCK: self.picture.value = scrolling_svg(plot_runs(table)[0], 28, 40)
-        none = "no run there is as asked for" if self.filters() else \
-            "no run there; 'mabe train' makes one"
-        number = f"{len(table)} run{'s' * (len(table) != 1)}"
-        self.set_status("done", number if len(table) else none)
-        return table
-    with self.reading: self.run(work, "reading")
+    with self.reading: self.run(self._read, "reading")
+
+@patch
+def look_again(self: RunsPanel):
+    "Read them in a thread; of several letters that come at once, for the last alone."
+    self.asked = mine = self.asked + 1
+    def read_last():
+        with self.reading:
+            if mine == self.asked: self.run(self._read, "reading")
+    self.thread = self.run_beside(read_last)
