@@ -2,6 +2,7 @@
 import contextlib
 import importlib.util
 import json
+import linecache
 import math
 import os
 import shutil
@@ -455,10 +456,9 @@ threefold = scale(3)
 @pytest.fixture
 def defined(monkeypatch):
     "Runs a text as a cell of a notebook; what it then defines."
-    from mabe_nb.remote import travel
     def run(text):
         found = {"__name__": "__main__", "In": [text]}
-        monkeypatch.setitem(travel.linecache.cache, "<names>",
+        monkeypatch.setitem(linecache.cache, "<names>",
                             (len(text), None, text.splitlines(True), "<names>"))
         exec(compile(text, "<names>", "exec"), found)
         return found
