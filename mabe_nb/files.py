@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from .errors import DataError
+from .errors import DataError, first_line
 from .system import POSIX, replace
 
 # %% ../nbs/01_files.ipynb #2cb85941
@@ -124,7 +124,7 @@ def write_tensors(
         full = getattr(e, "errno", None) == errno.ENOSPC or "No space left" in str(e)
         raise DataError("cannot be written: " + (
             "no space is left on the disk; make room and go on" if full
-            else str(e).splitlines()[0][:200]), path) from e
+            else first_line(e)), path) from e
 
 # %% ../nbs/01_files.ipynb #d0fa3a06
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -283,8 +283,8 @@ def read_tensors(
     except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, OverflowError,
             RecursionError) as e: # TypeError: sizes that PyTorch has no room for
-        why = (str(e) or type(e).__name__).splitlines()[0][:200]
-        raise DataError(f"not a readable safetensors file ({why})", path) from None
+        raise DataError(f"not a readable safetensors file ({first_line(e)})",
+                        path) from None
     if isinstance(about, dict): return tensors, about
     raise DataError(f"was not written by this package (no {key!r} header)", path)
 

@@ -185,7 +185,7 @@ LIES = {
     "huge items": npy("{'descr': '|S99999999999', 'fortran_order': False, 'shape': (1,)}"),
     "fields": npy("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': (1,)}", b"x"*8),
     "code": npy("__import__('os').system('true')"),
-    "nesting": npy("("*5000),
+    "nesting": npy("("*5000), "too deep for a message": npy("-"*9000 + "1"),
     "a long header": b"\x93NUMPY\x02\x00\xff\xff\xff\x7f",
     "a zip": b"PK\x03\x04", "nothing": b"", "version 9": npy("{}", version=9),
 }

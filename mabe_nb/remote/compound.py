@@ -10,7 +10,7 @@ __all__ = ['LEAST', 'PER_BYTE', 'is_frame', 'read_frame', 'frame_bytes', 'take_a
 import errno, io, json, os, re, warnings
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, first_line
 from ..files import refuse_bomb
 
 # %% ../../nbs/remote/12_compound.ipynb #f68c4bce
@@ -70,8 +70,7 @@ def read_frame(
             whole = pa.Table.from_batches(found, table.schema_arrow)
         return whole.cast(kinds).to_pandas(use_threads=False)
     except Exception as e: # Arrow's and pandas' readers raise what Python has
-        why = (str(e) or type(e).__name__).splitlines()[0][:200]
-        raise DataError(f"refused as parquet: {why}", path) from None
+        raise DataError(f"refused as parquet: {first_line(e)}", path) from None
 
 
 # %% ../../nbs/remote/12_compound.ipynb #f0063a9b
@@ -89,9 +88,8 @@ def frame_bytes(
                                         use_dictionary=False)
         back = read_frame(io.BytesIO(data))
     except Exception as e: # of Arrow, pandas, or a cell that is anything
-        why = (str(e) or type(e).__name__).splitlines()[0][:200]
         raise DataError(
-            f"{name!r} is a table that parquet cannot hold ({why})") from None
+            f"{name!r} is a table that parquet cannot hold ({first_line(e)})") from None
     if (back.equals(frame) and list(back.columns) == list(frame.columns)
             and back.index.equals(frame.index) and (back.dtypes == frame.dtypes).all()):
         return data
@@ -186,5 +184,4 @@ def read_tensors(
     except DataError: raise
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError,
             AttributeError, IndexError, RecursionError) as e:
-        why = (str(e) or type(e).__name__).splitlines()[0][:200]
-        raise DataError(f"refused as safetensors: {why}", path) from None
+        raise DataError(f"refused as safetensors: {first_line(e)}", path) from None

@@ -10,7 +10,7 @@ __all__ = ['KINDS', 'LIMIT', 'JSON_LIMIT', 'good_name', 'write_values', 'read_in
 import errno, json, keyword, math, os, re, stat
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, first_line
 from ..files import atomic, npy_header, refuse_bomb
 from .compound import (check_tensors, frame_bytes, is_frame, read_frame,
                                      read_tensors, save_tensors, take_apart)
@@ -276,8 +276,7 @@ def _read_npy(path):
                 np.empty(0, dtype)
             return flat.reshape(shape, order="F" if fortran else "C")
         except Exception as e: # NumPy's parser lets through what Python's raises
-            raise DataError(f"refused as .npy: {str(e).splitlines()[0][:200]}",
-                            path) from None
+            raise DataError(f"refused as .npy: {first_line(e)}", path) from None
 
 
 READ = dict(zip(KINDS, (_read_json, _read_npy, read_tensors, read_frame)))
