@@ -7,13 +7,14 @@ __all__ = ['KINDS', 'LIMIT', 'JSON_LIMIT', 'good_name', 'write_values', 'read_in
            'write_value', 'read_value']
 
 # %% ../../nbs/remote/10_values.ipynb #e7753cb7
-import errno, json, keyword, math, os, re, stat
+import errno, json, keyword, os, re, stat
 from pathlib import Path
 
-from ..errors import DataError, first_line
-from ..files import atomic, npy_header, refuse_bomb
-from .compound import (check_tensors, frame_bytes, is_frame, read_frame,
-                                     read_tensors, save_tensors, take_apart)
+from ..errors import DataError
+from ..files import atomic, refuse_bomb
+from .compound import (
+    check_tensors, frame_bytes, is_frame, read_frame, read_npy, read_tensors,
+    save_tensors, take_apart)
 
 # %% ../../nbs/remote/10_values.ipynb #3ce9c326
 KINDS = ("json", "npy", "safetensors", "parquet")
@@ -53,12 +54,9 @@ def _plain(value, name):
 def _is_tensor(value): return hasattr(value, "detach") and hasattr(value, "cpu")
 
 
-def _is_array(value):
-    return type(value).__module__ == "numpy" and hasattr(value, "dtype")
-
-
 def _has_axes(value): # Neither a number nor JSON
-    return (_is_tensor(value) or _is_array(value)) and len(value.shape) > 0
+    array = type(value).__module__ == "numpy" and hasattr(value, "dtype")
+    return (array or _is_tensor(value)) and len(value.shape) > 0
 
 
 def _holds_arrays(value):
@@ -260,26 +258,7 @@ def _read_json(path):
         raise DataError(f"is no readable JSON ({type(e).__name__})", path) from None
 
 
-def _read_npy(path):
-    "An array whose header fits the file: nothing is allocated for a lie."
-    import numpy as np
-    with open(path, "rb") as f:
-        try:
-            shape, fortran, dtype = npy_header(f)
-            rest = os.fstat(f.fileno()).st_size - f.tell()
-            size = math.prod(shape) * dtype.itemsize
-            if (dtype.kind not in "biufcSUmM" or min(shape, default=0) < 0
-                    or size != rest):
-                raise ValueError(f"shape {str(shape)[:80]} of {str(dtype)[:40]} does "
-                                 f"not fit {rest:,} bytes")
-            flat = np.fromfile(f, dtype, math.prod(shape)) if size else \
-                np.empty(0, dtype)
-            return flat.reshape(shape, order="F" if fortran else "C")
-        except Exception as e: # NumPy's parser lets through what Python's raises
-            raise DataError(f"refused as .npy: {first_line(e)}", path) from None
-
-
-READ = dict(zip(KINDS, (_read_json, _read_npy, read_tensors, read_frame)))
+READ = dict(zip(KINDS, (_read_json, read_npy, read_tensors, read_frame)))
 
 # %% ../../nbs/remote/10_values.ipynb #2765bbad
 def write_value(
