@@ -287,6 +287,22 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
     assert submit("1/0").result(partial=True) == {}
 
 
+def test_a_value_may_be_called_index():
+    "As the list of the values of a job is, in `index.json`."
+    for index in (3, {"b": "json"}, np.arange(3)):
+        job = submit("b = index\nindex = [b, 4]", inputs={"index": index}, outputs=["index", "b"],
+                     namespace={})
+        found = job.result()
+        assert np.array_equal(found["b"], index) and found["index"][1] == 4
+    write = ["sh", "-c", "echo 1 > $MABE_JOB/out/index.json"]
+    job = submit(write)
+    assert job.result() == {} and (job.folder/"out"/"index.json").read_text() == "1\n"
+    job = submit(write, outputs=["index"])
+    with pytest.raises(JobError, match="own out/index.json is now out/index_of_command.json"):
+        job.result()
+    assert (job.folder/"out"/"index_of_command.json").read_text() == "1\n"
+
+
 STOPPED = {
     "division by zero": "a = [1]; 1/0",
     "no text of it": "a = [1]\nclass Table:\n    def __repr__(self): raise ValueError('no "

@@ -111,7 +111,8 @@ def _pack(value, name):
         array = _array(value, name)
         return "npy", array, array.nbytes
     try:
-        if _holds_arrays(value): return "safetensors", *_nested(value, name)
+        if _holds_arrays(value) or name.lower() == "index": # `index.json` is taken
+            return "safetensors", *_nested(value, name)
         text = json.dumps(_plain(value, name), ensure_ascii=False).encode()
     except (RecursionError, UnicodeEncodeError, ValueError) as e:
         if isinstance(e, DataError): raise
