@@ -27,8 +27,9 @@ from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds
 from mabe_nb.remote.choice import parse_options
-from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
+from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.prune import prune
+from mabe_nb.remote.travel import job_code
 from mabe_nb.view.panels.source import split_options
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}

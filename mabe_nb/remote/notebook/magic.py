@@ -17,7 +17,8 @@ from ...errors import ConfigError, MabeError
 from ..handle import JobError
 from ..row import as_line, row
 from ..choice import START_WITHIN, parse_options
-from ..job import attach, job_code, jobs, jobs_folder, submit
+from ..job import attach, jobs, jobs_folder, submit
+from ..travel import job_code
 from ..places.base import place_names
 from .display import highest_price, watch
 
