@@ -23,7 +23,8 @@ from .body_parts import check_parts, listed_names
 from .recording import Finding, LabNote, Recording, bout_table, parse_number
 from .video_ids import unknown_video
 from ..errors import DataError
-from ..files import file_hash, parse_json, printable
+from ..files import file_hash, parse_json
+from ..safe_names import printable
 from ..patch import patch
 
 # %% ../../nbs/data/10_kaggle.ipynb #ff7954f0
