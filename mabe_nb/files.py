@@ -139,7 +139,7 @@ def regular_file(
 def read_text(
     path, # File to read
     kind: str = "text", # What it should hold, for the message
-    encoding: str = "utf-8",
+    encoding: str = "utf-8-sig", # Windows writes a mark before the text
     most: int = None, # Bytes; None: any number
     composed: bool = False, # A letter and its accent as one sign, however written
 ) -> str:
