@@ -72,6 +72,14 @@ def test_outputs_and_figure_come_back():
     assert [job.figure("fig/001.png")] == job.figures()
 
 
+def test_pictures_of_the_cell_s_own_beside_its_figures():
+    job = submit("import matplotlib.pyplot as plt\nfor name in ('mine', '1a'):\n"
+                 "    (CKPT.parent/'fig'/f'{name}.png').write_bytes(b'no PNG')\n"
+                 "plt.plot([1]); plt.show()")
+    job.wait()
+    assert job.figures() == [job.figure("fig/001.png")] and "fig/mine.png" in job.files()
+
+
 def test_an_exception_comes_with_its_traceback():
     with pytest.raises(JobError, match="ZeroDivisionError: division by zero") as e:
         submit("def f(): 1/0\nf(); x = 1", outputs=["x"]).result()

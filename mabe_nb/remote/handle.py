@@ -6,7 +6,7 @@
 __all__ = ['JobError', 'Job']
 
 # %% ../../nbs/remote/39_handle.ipynb #e92f99c7
-import re, time
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +20,7 @@ from .arrival import Sent
 from .packages import with_package, with_variable
 from .places.base import good_file
 from .places.job_state import ENDED, PATIENCE, Unanswered, retried
-from .events import events, last_lines, printed
+from .events import FIGURE, events, last_lines, printed
 
 # %% ../../nbs/remote/39_handle.ipynb #93fbb445
 class JobError(MabeError):
@@ -140,7 +140,7 @@ def result(self: Job,
 @patch
 def figure(self: Job, path) -> bytes:
     "One figure, as PNG."
-    if not re.fullmatch(r"fig/[0-9]{3,6}\.png", path):
+    if not FIGURE.fullmatch(path):
         raise DataError(f"{path[:80]!r} is no figure of a job")
     data = b"".join(self.backend.read(self.folder, self.spec, path, 20 * 2**20))
     if data.startswith(b"\x89PNG\r\n\x1a\n"): return data
@@ -150,7 +150,7 @@ def figure(self: Job, path) -> bytes:
 @patch
 def figures(self: Job) -> list:
     "All figures, as PNG."
-    names = sorted(n for n in self.files("fig") if n.endswith(".png"))
+    names = sorted(filter(FIGURE.fullmatch, self.files("fig")))
     return [self.figure(name) for name in names]
 
 # %% ../../nbs/remote/39_handle.ipynb #066c4314
