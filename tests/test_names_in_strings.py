@@ -60,7 +60,7 @@ def test_a_name_in_a_string_exists(file, dotted, name):
 
 def test_what_starts_a_job_is_among_them():
     files = {file for file, *_ in FOUND}
-    assert {"remote/inside/runner.py", "remote/inside/machine.py", "remote/places/local.py",
+    assert {"remote/inside/child.py", "remote/inside/machine.py", "remote/places/local.py",
             "remote/places/hf_send.py"} <= files
 
 
