@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -147,6 +148,17 @@ def test_bad_names(tmp_path, name):
 INDEXES = [b"", b"[]", b"3", b"{", b"\xff", b"["*10**6, b'{"../x": "npy"}', b'{"a": "pickle"}',
            b'{"a": ["npy"]}', b'{"a": null}', b'{"a\\u0000": "npy"}', b'{"import": "json"}',
            json.dumps({f"a{i}": "json" for i in range(1001)}).encode()]
+
+
+def test_a_disk_that_knows_no_capitals(tmp_path, monkeypatch):
+    "As those of macOS and Windows: what is written last would be all."
+    def there(path): return path.name.lower() in {p.name.lower() for p in path.parent.glob("*")}
+    monkeypatch.setattr(Path, "exists", there)
+    values, faults = {"x": np.ones(3), "X": np.zeros((2, 3)), "y": 1, "Y": np.ones(2)}, []
+    with pytest.raises(DataError, match="'X' cannot be written.*another value.*rename"):
+        write_values(tmp_path/"in", values)
+    assert write_values(tmp_path/"out", values, faults=faults).keys() == {"x", "y", "Y"}
+    assert np.array_equal(read_values(tmp_path/"out")["x"], values["x"]) and len(faults) == 1
 
 
 @pytest.mark.parametrize("data", INDEXES, ids=range(len(INDEXES)))

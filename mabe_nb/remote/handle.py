@@ -15,6 +15,7 @@ from ..errors import ConfigError, DataError, MabeError
 from ..files import atomic, disk_errors, read_json, write_json
 from ..locks import locked, remove_folder
 from ..patch import patch
+from ..safe_names import differ_in_capitals
 from . import costs, values
 from .arrival import Sent
 from .packages import with_package, with_variable
@@ -130,6 +131,8 @@ def result(self: Job,
     if partial: names = [name for name in names if name in index]
     for name in names:
         if name not in index: raise DataError(f"left no output {name!r}", place)
+    if (one := differ_in_capitals(names)) and (self.folder/"OUT").exists():
+        raise DataError(f"{one[0]} cannot both be read: {values.ONE_FILE}", place)
     sizes = {name.removeprefix("out/"): size
              for name, size in self.files("out").items()}
     values.check_sizes({n: index[n] for n in names}, sizes, limit, place)
