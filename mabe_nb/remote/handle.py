@@ -153,7 +153,7 @@ def figure(self: Job, path) -> bytes:
 @patch
 def figures(self: Job) -> list:
     "All figures, as PNG."
-    names = sorted(filter(FIGURE.fullmatch, self.files("fig")))
+    names = sorted(name for name in self.files("fig") if FIGURE.fullmatch(name))
     return [self.figure(name) for name in names]
 
 # %% ../../nbs/remote/39_handle.ipynb #066c4314
