@@ -116,16 +116,11 @@ def link_of_quarto(top=TOP):
 
 
 def module_faults(top=TOP):
-    """Modules that are too long, and folders of too many. Those of `long_modules.txt` are
-    known to be too long: the list only gets shorter."""
+    "Modules that are too long, and folders of too many."
     paths = sorted(p for p in (Path(top)/"mabe_nb").rglob("*.py") if p.name != "_modidx.py")
-    known = {*(Path(__file__).parent/"long_modules.txt").read_text().split()}
-    lines = {p.relative_to(top).as_posix(): len(p.read_text(encoding="utf-8").splitlines())
-             for p in paths}
-    long = [f"{name} has {n} lines, a module stays under 300"
-            for name, n in lines.items() if n >= (340 if name in known else 300)]
-    long += [f"{name} has {n} lines: take it off .ci/long_modules.txt"
-             for name, n in lines.items() if n < 300 and name in known]
+    lines = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in paths}
+    long = [f"{p.relative_to(top)} has {n} lines, a module stays under 300"
+            for p, n in lines.items() if n >= 300]
     folders = Counter(p.parent for p in paths if p.stem not in ("__init__", "__main__"))
     return long + [f"{folder.relative_to(top)} has {n} modules, expected at most {MODULES}"
                    for folder, n in folders.items() if n > MODULES]

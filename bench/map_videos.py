@@ -51,13 +51,13 @@ def count(top, verb, video):
 
 
 def prepare_counted(video, **given):
-    from mabe_nb.videos import prepare_item
+    from mabe_nb.video_items import prepare_item
     count(TOP, "prepare", video)
     return prepare_item(video, **given)
 
 
 def predict_counted(video, **given):
-    from mabe_nb.videos import predict_item
+    from mabe_nb.video_items import predict_item
     count(TOP, "predict", video)
     return predict_item(video, **given)
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TEMPORARY', 'home', 'temporary', 'atomic', 'write_json', 'disk_errors', 'write_tensors', 'regular_file', 'read_text',
-           'refuse_bomb', 'parse_json', 'read_json', 'printable', 'spreadsheet_cell', 'plain_cell', 'write_csv',
-           'read_tensors', 'file_hash', 'npy_header']
+           'refuse_bomb', 'parse_json', 'read_json', 'spreadsheet_cell', 'plain_cell', 'write_csv', 'read_tensors',
+           'file_hash', 'npy_header']
 
 # %% ../nbs/01_files.ipynb #beeea86a
 import errno, hashlib, json, os, re, shutil, stat, unicodedata
@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from .errors import DataError
+from .errors import DataError, first_line
 from .system import POSIX, replace
 
 # %% ../nbs/01_files.ipynb #2cb85941
@@ -66,10 +66,7 @@ def temporary(
 def atomic(
     path, # File or folder to appear, whole or not at all
 ):
-    """Temporary `Path` to write to, renamed to `path` if the block ends without error.
-
-    Raises `DataError` if there can be no such file or folder.
-    """
+    "Temporary `Path`, renamed to `path` if the block ends well. Raises `DataError`."
     if not (path := Path(path)).name:
         raise DataError("is no name for a file", repr(str(path)))
     with _written(path): path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,16 +112,10 @@ def write_tensors(
 ):
     "Write one safetensors file. Raises `DataError` if the disk is full or refuses."
     import numpy as np
-    from safetensors import SafetensorError
     arrays = all(isinstance(v, np.ndarray) for v in tensors.values())
     library = import_module(f"safetensors.{'numpy' if arrays else 'torch'}")
-    try:
-        with atomic(path) as tmp: tmp.write_bytes(library.save(tensors, about))
-    except (OSError, SafetensorError) as e:
-        full = getattr(e, "errno", None) == errno.ENOSPC or "No space left" in str(e)
-        raise DataError("cannot be written: " + (
-            "no space is left on the disk; make room and go on" if full
-            else str(e).splitlines()[0][:200]), path) from e
+    with disk_errors(path, "make room and go on"), atomic(path) as tmp:
+        tmp.write_bytes(library.save(tensors, about))
 
 # %% ../nbs/01_files.ipynb #d0fa3a06
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -148,7 +139,7 @@ def regular_file(
 def read_text(
     path, # File to read
     kind: str = "text", # What it should hold, for the message
-    encoding: str = "utf-8",
+    encoding: str = "utf-8-sig", # Windows writes a mark before the text
     most: int = None, # Bytes; None: any number
     composed: bool = False, # A letter and its accent as one sign, however written
 ) -> str:
@@ -224,13 +215,6 @@ def read_json(
     "The JSON in `path`. Raises `DataError` with file and line if it is none."
     return parse_json(read_text(path, "JSON"), path)
 
-# %% ../nbs/01_files.ipynb #97b6e87b
-def printable(
-    name: str, # Of a file
-) -> str:
-    "A name as it can be shown and written; bytes that are no text as \\udcff."
-    return name.encode("utf-8", "backslashreplace").decode()
-
 # %% ../nbs/01_files.ipynb #ba28f733
 _FORMULA = re.compile( # After what is not seen; full-width signs count too
     "['\\s\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*"
@@ -281,10 +265,10 @@ def read_tensors(
             tensors = {k: t if POSIX else t.clone() # else Windows locks the file
                        for k in f.keys() for t in [f.get_tensor(k)]}
     except DataError: raise
-    except (SafetensorError, OSError, ValueError, TypeError, OverflowError,
-            RecursionError) as e: # TypeError: sizes that PyTorch has no room for
-        why = (str(e) or type(e).__name__).splitlines()[0][:200]
-        raise DataError(f"not a readable safetensors file ({why})", path) from None
+    except (SafetensorError, OSError, ValueError, TypeError, OverflowError) as e:
+        # TypeError: sizes that PyTorch has no room for
+        raise DataError(f"not a readable safetensors file ({first_line(e)})",
+                        path) from None
     if isinstance(about, dict): return tensors, about
     raise DataError(f"was not written by this package (no {key!r} header)", path)
 

@@ -17,7 +17,8 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.extend import own_source
 from mabe_nb.kaggle.bundle import read_manifest
 from mabe_nb.train.models import NETWORKS, network
-from mabe_nb.videos import _own_code, _to_send, predict_item, prepare_item
+from mabe_nb.video_items import own_code, predict_item, prepare_item
+from mabe_nb.videos import _to_send
 
 
 def write_ours(folder, rec):
@@ -81,7 +82,7 @@ def test_a_tracker_that_reads_otherwise_is_read_again(tmp_path, monkeypatch):
         importlib.import_module("lists_reader")
         made = prepare(tmp_path/"lab", "coords", tmp_path/"out", workers=2, unlabelled=True, progress=False)
         found.append(np.array(made.values(0)))
-    code = _own_code()
+    code = own_code()
     for known, name in ((sys.modules, "lists_reader"), (TRACKERS, "Lists")): monkeypatch.delitem(known, name)
     monkeypatch.setenv("MABE_JOB", str(tmp_path)) # as in the task of a group, elsewhere
     assert prepare_item("one", str(tmp_path/"lab"), "train", "coords", ["nose", "tail"], code) is None

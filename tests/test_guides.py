@@ -158,7 +158,7 @@ def test_the_designs_inputs_on_calms21():
 def test_a_workspace_is_chosen_by_modal_itself(monkeypatch):
     modal = pytest.importorskip("modal")
     from mabe_nb.errors import ConfigError
-    from mabe_nb.remote.places.modal import ready
+    from mabe_nb.remote.places.modal_call import ready
     for name in ("TOKEN_ID", "TOKEN_SECRET"): monkeypatch.setenv(f"MODAL_{name}", "")
     with pytest.raises(ConfigError, match="'modal profile activate NAME' chooses a "
                        "workspace, MODAL_ENVIRONMENT an environment"): ready()

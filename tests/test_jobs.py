@@ -2,6 +2,7 @@
 import contextlib
 import importlib.util
 import json
+import linecache
 import math
 import os
 import shutil
@@ -28,8 +29,9 @@ from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds
 from mabe_nb.remote.choice import parse_options
-from mabe_nb.remote.job import attach, job_code, jobs, quote, submit
-from mabe_nb.remote.prune import prune
+from mabe_nb.remote.job import attach, jobs, quote, submit
+from mabe_nb.remote.groups.prune import prune
+from mabe_nb.remote.travel import job_code
 from mabe_nb.view.panels.source import split_options
 
 SECRETS = {"MODAL_TOKEN_SECRET": "as-THIS-IS-A-SECRET-1", "HF_TOKEN": "hf_THIS_IS_A_SECRET_2"}
@@ -70,6 +72,14 @@ def test_outputs_and_figure_come_back():
     assert np.array_equal(job.result()["Y"], np.full((2, 3), 2.0))
     assert job.result()["steps"] == [1, 2] and job.cost() == 0
     assert [job.figure("fig/001.png")] == job.figures()
+
+
+def test_pictures_of_the_cell_s_own_beside_its_figures():
+    job = submit("import matplotlib.pyplot as plt\nfor name in ('mine', '1a'):\n"
+                 "    (CKPT.parent/'fig'/f'{name}.png').write_bytes(b'no PNG')\n"
+                 "plt.plot([1]); plt.show()")
+    job.wait()
+    assert job.figures() == [job.figure("fig/001.png")] and "fig/mine.png" in job.files()
 
 
 def test_an_exception_comes_with_its_traceback():
@@ -288,6 +298,22 @@ def test_one_output_that_cannot_travel_does_not_lose_the_others():
     assert submit("1/0").result(partial=True) == {}
 
 
+def test_a_value_may_be_called_index():
+    "As the list of the values of a job is, in `index.json`."
+    for index in (3, {"b": "json"}, np.arange(3)):
+        job = submit("b = index\nindex = [b, 4]", inputs={"index": index}, outputs=["index", "b"],
+                     namespace={})
+        found = job.result()
+        assert np.array_equal(found["b"], index) and found["index"][1] == 4
+    write = ["sh", "-c", "echo 1 > $MABE_JOB/out/index.json"]
+    job = submit(write)
+    assert job.result() == {} and (job.folder/"out"/"index.json").read_text() == "1\n"
+    job = submit(write, outputs=["index"])
+    with pytest.raises(JobError, match="own out/index.json is now out/index_of_command.json"):
+        job.result()
+    assert (job.folder/"out"/"index_of_command.json").read_text() == "1\n"
+
+
 STOPPED = {
     "division by zero": "a = [1]; 1/0",
     "no text of it": "a = [1]\nclass Table:\n    def __repr__(self): raise ValueError('no "
@@ -457,10 +483,9 @@ threefold = scale(3)
 @pytest.fixture
 def defined(monkeypatch):
     "Runs a text as a cell of a notebook; what it then defines."
-    from mabe_nb.remote import travel
     def run(text):
         found = {"__name__": "__main__", "In": [text]}
-        monkeypatch.setitem(travel.linecache.cache, "<names>",
+        monkeypatch.setitem(linecache.cache, "<names>",
                             (len(text), None, text.splitlines(True), "<names>"))
         exec(compile(text, "<names>", "exec"), found)
         return found

@@ -19,7 +19,7 @@ from mabe_nb.remote.inside.items import done_items
 from mabe_nb.remote.job import all_jobs, jobs
 from mabe_nb.remote.groups.map import map as map_items
 from mabe_nb.remote.groups.tagged import start_tagged, tag_digest
-from mabe_nb.remote.prune import prune
+from mabe_nb.remote.groups.prune import prune
 
 ITEMS = 200
 QUIET = {"say": lambda text: None}

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import mabe_nb
 import pytest
-from mabe_nb.remote.inside.runner import CARRY
 
 TOP = Path(mabe_nb.__file__).parent
 NAME = re.compile(r"\bmabe_nb((?:\.[a-z_]\w*)+)(?: import \(?(\w+))?")
@@ -61,17 +60,13 @@ def test_a_name_in_a_string_exists(file, dotted, name):
 
 def test_what_starts_a_job_is_among_them():
     files = {file for file, *_ in FOUND}
-    assert {"remote/inside/runner.py", "remote/inside/machine.py", "remote/places/local.py",
+    assert {"remote/inside/child.py", "remote/inside/machine.py", "remote/places/local.py",
             "remote/places/hf_send.py"} <= files
 
 
 def test_a_wrong_name_is_found():
     assert NAME.findall("from mabe_nb.remote.job import submit") == [(".remote.job", "submit")]
     with pytest.raises(AttributeError): resolve("mabe_nb.remote.on_local")
-
-
-def test_files_that_are_carried_exist():
-    for name in CARRY: assert (TOP.parent/name).is_file(), name
 
 
 @pytest.mark.parametrize("module, name", [

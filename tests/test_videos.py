@@ -19,8 +19,8 @@ from mabe_nb.errors import DataError, MabeError
 from mabe_nb.files import write_json
 from mabe_nb.locks import locked_folder
 from mabe_nb.remote.groups.group import groups
-from mabe_nb.videos import (_model, _to_send, join_prepared, map_predict, map_prepare,
-                            predict_item, predicted_table)
+from mabe_nb.video_items import forget, predict_item
+from mabe_nb.videos import _to_send, join_prepared, map_predict, map_prepare, predicted_table
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",
         "--device", "cpu", "--features", "coords"]
@@ -192,7 +192,7 @@ def test_weights_that_are_others_now_are_refused(lab, tmp_path, monkeypatch):
     monkeypatch.setenv("MABE_JOB", str(tmp_path))
     item = lambda: predict_item("1", str(run), str(lab/"data"), "train", checkpoint, {}, [*hashes])
     assert "rows" in item()
-    _model.cache_clear() # as in another task
+    forget() # as in another task
     with open(tmp_path/"run"/"best.safetensors", "r+b") as f:
         f.seek(-1, 2)
         last = f.read(1)

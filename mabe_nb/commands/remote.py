@@ -196,7 +196,7 @@ def _rm(job, args, say):
 
 def _prune(args, say):
     "Delete jobs that ended and are old."
-    from mabe_nb.remote.prune import prune
+    from mabe_nb.remote.groups.prune import prune
     days = 30 if args.days is None else args.days
     gone, failed = prune(days)
     for line in (*(f"job {id}: removed" for id in gone), *failed): say(line)

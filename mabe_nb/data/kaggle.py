@@ -24,7 +24,8 @@ from .formats.text_tables import parse_number
 from .recording import Finding, LabNote, Recording, bout_table, counted
 from .video_ids import unknown_video
 from ..errors import DataError
-from ..files import file_hash, parse_json, printable
+from ..files import file_hash, parse_json
+from ..safe_names import printable
 from ..patch import patch
 
 # %% ../../nbs/data/10_kaggle.ipynb #ff7954f0

@@ -11,7 +11,7 @@ import csv, warnings
 import pandas as pd
 
 from ..data.formats.text_tables import check_table
-from ..errors import DataError, ScoreError
+from ..errors import DataError, ScoreError, first_line
 from ..files import plain_cell
 from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
@@ -76,8 +76,7 @@ def read_submission(
     except pd.errors.ParserWarning:
         raise DataError("has more fields than the header", path, _wide(path)) from None
     except ValueError as e:
-        reason = str(e).splitlines()[0]
-        raise DataError(f"is no CSV table ({reason}), expected the columns "
+        raise DataError(f"is no CSV table ({first_line(e)}), expected the columns "
                         f"{', '.join([*IDS, *FRAMES])}", path) from None
     for c in head:
         if head.count(c) > 1: raise DataError(f"has {head.count(c)} columns {c}", path)

@@ -37,6 +37,9 @@ def terminal_text(
     return _OVERWRITTEN.sub("", _LINE_END.sub("", text)) if "\r" in text else text
 
 # %% ../../nbs/remote/30_events.ipynb #5e983efd
+FIGURE = re.compile(r"fig/[0-9]{3,6}\.png") # In the folder of a job
+
+
 def _number(value):
     "Is it a number that can be shown?"
     return type(value) in (int, float) and not abs(value) > 1e15
@@ -59,9 +62,7 @@ def _start(e):
             "resumed": e.get("resumed") is True}
 
 
-def _figure(e):
-    return ({"path": e["path"]} if re.fullmatch(r"fig/[0-9]{3,6}\.png", e["path"])
-            else None)
+def _figure(e): return {"path": e["path"]} if FIGURE.fullmatch(e["path"]) else None
 
 
 def _result(e): return {"text": clean(e["text"])[:20_000]}

@@ -265,7 +265,7 @@ def case(good, work, rng):
 def warm():
     "Imports that every case would need, and a corpus that is read well."
     import importlib
-    for name in ("cli", "commands.train", "analysis.analyse", "analysis.clips", "remote.prune", "data.audit", "data.poses", "train.runs",
+    for name in ("cli", "commands.train", "analysis.analyse", "analysis.clips", "remote.groups.prune", "data.audit", "data.poses", "train.runs",
                  "train.ensemble.recipe", "kaggle.doctor", "train.model", "view.report"):
         importlib.import_module(f"mabe_nb.{name}")
     sys.modules["mabe_nb.cli"].make_parser() # imports the commands

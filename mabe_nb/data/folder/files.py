@@ -25,7 +25,7 @@ from ..formats.bout_tables import OF_VIDEO, label_rows
 from ..formats.text_tables import rows_by
 from ..poses import pose_source, trackers
 from ...errors import DataError
-from ...files import printable
+from ...safe_names import printable
 
 # %% ../../../nbs/data/folder/25_files.ipynb #f1a4b844
 OWN = ("best.safetensors", "recipe.json", "labs.json", "manifest.json", "measures.csv",

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
-from ...files import printable
+from ...safe_names import printable
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cc11e17
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})

@@ -15,8 +15,9 @@ from .. import values
 from ..costs import check_budget, reserved
 from ..handle import Job
 from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
-                                job_code, refresh_reserved, take_back)
+                                refresh_reserved, take_back)
 from ..places.base import get
+from ..travel import job_code
 
 # %% ../../../nbs/remote/groups/05_tasks.ipynb #1989929d
 def _check_together(backend, spec, tasks): # `ConfigError` if the budget is too small

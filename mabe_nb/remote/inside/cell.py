@@ -131,7 +131,12 @@ def save_outputs(
 def _left_by_command(out, spec, faults):
     "Index what a command left; name -> kind."
     from mabe_nb.remote import values
-    kept, room = {}, spec["limit"]
+    kept, room, index = {}, spec["limit"], out/"index.json"
+    if not spec["outputs"]: return kept
+    if index.exists(): # which lists the outputs
+        os.replace(index, out/"index_of_command.json")
+        faults.append(DataError("the command's own out/index.json is now "
+                                "out/index_of_command.json; have it write another"))
     for name in spec["outputs"]:
         files = {k: out/f"{name}.{k}" for k in values.KINDS
                  if (out/f"{name}.{k}").is_file()}
@@ -148,7 +153,7 @@ def _left_by_command(out, spec, faults):
         try: room -= values.check_sizes({name: kind}, sizes, room)
         except DataError as e: faults.append(e)
         else: kept[name] = kind
-    (out/"index.json").write_text(json.dumps(kept))
+    index.write_text(json.dumps(kept))
     return kept
 
 # %% ../../../nbs/remote/inside/20_cell.ipynb #ec55e935

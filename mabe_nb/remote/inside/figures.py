@@ -23,7 +23,7 @@ def show(*args, **kwargs):
     "Save every open figure as the next `fig/NNN.png` of the job, and close it."
     folder = Path(os.environ.get("MABE_JOB", "."))/"fig"
     folder.mkdir(exist_ok=True)
-    number = max((int(p.stem) for p in folder.glob("[0-9]*.png")), default=0)
+    number = max((int(p.stem) for p in folder.glob("[0-9]" * 3 + ".png")), default=0)
     for figure in map(pyplot.figure, pyplot.get_fignums()):
         number += 1
         if number <= MOST:

@@ -48,7 +48,8 @@ class Remote:
         return submit(self.__wrapped__, inputs=inputs, **self.settings | more)
 
     def __call__(self, *args, **kwargs):
-        from mabe_nb.remote.notebook.display import highest_price, watch
+        from mabe_nb.remote.notebook.display import watch
+        from mabe_nb.remote.row import highest_price
         free = "outputs", "with_", "secrets", "limit", "start_within" # change no price
         price = highest_price(**{k: v for k, v in self.settings.items()
                                  if k not in free})

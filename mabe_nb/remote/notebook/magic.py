@@ -15,11 +15,12 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from ...errors import ConfigError, MabeError
 from ..handle import JobError
-from ..row import as_line, row
+from ..row import as_line, highest_price, row
 from ..choice import START_WITHIN, parse_options
-from ..job import attach, job_code, jobs, jobs_folder, submit
+from ..job import attach, jobs, jobs_folder, submit
+from ..travel import job_code
 from ..places.base import place_names
-from .display import highest_price, watch
+from .display import watch
 
 # %% ../../../nbs/remote/notebook/20_magic.ipynb #614904a8
 @contextmanager

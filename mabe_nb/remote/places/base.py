@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['JOB_ID', 'PLACES', 'place', 'place_names', 'get', 'rents', 'good_file', 'sort_of', 'files_in', 'data_files', 'Base',
-           'read_plain', 'DiskPlace', 'read_from']
+           'read_plain', 'DiskPlace']
 
 # %% ../../../nbs/remote/places/10_base.ipynb #d84460d3
-import os, pkgutil, re, stat, time
+import os, pkgutil, re, stat, sys, time
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -137,6 +137,7 @@ class Base:
         for folder, spec in jobs: yield self.start(folder, spec)
     def begun(self, folder, spec): return self.state(folder, spec)["status"] != "queued"
     def log_size(self, folder, spec): return self.files(folder, spec).get("log", 0)
+    def billed(self, seconds) -> float: return seconds # Of so many that a job ran
 
 # %% ../../../nbs/remote/places/10_base.ipynb #7f2189fc
 @patch
@@ -201,12 +202,6 @@ def used(self: Base, folder, spec, state) -> float: # None: nobody knows
 
 
 @patch
-def billed(self: Base, seconds) -> float:
-    "Seconds that are billed for so many that a job ran."
-    return seconds
-
-
-@patch
 def usd_per_hour(self: Base, spec) -> float:
     "Price of the machine that was asked for; of the dearest, if there is a choice."
     from mabe_nb.hardware.catalog import usd_per_hour
@@ -223,13 +218,15 @@ def _open_plain(path):
 
 def read_plain(
     path, # File
-    limit: int, # Most bytes
+    limit: int = sys.maxsize, # Most bytes
+    begin: int = 0, # Bytes that are passed over
 ): # Its bytes, in pieces
     "The bytes of a plain file. Raises `DataError` if there is none, or a larger one."
     with _open_plain(path) as f:
         if (size := os.fstat(f.fileno()).st_size) > limit:
             raise DataError(f"has {size:,} bytes, more than the {limit:,} allowed",
                             path)
+        f.seek(begin)
         while data := f.read(min(2**20, limit)):
             limit -= len(data)
             yield data
@@ -316,23 +313,12 @@ def log(self: DiskPlace, folder, spec, seen=0, follow=True, nap=0.05):
     beat = time.monotonic()
     while True:
         ended = not follow or self.state(folder, spec)["status"] in ENDED
-        for data in read_from(folder/"log", seen):
-            seen, beat = seen + len(data), time.monotonic()
-            yield data
+        with suppress(DataError): # there is no file yet
+            for data in read_plain(folder/"log", begin=seen):
+                seen, beat = seen + len(data), time.monotonic()
+                yield data
         if ended: return
         if time.monotonic() - beat > 0.5:
             beat = time.monotonic()
             yield b""
         time.sleep(nap)
-
-# %% ../../../nbs/remote/places/10_base.ipynb #87188d62
-def read_from(
-    path, # A log
-    seen: int, # Bytes that were read before
-): # What came since, in pieces
-    "The bytes of a growing file from a place on; none if there is no file yet."
-    try: f = _open_plain(path)
-    except DataError: return
-    with f:
-        f.seek(seen)
-        while data := f.read(2**18): yield data

@@ -52,7 +52,7 @@ def has_token(
 # %% ../../../nbs/view/panels/15_connect.ipynb #f49a21c7
 def _check_token(on): # Raises `MabeError` if the place does not take the token
     if on == "modal":
-        from mabe_nb.remote.places.modal import ready
+        from mabe_nb.remote.places.modal_call import ready
         return ready()
     from mabe_nb.remote.places.hf_send import api, client_errors
     with client_errors(): api().whoami()

@@ -15,8 +15,10 @@ from ...errors import ConfigError
 from ...patch import patch
 from ...remote.row import row as row_of
 from ...remote.choice import parse_options
-from ...remote.job import JobError, attach, job_code, jobs, submit
+from ...remote.handle import JobError
+from ...remote.job import attach, jobs, submit
 from ...remote.notebook.display import follow
+from ...remote.travel import job_code
 from .gpu import checked_card, place_of
 from .job_view import Detached, PanelDisplay
 from .memory import recall, remember, values_of
