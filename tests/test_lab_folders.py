@@ -779,11 +779,28 @@ def test_the_rate_of_the_poses_goes_before_that_of_an_annotation(line, fps, sour
     (video,) = open_dataset(tmp_path).ids
     rec = open_dataset(tmp_path)[video]
     assert rec.fps == fps and rec.bouts.values.tolist()[0][3:] == [2 * fps, 3 * fps]
-    said = [f"25 frames a second, {source} says {fps}"] * bool(source)
+    said = [("25 frames a second", f"{source} says {fps}")] * bool(source)
     for told in (warned(tmp_path, video), [m for k, m in errors_and_warnings(tmp_path)
                                            if k == "fps_mismatch"]):
-        assert len(told) == len(said) and all(s in t for s, t in zip(said, told))
+        assert len(told) == len(said) and all(s in t for some, t in zip(said, told) for s in some)
     assert any("was made at 25 frames" in s for s in sentences(tmp_path)) == bool(source)
+
+
+def test_a_frame_rate_of_the_folder_that_a_pose_file_contradicts_is_told(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    skeleton, film = sio.Skeleton(["nose"]), sio.Video("v{1}.mp4", open_backend=False)
+    film.backend_metadata |= {"shape": [20, 9, 9, 1], "fps": 25.0}
+    frames = [sio.LabeledFrame(video=film, frame_idx=i, instances=[
+        sio.PredictedInstance.from_numpy(np.full((1, 2), 1. + i), skeleton=skeleton)]) for i in range(20)]
+    sio.save_slp(sio.Labels(frames), str(tmp_path/"v{1}.slp"))
+    (tmp_path/"dataset.yaml").write_text("fps: 150\n")
+    (video,) = open_dataset(tmp_path).ids
+    said = "fps of dataset.yaml is 150, v{1}.slp says 25, which is used"
+    assert said in warned(tmp_path, video)[0] and open_dataset(tmp_path)[video].fps == 25
+    assert any("their pose files say 25, which is used" in s for s in sentences(tmp_path))
+    (tmp_path/"dataset.yaml").write_text(f"fps: 150\nvideos: {{{video}: {{fps: 100}}}}\n")
+    assert open_dataset(tmp_path)[video].fps == 100 and not warned(tmp_path, video)
+    assert not any("pose files say" in s for s in sentences(tmp_path))
 
 
 # Names that YAML reads as something else, and folders that are too deep

@@ -717,6 +717,37 @@ def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     assert np.allclose(read_poses(tmp_path/"v.h5", 30).xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("every", [True, False])
+def test_sleap_files_tell_the_film_where_they_begin_and_its_rate(tmp_path, every):
+    sio = pytest.importorskip("sleap_io")
+    if not hasattr(sio, "save_analysis_h5"): pytest.skip("sleap-io writes no analysis files yet")
+    labels, (xy,) = sleap_labels("a.mp4")
+    labels.videos[0].backend_metadata |= {"shape": [50, 480, 640, 1], "fps": 25.0}
+    for f in labels.labeled_frames: f.frame_idx += 5
+    sio.save_analysis_h5(labels, tmp_path/"v.h5", all_frames=every)
+    sio.save_slp(labels, str(tmp_path/"w.slp"))
+    film = np.pad(xy, ((5, 5), *3 * [(0, 0)]), constant_values=np.nan)
+    for file, frames in (("v.h5", 50), ("w.slp", 45)):
+        rec = read_poses(tmp_path/file)
+        assert rec.fps == 25 and np.allclose(rec.xy, film[:frames], equal_nan=True)
+    with h5py.File(tmp_path/"v.h5", "a") as f: f.attrs["video_backend_metadata"] = '{"shape": "?", "fps": "fast"}'
+    with pytest.raises(DataError, match="does not say its frames per second"): read_poses(tmp_path/"v.h5")
+
+
+def test_deeplabcuts_form_as_sleap_writes_it(tmp_path):
+    "Its rows are named by pictures; those that a person has marked are no video."
+    sio = pytest.importorskip("sleap_io")
+    labels, (xy,) = sleap_labels("a.mp4")
+    sio.save_csv(labels, file := tmp_path/"v.csv", format="dlc")
+    rec = read_poses(file, 30)
+    assert rec.mice == ("A", "B") and np.allclose(rec.xy, xy, equal_nan=True)
+    text = file.read_text()
+    for old, new, says in (("sleap-io", "anna", "points that a person set"),
+                           ("/img0007", "2/img0007", "holds frames of 2 videos")):
+        file.write_text(text.replace(old, new))
+        with pytest.raises(DataError, match=says): read_poses(file, 30)
+
+
 def test_nwb_of_two_films_is_refused(tmp_path):
     sio = pytest.importorskip("sleap_io")
     sio.save_nwb(sleap_labels("a.mp4", "b.mp4")[0], str(tmp_path/"v.nwb"))

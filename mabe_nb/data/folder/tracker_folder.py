@@ -182,12 +182,16 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f919072c
 def _with_rates(rec, rate, settings, scored, poses):
-    "A recording that says so if its annotation was made at another frame rate."
-    if not (rate and abs(rec.fps - rate) > 0.01 * rate): return rec
+    "A recording that says so if its annotation or the settings have another rate."
     source = "dataset.yaml" if rec.fps == settings.fps else poses.name
-    return rec.replace(findings=(*rec.findings, Finding(
-        rec.video_id, "fps_mismatch", 1, f"{scored.name} was made at {rate:g} frames a "
-        f"second, {source} says {rec.fps:g}, which is used")))
+    told = [(scored and f"{scored.name} was made at", rate, " frames a second"),
+            ("fps of dataset.yaml is", settings.fps, "")]
+    if others := [f"{what} {fps:g}{unit}" for what, fps, unit in told
+                  if fps and abs(rec.fps - fps) > 0.01 * fps]:
+        rec = rec.replace(findings=(*rec.findings, Finding(
+            rec.video_id, "fps_mismatch", 1, f"{' and '.join(others)}, {source} says "
+            f"{rec.fps:g}, which is used")))
+    return rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #4787f378
 def _poses_of(data, video_id, poses, rate, settings):

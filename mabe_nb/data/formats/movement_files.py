@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .binary.hdf import HDF, check_hdf
-from .hdf_poses import dlc_table
+from .hdf_poses import dlc_table, known_rate
 from .text_tables import (check_rows, check_table, csv_frames,
                                               csv_table, read_table)
 from ...errors import DataError
@@ -111,7 +111,8 @@ def slp_poses(
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, list(row), names, parts, None, None, (), tuple(sorted(trackless))
+    fps = known_rate(found[0].video.backend_metadata.get("fps")) if found else None
+    return xy, sure, list(row), names, parts, fps, None, (), tuple(sorted(trackless))
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e02
 def is_sleap_csv(

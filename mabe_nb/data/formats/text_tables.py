@@ -7,7 +7,7 @@ __all__ = ['NO_ANIMAL', 'PICTURES', 'LEVELS', 'delimiter', 'open_table', 'read_t
            'check_individuals', 'csv_frames', 'in_order', 'csv_table', 'column_names', 'rows_by', 'frame_span']
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #f5e7e58d
-import csv, io, math
+import csv, io, math, re
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -135,6 +135,20 @@ def check_individuals(
 PICTURES = ("has names of pictures and no frame numbers: points that a person set; "
             "take the file that DeepLabCut or LightningPose wrote of the video")
 
+_PICTURE = re.compile(r"labeled-data/(.+)/img(\d{4,})\.png") # A row of sleap-io
+
+
+def _picture_frames(names, path, head):
+    "Frame numbers in the names that sleap-io gives to rows. Raises `DataError`."
+    found = [_PICTURE.fullmatch(name) for name in map(str, names)]
+    with open_table(path) as f: own = f.readline(100).startswith("scorer,sleap-io,")
+    if not own or not all(found):
+        raise DataError(PICTURES, path, f"row {head + 1}") from None
+    if len(films := {m[1] for m in found}) > 1:
+        raise DataError(f"holds frames of {len(films)} videos, expected one; export "
+                        "one file a video in SLEAP", path)
+    return np.array([int(m[2]) for m in found])
+
 
 def csv_frames(
     path, # CSV of DeepLabCut, LightningPose or Anipose
@@ -152,7 +166,7 @@ def csv_frames(
     begin = list(first[:4]).index("coords") + 1
     check_rows(path, begin)
     try: return pd.to_numeric(first[begin:])
-    except ValueError: raise DataError(PICTURES, path, f"row {begin + 1}") from None
+    except ValueError: return _picture_frames(first[begin:], path, begin)
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #6a4d850d
 LEVELS = ("scorer", "individuals", "bodyparts", "coords")
