@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'Defect', 'seen', 'animals_seen', 'missing', 'untracked', 'unseen', 'long_gaps', 'pieces', 'part_distances',
-           'body_length', 'exchanges', 'all_exchanges', 'movement', 'frozen', 'picture_size', 'outside', 'bouts',
-           'labels', 'table', 'check']
+           'body_length', 'exchanges', 'all_exchanges', 'swaps', 'movement', 'frozen', 'picture_size', 'outside',
+           'bouts', 'labels', 'table', 'check']
 
 # %% ../../nbs/data/40_checks.ipynb #be673063
 from itertools import combinations
@@ -188,6 +188,17 @@ def all_exchanges(
     found = {(i, j): exchanges(xy[:, i], xy[:, j], length, bridge)
              for i, j in combinations(range(len(rec.mice)), 2) if met[i, j]}
     return {pair: frames for pair, frames in found.items() if len(frames)}
+
+
+def swaps(
+    rec: Recording,
+) -> list: # [animal, other, exchanges, first frame after one, frames so named] each
+    "Which animals exchange names, and how long they have those that are rarer."
+    found = all_exchanges(rec, seen(rec)) if len(rec.mice) > 1 else {}
+    odd = {pair: int((np.searchsorted(at, np.arange(len(rec)), "right") % 2).sum())
+           for pair, at in found.items()}
+    return [[rec.mice[a], rec.mice[b], len(at), int(at.min()),
+             min(odd[a, b], len(rec) - odd[a, b])] for (a, b), at in found.items()]
 
 # %% ../../nbs/data/40_checks.ipynb #afdd970d
 def movement(rec, xy):

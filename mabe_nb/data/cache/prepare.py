@@ -21,6 +21,7 @@ from .arrays import (DamagedFile, individual, pairs_on_demand,
                                        write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_video)
+from ..checks import swaps
 from ..dataset import (as_dataset, BROKEN, Dataset, dataset_parts, LastRead,
                                   own_readers)
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
@@ -84,7 +85,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `CHANNELS`
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed],
-        unseen=unseen_stretches(rec), y_stretch=y_stretch(rec))
+        unseen=unseen_stretches(rec), y_stretch=y_stretch(rec), swaps=swaps(rec))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
 def up_to_date(
