@@ -803,6 +803,36 @@ def test_a_frame_rate_of_the_folder_that_a_pose_file_contradicts_is_told(tmp_pat
     assert not any("pose files say" in s for s in sentences(tmp_path))
 
 
+# Focal animals
+
+def test_an_animal_of_which_there_is_no_row_is_asked_about_and_unknown_once_that_is_said(two):
+    "Its acts would be learned as none; a scorer who watched one animal writes no row of the other."
+    listed = "fps: 30\nalone: [rear]\nactions: [rear, sniff]\n"
+    for v in ("v1", "v2"): write_boris(two, v, [("mouse_1", "sniff", 30, 60), ("mouse_1", "rear", 90, 120)])
+    said = "no row tells of an act of mouse_2: taken to have been watched"
+    of_both = {("mouse_1", "mouse_2", "sniff"), ("mouse_1", "mouse_1", "rear")}
+    for line, labelled, told in (
+            ("", of_both | {("mouse_2", "mouse_1", "sniff"), ("mouse_2", "mouse_2", "rear")}, True),
+            ("focal: [mouse_1]", of_both, False), ("videos: {v1: {focal: [mouse_1]}, v2: {focal: [mouse_1]}}", of_both, False),
+            ("focal: [mouse_1, mouse_2]", of_both | {("mouse_2", "mouse_1", "sniff"), ("mouse_2", "mouse_2", "rear")}, False)):
+        (two/"dataset.yaml").write_text(listed + line)
+        data = open_dataset(two)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            for v in 2 * data.ids: data[v]
+        assert sum(said in str(w.message) for w in found) == told
+        assert data["v1"].labelled == labelled
+        assert any(k == "never_acting" for k, _ in errors_and_warnings(two)) == told
+        assert any(said in s for s in sentences(two)) == told
+    (two/"dataset.yaml").write_text(listed.replace("actions", "#") + "focal: [mouse_1]")
+    write_boris(two, "v1", [("mouse_1", "sniff", 30, 60), ("mouse_2", "sniff", 90, 120)])
+    rec = open_dataset(two)["v1"]
+    assert rec.labelled == {("mouse_1", "mouse_2", "sniff")} and len(rec.bouts) == 2
+    assert {*frame_labels(rec, "mouse_2", "mouse_1", ["sniff"])[:, 0]} == {-1, 1}
+    (two/"dataset.yaml").write_text(listed + "focal: [brown]")
+    with pytest.raises(DataError, match="focal: names brown, the poses of v1 mouse_1, mouse_2"): open_dataset(two)["v1"]
+
+
 # Names that YAML reads as something else, and folders that are too deep
 
 def test_marked_actions_are_listed_as_yaml_reads_them(two):

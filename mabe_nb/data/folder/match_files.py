@@ -25,7 +25,7 @@ from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
 from .scored_tables import (
-    NAMING, NOBODY, TO_WHOM, named_bouts, read_scored, scored_columns)
+    NAMING, NOBODY, TO_WHOM, named_bouts, read_scored, scored_agents, scored_columns)
 from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
@@ -66,6 +66,8 @@ class Look(NamedTuple):
     actions: tuple = None # Those that its annotation has marked; None: it was not read
     odd: tuple = () # Sentences
     left_out: tuple = () # Points in the pose file that belong to no animal
+    watched: tuple = () # Animals that are taken to be watched, where actions are listed
+    acting: tuple = () # Those of which its annotation has a row
     facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
 
 
@@ -191,7 +193,9 @@ def _look_at_scores(look, data, rec, scored, s, rows):
         actions=tuple(actions), strangers=tuple(sorted(strangers)),
         no_target=no_target, odd=(*look.odd, *odd, *(
             () if nobody or strangers or no_target
-            else _unreadable(data, scored, rec, s, rows))))
+            else _unreadable(data, scored, rec, s, rows))),
+        acting=tuple({*bouts.agent}), watched=() if nobody or strangers or not s.actions
+        else tuple(scored_agents(scored, rec, s, bouts)))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):

@@ -9,7 +9,7 @@ __all__ = ['questions']
 import re
 
 from ..recording import some_of
-from .names import did_you_mean, unknown_names
+from .names import did_you_mean, never_acting, unknown_names
 from ..body_parts import usual_names
 from ...safe_names import differ_in_capitals
 
@@ -45,6 +45,8 @@ def _about_pairs(looks, settings):
           and not settings.target):
         yield ("actions are listed, and not which of them an animal does by itself; "
                "list under alone which, [] if none")
+    yield from never_acting(*({a for k in looks for a in getattr(k, of)} for of in (
+        "watched", "acting")), settings)
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #983e8506
 def _about_actions(looks, settings):

@@ -109,6 +109,11 @@ def scored_agents(
 ) -> list: # Names of animals
     "Whose acts an annotation could tell of. Raises `DataError` if it does not say."
     if annotation_source(path) not in NAMING: return [_agent(rec, settings, path)]
+    if found := [m for m in rec.mice if m in settings.focal]: return found
+    if settings.focal:
+        raise DataError(f"names {', '.join(settings.focal)}, the poses of "
+                        f"{rec.video_id} {', '.join(rec.mice)}; list the focal animals "
+                        "of this video under videos", "dataset.yaml", "focal")
     return ([settings.agent] if {*bouts.agent} <= {settings.agent} <= {*rec.mice}
             else list(rec.mice))
 
@@ -260,7 +265,7 @@ def looked_for(
         raise DataError(
             "are listed, and not which of them an animal does by itself; list "
             "those under alone, [] if there are none", "dataset.yaml", "actions")
-    return {(a, t, x) for a in agents or rec.mice
+    return {(a, t, x) for a in (rec.mice if agents is None else agents)
             for x in (settings.actions if actions is None else actions)
             for t in _targets(a, x, rec.mice, settings, rec.video_id)}
 

@@ -78,6 +78,7 @@ class FolderSettings(_AsWritten):
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
     target_from: str | None = None # BORIS's column that names the target, if any
+    focal: tuple[str, ...] = () # Animals whose acts were scored; () = all
     action_names: dict[str, str] = {} # A scorer's name of an action to the one to use
     actions: tuple[str, ...] = () # What the scorers looked for; () = what they marked
     alone: tuple[str, ...] | None = None # Done by oneself; None: nobody has said
@@ -90,7 +91,8 @@ class FolderSettings(_AsWritten):
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #c78d9be2
 OF_ONE_VIDEO = (
-    "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "scored")
+    "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "focal",
+    "scored")
 
 
 def _checked(values, path):

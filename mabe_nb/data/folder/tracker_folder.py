@@ -17,7 +17,7 @@ from ..annotations import annotated_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
-from .names import by_scorer, one_animal, renamed, unknown_names
+from .names import by_scorer, never_acting, one_animal, renamed, unknown_names
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
     FolderSettings, group_rows, of_video, read_settings)
@@ -103,7 +103,7 @@ def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
 @patch
 def findings(self: TrackerFolder):
     "Files that belong to no video, and once all are read, names that none has."
-    return [*self._findings, *self._unknown()]
+    return [*self._findings, *self._unknown(), *self._never_acting()]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #cc6d298d
 def _several(data, video, names, why="keep ", by=""):
@@ -223,7 +223,8 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked_at(rec)), rec
     if first:
-        for message in (*_odd(rec), *(f.message for f in self._unknown())):
+        whole = [*self._unknown(), *(self._never_acting() if scored else ())]
+        for message in (*_odd(rec), *(f.message for f in whole)):
             warnings.warn(message, LabNote, stacklevel=2)
     return rec
 
@@ -244,9 +245,10 @@ def _with_scored(rec, path, settings, rows):
     "A recording with its annotation."
     bouts = read_scored(path, rec, settings, rows)
     agents = scored_agents(path, rec, settings, bouts)
-    labelled = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
+    of_them = bouts[bouts.agent.isin(agents)]
+    labelled = {*of_them.iloc[:, :3].itertuples(index=False, name=None)}
     labelled |= (looked_for(rec, settings, agents) if settings.actions
-                 else looked_for_by_bouts(bouts, rec, settings))
+                 else looked_for_by_bouts(of_them, rec, settings))
     if columns := scored_columns(path, settings):
         labelled |= looked_for(rec, settings, agents, columns)
     rec = with_scores(rec, bouts, labelled, scored_frames(path, settings, rec, rows))
@@ -263,6 +265,18 @@ def _unknown(self: TrackerFolder) -> list:
     seen = {a for bouts, *_ in self._labels.values() for a in bouts.action}
     return [Finding("", "unknown_name", 1, s) for s in
             unknown_names(self.settings, mice, parts, seen, self.ids)]
+
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f93b2122
+@patch
+def _never_acting(self: TrackerFolder) -> list:
+    "Animals without a row; none while some scored video was not looked at."
+    found = [self._labels.get(i) for i in self.ids if i in self._scored]
+    if self.split == "test" or not self.settings.actions or None in found: return []
+    watched, acting = ({a for known in looked for a in known} for looked in (
+        [[a for a, *_ in known or ()] for _, known, _ in found],
+        [[*bouts.agent] for bouts, *_ in found]))
+    return [Finding("", "never_acting", 1, s) for s in
+            never_acting(watched, acting, self.settings)]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #fdb79a7c
 @patch
