@@ -284,6 +284,26 @@ def test_how_often_names_were_exchanged_in_training_is_learned(data, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_a_pair_that_was_never_learned_from_is_told(data, folder, tmp_path, kind):
+    "Only what mouse1 does to mouse2 was looked for; both orders are predicted where nobody looked."
+    bare, model = data["2"].replace(labelled=None, bouts=bout_table(), video_id="new"), load_model(folder/kind)
+    for rec, told in ((bare, True), (data["2"], False)):
+        table = model.predict([rec], cache=tmp_path/rec.video_id, say=(said := []).append)
+        assert any("in one order alone (mouse1 to mouse2); here both" in line for line in said) == told
+        assert told or {*table.agent_id} == {"mouse1"}
+
+
+def test_both_orders_are_learned_together_or_one_after_the_other(data, tmp_path):
+    turned = data["0"].replace(labelled=frozenset((t, a, x) for a, t, x in LISTED), bouts=bout_table(
+        (t, a, *rest) for a, t, *rest in data["0"].bouts.values.tolist()))
+    for name, some, init in (("a", data, None), ("b", RecordingList([turned, data["1"]]), None),
+                             ("c", RecordingList([turned, data["1"]]), tmp_path/"a")):
+        train(some, tmp_path/name, TINY, ["0"], ["1"], cache=tmp_path/"f", init=init)
+    assert [load_model(tmp_path/name).inputs.tracks["one_order"] for name in "abc"] == [
+        [["mouse1", "mouse2"]], [["mouse2", "mouse1"]], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     "Absent alone is another tracker, new alone is more than was learned; both may be one part."
     last, model = data[data.ids[-1]], load_model(folder/kind)

@@ -27,7 +27,7 @@ from .inputs import Inputs, users_code
 from .metrics import submission_table
 from .model import evidence_in, names_in, pair_decision, read_split
 from .models import check_size, make_model
-from .tracks import unseen_lines, without_unseen
+from .tracks import one_order_lines, unseen_lines, without_unseen
 from .unlike import (check_body, doubt_lines, doubtful, unlisted_lines,
                                   unused_thresholds)
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
@@ -251,7 +251,8 @@ def _lines_about(clf, prepared, ids, thresholds, found):
     labs = prepared.sequences.lab_id
     return (doubt_lines(found) + unused_thresholds(thresholds, labs, clf.actions)
             + unlisted_lines(prepared, ids, clf.actions)
-            + unseen_lines(clf.inputs, prepared, ids))
+            + unseen_lines(clf.inputs, prepared, ids)
+            + one_order_lines(clf.inputs, prepared, ids))
 
 
 def _overlap_lines(loss):

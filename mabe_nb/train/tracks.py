@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNSEEN_MS', 'STRETCHED', 'EXCHANGED', 'unseen_frames', 'learned_tracks', 'read_tracks', 'widened', 'without_unseen',
-           'unseen_lines', 'stretched', 'swapped']
+           'unseen_lines', 'stretched', 'swapped', 'one_order_lines']
 
 # %% ../../nbs/train/54_tracks.ipynb #d4500801
 from dataclasses import replace
@@ -13,6 +13,7 @@ import numpy as np
 
 from ..data.recording import run_lengths, some_of
 from ..errors import ConfigError
+from .model import names_in
 
 # %% ../../nbs/train/54_tracks.ipynb #4a84ba86
 def unseen_frames(
@@ -34,13 +35,21 @@ def _exchanged(about): # Share of a video's frames in which animals have other n
     return max((n for *_, n in about.get("swaps") or ()), default=0) / max(
         about["frames"], 1)
 
+# %% ../../nbs/train/54_tracks.ipynb #a5ca04ad
+def _one_order(pairs, before=()): # (agent, target) each; as kept of earlier training
+    "Those pairs, if no two are the same animals in both orders; else none."
+    other = {(a, t) for a, t in [*pairs, *map(tuple, before or ())] if a != t}
+    both = before == [] or any((t, a) in other for a, t in other)
+    return [] if both else sorted(map(list, other))[:20]
+
 # %% ../../nbs/train/54_tracks.ipynb #daf3a152
 def learned_tracks(
     prepared, # `Prepared`
     rows, # Of its `sequences`, that belong to training
     before: dict = None, # Of weights that a training starts from
 ) -> dict: # "y_stretch" of animals; "unseen_ms", longest stretch with an action;
-            # "exchanged", share of the frames with names exchanged, see `swaps`
+            # "exchanged", share of the frames with names exchanged, see `swaps`;
+            # "one_order", [agent, target] each if no pair was known in both orders
     "What tracks were like that a model learned from."
     table = prepared.sequences.iloc[list(rows)]
     longest = (before or {}).get("unseen_ms", 0.)
@@ -56,7 +65,9 @@ def learned_tracks(
     return {"unseen_ms": float(longest),
             "y_stretch": float(np.median(found)) if found else None,
             "exchanged": max((before or {}).get("exchanged", 0.), float(np.mean([
-                _exchanged(prepared.videos[v]) for v in table.video_id.unique()])))}
+                _exchanged(prepared.videos[v]) for v in table.video_id.unique()]))),
+            "one_order": _one_order(zip(table.agent, table.target),
+                                    (before or {}).get("one_order"))}
 
 # %% ../../nbs/train/54_tracks.ipynb #2bf4e156
 def read_tracks(
@@ -68,7 +79,9 @@ def read_tracks(
             "y_stretch": (s := about["y_stretch"]) and ConfigError.bounded(
                 "y_stretch", s, 0),
             "exchanged": ConfigError.bounded("exchanged", about.get("exchanged", 0),
-                                             0, 1)}
+                                             0, 1),
+            "one_order": [[a, t] for a, t in (
+                names_in(pair, "one_order") for pair in about.get("one_order", ()))]}
 
 # %% ../../nbs/train/54_tracks.ipynb #e0aaab5e
 def widened(
@@ -154,3 +167,20 @@ def swapped(
     return [f"{a} and {b} swap names ({times}x, first in frame {first}), so that in "
             f"{share:.0%} of the frames what one does is told of the other: mend the "
             "tracks"]
+
+# %% ../../nbs/train/54_tracks.ipynb #0cdbfc37
+def one_order_lines(
+    inputs, # `Inputs`, None: nothing is known
+    prepared, # `Prepared`
+    ids, # Video ids, None: all
+) -> list: # Of sentences: one, or none
+    "That pairs are predicted in both orders, and were learned from in one."
+    learned = ((inputs and inputs.tracks) or {}).get("one_order")
+    wanted = prepared.videos if ids is None else {*map(str, ids)}
+    asked = [{*map(tuple, about["pairs"])} for v, about in prepared.videos.items()
+             if v in wanted and prepared.labelled(v) is None]
+    if not learned or not any(a != t and (t, a) in some for some in asked
+                              for a, t in some): return []
+    named = some_of(f"{a} to {t}" for a, t in learned)
+    return [f"note: in training each pair was scored in one order alone ({named}); here "
+            "both are predicted, of which one was never learned from"]

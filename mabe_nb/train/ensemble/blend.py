@@ -26,7 +26,7 @@ from .thresholds import decision_values
 from ..metrics import submission_table
 from ..model import evidence_in, names_in, no_options, pair_decision
 from ..predict import completed, to_bouts
-from ..tracks import unseen_lines, without_unseen
+from ..tracks import one_order_lines, unseen_lines, without_unseen
 from ..unlike import check_body, doubt_lines, doubtful, unlisted_lines
 from ...workers import or_silent
 
@@ -242,7 +242,8 @@ def predict(
     found = _doubts(self, prepared, wanted)
     for line in [*_lab_notes(self, first, wanted), *doubt_lines(found),
                  *unlisted_lines(first, wanted, self.actions),
-                 *unseen_lines(_first_net(self)[1], first, wanted)]:
+                 *unseen_lines(_first_net(self)[1], first, wanted),
+                 *one_order_lines(_first_net(self)[1], first, wanted)]:
         or_silent(say)(line)
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
