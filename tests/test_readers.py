@@ -708,6 +708,15 @@ def test_nwb_of_sleap(rate, tmp_path):
     assert np.allclose(rec.xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("write", [
+    lambda t, p: t.astype(bool).to_csv(p, index=False), lambda t, p: t.astype(float).to_csv(p, sep=";", decimal=","),
+    lambda t, p: t.astype(bool).map(lambda x: str(x).upper()).to_csv(p)])
+def test_a_table_of_frames_as_pandas_and_r_write_it(tmp_path, write):
+    write(pd.DataFrame({"groom": [0, 1, 1, 0], "rear": [0, 0, 0, 1]}), tmp_path/"v.csv")
+    assert read_frame_table(tmp_path/"v.csv").values.tolist() == [
+        ["mouse1", "mouse2", "groom", 1, 3], ["mouse1", "mouse2", "rear", 3, 4]]
+
+
 @pytest.mark.parametrize("how", [dict(preset="standard"), dict(track_dim=0, node_dim=1, xy_dim=2, frame_dim=3), {}])
 def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     sio = pytest.importorskip("sleap_io")

@@ -22,6 +22,12 @@ from .text_tables import (check_table, column_names, delimiter,
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
+_WORDS = {"true": "1", "false": "0"} # As pandas and R write them
+
+
+def _number(cell): # 1, 1.0, 1,0 or TRUE as 1
+    cell = cell.strip().replace(",", ".").removesuffix(".0")
+    return _WORDS.get(cell.lower(), cell)
 
 
 def _frame_rows(lines):
@@ -30,7 +36,7 @@ def _frame_rows(lines):
     except csv.Error: return [], [], []
     head = [name.strip() for name in rows[0]] if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)
-    rows = [[c.strip().removesuffix(".0") for c in r] for r in rows[1:]]
+    rows = [[*map(_number, r)] for r in rows[1:]]
     return head[first:], [r[first:] for r in rows], [r[0] for r in rows if first]
 
 
