@@ -203,6 +203,8 @@ def read_videos(
     missing = [c for c in REQUIRED if c not in table]
     if missing: raise DataError(f"has no column {', '.join(missing)}; expected at "
                                 "least " + ", ".join(REQUIRED), path)
+    if table.video_id.str.fullmatch(r"\d+\.0", na=False).all(): # As pandas writes
+        table["video_id"] = table.video_id.str.removesuffix(".0") # what had a gap
     seen = {}
     for row, lab, video in zip(table.index + 2, table.lab_id, table.video_id):
         safe_id(lab if isinstance(lab, str) else "", "lab_id", path, f"row {row}")
