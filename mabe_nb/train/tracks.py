@@ -182,5 +182,5 @@ def one_order_lines(
     if not learned or not any(a != t and (t, a) in some for some in asked
                               for a, t in some): return []
     named = some_of(f"{a} to {t}" for a, t in learned)
-    return [f"note: in training each pair was scored in one order alone ({named}); here "
-            "both are predicted, of which one was never learned from"]
+    return [f"note: in training each pair was scored in one order alone ({named}); "
+            "here both are predicted, of which one was never learned from"]

@@ -190,9 +190,9 @@ def never_acting(
                                 for m in own.get("focal") or ())}
     idle = sorted({*watched} - {*acting} - focal)
     if acting and idle:
-        yield (f"no row tells of an act of {some_of(idle)}: taken to have been watched, "
-               "and never to have acted, since actions is listed; list under focal in "
-               "dataset.yaml whose acts were scored")
+        yield (f"no row tells of an act of {some_of(idle)}: taken to have been "
+               "watched, and never to have acted, since actions is listed; list under "
+               "focal in dataset.yaml whose acts were scored")
 
 # %% ../../../nbs/data/folder/15_names.ipynb #44747c9f
 STAGES = ("targets_inserted", "features_extracted", # Of SimBA; the first is read

@@ -17,7 +17,8 @@ from ..annotations import annotated_rate
 from ..checks import pieces, seen, table, unseen
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
-from .names import by_scorer, never_acting, one_animal, renamed, unknown_names
+from .names import (
+    by_scorer, never_acting, one_animal, renamed, unknown_names)
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
     FolderSettings, group_rows, of_video, read_settings)
@@ -184,14 +185,13 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
 def _with_rates(rec, rate, settings, scored, poses):
     "A recording that says so if its annotation or the settings have another rate."
     source = "dataset.yaml" if rec.fps == settings.fps else poses.name
-    told = [(scored and f"{scored.name} was made at", rate, " frames a second"),
-            ("fps of dataset.yaml is", settings.fps, "")]
-    if others := [f"{what} {fps:g}{unit}" for what, fps, unit in told
-                  if fps and abs(rec.fps - fps) > 0.01 * fps]:
-        rec = rec.replace(findings=(*rec.findings, Finding(
-            rec.video_id, "fps_mismatch", 1, f"{' and '.join(others)}, {source} says "
-            f"{rec.fps:g}, which is used")))
-    return rec
+    others = [f"{what} {fps:g}{unit}" for what, fps, unit in (
+        (scored and f"{scored.name} was made at", rate, " frames a second"),
+        ("fps of dataset.yaml is", settings.fps, ""))
+        if fps and abs(rec.fps - fps) > 0.01 * fps]
+    return rec.replace(findings=(*rec.findings, Finding(
+        rec.video_id, "fps_mismatch", 1, f"{' and '.join(others)}, {source} says "
+        f"{rec.fps:g}, which is used"))) if others else rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #4787f378
 def _poses_of(data, video_id, poses, rate, settings):
@@ -266,17 +266,15 @@ def _unknown(self: TrackerFolder) -> list:
     return [Finding("", "unknown_name", 1, s) for s in
             unknown_names(self.settings, mice, parts, seen, self.ids)]
 
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f93b2122
+
 @patch
 def _never_acting(self: TrackerFolder) -> list:
     "Animals without a row; none while some scored video was not looked at."
     found = [self._labels.get(i) for i in self.ids if i in self._scored]
     if self.split == "test" or not self.settings.actions or None in found: return []
-    watched, acting = ({a for known in looked for a in known} for looked in (
-        [[a for a, *_ in known or ()] for _, known, _ in found],
-        [[*bouts.agent] for bouts, *_ in found]))
-    return [Finding("", "never_acting", 1, s) for s in
-            never_acting(watched, acting, self.settings)]
+    return [Finding("", "never_acting", 1, s) for s in never_acting(
+        {a for _, known, _ in found for a, *_ in known or ()},
+        {a for bouts, *_ in found for a in bouts.agent}, self.settings)]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #fdb79a7c
 @patch

@@ -165,7 +165,7 @@ def known_rate(
     return number if number > 0 else None
 
 
-def _film(about, rows): # JSON of sleap-io; how many rows, of which the last is the end's
+def _film(about, rows): # JSON of sleap-io; how many rows, the last of the film's end
     "Frames of the rows, None: from the first on; and frames per second or None."
     try: known = json.loads(about)
     except ValueError: known = {}
