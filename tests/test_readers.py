@@ -739,6 +739,8 @@ def test_sleap_files_tell_the_film_where_they_begin_and_its_rate(tmp_path, every
     for file, frames in (("v.h5", 50), ("w.slp", 45)):
         rec = read_poses(tmp_path/file)
         assert rec.fps == 25 and np.allclose(rec.xy, film[:frames], equal_nan=True)
+    with h5py.File(tmp_path/"v.h5", "a") as f: f.attrs["sleap_io_version"] = "0.6.5" # Ended with the last animal
+    assert np.allclose(read_poses(tmp_path/"v.h5").xy, film[0 if every else 5:], equal_nan=True)
     with h5py.File(tmp_path/"v.h5", "a") as f: f.attrs["video_backend_metadata"] = '{"shape": "?", "fps": "fast"}'
     with pytest.raises(DataError, match="does not say its frames per second"): read_poses(tmp_path/"v.h5")
 

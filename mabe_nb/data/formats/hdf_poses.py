@@ -6,7 +6,7 @@
 __all__ = ['SLEAP_AXES', 'SECONDS', 'has_points', 'dlc_table', 'jabs_poses', 'known_rate', 'sleap_poses', 'movement_poses']
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #29a3436e
-import heapq, json
+import heapq, json, re
 
 import numpy as np
 import pandas as pd
@@ -165,16 +165,18 @@ def known_rate(
     return number if number > 0 else None
 
 
-def _film(about, rows): # JSON of sleap-io; how many rows, the last of the film's end
+def _film(about, xy): # Attributes of sleap-io; (rows, ...) points
     "Frames of the rows, None: from the first on; and frames per second or None."
-    try: known = json.loads(about)
+    try: known = json.loads(about.get("video_backend_metadata", "{}"))
     except ValueError: known = {}
     if not isinstance(known, dict): return None, None
+    version = re.match(r"(\d+)\.(\d+)", str(about.get("sleap_io_version", "")))
+    to_end = version and (int(version[1]), int(version[2])) >= (0, 7)
     shape = known.get("shape")
     length = parse_number(shape[0]) if isinstance(shape, list) and shape else 0
-    first = int(length) - rows if length > rows else 0
-    return np.arange(first, first + rows) if first else None, known_rate(
-        known.get("fps"))
+    late = to_end and length > len(xy) and np.isfinite(xy[:1]).any()
+    return (int(length) - len(xy) + np.arange(len(xy)) if late else None,
+            known_rate(known.get("fps")))
 
 # %% ../../../nbs/data/formats/50_hdf_poses.ipynb #6bd1991b
 def sleap_poses(
@@ -190,7 +192,7 @@ def sleap_poses(
                 else np.full(xy.shape[:3], np.nan))
         animals, parts = ([str(n) for n in f[k].asstr()[:]]
                           for k in ("track_names", "node_names"))
-        frames, fps = _film(f.attrs.get("video_backend_metadata", "{}"), len(xy))
+        frames, fps = _film(f.attrs, xy)
     animals = animals or ["id_0"] * (xy.shape[1] == 1)
     if xy.shape[1:] != (len(animals), len(parts), 2) or sure.shape != xy.shape[:3]:
         raise DataError(f"has points of {xy.shape[1]} tracks and {xy.shape[2]} parts, "
