@@ -48,11 +48,10 @@ def learned_tracks(
     rows, # Of its `sequences`, that belong to training
     before: dict = None, # Of weights that a training starts from
 ) -> dict: # "y_stretch" of animals; "unseen_ms", longest stretch with an action;
-            # "exchanged", share of the frames with names exchanged, see `swaps`;
-            # "one_order", [agent, target] each if no pair was known in both orders
+            # "exchanged", share of frames, see `swaps`; "one_order", see `_one_order`
     "What tracks were like that a model learned from."
-    table = prepared.sequences.iloc[list(rows)]
-    longest = (before or {}).get("unseen_ms", 0.)
+    table, before = prepared.sequences.iloc[list(rows)], before or {}
+    longest = before.get("unseen_ms", 0.)
     for i, row in zip(rows, table.itertuples()):
         unseen = unseen_frames(prepared.videos[row.video_id], row.agent, row.target)
         if not unseen.any(): continue
@@ -60,14 +59,14 @@ def learned_tracks(
         longest = max([longest, *(1000 * (b - a) / row.fps
                                   for _, a, b in run_lengths(unseen - 1)
                                   if marked[a:b].any())])
-    found = [s for v in table.video_id.unique()
-             if (s := prepared.videos[v].get("y_stretch"))]
+    videos = [prepared.videos[v] for v in table.video_id.unique()]
+    found = [s for v in videos if (s := v.get("y_stretch"))]
     return {"unseen_ms": float(longest),
             "y_stretch": float(np.median(found)) if found else None,
-            "exchanged": max((before or {}).get("exchanged", 0.), float(np.mean([
-                _exchanged(prepared.videos[v]) for v in table.video_id.unique()]))),
+            "exchanged": max(before.get("exchanged", 0.),
+                             float(np.mean([*map(_exchanged, videos)]))),
             "one_order": _one_order(zip(table.agent, table.target),
-                                    (before or {}).get("one_order"))}
+                                    before.get("one_order"))}
 
 # %% ../../nbs/train/54_tracks.ipynb #2bf4e156
 def read_tracks(

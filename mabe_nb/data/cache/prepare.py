@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+# %% ../../../nbs/data/cache/20_prepare.ipynb #313a9cba
 from ..blocks.bodies import seen_parts, unseen_stretches, y_stretch
 from ..blocks.registry import (DATA_CODE, blocks_of, code_version,
                                           kept_once, order_free, users_blocks)

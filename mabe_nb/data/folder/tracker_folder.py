@@ -222,10 +222,9 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     elif self.split == "test" and s.actions:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked_at(rec)), rec
-    if first:
-        whole = [*self._unknown(), *(self._never_acting() if scored else ())]
-        for message in (*_odd(rec), *(f.message for f in whole)):
-            warnings.warn(message, LabNote, stacklevel=2)
+    found = self._unknown() + self._never_acting() * bool(scored) if first else []
+    for message in (*_odd(rec), *(f.message for f in found)) if first else ():
+        warnings.warn(message, LabNote, stacklevel=2)
     return rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316

@@ -20,7 +20,7 @@ from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
                                               frame_span, rows_by)
 
-# %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #5fdbf20d
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
 _WORDS = {"true": "1", "false": "0"} # As pandas and R write them
 
@@ -29,7 +29,7 @@ def _number(cell): # 1, 1.0, 1,0 or TRUE as 1
     cell = cell.strip().replace(",", ".").removesuffix(".0")
     return _WORDS.get(cell.lower(), cell)
 
-
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 def _frame_rows(lines):
     "Names of the columns, cells of each row, and those of a first column of numbers."
     try: rows = [r for r in csv.reader(lines, delimiter=delimiter(lines)) if r]

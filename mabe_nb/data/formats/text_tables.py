@@ -131,7 +131,7 @@ def check_individuals(
     return none
 
 
-# %% ../../../nbs/data/formats/10_text_tables.ipynb #ca009397
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #fa856b9d
 PICTURES = ("has names of pictures and no frame numbers: points that a person set; "
             "take the file that DeepLabCut or LightningPose wrote of the video")
 
@@ -149,7 +149,7 @@ def _picture_frames(names, path, head):
                         "one file a video in SLEAP", path)
     return np.array([int(m[2]) for m in found])
 
-
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #ca009397
 def csv_frames(
     path, # CSV of DeepLabCut, LightningPose or Anipose
     source: str, # Which of them

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..text_tables import check_table
+from ..text_tables import check_table, delimiter
 from ...recording import Finding
 from ....errors import DataError
 from ....files import regular_file
@@ -171,11 +171,19 @@ def _odd_row(path): # What is odd about it and where it is, or twice None
                         "doubled", f"row {number} (video {video})")
     return None, None
 
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #eab9f7b3
+def _check_commas(path):
+    with open(path, encoding="utf-8-sig", errors="replace") as f: head = f.readline()
+    if (sign := delimiter([head])) != ",": raise DataError(
+        f"has {sign!r} between its columns, as some spreadsheets write; save it with "
+        "commas", path, "row 1")
+
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #c87180fa
 def _csv(path):
     ids = {"lab_id": str, "video_id": str, "body_parts_tracked": str,
            "behaviors_labeled": str}
     check_table(path, lines=10**6, expected="one a video")
+    _check_commas(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
