@@ -117,7 +117,7 @@ def scored_agents(
     return ([settings.agent] if {*bouts.agent} <= {settings.agent} <= {*rec.mice}
             else list(rec.mice))
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #470a4771
 def scored_columns(
     path, # An annotation
     settings: FolderSettings,

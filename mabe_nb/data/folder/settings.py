@@ -73,8 +73,7 @@ class FolderSettings(_AsWritten):
     subjects: dict[str, str] = {} # A scorer's name of an animal to the lab's
     untracked: tuple[str, ...] = () # Scorers' names of whom no pose file has: left out
     ghosts: tuple[str, ...] = () # Tracks that are of no animal: left out
-    # What names of files of one animal each end in; not in what is printed and hashed
-    animal_files: tuple[str, ...] = Field(default=(), repr=False)
+    animal_files: tuple[str, ...] = Field(default=(), repr=False) # Endings; not hashed
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
     target_from: str | None = None # BORIS's column that names the target, if any
