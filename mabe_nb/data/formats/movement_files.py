@@ -115,7 +115,7 @@ def slp_poses(
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, [*row], names, parts, _rate(found), None, (), tuple(sorted(trackless))
+    return xy, sure, [*row], names, parts, _rate(found), None, (), (*sorted(trackless),)
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e02
 def is_sleap_csv(
