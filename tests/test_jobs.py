@@ -24,7 +24,8 @@ from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
 from mabe_nb.files import write_json
 from mabe_nb.locks import has_ended, this_process
-from mabe_nb.remote.places.base import DiskPlace, data_files
+from mabe_nb.remote.places.base import DiskPlace
+from mabe_nb.remote.places.job_state import data_files
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.groups.map import map as mb_map
 from mabe_nb.remote.groups.plan import task_seconds

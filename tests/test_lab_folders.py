@@ -779,11 +779,58 @@ def test_the_rate_of_the_poses_goes_before_that_of_an_annotation(line, fps, sour
     (video,) = open_dataset(tmp_path).ids
     rec = open_dataset(tmp_path)[video]
     assert rec.fps == fps and rec.bouts.values.tolist()[0][3:] == [2 * fps, 3 * fps]
-    said = [f"25 frames a second, {source} says {fps}"] * bool(source)
+    said = [("25 frames a second", f"{source} says {fps}")] * bool(source)
     for told in (warned(tmp_path, video), [m for k, m in errors_and_warnings(tmp_path)
                                            if k == "fps_mismatch"]):
-        assert len(told) == len(said) and all(s in t for s, t in zip(said, told))
+        assert len(told) == len(said) and all(s in t for some, t in zip(said, told) for s in some)
     assert any("was made at 25 frames" in s for s in sentences(tmp_path)) == bool(source)
+
+
+def test_a_frame_rate_of_the_folder_that_a_pose_file_contradicts_is_told(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    skeleton, film = sio.Skeleton(["nose"]), sio.Video("v{1}.mp4", open_backend=False)
+    film.backend_metadata |= {"shape": [20, 9, 9, 1], "fps": 25.0}
+    frames = [sio.LabeledFrame(video=film, frame_idx=i, instances=[
+        sio.PredictedInstance.from_numpy(np.full((1, 2), 1. + i), skeleton=skeleton)]) for i in range(20)]
+    sio.save_slp(sio.Labels(frames), str(tmp_path/"v{1}.slp"))
+    (tmp_path/"dataset.yaml").write_text("fps: 150\n")
+    (video,) = open_dataset(tmp_path).ids
+    said = "fps of dataset.yaml is 150, v{1}.slp says 25, which is used"
+    assert said in warned(tmp_path, video)[0] and open_dataset(tmp_path)[video].fps == 25
+    assert any("their pose files say 25, which is used" in s for s in sentences(tmp_path))
+    (tmp_path/"dataset.yaml").write_text(f"fps: 150\nvideos: {{{video}: {{fps: 100}}}}\n")
+    assert open_dataset(tmp_path)[video].fps == 100 and not warned(tmp_path, video)
+    assert not any("pose files say" in s for s in sentences(tmp_path))
+
+
+# Focal animals
+
+def test_an_animal_of_which_there_is_no_row_is_asked_about_and_unknown_once_that_is_said(two):
+    "Its acts would be learned as none; a scorer who watched one animal writes no row of the other."
+    listed = "fps: 30\nalone: [rear]\nactions: [rear, sniff]\n"
+    for v in ("v1", "v2"): write_boris(two, v, [("mouse_1", "sniff", 30, 60), ("mouse_1", "rear", 90, 120)])
+    said = "no row tells of an act of mouse_2: taken to have been watched"
+    of_both = {("mouse_1", "mouse_2", "sniff"), ("mouse_1", "mouse_1", "rear")}
+    for line, labelled, told in (
+            ("", of_both | {("mouse_2", "mouse_1", "sniff"), ("mouse_2", "mouse_2", "rear")}, True),
+            ("focal: [mouse_1]", of_both, False), ("videos: {v1: {focal: [mouse_1]}, v2: {focal: [mouse_1]}}", of_both, False),
+            ("focal: [mouse_1, mouse_2]", of_both | {("mouse_2", "mouse_1", "sniff"), ("mouse_2", "mouse_2", "rear")}, False)):
+        (two/"dataset.yaml").write_text(listed + line)
+        data = open_dataset(two)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            for v in 2 * data.ids: data[v]
+        assert sum(said in str(w.message) for w in found) == told
+        assert data["v1"].labelled == labelled
+        assert any(k == "never_acting" for k, _ in errors_and_warnings(two)) == told
+        assert any(said in s for s in sentences(two)) == told
+    (two/"dataset.yaml").write_text(listed.replace("actions", "#") + "focal: [mouse_1]")
+    write_boris(two, "v1", [("mouse_1", "sniff", 30, 60), ("mouse_2", "sniff", 90, 120)])
+    rec = open_dataset(two)["v1"]
+    assert rec.labelled == {("mouse_1", "mouse_2", "sniff")} and len(rec.bouts) == 2
+    assert {*frame_labels(rec, "mouse_2", "mouse_1", ["sniff"])[:, 0]} == {-1, 1}
+    (two/"dataset.yaml").write_text(listed + "focal: [brown]")
+    with pytest.raises(DataError, match="focal: names brown, the poses of v1 mouse_1, mouse_2"): open_dataset(two)["v1"]
 
 
 # Names that YAML reads as something else, and folders that are too deep

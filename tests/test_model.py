@@ -260,6 +260,50 @@ def test_points_that_most_frames_lack_are_told(data, folder, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_names_that_two_animals_exchange_are_told(data, folder, tmp_path, kind):
+    "Every frame looks as usual; what one animal does is told of the other."
+    last, said = data["2"], []
+    xy = np.concatenate([last.xy[:800], last.xy[800:, ::-1]])
+    model = load_model(folder/kind)
+    found = model.predict([last.replace(video_id="kept"), last.replace(xy=xy, video_id="swapped")],
+                          cache=tmp_path/"f", say=said.append).attrs["doubts"]
+    assert "mouse1 and mouse2 swap names (1x, first in frame 800), so that in 47% of the frames" in str(found["swapped"])
+    assert "swap names" not in str(found.get("kept")) and sum("swap names" in line for line in said) == 1
+
+
+def test_how_often_names_were_exchanged_in_training_is_learned(data, tmp_path):
+    "Scores of a run that learned from such tracks hold what they cost."
+    xy = np.concatenate([data["0"].xy[:1000], data["0"].xy[1000:, ::-1]])
+    some = RecordingList([data["0"].replace(xy=xy), data["1"]])
+    train(some, tmp_path/"a", TINY, ["0"], ["1"], cache=tmp_path/"f")
+    train(data, tmp_path/"b", TINY, ["2"], ["1"], cache=tmp_path/"f", init=tmp_path/"a")
+    for run in "ab":
+        model = load_model(tmp_path/run)
+        assert model.inputs.tracks["exchanged"] == pytest.approx(1 / 3)
+        assert "swap names" not in str(model.predict(some, cache=tmp_path/"f").attrs["doubts"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_a_pair_that_was_never_learned_from_is_told(data, folder, tmp_path, kind):
+    "Only what mouse1 does to mouse2 was looked for; both orders are predicted where nobody looked."
+    bare, model = data["2"].replace(labelled=None, bouts=bout_table(), video_id="new"), load_model(folder/kind)
+    for rec, told in ((bare, True), (data["2"], False)):
+        table = model.predict([rec], cache=tmp_path/rec.video_id, say=(said := []).append)
+        assert any("in one order alone (mouse1 to mouse2); here both" in line for line in said) == told
+        assert told or {*table.agent_id} == {"mouse1"}
+
+
+def test_both_orders_are_learned_together_or_one_after_the_other(data, tmp_path):
+    turned = data["0"].replace(labelled=frozenset((t, a, x) for a, t, x in LISTED), bouts=bout_table(
+        (t, a, *rest) for a, t, *rest in data["0"].bouts.values.tolist()))
+    for name, some, init in (("a", data, None), ("b", RecordingList([turned, data["1"]]), None),
+                             ("c", RecordingList([turned, data["1"]]), tmp_path/"a")):
+        train(some, tmp_path/name, TINY, ["0"], ["1"], cache=tmp_path/"f", init=init)
+    assert [load_model(tmp_path/name).inputs.tracks["one_order"] for name in "abc"] == [
+        [["mouse1", "mouse2"]], [["mouse2", "mouse1"]], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     "Absent alone is another tracker, new alone is more than was learned; both may be one part."
     last, model = data[data.ids[-1]], load_model(folder/kind)

@@ -159,7 +159,8 @@ def test_rows_of_no_subject_are_told_with_their_actions(lab, capsys, who, rows):
     assert answer["table"][0]["actions"] == "rear, sniff"
     said(answer, f"v1.boris.csv{rows} names no animal: write under agent who acts")
     assert not [s for s in answer["sentences"] if "no subject" in s] # of our own invention
-    answer = opened(capsys, lab, "--overwrite", "--set", "agent=W", "alone=[]")
+    answer = opened(capsys, lab, "--overwrite", "--set", "agent=W", "--set", "alone=[]")
+    assert (now := read_settings(lab/"dataset.yaml")).agent == "W" and now.alone == ()
     assert not [s for s in answer["sentences"] if "under agent" in s]
 
 

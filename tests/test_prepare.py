@@ -21,7 +21,7 @@ import mabe_nb.data.cache.prepare as prepare_module
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare, prepare_shard
+from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.cache.room import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset

@@ -710,6 +710,15 @@ def test_nwb_of_sleap(rate, tmp_path):
     assert np.allclose(rec.xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("write", [
+    lambda t, p: t.astype(bool).to_csv(p, index=False), lambda t, p: t.astype(float).to_csv(p, sep=";", decimal=","),
+    lambda t, p: t.astype(bool).map(lambda x: str(x).upper()).to_csv(p)])
+def test_a_table_of_frames_as_pandas_and_r_write_it(tmp_path, write):
+    write(pd.DataFrame({"groom": [0, 1, 1, 0], "rear": [0, 0, 0, 1]}), tmp_path/"v.csv")
+    assert read_frame_table(tmp_path/"v.csv").values.tolist() == [
+        ["mouse1", "mouse2", "groom", 1, 3], ["mouse1", "mouse2", "rear", 3, 4]]
+
+
 @pytest.mark.parametrize("how", [dict(preset="standard"), dict(track_dim=0, node_dim=1, xy_dim=2, frame_dim=3), {}])
 def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     sio = pytest.importorskip("sleap_io")
@@ -717,6 +726,39 @@ def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     labels, xy = sleap_labels("a.mp4")
     sio.save_analysis_h5(labels, tmp_path/"v.h5", **how)
     assert np.allclose(read_poses(tmp_path/"v.h5", 30).xy, xy, equal_nan=True)
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_sleap_files_tell_the_film_where_they_begin_and_its_rate(tmp_path, every):
+    sio = pytest.importorskip("sleap_io")
+    if not hasattr(sio, "save_analysis_h5"): pytest.skip("sleap-io writes no analysis files yet")
+    labels, (xy,) = sleap_labels("a.mp4")
+    labels.videos[0].backend_metadata |= {"shape": [50, 480, 640, 1], "fps": 25.0}
+    for f in labels.labeled_frames: f.frame_idx += 5
+    sio.save_analysis_h5(labels, tmp_path/"v.h5", all_frames=every)
+    sio.save_slp(labels, str(tmp_path/"w.slp"))
+    film = np.pad(xy, ((5, 5), *3 * [(0, 0)]), constant_values=np.nan)
+    for file, frames in (("v.h5", 50), ("w.slp", 45)):
+        rec = read_poses(tmp_path/file)
+        assert rec.fps == 25 and np.allclose(rec.xy, film[:frames], equal_nan=True)
+    with h5py.File(tmp_path/"v.h5", "a") as f: f.attrs["sleap_io_version"] = "0.6.5" # Ended with the last animal
+    assert np.allclose(read_poses(tmp_path/"v.h5").xy, film[0 if every else 5:], equal_nan=True)
+    with h5py.File(tmp_path/"v.h5", "a") as f: f.attrs["video_backend_metadata"] = '{"shape": "?", "fps": "fast"}'
+    with pytest.raises(DataError, match="does not say its frames per second"): read_poses(tmp_path/"v.h5")
+
+
+def test_deeplabcuts_form_as_sleap_writes_it(tmp_path):
+    "Its rows are named by pictures; those that a person has marked are no video."
+    sio = pytest.importorskip("sleap_io")
+    labels, (xy,) = sleap_labels("a.mp4")
+    sio.save_csv(labels, file := tmp_path/"v.csv", format="dlc")
+    rec = read_poses(file, 30)
+    assert rec.mice == ("A", "B") and np.allclose(rec.xy, xy, equal_nan=True)
+    text = file.read_text()
+    for old, new, says in (("sleap-io", "anna", "points that a person set"),
+                           ("/img0007", "2/img0007", "holds frames of 2 videos")):
+        file.write_text(text.replace(old, new))
+        with pytest.raises(DataError, match=says): read_poses(file, 30)
 
 
 def test_nwb_of_two_films_is_refused(tmp_path):

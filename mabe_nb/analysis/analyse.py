@@ -216,8 +216,8 @@ def _of_some(seen):
     if not 0 < len(some) < len(looked): return []
     return [f"in {len(some)} of {len(looked)} videos only some of the animals were "
             f"looked for (video {_some(some)}), in the others all: who "
-            "acts (agent in dataset.yaml, labels) holds for scored videos only; "
-            "compare the same animals, or videos of one kind"]
+            "acts (agent or focal in dataset.yaml, labels) holds for scored videos "
+            "only; compare the same animals, or videos of one kind"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
 def _of_all(seen, data, bouts, measures, table): # Is there a table of bouts?

@@ -33,7 +33,7 @@ def analyse(args, say) -> dict:
     bouts = None if args.bouts == "annotations" else args.bouts
     videos = pick(data, args.videos, args.skip_broken and say)
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
-                 args.unit or "animal", videos, args.to, say=say)
+                 args.unit or "animal", videos, args.to or ["csv"], say=say)
     done, groups = tables["measures"], tables.get("groups")
     say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
         f"{done.video.nunique()} videos: {args.out}")
@@ -116,9 +116,10 @@ def _analyse_flags(p):
     p.add_argument("--unit", choices=("animal", "video", "cage"),
                    help="the case of a comparison (default: animal); cage: all that "
                    "meet")
-    p.add_argument("--to", nargs="+", default=["csv"], choices=(
+    p.add_argument("--to", nargs="+", action="extend", choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
-                   help="formats for the bouts; ethogram is NWB with ndx-ethogram")
+                   help="formats for the bouts (default: csv); ethogram is NWB with "
+                   "ndx-ethogram")
 
 # %% ../../nbs/commands/70_analysis.ipynb #b7616a7c
 def _clips_flags(p):

@@ -200,7 +200,7 @@ def _synth_flags(p):
     p.add_argument("--layout", default="kaggle",
                    help="kaggle or calms21 (default: kaggle)")
     p.add_argument("--videos", type=COUNT, help="for training (default: 12)")
-    p.add_argument("--labs", type=COUNT, nargs="+", metavar="N",
+    p.add_argument("--labs", type=COUNT, nargs="+", action="extend", metavar="N",
                    help="videos of each lab, one lab after the other, instead of "
                    "--videos")
     p.add_argument("--minutes", **MINUTES)
@@ -211,7 +211,7 @@ def _synth_flags(p):
 def _open_flags(p):
     p.example = "mabe open colony"
     p.add_argument("data", metavar="FOLDER", help="with files of a tracker")
-    p.add_argument("--set", nargs="+", metavar="KEY=VALUE",
+    p.add_argument("--set", nargs="+", action="extend", metavar="KEY=VALUE",
                    help="lines of dataset.yaml, such as fps=30 'alone=[rear]'")
     p.add_argument("--overwrite", action="store_true",
                    help="write dataset.yaml anew, with what it says")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['events_as_bouts', 'read_boris', 'streams_of', 'scored_window', 'annotation_source', 'annotated_rate', 'late_end',
-           'other_rate', 'with_bouts']
+           'other_rate', 'learned_wrongly', 'with_bouts']
 
 # %% ../../nbs/data/18_annotations.ipynb #3561b1a6
 import math
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import DataError
 from ..files import regular_file
+from .checks import pieces, seen, table, unseen
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
 from .formats.caltech import (
@@ -192,11 +193,25 @@ def other_rate(
     poses: str, # Name of the pose file
     settings, # `FolderSettings` of the video
 ) -> str: # None if they agree
-    "A sentence if an annotation was made at another frame rate."
-    if not (rate and abs(fps - rate) > 0.01 * rate): return None
+    "A sentence if an annotation or the settings have another frame rate."
     told = "dataset.yaml" if fps == settings.fps else poses
-    return (f"{scored.name} was made at {rate:g} frames a second, {told} says {fps:g}, "
-            "which is used")
+    others = [f"{what} {other:g}{unit}" for what, other, unit in (
+        (scored and f"{scored.name} was made at", rate, " frames a second"),
+        ("fps of dataset.yaml is", settings.fps, ""))
+        if other and abs(fps - other) > 0.01 * other]
+    if not others: return None
+    return f"{' and '.join(others)}, {told} says {fps:g}, which is used"
+
+# %% ../../nbs/data/18_annotations.ipynb #5d5302bf
+def learned_wrongly(
+    rec: Recording, # With its annotation
+) -> list: # Sentences
+    "What a training would learn wrongly, and what the video's length contradicts."
+    xy = seen(rec)
+    found = [*rec.findings, *unseen(rec, xy), *pieces(rec, xy), *table(rec, rec.xy)]
+    return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
+        "late_annotation", "untracked_animals", "animals_without_track", "fps_mismatch",
+        "track_pieces", "nothing_marked")]
 
 # %% ../../nbs/data/18_annotations.ipynb #97210f01
 def with_bouts(

@@ -30,8 +30,8 @@ KINDS = {kind: severity for severity, kinds in {
     "warning": "zero_points frozen_points jumps identity_swaps frame_gaps "
                "points_outside untracked_animals empty_bouts overlapping_bouts "
                "unlisted_bouts unseen_bouts nothing_marked fps_mismatch "
-               "duplicated_tracks body_size size_drift never_seen lost_animals "
-               "track_pieces rare_parts",
+               "duplicated_tracks body_size size_drift never_seen never_acting "
+               "lost_animals track_pieces rare_parts",
     "info": "missing_points short_bouts scale_missing unlabelled unlisted_parts "
             "absent_parts respelled_parts double_tokens unknown_file"}.items()
     for kind in kinds.split()}

@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['EVENT', 'LINE', 'clean', 'one_line', 'terminal_text', 'read_event', 'split_lines', 'events', 'event_text', 'printed',
-           'last_lines']
+           'last_lines', 'good_file', 'sort_of']
 
 # %% ../../nbs/remote/30_events.ipynb #faeee19e
 import json, math, re
 from collections.abc import Iterable, Iterator
+
+from ..system import POSIX
 
 # %% ../../nbs/remote/30_events.ipynb #b14b20f4
 _ESCAPES = re.compile(
@@ -182,3 +184,22 @@ def last_lines(
         lines = printed([data]).split("\n")
         if not begin or len(lines) > number + 1: return "\n".join(lines[-number - 1:])
         span *= 8
+
+# %% ../../nbs/remote/30_events.ipynb #d2b8d4b6
+def good_file(
+    name, # Relative name of a file, as listed
+) -> bool:
+    "Is it a relative name with '/' that stays in its folder?"
+    if not isinstance(name, str) or not 0 < len(name) < 1000 or clean(name) != name:
+        return False
+    odd = {*'\\\n\t\r'} | {*":" * (not POSIX)} # On Windows ':' names a drive or stream
+    return not odd & {*name} and all(p not in ("", ".", "..") for p in name.split("/"))
+
+def sort_of(
+    name, # Relative name of an entry, as listed
+    link: bool, folder: bool, file: bool, # What it is
+) -> str: # "file", "folder", "link", "name" (no good one) or "neither"
+    "What an entry of a job's folder is to those who fetch it."
+    if link: return "link"
+    if not good_file(name): return "name"
+    return "folder" if folder else "file" if file else "neither"

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import ConfigError, DataError
-from ..files import atomic, disk_errors, printable
+from ..files import atomic, disk_errors
 from ..patch import patch
 from .handle import FULL, Job
 from .places.base import good_file
+from ..safe_names import printable
 
 # %% ../../nbs/remote/41_fetch.ipynb #cefa7996
 LEFT_OUT = {"link": "links are not followed", "neither": "it is no file",

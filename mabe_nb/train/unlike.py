@@ -20,7 +20,7 @@ from ..data.folder.names import did_you_mean
 from ..data.recording import plural, some_of
 from ..data.body_parts import part_index
 from ..errors import DataError
-from .tracks import stretched, unseen_lines
+from .tracks import one_order_lines, stretched, swapped, unseen_lines
 
 # %% ../../nbs/train/56_unlike.ipynb #1f1da2d5
 def check_body(
@@ -148,7 +148,7 @@ def doubtful(
     rows = prepared.sequences.drop_duplicates("video_id")
     if ids is not None: rows = rows[rows.video_id.isin([*map(str, ids)])]
     named = {v: absent_parts(inputs, a.get("parts", ())) + stretched(inputs, a)
-             for v, a in prepared.videos.items()}
+             + swapped(inputs, a) for v, a in prepared.videos.items()}
     found = ((row.video_id, doubts(inputs, prepared.values(row.Index)[::10], row.fps)
               + named.get(row.video_id, [])) for row in rows.itertuples())
     return {video: some for video, some in found if some}
@@ -288,4 +288,5 @@ def lines_before(
     return (doubt_lines(found)
             + unused_thresholds(thresholds, prepared.sequences.lab_id, actions)
             + unlisted_lines(prepared, ids, actions)
-            + unseen_lines(inputs, prepared, ids))
+            + unseen_lines(inputs, prepared, ids)
+            + one_order_lines(inputs, prepared, ids))

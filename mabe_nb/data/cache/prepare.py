@@ -13,11 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+# %% ../../../nbs/data/cache/20_prepare.ipynb #313a9cba
 from ..blocks.bodies import seen_parts, unseen_stretches, y_stretch
 from ..blocks.registry import (DATA_CODE, blocks_of, code_version,
                                           kept_once, order_free, users_blocks)
 from .arrays import (CHANNELS, DamagedFile, about_values,
-                                       pairs_on_demand, write_pairs)
+                                       pairs_on_demand, swaps, write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_video)
 from ..dataset import (as_dataset, BROKEN, Dataset, dataset_parts, LastRead,
@@ -78,7 +79,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `about_values`
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed],
-        unseen=unseen_stretches(rec), y_stretch=y_stretch(rec))
+        unseen=unseen_stretches(rec), y_stretch=y_stretch(rec), swaps=swaps(rec))
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #823b8498
 def up_to_date(

@@ -77,7 +77,7 @@ def _sound_animals(animals, individual, info): # Whether every number lies in on
 
 def _sound(info): # Whether what `FIELDS` cannot say holds for a video.json
     lists = {"pairs": 2*(str,), "labelled": 3*(str,), "bouts": 3*(str,) + 2*(int,),
-             "unseen": (str, int, int)}
+             "unseen": (str, int, int), "swaps": 2*(str,) + 3*(int,)}
     return (0 < info["fps"] < float("inf")
             and min(info["frames"], info["channels"]) >= 0
             and all(isinstance(row, list) and tuple(map(type, row)) == types

@@ -24,8 +24,9 @@ from .settings_file import settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
 from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
+from .roles import NAMING, TO_WHOM, scored_agents
 from .scored_tables import (
-    NAMING, NOBODY, TO_WHOM, named_bouts, read_scored, scored_columns)
+    NOBODY, named_bouts, read_scored, scored_columns)
 from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
@@ -66,9 +67,11 @@ class Look(NamedTuple):
     actions: tuple = None # Those that its annotation has marked; None: it was not read
     odd: tuple = () # Sentences
     left_out: tuple = () # Points in the pose file that belong to no animal
+    watched: tuple = () # Animals that are taken to be watched, where actions are listed
+    acting: tuple = () # Those of which its annotation has a row
     facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
 
-
+# %% ../../../nbs/data/folder/40_match_files.ipynb #23fc7bad
 def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None,
          actions=(), film=""):
     return {"video": video, "poses": poses, "tracker": tracker, "frames": frames,
@@ -157,6 +160,14 @@ def _unreadable(data, scored, rec, settings, rows):
     try: read_scored(scored, rec, settings, rows)
     except (ConfigError, DataError) as e: yield _plain(e, data)
 
+# %% ../../../nbs/data/folder/40_match_files.ipynb #8ed9ab74
+def _acts(scored, rec, settings, bouts, asked):
+    "Of whom there is a row, and who is taken to be watched where actions are listed."
+    found = {"acting": tuple({*bouts.agent})}
+    if asked or not settings.actions: return found
+    try: return found | {"watched": tuple(scored_agents(scored, rec, settings, bouts))}
+    except DataError: return found # a name that no animal has is told by itself
+
 # %% ../../../nbs/data/folder/40_match_files.ipynb #1c4e753b
 def _look_at_scores(look, data, rec, scored, s, rows):
     "What a video's annotation adds."
@@ -177,12 +188,12 @@ def _look_at_scores(look, data, rec, scored, s, rows):
     no_target = () if (
         alone or s.target or s.alone is not None or source == "BORIS" and s.target_from
         or source in TO_WHOM and bouts.target.all()) else tuple(actions)
+    if not (nobody or strangers or no_target):
+        odd = [*odd, *_unreadable(data, scored, rec, s, rows)]
     return look._replace(
         row=look.row | {"actions": ", ".join(actions)}, nobody=nobody,
-        actions=tuple(actions), strangers=tuple(sorted(strangers)),
-        no_target=no_target, odd=(*look.odd, *odd, *(
-            () if nobody or strangers or no_target
-            else _unreadable(data, scored, rec, s, rows))))
+        actions=tuple(actions), strangers=tuple(sorted(strangers)), no_target=no_target,
+        odd=(*look.odd, *odd), **_acts(scored, rec, s, bouts, nobody or strangers))
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #0d2128be
 class Matches(NamedTuple):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STAGES', 'PLAIN', 'OF_MARS', 'nearest_name', 'did_you_mean', 'same_name', 'one_animal', 'renamed', 'unknown_names',
-           'is_plain', 'naming_folders', 'of_scorer', 'by_scorer']
+           'never_acting', 'is_plain', 'naming_folders', 'of_scorer', 'by_scorer']
 
 # %% ../../../nbs/data/folder/15_names.ipynb #67cf2180
 import difflib, re
@@ -147,13 +147,15 @@ def _names_said(s, mice, parts, videos):
         ("animal_files", s.animal_files, mice, "animal"),
         ("videos", s.videos, videos, "video"),
         ("agent", [s.agent or ""], animals, "animal"),
-        ("target", [s.target or ""], animals, "animal"))
+        ("target", [s.target or ""], animals, "animal"),
+        ("focal", s.focal, animals, "animal"))
     for video, one in each.items():
         for key, *said in (
                 ("animals", one.animals.keys() - s.animals.keys(), mice, "animal"),
                 ("ghosts", {*one.ghosts} - {*s.ghosts}, mice, "track"),
                 ("agent", {one.agent or ""} - {s.agent}, animals, "animal"),
-                ("target", {one.target or ""} - {s.target}, animals, "animal")):
+                ("target", {one.target or ""} - {s.target}, animals, "animal"),
+                ("focal", {*one.focal} - {*s.focal}, animals, "animal")):
             yield f"videos, {video}, {key}", *said
 
 # %% ../../../nbs/data/folder/15_names.ipynb #32e6c223
@@ -176,6 +178,21 @@ def _slips(settings, actions):
         if words and len(names) > 1:
             yield (f"{' and '.join(names)} are {len(names)} actions; if they are one, "
                    f"say under action_names in dataset.yaml: {names[0]}: {names[-1]}")
+
+# %% ../../../nbs/data/folder/15_names.ipynb #614792ee
+def never_acting(
+    watched: Collection, # Animals that are taken to have been watched, over all videos
+    acting: Collection, # Those of which there is a row
+    settings: FolderSettings,
+): # Yields a sentence, or none
+    "Whom no row tells of, though it tells of others."
+    focal = {*settings.focal, *(m for own in settings.videos.values()
+                                for m in own.get("focal") or ())}
+    idle = sorted({*watched} - {*acting} - focal)
+    if acting and idle:
+        yield (f"no row tells of an act of {some_of(idle)}: taken to have been "
+               "watched, and never to have acted, since actions is listed; list under "
+               "focal in dataset.yaml whose acts were scored")
 
 # %% ../../../nbs/data/folder/15_names.ipynb #44747c9f
 STAGES = ("targets_inserted", "features_extracted", # Of SimBA; the first is read

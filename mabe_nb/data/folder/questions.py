@@ -9,7 +9,7 @@ __all__ = ['questions']
 import re
 
 from ..recording import some_of
-from .names import did_you_mean, unknown_names
+from .names import did_you_mean, never_acting, unknown_names
 from ..body_parts import usual_names
 from ...safe_names import differ_in_capitals
 
@@ -45,6 +45,8 @@ def _about_pairs(looks, settings):
           and not settings.target):
         yield ("actions are listed, and not which of them an animal does by itself; "
                "list under alone which, [] if none")
+    yield from never_acting(*({a for k in looks for a in getattr(k, of)} for of in (
+        "watched", "acting")), settings)
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #983e8506
 def _about_actions(looks, settings):
@@ -58,8 +60,14 @@ def _about_actions(looks, settings):
                "be absent")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #2d1f1a6a
-def _about_rates(table, rates):
+def _about_rates(table, rates, settings):
     "Sentences on frames per second."
+    said, own = settings.fps or 0, {v for v, s in settings.videos.items() if "fps" in s}
+    off = said and abs(table.fps.astype(float) - said) > 0.01 * said
+    if len(odd := table[off & ~table.video.isin(own)] if said else ()):
+        yield (f"{some_of(odd.video)}: fps of dataset.yaml is {said:g}, their pose "
+               f"files say {some_of(f'{f:g}' for f in odd.fps)}, which is used; to use "
+               "another, write fps of each under videos")
     if len(rates) > 1:
         yield ("annotations were made at " + " and ".join(
             f"{r:g} ({v})" for r, v in sorted(rates.items())) + " frames per second")
@@ -140,7 +148,7 @@ def questions(
             _about_strays(data.findings()), _about_animal_files(looks),
             _about_capitals(data.ids), _about_scores(looks, table),
             _about_pairs(looks, s), _about_actions(looks, s),
-            _about_rates(table, rates), _about_parts(data, looks),
+            _about_rates(table, rates, s), _about_parts(data, looks),
             unknown_names(s, mice, parts,
                           {a for k in looks for a in k.actions or ()}, data.ids)):
         yield from found

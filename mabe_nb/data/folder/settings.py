@@ -73,11 +73,11 @@ class FolderSettings(_AsWritten):
     subjects: dict[str, str] = {} # A scorer's name of an animal to the lab's
     untracked: tuple[str, ...] = () # Scorers' names of whom no pose file has: left out
     ghosts: tuple[str, ...] = () # Tracks that are of no animal: left out
-    # What names of files of one animal each end in; not in what is printed and hashed
-    animal_files: tuple[str, ...] = Field(default=(), repr=False)
+    animal_files: tuple[str, ...] = Field(default=(), repr=False) # Endings; not hashed
     agent: str | None = None # Who acts, where no file says so
     target: str | None = None # To whom, where no file says so
     target_from: str | None = None # BORIS's column that names the target, if any
+    focal: tuple[str, ...] = () # Animals whose acts were scored; () = all
     action_names: dict[str, str] = {} # A scorer's name of an action to the one to use
     actions: tuple[str, ...] = () # What the scorers looked for; () = what they marked
     alone: tuple[str, ...] | None = None # Done by oneself; None: nobody has said
@@ -90,7 +90,8 @@ class FolderSettings(_AsWritten):
 
 # %% ../../../nbs/data/folder/10_settings.ipynb #c78d9be2
 OF_ONE_VIDEO = (
-    "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "scored")
+    "fps", "px_per_cm", "animals", "subjects", "ghosts", "agent", "target", "focal",
+    "scored")
 
 
 def _checked(values, path):

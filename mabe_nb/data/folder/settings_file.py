@@ -64,6 +64,8 @@ their rows are left out
 # Who acts and to whom, where a table names nobody{nobody}
 agent: {agent}  # where it alone acts, nobody else was scored: what others do is unknown
 target: {target}
+focal: {focal}  # animals whose acts were scored, \
+if not all; what others do is unknown
 target_from: {target_from}  # column of BORIS's tables that says to whom: \
 Modifiers, 'Modifier #2'
 
@@ -95,7 +97,7 @@ parts:{parts}
 # Groups and conditions of each video, for mabe analyse --by group. Of one animal:
 #   {example}: {{black: {{group: drug, subject: M17}}}}. \
 A video may have its own fps, px_per_cm,
-#   animals: {{track_0: black}}, subjects, ghosts, agent, target and scored.
+#   animals: {{track_0: black}}, subjects, ghosts, agent, target, focal and scored.
 videos:{videos}
 """
 
@@ -111,7 +113,7 @@ def settings_text(
     lines = ({k: _yaml(v) for k, v in values.items()}
              | {k: _table(values[k] or {}) for k in TABLES})
     lines |= {k: "" for k in ("actions", "untracked", "ghosts", "animal_files",
-                              "streams", "scored") if not values[k]}
+                              "focal", "streams", "scored") if not values[k]}
     lines["whole"] = _yaml(bool(values["whole"]))
     text = TEMPLATE.format(
         **lines, seen=_yaml([*seen]) if seen else "nothing",

@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #e6abfc21
-from ..annotations import annotated_rate, other_rate
-from ..checks import pieces, seen, table, unseen
+from ..annotations import annotated_rate, learned_wrongly, other_rate
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
-from .names import by_scorer, one_animal, renamed, unknown_names
+from .names import (
+    by_scorer, never_acting, one_animal, renamed, unknown_names)
 from .odd_files import misnamed
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
@@ -27,7 +27,8 @@ from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
-from .scored_tables import looked_for, with_annotation
+from .roles import looked_for
+from .scored_tables import with_annotation
 from .video_names import other_sign, video_name
 from ..video_ids import unknown_video
 from ...errors import DataError
@@ -95,7 +96,7 @@ def settings_of(self: TrackerFolder, video_id) -> FolderSettings:
 @patch
 def findings(self: TrackerFolder):
     "Files that belong to no video, and once all are read, names that none has."
-    return [*self._findings, *self._unknown()]
+    return [*self._findings, *self._unknown(), *self._never_acting()]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #cc6d298d
 def _several(data, video, names, what):
@@ -201,21 +202,12 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
         rec = rec.replace(labelled=frozenset(looked_for(rec, s)))
     looked = None if rec.labelled is None else looked_at(rec)
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked), rec
-    if first:
-        for message in (*_odd(rec), *(f.message for f in self._unknown())):
-            warnings.warn(message, LabNote, stacklevel=2)
+    found = self._unknown() + self._never_acting() * bool(scored) if first else []
+    for line in (*learned_wrongly(rec), *(f.message for f in found)) if first else ():
+        warnings.warn(line, LabNote, stacklevel=2)
     return rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316
-def _odd(rec):
-    "What a training would learn wrongly, and what the video's length contradicts."
-    xy = seen(rec)
-    found = [*rec.findings, *unseen(rec, xy), *pieces(rec, xy), *table(rec, rec.xy)]
-    return [f"video {rec.video_id}: {f.message}" for f in found if f.kind in (
-        "late_annotation", "untracked_animals", "animals_without_track", "fps_mismatch",
-        "track_pieces", "nothing_marked")]
-
-
 def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
@@ -229,6 +221,16 @@ def _unknown(self: TrackerFolder) -> list:
     seen = {a for bouts, *_ in self._labels.values() for a in bouts.action}
     return [Finding("", "unknown_name", 1, s) for s in
             unknown_names(self.settings, mice, parts, seen, self.ids)]
+
+
+@patch
+def _never_acting(self: TrackerFolder) -> list:
+    "Animals without a row; none while some scored video was not looked at."
+    found = [self._labels.get(i) for i in self.ids if i in self._scored]
+    if self.split == "test" or not self.settings.actions or None in found: return []
+    return [Finding("", "never_acting", 1, s) for s in never_acting(
+        {a for _, known, _ in found for a, *_ in known or ()},
+        {a for bouts, *_ in found for a in bouts.agent}, self.settings)]
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #fdb79a7c
 @patch

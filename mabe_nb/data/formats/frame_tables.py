@@ -19,17 +19,23 @@ from ...errors import DataError
 from .text_tables import (check_table, column_names, delimiter,
                                               frame_span, parse_seconds, rows_by)
 
-# %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #5fdbf20d
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
+_WORDS = {"true": "1", "false": "0"} # As pandas and R write them
 
 
+def _number(cell): # 1, 1.0, 1,0 or TRUE as 1
+    cell = cell.strip().replace(",", ".").removesuffix(".0")
+    return _WORDS.get(cell.lower(), cell)
+
+# %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
 def _frame_rows(lines):
     "Names of the columns, cells of each row, and those of a first column of numbers."
     try: rows = [r for r in csv.reader(lines, delimiter=delimiter(lines)) if r]
     except csv.Error: return [], [], []
     head = [name.strip() for name in rows[0]] if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)
-    rows = [[c.strip().removesuffix(".0") for c in r] for r in rows[1:]]
+    rows = [[*map(_number, r)] for r in rows[1:]]
     return head[first:], [r[first:] for r in rows], [r[0] for r in rows if first]
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from .binary.hdf import HDF, check_hdf
-from .hdf_poses import dlc_table
-from .text_tables import (check_rows, check_table, csv_frames,
-                                              csv_table, read_table)
+from .hdf_poses import dlc_table, known_rate
+from .deeplabcut import csv_frames, csv_table
+from .text_tables import check_rows, check_table, read_table
 from ...errors import DataError
 
 
@@ -110,6 +110,10 @@ def _instances(frame):
     return [*((p, p.points["score"]) for p in frame.predicted_instances),
             *((u, np.nan) for u in frame.user_instances)]
 
+# %% ../../../nbs/data/formats/48_movement_files.ipynb #4ec93b16
+def _rate(frames): # Of one film
+    return known_rate(frames[0].video.backend_metadata.get("fps")) if frames else None
+
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #8194ea03
 def slp_poses(
     path, # A SLEAP project
@@ -135,7 +139,7 @@ def slp_poses(
             if at[1] is not None: xy[at], sure[at] = one.numpy(), score
             elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
     names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, list(row), names, parts, None, None, (), tuple(sorted(trackless))
+    return xy, sure, [*row], names, parts, _rate(found), None, (), (*sorted(trackless),)
 
 # %% ../../../nbs/data/formats/48_movement_files.ipynb #5a1c9e02
 def is_sleap_csv(

@@ -17,7 +17,8 @@ from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
 from .plan import task_seconds
 from ..job import _names, _variable, new_id, private, quote
-from ..places.base import data_files, get
+from ..places.base import get
+from ..places.job_state import data_files
 from ..costs import price_note
 from ..definitions import made_anew
 from ..travel import cell_code, files_here

@@ -20,7 +20,7 @@ from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
 from ..job import private
-from ..places.base import files_in
+from ..places.job_state import files_in
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac

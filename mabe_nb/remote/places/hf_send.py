@@ -16,7 +16,7 @@ from ...errors import ConfigError, DataError, MabeError
 from ...hardware.billing import INSTALL
 from ...safe_names import safe_id
 from ..events import clean, one_line
-from .base import data_files
+from .job_state import data_files
 from .job_state import (
     Unanswered, Unreachable, retried, to_send)
 from .modal_app import extra_pins, pins

@@ -17,15 +17,16 @@ from ...safe_names import safe_id
 from ...patch import patch
 from . import modal_app
 from .base import (
-    ENDED, Base, checked_state, data_files, good_file, place, sort_of, unended)
-from .job_state import Unanswered, retried, to_send
-from mabe_nb.remote.places.modal_call import (
-    MOST_LEGS, NEVER_BEGUN, UNHEARD, call_status, connected, ended, function_for,
-    ready, spawned)
-from mabe_nb.remote.places.modal_volume import (
-    FILE, FOLDER, LINK, FileMissing, LogReader, UnknownToModal, client_errors, entries,
-    file_sizes, in_thread, jobs_on, manifest, read_file, read_small, remove,
-    seconds_counted, send_data)
+    ENDED, Base, checked_state, good_file, place, sort_of, unended)
+from .job_state import Unanswered, data_files, retried, to_send
+from .modal_call import (
+    MOST_LEGS, NEVER_BEGUN, UNHEARD, call_status, connected, ended, function_for, ready)
+from .modal_call import spawned
+from .modal_volume import (
+    FILE, FOLDER, LINK, FileMissing, LogReader, UnknownToModal, client_errors, entries)
+from .modal_volume import (
+    file_sizes, in_thread, jobs_on, manifest, read_file, read_small, remove)
+from .modal_volume import seconds_counted, send_data
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,

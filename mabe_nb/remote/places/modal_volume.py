@@ -18,7 +18,8 @@ from ...files import file_hash
 from ...patch import patch
 from ..events import clean, one_line
 from . import modal_app
-from .base import JOB_ID, checked_state, data_files, good_file
+from .base import JOB_ID, checked_state, good_file
+from .job_state import data_files
 from .job_state import PATIENCE, Unreachable
 from .modal_clock import counted
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..text_tables import check_table
+from ..text_tables import check_table, delimiter
 from ...recording import counted
 from ....errors import DataError
 from ....files import regular_file
@@ -170,10 +170,17 @@ def _odd_row(path): # What is odd about it and where it is, or twice None
                         "doubled", f"row {number} (video {video})")
     return None, None
 
+# %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #eab9f7b3
+def _check_commas(path):
+    with open(path, encoding="utf-8-sig", errors="replace") as f: head = f.readline()
+    if (sign := delimiter([head])) != ",": raise DataError(
+        f"has {sign!r} between its columns; save it with commas", path, "row 1")
+
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #c87180fa
 def _csv(path):
     texts = {name: str for name in REQUIRED if name != "frames_per_second"}
     check_table(path, lines=10**6, expected="one a video")
+    _check_commas(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning) # a row too long
@@ -200,6 +207,8 @@ def read_videos(
     missing = [c for c in REQUIRED if c not in table]
     if missing: raise DataError(f"has no column {', '.join(missing)}; expected at "
                                 "least " + ", ".join(REQUIRED), path)
+    if table.video_id.str.fullmatch(r"\d+\.0", na=False).all(): # once there was a gap
+        table["video_id"] = table.video_id.str.removesuffix(".0")
     seen = {}
     for row, lab, video in zip(table.index + 2, table.lab_id, table.video_id):
         safe_id(lab if isinstance(lab, str) else "", "lab_id", path, f"row {row}")
