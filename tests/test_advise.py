@@ -171,6 +171,7 @@ def test_more_parameters_never_fit_better(params, more, method):
     assert all(level(two[f]) >= level(one[f]) for f in one.index)
 
 
+@pytest.mark.slow
 @few
 @given(st.floats(0.01, 1000), st.floats(1, 5))
 def test_more_money_is_never_less(usd, more):

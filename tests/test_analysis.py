@@ -54,6 +54,7 @@ BOUT = st.tuples(st.sampled_from(MICE), st.sampled_from(MICE), st.sampled_from(A
 BOUTS = st.lists(BOUT, max_size=15).map(lambda rows: [(*w, a, a + n) for *w, a, n in rows])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(BOUTS)
 @example([("a", "b", "rear", 5, 9)] * 2) # Written down twice, it happened once
@@ -114,6 +115,7 @@ def test_a_prediction_counts_where_the_model_was_asked():
     assert table.seconds["1", "b", "sniff"] == 0.5
 
 
+@pytest.mark.slow
 def test_animals_that_count_in_some_videos_only_are_told(tmp_path):
     asked = frozenset({("a", "b", "sniff"), ("a", "c", "sniff")}) # agent: a
     scored = [recording([], k).replace(labelled=asked) for k in "123"]
@@ -150,6 +152,7 @@ def test_groups_of_nobody_name_what_was_not_found():
             with_groups(measured, pd.DataFrame([(*row, "x")], columns=[*keys, "dose"]), "dose")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(BOUTS)
 def test_encounters_hold_every_bout_once(rows):
@@ -237,6 +240,7 @@ def test_bouts_of_one_action_that_touch_are_one_bout():
     assert transitions(inside)["count"].sum() == 0
 
 
+@pytest.mark.slow
 def test_alarms_are_rare_where_every_moment_has_an_action():
     rng, p = np.random.default_rng(0), []
     for k in range(150):
@@ -248,6 +252,7 @@ def test_alarms_are_rare_where_every_moment_has_an_action():
     assert (np.array(p) < 0.05).mean() < 0.08 and np.median(p) > 0.3
 
 
+@pytest.mark.slow
 def test_hours_in_which_every_moment_has_an_action_take_seconds():
     rng, begun = np.random.default_rng(0), time.process_time()
     words = np.cumsum(rng.integers(1, 6, 6000)) % 6 # no action follows itself, else at random
@@ -303,6 +308,7 @@ def test_false_discoveries_as_scipy_has_them():
 
 # groups
 
+@pytest.mark.slow
 def test_intervals_cover_and_alarms_are_as_rare_as_said():
     "500 experiments with a known difference, unequal spread and unequal numbers."
     rng, inside, g_inside, alarms = np.random.default_rng(5), 0, 0, 0
@@ -412,6 +418,7 @@ def test_animals_that_meet_are_one_cage():
     assert of_company(rows[rows.animal == "a"]) == of_company(rows[rows.animal == "a"], "cage")
 
 
+@pytest.mark.slow
 def test_a_comparison_says_that_animals_met(tmp_path, colony):
     ids, lines = [r.video_id for r in colony], []
     groups = pd.DataFrame({"video": ids, "dose": np.resize(["low", "high"], len(ids))})
@@ -449,6 +456,7 @@ def test_bad_tables_of_groups(tmp_path, text, words):
     with pytest.raises(DataError, match=words): read_groups(tmp_path/"g.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dose, names", [
     ([0.0, 5.0, np.nan, 0.5], ["0", "5", "", "0.5"]), ([0, 5, None, 10], ["0", "5", "", "10"]),
     (pd.Categorical(["a", "b", None, "a"]), ["a", "b", "", "a"]), ([True, False, None, True], ["True", "False", "", "True"])])
@@ -551,6 +559,7 @@ def test_a_frame_of_a_clip_shows_the_bouts_around_it_and_where_it_is(colony):
     assert draw(25)[-5].max() == 0 # Without a window there are no bouts
 
 
+@pytest.mark.slow
 def test_clips_show_what_they_say(tmp_path, colony, capsys):
     import imageio_ffmpeg
     bouts = observe(colony).bouts
@@ -652,6 +661,7 @@ def test_a_raster_says_that_it_shows_a_part():
 
 # the whole
 
+@pytest.mark.slow
 def test_analyse_from_python_and_from_the_terminal_agree(tmp_path, colony, capsys):
     data = mb.write_colony(tmp_path/"colony", videos=6, minutes=0.5)
     groups = "video,dose\n" + "".join(f"{v},{'low' if int(v) % 2 else 'high'}\n" for v in range(1, 7))
@@ -813,6 +823,7 @@ def test_what_was_predicted_in_no_video_of_a_lab_is_told(tmp_path):
     assert not any("nothing was done" in n for n in said)
 
 
+@pytest.mark.slow
 def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     data = [tracked(v, (1, 1)) for v in "uvwx"] + [tracked("y", (1, 1)).replace(scored=(0, 500))]
     groups = pd.DataFrame({"video": [*"uvwxy"], "dose": ["0", "0", "1", "1", "1"]})
@@ -826,6 +837,7 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     assert not any("grows with" in n or "have no dose" in n for n in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit, words", [
     ("animal", "latency_s of animals leaves out their videos without a bout: sniff (1 of 2 of x)"),
     ("video", "latency_s of videos leaves out their animals without a bout: sniff (1 of 2 of x)"),
@@ -878,6 +890,7 @@ def test_videos_given_as_a_range_are_those_of_the_note(tmp_path):
     assert sum("there are no bouts of 1 of 2 videos (video v1)" in n for n in said) == 1
 
 
+@pytest.mark.slow
 def test_what_an_earlier_analysis_left_is_told(tmp_path):
     data, said = [make_recording(seed=i, frames=300, video_id=f"v{i}") for i in range(4)], []
     groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
@@ -905,6 +918,7 @@ def test_times_of_an_elan_file_stand_in_their_order(tmp_path):
     assert re.findall('TIME_VALUE="(.+?)"', path.read_text()) == ["500", "3000", "3500", "4000"]
 
 
+@pytest.mark.slow
 def test_clips_of_before_are_told(tmp_path, capsys):
     mb.write_colony(tmp_path/"colony", videos=1, minutes=0.5)
     for action, more in (("attack", []), ("sniff", ["--overwrite"])):
@@ -936,6 +950,7 @@ def test_a_latency_that_holds_a_pause_of_the_scorers_is_told(tmp_path):
                                                   "have missed a bout, in 1 video (v)"]
 
 
+@pytest.mark.slow
 def test_actions_without_a_length_are_told(tmp_path):
     rows = [("a", "a", "rear", 5, 6), ("a", "b", "sniff", 8, 20)]
     of = lambda rows: [n for n in notes_of(tmp_path, [recording(rows)]) if "POINT" in n]
@@ -951,6 +966,7 @@ def test_tracks_that_are_never_seen_at_once_are_told(tmp_path):
     assert len(said) == 1 and said[0].startswith("note: no frame shows both a and b of w: ")
 
 
+@pytest.mark.slow
 def test_animals_of_one_name_in_many_videos_are_asked_about(tmp_path):
     data = [tracked(f"v{k}", (1, 1)) for k in range(4)]
     groups = pd.DataFrame({"video": [r.video_id for r in data], "dose": ["low", "high"] * 2})
@@ -991,6 +1007,7 @@ def test_ten_groups_have_ten_colours():
     assert len({bar.get_facecolor() for bar in ax.patches}) == 10
 
 
+@pytest.mark.slow
 def test_names_that_begin_alike_are_told_apart_in_pictures_of_a_size_that_can_be_looked_at():
     groups = [f"line {k}, whose mothers were treated with {what}" for k in (1, 2) for what in ("saline", "drug")]
     rows = [(g, u, f"a long action number {a}", .1 * u) for g in groups for u in range(3) for a in range(200)]

@@ -274,6 +274,7 @@ def test_same_seed_same_batch():
     assert len(augment.steps) == 4
 
 
+@pytest.mark.slow
 def test_steps_stay_on_the_device_and_never_wait_for_it():
     "The meta device holds no numbers: reading one, or a tensor from elsewhere, fails."
     rec = recording()

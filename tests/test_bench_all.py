@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).parents[1]/"bench/all.py"
 
 
+@pytest.mark.slow
 def test_quick_runs_every_case(tmp_path):
     out = tmp_path/"all.json"
     subprocess.run([sys.executable, BENCH, "--quick", "--json", out], check=True,

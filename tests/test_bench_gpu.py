@@ -19,6 +19,7 @@ def start(out, *words):
                              str(out), *words], env=env, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_all_parts_run_on_a_processor(tmp_path):
     done = start(out := tmp_path/"gpu.json", "--minutes", "60")
     said, _ = done.communicate(timeout=1500)
@@ -46,6 +47,7 @@ def test_all_parts_run_on_a_processor(tmp_path):
     assert all(f"## {name}" in text for name in rows) and "| ours |" in text
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_has_left_what_it_found(tmp_path):
     job = start(out := tmp_path/"gpu.json", "--only", "monitor,speed,memory")
     end = time.monotonic() + 120

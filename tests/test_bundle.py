@@ -126,6 +126,7 @@ def in_one_go(kit, data, folder, **how):
 
 # --- the notebook
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(work, tmp_path):
     room = tmp_path/"room"
     process = start(room, work/"kit", work/"colony")
@@ -148,6 +149,7 @@ def test_killed_and_gone_on_with(work, tmp_path):
     assert 4 <= int(said.split("limit ")[-1]) <= 6 # with what is reserved and untouched
 
 
+@pytest.mark.slow
 def test_recipe_in_a_bare_room(work, blend, tmp_path):
     said = finished(start(tmp_path/"room", blend, work/"colony"), tmp_path/"room")
     test = open_dataset(work/"colony", "test")
@@ -298,6 +300,7 @@ def test_unknown_labs_and_empty_lists(work, tmp_path):
     assert pick(got).equals(pick(whole)) and video not in left
 
 
+@pytest.mark.slow
 def test_a_list_that_cannot_be_read_costs_one_video(work, tmp_path):
     "The notebook says so, and writes all that it would have written without that video."
     root = tmp_path/"colony"
@@ -373,6 +376,7 @@ def test_time_runs_out(work, tmp_path):
     assert again.equals(in_one_go(work/"kit", test, tmp_path)[1])
 
 
+@pytest.mark.slow
 def test_a_video_too_large_for_the_memory(work):
     "It is left out under its own name, in a process that lives on."
     code = f'''
@@ -399,6 +403,7 @@ assert list(left) == ["long"], left
     assert "long is left out" in done.stdout and "emory" in done.stdout
 
 
+@pytest.mark.slow
 def test_refusals(work, tmp_path, monkeypatch, capsys):
     with pytest.raises(ConfigError, match="already exists"): make_bundle(work/"run", work)
     with pytest.raises(DataError, match="not found"): make_bundle(work/"no", tmp_path/"k")

@@ -73,6 +73,7 @@ def test_a_damaged_one_is_listed(run, name, damage):
     assert table.fault[name] and table.loads.sum() == 5
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 3000), st.integers(0, 255))

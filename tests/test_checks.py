@@ -206,6 +206,7 @@ def notebook(path, *cells):
                                        *map(new_code_cell, cells)]), path)
 
 
+@pytest.mark.slow
 def test_notebooks_are_counted(tree, capsys):
     assert checks.run_notebooks(tree/"none") == (0, 1, 0)
     notebook(tree/"nbs"/"00_good.ipynb", "assert True", "#| slow\nassert False")
@@ -217,6 +218,7 @@ def test_notebooks_are_counted(tree, capsys):
     assert "6 == 7" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_stopped_notebooks_are_named(tree, capsys, at_last):
     at_last(tree/"journal", "nbs/01_slow.ipynb", "nbs/02_slow.ipynb")
     notebook(tree/"nbs"/"00_bad.ipynb", "assert 6 == 7")

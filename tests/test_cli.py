@@ -70,6 +70,7 @@ def test_a_submission_without_a_bout_counts_0_from_python_and_from_the_terminal(
     assert json.loads(out)["labs"] == mb.score(work/"colony", work/"nothing.csv", say=None)["labs"]
 
 
+@pytest.mark.slow
 def test_from_colony_to_score(mabe, trained, work):
     code, out, err = mabe("predict", "run", "colony", "--out", "sub.csv", "--json",
                           "--overwrite")
@@ -402,6 +403,7 @@ def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):
     assert code == 2 and "num_workers" in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     words = ("train", "colony", "--out", "blend", "--recipe", "quick")
     code, out, err = mabe(*words, "--valid-videos", "6", "--json")
@@ -479,6 +481,7 @@ def test_a_demo_replaces_no_run_of_somebody_else(mabe, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_help_run_one_after_the_other(mabe, work, tmp_path,
                                                           monkeypatch):
     shutil.copytree(work/"colony", tmp_path/"colony")

@@ -305,6 +305,7 @@ def test_the_default_job_trains_with_the_batch_that_it_prints(n, effective, per_
         assert [len(p) for p in parts[0]] == [per_gpu] * want.accumulation
 
 
+@pytest.mark.slow
 def test_two_processes_of_the_script_are_one_with_the_batch_of_its_table(tmp_path, slurm,
                                                                          capsys):
     "gloo: one process at 8 and two at 1x4x2 have the same losses."

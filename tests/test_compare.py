@@ -77,6 +77,7 @@ def test_prediction_from_a_processor_is_a_wide_guess():
     assert others(TINY, []) == [] and others(TINY, [{"status": "died"}]) == []
 
 
+@pytest.mark.slow
 def test_places_at_once_and_one_that_fails():
     "The processor twice would be one; a device that is not there is a row."
     table = compare(TINY, Workload(windows=800), ["local:cpu", "local:cuda:9", "local:cpu"],
@@ -110,6 +111,7 @@ def test_a_provider_that_is_none_is_refused_before_anything_is_measured(monkeypa
     with pytest.raises(ConfigError, match="moon"): compare(TINY, predict="moon")
 
 
+@pytest.mark.slow
 def test_what_is_rented_and_what_is_ones_own_are_told_apart(capsys):
     "Cards of Hugging Face under the name that its help offers; this machine costs nothing."
     line = ["compare", "--seconds", "0.1", "--predict", "hf-jobs", "--json", "--features", "coords",
@@ -125,6 +127,7 @@ def test_what_is_rented_and_what_is_ones_own_are_told_apart(capsys):
     assert "h on local and cost nothing" in said and "USD: " not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [["compare", "--gpus", "local:cuda:9", "--predict", "none"],
                                   ["sweep", "--on", "local:cuda:9", "--sizes", "2"]])
 def test_nothing_measured_is_a_failure_with_an_answer(line, capsys):

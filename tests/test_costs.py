@@ -81,6 +81,7 @@ def bill(containers, gpu, size):
                for seconds, use in containers)
 
 
+@pytest.mark.slow
 def test_no_bill_exceeds_what_was_said(tmp_path):
     rng, worst, interrupted = random.Random(21), 0.0, 0
     for number in range(500):
@@ -269,6 +270,7 @@ def test_many_short_jobs_cannot_pass_the_budget(rented, monkeypatch, capsys):
     assert costs.receipts()[-1]["start_usd"] == 2 # no more than was foretold
 
 
+@pytest.mark.slow
 def test_two_at_once_cannot_pass_the_budget(rented, mabe_home):
     code = ("import sys; sys.path.insert(0, 'tests'); import test_costs as t\n"
             "next(t.rented.__wrapped__() if hasattr(t.rented, '__wrapped__') else "
@@ -369,6 +371,7 @@ def test_a_job_that_tells_of_too_many_seconds_costs_no_more_than_it_can(rented):
     assert receipt["usd"] == receipt["foretold"] == costs.spent() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, content", [
     ("config.yaml", "a0: &a0 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n" + "\n".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10))),

@@ -56,6 +56,7 @@ def plain(trainer):
     return trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [
     *({"model_type": name} for name in ("conv_bilstm", "lstm", "transformer", "tcn",
                                         "calms21_conv1d")),

@@ -36,6 +36,7 @@ def f1(told, decision):
                               [codes_of(decision, s) for s in told]).sum(0))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.floats(1.0, 6.0), st.floats(0.2, 1.8))
 def test_the_threshold_is_half_of_the_best_f1(seed, rare, bent):

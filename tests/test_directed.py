@@ -200,6 +200,7 @@ def swapped(table):
     return table.rename(columns={"agent_id": "target_id", "target_id": "agent_id"})[table.columns]
 
 
+@pytest.mark.slow
 def test_roles_exchanged_ruin_the_score(colony, tmp_path):
     metrics = train_recipe(colony, tmp_path/"run", "quick", folds=3, cache=tmp_path/"f")
     assert all(metrics["directed"][a] for a in ("chase", "sniff")

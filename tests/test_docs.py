@@ -122,6 +122,7 @@ def found(tmp_path_factory):
     return check(top)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [
     "mixed.ipynb cell 3: Found cells containing imports and other code.",
     "mixed.ipynb cell 3: NameError: name 'box' is not defined",

@@ -219,6 +219,7 @@ good = st.tuples(st.sampled_from([7, 8]), st.sampled_from(
 bad = st.tuples(ids, mice, mice, acts, frame, frame)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(good | good | bad, min_size=1, max_size=8), st.sampled_from([None, {7: 25}]))
 def test_fixed_submission_is_never_refused(rows, frames):
@@ -239,6 +240,7 @@ def test_fixed_submission_is_never_refused(rows, frames):
             map(str, [int(row[0]), *row[1:4], int(row[4]), int(row[5])]))).all(axis=1).any()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(good, min_size=1, max_size=8))
 def test_fixing_a_scorable_submission_costs_nothing(rows):

@@ -33,6 +33,7 @@ def own_home(tmp_path, monkeypatch):
 OFF = 0.10 if Version(torch.__version__) >= Version("2.13") else 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_counted_memory_is_what_a_process_takes(name):
     "A small and a large case of each network, on any processor; all: bench/memory.py."
@@ -66,6 +67,7 @@ def test_a_constant_stands_in_where_no_process_can_be_started(monkeypatch, tmp_p
     assert estimate(DESIGN, card=False) == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_has_an_estimate_for_cards(name):
     cfg = TrainConfig(model_type=name, sequence_length=50)
@@ -85,6 +87,7 @@ def test_long_windows_do_not_fit_a_small_card():
     assert fits(estimate(DESIGN).need(64), "T4") == "yes"
 
 
+@pytest.mark.slow
 def test_lengths_that_are_not_run_are_told_from_shorter_ones():
     for name in ("transformer", "conv_bilstm"):
         cfg = TrainConfig(model_type=name, sequence_length=700, hidden_size=32)

@@ -279,6 +279,7 @@ def faults_of(command, words, parser, monkeypatch, capsys):
     return out + (["ended well"] if not code else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [
     pytest.param(c, marks=[pytest.mark.slow] * (c in ("sweep", "compare"))
                  + [WITH_ONNX] * (c == "export")) for c in VALUES])

@@ -66,6 +66,7 @@ def read_lists(path):
 """
 
 
+@pytest.mark.slow
 def test_a_tracker_that_reads_otherwise_is_read_again(tmp_path, monkeypatch):
     "By workers too, which import its file; what was prepared before is of other poses."
     from mabe_nb.data.poses import TRACKERS
@@ -143,6 +144,7 @@ def own(tmp_path, monkeypatch):
     return str(tmp_path/"own_things.py")
 
 
+@pytest.mark.slow
 def test_network_of_a_file(own, colony, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
     run, kit, out = tmp_path/"run", tmp_path/"kit", tmp_path/"submission.csv"
@@ -197,6 +199,7 @@ def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch,
     assert said in capsys.readouterr().err and not (tmp_path/"kit").exists()
 
 
+@pytest.mark.slow
 def test_score(colony, tmp_path, monkeypatch, capsys):
     from mabe_nb.train.scores.frames import frame_counts
     from mabe_nb.train.scores.trust import SCORES, frame_score

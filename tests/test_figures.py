@@ -80,6 +80,7 @@ def test_importers(tmp_path):
 TOO_LATE = {"cache/20_prepare"}
 
 
+@pytest.mark.slow
 def test_pages_stay_as_good_as_they_are():
     "Lists and bounds that only get shorter: late examples, short pages, long cells."
     pages = [figures.read_page(p) for p in figures.house.notebooks()]

@@ -169,6 +169,7 @@ def lab(folder, films=True):
     return folder
 
 
+@pytest.mark.slow
 def test_films_beside_the_poses_are_found(tmp_path, capsys):
     data = open_dataset(lab(tmp_path/"lab"))
     assert {v: f.name for v, f in find_films(data, data.ids).items()} == {
@@ -206,6 +207,7 @@ def test_how_sure_a_run_is_of_a_bout():
     assert np.isnan(found["rear", 70 / 30])
 
 
+@pytest.mark.slow
 def test_the_surest_come_first_and_nobody_is_sure_of_annotations(tmp_path, capsys):
     colony = open_dataset(mb.write_colony(tmp_path/"colony", videos=6, minutes=0.5))
     data, run = str(tmp_path/"colony"), str(tmp_path/"run")
@@ -258,6 +260,7 @@ def shown(stage, tmp_path):
     return told["first"], told["last"], numbers(Film(tmp_path/"got.mp4").pictures(0, 999, 10.0))
 
 
+@pytest.mark.slow
 def test_seconds_of_a_film_around_the_frame(stage, tmp_path):
     assert stage.about["film"] and not stage.about["video"]
     stage.answer({"film": 0}) # as the page does when it is drawn

@@ -119,6 +119,7 @@ EVIL = {
         ("numpy", "ndarray.tofile"), ("numpy", "core.multiarray._reconstruct"))}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVIL)
 def test_pickle_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -172,6 +173,7 @@ def test_npy_header(content, tmp_path):
         with bounded(), pytest.raises(DataError, match="t.npy"): read(tmp_path/"t.npy")
 
 
+@pytest.mark.slow
 def test_npz_may_not_unpack_to_far_more(tmp_path):
     np.savez_compressed(tmp_path/"b.npz", keypoints=np.zeros((10, 10**6, 2, 7), "f4"))
     with bounded(mb=600), pytest.raises(DataError, match="unpacks to"):
@@ -252,6 +254,7 @@ def doubled(f, depth):
         f["b"], f = inner, inner
 
 
+@pytest.mark.slow
 def test_hdf_announces_what_it_holds(tmp_path):
     with bounded(), pytest.raises(DataError, match="far more than it holds"):
         read_poses(jabs(tmp_path/"a.h5", 10**6), fps=30)
@@ -286,6 +289,7 @@ def test_slp_opens_no_video(tmp_path):
     with bounded(), pytest.raises(DataError, match="frame"): read_poses(tmp_path/"v.slp", 30)
 
 
+@pytest.mark.slow
 def test_wide_csv_with_a_late_frame(tmp_path):
     names = [f"{p}" for i in range(5000) for p in (f"p{i}",) * 3]
     lines = [",".join(["scorer"] + ["s"] * 15000), ",".join(["bodyparts", *names]),

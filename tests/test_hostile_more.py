@@ -67,6 +67,7 @@ def test_yaml_of_megabytes(read, tmp_path):
         read(tmp_path/"d.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", [b"\n", b",", b"0", b"\0"])
 def test_table_of_frames_with_a_long_tail(tail, tmp_path):
     whole = b"background,still\n1,0\n0,1\n"
@@ -245,6 +246,7 @@ def test_job_of_an_odd_price_is_left_out(tmp_path, monkeypatch):
         with pytest.raises(DataError, match="most_usd is"): job.attach(sent.id)
 
 
+@pytest.mark.slow
 def test_names_that_a_figure_would_take_for_something_else(tmp_path, capfd):
     root = write_small(tmp_path/"data", ("1", "2", "3", "4"))
     names = ["$\\frac$", "a$x_{$b", "\u55c5", "_hidden"]

@@ -24,6 +24,7 @@ RECIPE = ["train", "data", "--out", "run", "--recipe", "quick", "--num-workers",
           "--resume"] # which a recipe does by itself
 
 
+@pytest.mark.slow
 def test_killed_and_done_is_undisturbed(tmp_path):
     "`python bench/kills.py` does it twenty times each, with workers too."
     names = ["prepare", "train", "predict", "recipe", "bundle", "job"]
@@ -122,6 +123,7 @@ SMALL = ["train", "data", "--features", "coords", "--epochs", "1", "--hidden-siz
          "--num-layers", "1", "--device", "cpu"]
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_who_is_there(place, capfd):
     "Predictions, bundles and jobs of two processes into one place."
     assert main([*SMALL, "--out", "run"]) == 0
@@ -157,6 +159,7 @@ def test_two_predictions_at_once_into_one_file(place, begin):
     assert (place/"alone.csv").read_bytes() == (place/"s.csv").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [0, 1])
 def test_a_reader_that_leaves_is_no_error(place, begin, lines):
     "As in `mabe train ... | head -1`."

@@ -36,6 +36,7 @@ def tasks(prepared, folder, n=3):
                    k, folder/f"member-{k}.safetensors") for k in range(n)]
 
 
+@pytest.mark.slow
 def test_side_by_side_is_one_after_the_other(prepared, tmp_path):
     (tmp_path/"one").mkdir(), (tmp_path/"two").mkdir()
     said, threads = [], torch.get_num_threads()
@@ -65,6 +66,7 @@ def test_data_without_room_is_read_from_disk(prepared, tmp_path):
     assert not list(tmp_path.glob("*.f32"))
 
 
+@pytest.mark.slow
 def test_an_error_is_told_and_leaves_no_member(prepared, tmp_path):
     good, bad = tasks(prepared, tmp_path, 2)
     bad = bad._replace(settings={"rounds": 1, "leaves": "many"})
@@ -72,6 +74,7 @@ def test_an_error_is_told_and_leaves_no_member(prepared, tmp_path):
     assert not bad.path.exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_does_not_end_the_work(prepared, tmp_path):
     "The task that kills its worker is learned in this process, where it is harmless."
     some = [l._replace(prepared=Deadly(l.prepared)) for l in tasks(prepared, tmp_path)]
@@ -93,6 +96,7 @@ class Deadly:
         self.__dict__.update(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard, begun", [("", 1), ("if __name__ == '__main__': ", 3)])
 def test_a_script_without_a_main_is_told_so(tmp_path, guard, begun):
     "Its workers would begin it again and wait for its lock for ever."

@@ -144,6 +144,7 @@ def test_bouts_of_a_folder_are_those_of_the_events(tmp_path):
     assert len(some.labelled) == 12 # every ordered pair of four
 
 
+@pytest.mark.slow
 def test_from_databases_to_a_comparison_of_genotypes(tmp_path, capsys):
     root = tmp_path/"lmt"
     root.mkdir()

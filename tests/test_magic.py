@@ -138,6 +138,7 @@ def place(request, tmp_path_factory):
         if cloud: cloud.stop()
 
 
+@pytest.mark.slow
 def test_outputs_and_figure_come_back(place):
     cell = place.send("import numpy as np, matplotlib.pyplot as plt\n"
                       "w, losses = x * 2, [1 / (n + 1) for n in range(cfg['n'])]\n"
@@ -152,6 +153,7 @@ def test_outputs_and_figure_come_back(place):
                            ) == "ndarray 30.0 3 done\n"
 
 
+@pytest.mark.slow
 def test_an_exception_stops_with_its_traceback(place):
     cell = place.send("kept = 1\ndef halve(y): return y / 0\nhalve(kept)", "--out kept")
     error, = errors(cell)
@@ -163,6 +165,7 @@ def test_an_exception_stops_with_its_traceback(place):
     assert place.book.says("print(kept, 'halve' in dir())") == "1 False\n"
 
 
+@pytest.mark.slow
 def test_timeout_refused_output_and_cap(place):
     for source, line, why in (
             ("import time; time.sleep(60)", "--timeout 1", "stopped after its limit of 1 s"),
@@ -192,6 +195,7 @@ def test_slips_cost_nothing(place):
     assert len(jobs()) == before
 
 
+@pytest.mark.slow
 def test_helpers_and_decorator(place):
     place.book.says("def twice(y): return 2 * y")
     assert not errors(place.send("z = twice(21)", "--with twice --out z"))
@@ -203,6 +207,7 @@ def test_helpers_and_decorator(place):
         ).split("got")[1].startswith(" 42 8 {'a': 5}")
 
 
+@pytest.mark.slow
 def test_a_call_travels_with_the_names_of_its_values():
     def scaled(x, *more, **settings): return [x, settings]
     assert inputs_of(scaled, (2,), {"scale": 10}) == {"x": 2, "scale": 10}
@@ -246,6 +251,7 @@ def tutorial_cells():
     return found["05_send_a_cell.ipynb"]
 
 
+@pytest.mark.slow
 def test_the_cells_of_the_tutorial_run_as_they_stand(place):
     "With what stands before them; only the place is added where a cloud stands by."
     before, there = [], " --on modal" if place.cloud else ""
@@ -299,6 +305,7 @@ def result(xy): return twice(Mouse(xy).speed())
 """
 
 
+@pytest.mark.slow
 def test_a_strangers_notebook_goes_and_comes_back(place):
     "A dataclass, its heir, a decorator, a closure, a module beside it: the first time."
     place.book.says(STRANGER)
@@ -381,6 +388,7 @@ def test_one_output_that_cannot_travel(place):
     assert place.book.says("print(a, 'm' in dir())") == "[1, 2] False\n"
 
 
+@pytest.mark.slow
 def test_a_missing_package(place):
     error, = errors(place.send("import no_such_module"))
     if not place.cloud: assert "'pip install no_such_module'" in error.evalue
@@ -405,6 +413,7 @@ def test_interrupt_cancels(place):
     assert place.book.says("print(job.status(), 1 + 1)") == "cancelled 2\n"
 
 
+@pytest.mark.slow
 def test_cancelled_from_another_process(place):
     known = len(jobs())
     thread = threading.Thread(target=lambda: until(lambda: place.waits(known)).cancel())
@@ -414,6 +423,7 @@ def test_cancelled_from_another_process(place):
     assert "it was cancelled" in error.evalue
 
 
+@pytest.mark.slow
 def test_a_crash_is_told(place):
     known = len(jobs())
     thread = threading.Thread(target=lambda: place.crash(until(lambda: place.waits(known))))
@@ -437,6 +447,7 @@ def test_no_capacity_then_fallback(place):
     else: assert "but 'local' is this machine" in errors(cell)[0].evalue
 
 
+@pytest.mark.slow
 def test_followed_through_a_dropped_connection(place):
     "Ten seconds without a network: the cell goes on looking, and shows every line."
     known = len(jobs())
@@ -453,6 +464,7 @@ def test_followed_through_a_dropped_connection(place):
     assert place.book.says("print(n, job.status())") == "39 done\n"
 
 
+@pytest.mark.slow
 def test_two_at_once(place):
     "The second begins before the first ends, and each result finds its way."
     for who in "ab":
@@ -469,6 +481,7 @@ def test_two_at_once(place):
     assert listed.index(two.id) < listed.index(one.id)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_lines(place):
     cell = place.send("for n in range(100_000): print('line', n)")
     html, = shown(cell, "text/html")
@@ -477,6 +490,7 @@ def test_a_hundred_thousand_lines(place):
     assert jobs()[0].log().count("\n") == 100_000
 
 
+@pytest.mark.slow
 def test_nothing_of_a_job_is_rendered(place):
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     cell = place.send(f"evil = {evil!r}\nprint(evil)\n"
@@ -517,6 +531,7 @@ def test_a_silent_job_stays_small(place):
     assert len(seen) <= seen[-1][0] - begun + 6 and size(cell) < 1000
 
 
+@pytest.mark.slow
 def test_left_killed_and_found_again(place):
     "A kernel dies, a job goes on, and a new kernel sees every line of it."
     first = Book()

@@ -16,6 +16,7 @@ from mabe_nb.remote.job import all_jobs
 ITEMS = [2, 3, 77, *range(4, 10), *range(150, 156)]
 
 
+@pytest.mark.slow
 def test_a_machine_is_lost_and_the_group_resumed(hub, tmp_path):
     top, said = tmp_path/"ran", []
     top.mkdir()
@@ -44,6 +45,7 @@ def hub_files(hub):
     return [p for p in hub.buckets.folder("mouse/mabe-jobs").rglob("*") if p.is_file()]
 
 
+@pytest.mark.slow
 def test_prepared_and_predicted_there(lab, hub, tmp_path, capsys):
     check_both(lab, tmp_path, "--on", "hf", "--at-once", "2")
     assert "at most 2 at once, at most about" in capsys.readouterr().out

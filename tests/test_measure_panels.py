@@ -42,6 +42,7 @@ def free(panel): return not any(c.disabled for c in panel.locked) and panel.stop
 
 # SweepPanel
 
+@pytest.mark.slow
 def test_settings_are_measured_and_the_knee_flows_back():
     card = GPUPanel("local")
     train = TrainPanel("x", TINY, gpu=card)

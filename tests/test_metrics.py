@@ -316,6 +316,7 @@ def small_case(draw):
     return answer(*rows), said(*draw(st.lists(bout | own, min_size=1, max_size=8)))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(small_case(), st.sampled_from([1.0, 0.5, 2.0]))
 def test_same_as_row_by_row(case, beta):
@@ -326,6 +327,7 @@ def test_same_as_row_by_row(case, beta):
     else: assert kaggle_score(*case, beta) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(small_case())
 def test_report_is_the_score_taken_apart(case):
@@ -337,6 +339,7 @@ def test_report_is_the_score_taken_apart(case):
     assert {k: pytest.approx(v["actions"]) for k, v in report["labs"].items()} == expected[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(small_case(), st.randoms())
 def test_row_order_does_not_matter(case, random):
@@ -376,6 +379,7 @@ def test_chance_keeps_rates_and_loses_timing():
     assert always["scores"] == [1.0] * 20
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(small_case(), st.integers(0, 99))
 def test_shifting_never_makes_an_overlap(case, seed):
@@ -388,6 +392,7 @@ def test_shifting_never_makes_an_overlap(case, seed):
         assert len(chance_score(solution, submission, 2, seed, length)["scores"]) == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(small_case())
 def test_rows_that_do_not_count_are_those_that_the_diagnosis_ignores(case):

@@ -52,6 +52,7 @@ def folder(data, tmp_path_factory):
     return work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     model = load_model(folder/kind)
@@ -72,6 +73,7 @@ def test_every_kind_answers_the_same_calls(data, folder, tmp_path, kind):
     assert model.files() and all(path.is_file() for path in model.files().values())
 
 
+@pytest.mark.slow
 def test_animals_that_are_learned_from_and_judge_are_named(data, tmp_path):
     known, lines = RecordingList([*data]), []
     known.groups = lambda: pd.DataFrame({"video": data.ids, "subject": ["M1", "M2", "", "M1", "",
@@ -392,6 +394,7 @@ def test_each_recipe_is_read_once(data, folder, tmp_path, monkeypatch):
     assert len(read) == len(set(read)) == 3
 
 
+@pytest.mark.slow
 def test_a_bundle_of_a_bundle(folder, tmp_path):
     one = json.loads((folder/"bundle"/"manifest.json").read_text())
     two = make_bundle(folder/"bundle", tmp_path/"again")

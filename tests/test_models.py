@@ -115,6 +115,7 @@ def test_every_weight_learns_and_weights_come_back(kind):
     assert torch.equal(model.eval()(x), other.eval()(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pattern_is_learnt(kind):
     "Which channel pulsed a few frames ago: a loss far below that of guessing."

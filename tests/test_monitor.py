@@ -210,6 +210,7 @@ def test_readings_go_to_the_log_and_the_line_but_not_to_the_history(tmp_path, mo
 def test_words_of_nothing_are_nothing(): assert in_words({}) == in_words(dict.fromkeys(TOLD)) == ""
 
 
+@pytest.mark.slow
 @needs_no_card
 def test_names_without_the_variable(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

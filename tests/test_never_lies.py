@@ -190,6 +190,7 @@ def test_fresh_trains_exactly_the_members_that_a_change_concerns(tmp_path, monke
     assert members(tmp_path) == members(tmp_path, "fresh") != before
 
 
+@pytest.mark.slow
 def test_fresh_with_another_seed_and_other_folds(half):
     with pytest.raises(ConfigError, match="with other seed; train again with fresh=True"):
         blend(half, seed=1)
@@ -208,6 +209,7 @@ def test_members_of_unknown_settings_are_noticed(half):
     with pytest.raises(ConfigError, match="settings of members"): blend(half)
 
 
+@pytest.mark.slow
 def test_labs_go_on_after_the_first_is_done(tmp_path, monkeypatch):
     "A recipe for each lab, killed when the first lab's was complete."
     monkeypatch.setitem(presets.RECIPES, "small", SMALL)
@@ -351,6 +353,7 @@ def test_contents_are_read_once_a_process(tmp_path, monkeypatch):
     assert len(sums) == files
 
 
+@pytest.mark.slow
 def test_a_killed_bundle_leaves_nothing_for_ever(tmp_path):
     fit(tmp_path/"run")
     left, other = tmp_path/".mabe-0123abcd-kit.tmp", tmp_path/".mabe-0123abcd-other.tmp"

@@ -82,6 +82,7 @@ def test_every_lab_of_five_videos_is_known_to_those_who_judge_it():
         assert all(abs(judged[lab] - n / 5) <= 2 for lab, n in sizes.items())
 
 
+@pytest.mark.slow
 def test_labs_of_any_size_are_trained_bundled_and_predicted(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     monkeypatch.chdir(tmp_path)
@@ -102,6 +103,7 @@ def test_labs_of_any_size_are_trained_bundled_and_predicted(tmp_path, monkeypatc
 
 # --- a lab at a time
 
+@pytest.mark.slow
 def test_a_lab_that_looked_for_one_thing_can_be_learned_from(tmp_path, monkeypatch):
     "No frame of it is known to be none of all actions; trees need one to compare with."
     monkeypatch.setitem(LISTS, "LabB", ("sniff",))
@@ -112,6 +114,7 @@ def test_a_lab_that_looked_for_one_thing_can_be_learned_from(tmp_path, monkeypat
     assert metrics["f1"]["sniff"] > 0 and metrics["by_lab"]["LabB"]["f1"]["mount"] is None
 
 
+@pytest.mark.slow
 def test_each_lab_is_left_out_once(learned, by_lab):
     folder, metrics, said = by_lab
     assert metrics["fold_labs"] == [["LabA"], ["LabB"]]
@@ -159,6 +162,7 @@ def test_one_lab_is_too_few(learned, tmp_path):
     with pytest.raises(DataError, match="without a name"): make_folds(table, "labs")
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     write_colony(tmp_path/"colony", videos=6, minutes=0.2)

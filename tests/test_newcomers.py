@@ -146,6 +146,7 @@ def test_a_stimulus_animal_that_nobody_scored_is_unknown_where_the_resident_does
 
 # a video that cannot be read
 
+@pytest.mark.slow
 def test_a_broken_video_stops_no_training_that_leaves_it_out(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = lab((tmp_path/"lab").mkdir() or tmp_path/"lab", 5)
@@ -183,6 +184,7 @@ def test_a_review_asks_of_what_nobody_scored_broken_or_not(tmp_path, capsys, mon
     assert {*pd.read_csv("m.csv").video_id} == {"v4"}
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_again_without_what_can_no_longer_be_read(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = lab((tmp_path/"lab").mkdir() or tmp_path/"lab", 6)

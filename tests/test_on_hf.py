@@ -66,6 +66,7 @@ def until_printed(hub, job, text):
     until(lambda: any(text in line["data"] for line in container(hub, job).lines))
 
 
+@pytest.mark.slow
 def test_outputs_and_figure_come_back(hub, monkeypatch, tmp_path):
     monkeypatch.setenv("MICE_KEY", "a-secret-of-mine")
     job = submit("import matplotlib.pyplot as plt, mabe_nb, os\nplt.plot(X[0]); plt.show()\n"

@@ -69,6 +69,7 @@ def test_two_tasks_train_one_model_preempted_and_requeued(tmp_path):
     assert len([r for r in rows if r]) == 5, "every epoch once"
 
 
+@pytest.mark.slow
 def test_every_task_finds_its_team():
     job = local("import os\nteam = {k: os.environ[k] for k in ('RANK', 'LOCAL_RANK', "
                 "'WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT')}\nprint(team)\nx = X",
@@ -81,6 +82,7 @@ def test_every_task_finds_its_team():
     assert str(found["team"] | {"RANK": "1", "LOCAL_RANK": "1"}) in other
 
 
+@pytest.mark.slow
 def test_cancelled_from_another_process_it_can_save():
     job = local("import time\nprint('on')\ntry: time.sleep(60)\n"
                 "except KeyboardInterrupt: (CKPT/'saved').touch()")
@@ -119,6 +121,7 @@ def test_where_it_was_sent_from_is_gone_it_is_an_error(tmp_path, monkeypatch):
     assert "was sent from " + str(tmp_path/"at") + ", which its machine" in job.state()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_job_is_done_if_all_of_its_tasks_are():
     source = ("import os, time\nrank = int(os.environ['RANK'])\n"
               "if rank:\n    time.sleep(1)\n    if not list(CKPT.iterdir()): raise ValueError('odd')")
@@ -135,6 +138,7 @@ def nap(i):
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_each_task_of_a_group_has_a_process_of_its_own(mabe_home):
     group = map_items(nap, range(4), on="slurm", cluster="local", at_once=2,
                       say=lambda words: None)
@@ -156,6 +160,7 @@ def stubborn(item):
     raise ValueError("always")
 
 
+@pytest.mark.slow
 def test_an_item_that_is_tried_first_when_others_are_tried_again_fails_as_they_do(tmp_path):
     "Three attempts of the first are no reason to wait for a third of the second."
     group = map_items(stubborn, [{"n": n, "go": str(tmp_path/"go")} for n in (0, 1)], on="slurm",
@@ -173,6 +178,7 @@ class Evil:
     def __reduce__(self): return open, (os.environ["MABE_HOME"] + "/ran", "w")
 
 
+@pytest.mark.slow
 def test_nothing_that_submitit_brings_is_unpickled(mabe_home):
     job = local("x = 1", outputs=["x"])
     job.wait()

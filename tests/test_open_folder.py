@@ -590,6 +590,7 @@ def test_bouts_that_we_wrote_come_back(tmp_path):
 
 # the whole way
 
+@pytest.mark.slow
 def test_real_files_of_many_trackers(tmp_path, capsys):
     if not REAL.is_dir(): pytest.skip(f"no real pose files in {REAL}")
     for name in ("deepof_multi.dlc.h5", "deepof_single.dlc.csv", "ethome_two_mice.dlc.csv",
@@ -612,6 +613,7 @@ def test_real_files_of_many_trackers(tmp_path, capsys):
     assert {*rec.bouts.target} == {"juvenile"} and "ear_left" in rec.parts
 
 
+@pytest.mark.slow
 def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_ten_commands(
         tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
@@ -655,6 +657,7 @@ def test_from_files_of_deeplabcut_and_boris_to_a_figure_in_ten_commands(
     assert "no video has a sex in dataset.yaml" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_groups_of_a_table_go_before_those_of_the_file(lab, tmp_path):
     write_boris(lab, "v2", [("black", "sniff", 0, 200)])
     (lab/"dataset.yaml").write_text(

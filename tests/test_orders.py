@@ -48,6 +48,7 @@ def by_pair(done):
     return {(r.agent, r.target): bits(done.values(i)) for i, r in done.sequences.iterrows()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("mice", [1, 2, 3, 4])
 def test_what_is_kept_is_what_each_ordered_pair_has(name, mice, tmp_path, monkeypatch):

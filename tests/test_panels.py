@@ -159,6 +159,7 @@ def test_a_model_too_large_for_this_machine_is_counted():
     assert parameters_of(cfg) > 10**11 # 400 GB, were they real
 
 
+@pytest.mark.slow
 def test_a_first_panel_needs_no_pytorch():
     "It takes seconds and two hundred MB; a model is counted once a card is looked at."
     code = """import sys

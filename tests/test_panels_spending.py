@@ -57,6 +57,7 @@ panel.go()
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_after_its_kernel_was_killed(home):
     "Its values, what it measured, and the probe that was on its way; nothing is paid twice."
     code = KERNEL.format(code=results.CODE, tiny=TINY.model_dump(exclude_defaults=True))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -41,6 +42,7 @@ SAID = ("panel.batch.value = 16  # Batch (windows)", "panel.go()  # Send",
         "⚠ error · the cell uses 'ys', which neither it nor the notebook defines")
 
 
+@pytest.mark.slow
 def test_in_a_notebook_that_a_program_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("MABE_HOME", str(tmp_path))
     nb = new_notebook(cells=[new_code_cell(ALL), new_code_cell(WORK)])
@@ -57,6 +59,7 @@ def test_in_a_notebook_that_a_program_runs(tmp_path, monkeypatch):
     assert "VBox" not in text and "<div" not in text and "HTML(" not in text
 
 
+@pytest.mark.slow
 def test_in_a_terminal(tmp_path):
     env = {**os.environ, "MABE_HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path/"ip")}
     done = subprocess.run([sys.executable, "-m", "IPython", "--colors=NoColor", "-c",

@@ -45,6 +45,7 @@ def run(data, tmp_path_factory):
     return work, done, said
 
 
+@pytest.mark.slow
 def test_each_lab_learns_from_its_own_videos(data, run):
     work, done, said = run
     assert list(done) == ["One", "Two", ""]
@@ -95,6 +96,7 @@ def test_a_new_lab_is_for_the_recipe_of_all(data, run, tmp_path):
         load_per_lab(tmp_path/"run").predict(new, cache=tmp_path/"g")
 
 
+@pytest.mark.slow
 def test_each_lab_has_the_doubt_of_its_recipe(data, run, tmp_path):
     shutil.copytree(run[0]/"run", tmp_path/"run")
     lines, of = [], tmp_path/"run"/"lab-One"/"metrics.json"
@@ -132,6 +134,7 @@ def test_labs_without_a_name_or_with_a_long_one(data):
         labs_with_enough(table.assign(lab_id="L" * 126), 3)
 
 
+@pytest.mark.slow
 def test_a_lab_where_nothing_was_seen_is_served_by_all(data, tmp_path):
     "It was looked for in three videos, and no bout was found."
     said, short = [], [r.replace(bouts=r.bouts.iloc[:0]) if r.lab_id == "Two" else r
@@ -164,6 +167,7 @@ def test_a_file_that_is_no_table_of_labs_is_told(data, tmp_path):
         load_per_lab(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_bundle_of_all_labs(data, run, tmp_path):
     about = make_bundle(run[0]/"run", tmp_path/"kit")
     assert about["kind"] == "labs" and set(about["evidence"]) == {"One", "Two", "Few"}
@@ -180,6 +184,7 @@ def test_a_bundle_of_all_labs(data, run, tmp_path):
     pd.testing.assert_frame_equal(tidy(table), tidy(want))
 
 
+@pytest.mark.slow
 def test_a_bundle_without_a_recipe_for_a_lab(data, run, tmp_path):
     shutil.copytree(run[0]/"run", tmp_path/"run")
     labs = json.loads((tmp_path/"run"/"labs.json").read_text())
@@ -202,6 +207,7 @@ def test_a_run_that_is_there_stays(data, run):
         train_per_lab(data, run[0]/"other", "quick", folds="labs")
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     write_colony(tmp_path/"colony", videos=6, minutes=0.4)

@@ -22,6 +22,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS, code_version
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare
+from mabe_nb.data.cache.shard import prepare_shard
 from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.cache.room import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset
@@ -69,6 +70,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_same_bytes_whatever_happened(folder, tmp_path, workers):
     "Killed in the middle and resumed, or with workers: equal to an uninterrupted run."
@@ -228,6 +230,7 @@ def test_features_of_other_recordings_with_the_same_ids_are_told_apart(tmp_path)
     with pytest.raises(DataError, match="holds features of other data by now.*cache="): first.values(0)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_written_again_counts_once_it_is_imported(folder, tmp_path, own_block):
     own_block(2)
     run(folder, tmp_path/"out", features="power_of")
@@ -253,6 +256,7 @@ def test_what_a_users_block_imports_from_its_folder_counts(tmp_path, own_block):
     assert len(found) == 2
 
 
+@pytest.mark.slow
 def test_workers_import_the_module_of_a_users_block(folder, tmp_path, own_block):
     own_block(2)
     for workers in (1, 2):
@@ -291,6 +295,7 @@ def test_inputs_without_statistics_over_time(folder, tmp_path, features):
     assert [done.names[i][-2:] for i in less.masks] == [".x"] * points
 
 
+@pytest.mark.slow
 def test_training_without_statistics_over_time(tmp_path):
     "Once a traceback: of `steady` no channel was left."
     write_colony(tmp_path/"lab", videos=4, minutes=0.2)
@@ -331,6 +336,7 @@ def test_no_resume_starts_over(folder, tmp_path):
     assert content(out) == data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_broken_video(folder, tmp_path, workers):
     out = tmp_path/"out"
@@ -347,6 +353,7 @@ def test_broken_video(folder, tmp_path, workers):
     assert "v2" not in times(out) and len(done.videos) == 5
 
 
+@pytest.mark.slow
 def test_killed_worker(folder, tmp_path):
     with pytest.warns(UserWarning, match="a worker died.*--workers"):
         done = prepare(Folder(folder, die="v4"), "coords", tmp_path/"out", workers=2,
@@ -514,6 +521,7 @@ def test_channels_that_differ(folder, tmp_path, monkeypatch):
         run(folder, tmp_path/"out", features="coords")
 
 
+@pytest.mark.slow
 def test_values_and_labels_are_those_of_the_recording(folder, tmp_path):
     from mabe_nb.data.features import compute
     data = Folder(folder)

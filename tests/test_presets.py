@@ -30,6 +30,7 @@ def trained(colony, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, want", [
     ("fastest", {"model_type": "transformer", "batch_size": 512, "hidden_size": 256,
                  "amp": True, "num_workers": 4, "pin_memory": True, "dropout": 0.2}),
@@ -57,6 +58,7 @@ def test_what_the_guide_expects_stands_beside_what_is_counted(name, told, capsys
     assert told in said and "counted" in said and "GB (" in said
 
 
+@pytest.mark.slow
 def test_targets_of_the_guide_stand_beside_an_epoch(colony, capsys, monkeypatch):
     monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
     assert cli.main(["sweep", str(colony), "--sizes", "4,8", "--seconds", "0.1",
@@ -79,6 +81,7 @@ def test_the_large_preset_is_the_model_of_the_guide():
     assert (cfg.batch_size, cfg.sequence_length, cfg.epochs) == (32, 100, 100)
 
 
+@pytest.mark.slow
 def test_flags_of_the_speed_guide_train(trained):
     cfg = trained("--amp", "--batch-size", "512", "--num-workers", "4", "--pin-memory",
                   "--gradient-accumulation-steps", "4", "--model-type", "transformer",
@@ -103,6 +106,7 @@ def test_every_schedule_trains(trained, scheduler):
             "--conv-channels", "8", "--lstm-hidden", "8", *SHORT)
 
 
+@pytest.mark.slow
 def test_the_designs_config_trains_as_it_lies_there(trained, tmp_path):
     path = SHARED/"facts"/"config_advanced.yaml"
     if not path.exists(): pytest.skip("config_advanced.yaml lies beside the checkout only")

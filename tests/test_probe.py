@@ -132,6 +132,7 @@ def test_another_error_is_one(monkeypatch):
     with pytest.raises(RuntimeError, match="illegal"): measure(make_spec(TINY))
 
 
+@pytest.mark.slow
 def test_as_a_command(tmp_path, capsys):
     "In a fresh process; a bad spec is one sentence."
     spec = tmp_path/"spec.json"

@@ -123,6 +123,7 @@ def test_a_copied_video_is_on_one_side(colony):
     with pytest.raises(DataError, match="at least 6"): contiguous_folds(table, 6)
 
 
+@pytest.mark.slow
 def test_an_action_of_one_video_alone(colony, tmp_path):
     "Who learns without that video has one class to learn from; of no action nothing is learned."
     def only(video):
@@ -222,6 +223,7 @@ def asking(monkeypatch):
         MemberSpec("kinds", "net", "ownerless", 1, tiny, which=True, ordered=True)))
 
 
+@pytest.mark.slow
 def test_a_member_that_tells_which(colony, tmp_path, asking):
     metrics = train_recipe(colony, tmp_path/"run", "asking", folds=3, cache=tmp_path/"f")
     net, kinds = (np.load(tmp_path/"run"/"oof"/f"{n}.npy", allow_pickle=False)
@@ -250,6 +252,7 @@ def test_left_out_where_most_frames_have_an_action(colony, tmp_path, asking, sha
     assert not (tmp_path/"f"/"ownerless").exists()
 
 
+@pytest.mark.slow
 def test_learning_which_from_next_to_nothing(colony, tmp_path, asking):
     "Bouts in one video only: the fold that it is left out of has nothing to learn from."
     only = Changed(colony, lambda r: r if r.video_id == colony.ids[0] else
@@ -315,6 +318,7 @@ def test_a_member_without_a_share_has_no_say():
     assert np.array_equal(alone, codes_of(Decision((0.25,)), told(1)[0]))
 
 
+@pytest.mark.slow
 def test_shuffled_labels_score_at_chance(colony, tmp_path, run):
     "On average over three ways to shift them: a rare action has a handful of bouts."
     def shifted(rec, k):
@@ -400,6 +404,7 @@ def test_a_killed_recipe_goes_on(run, colony, tmp_path):
     assert (tmp_path/"run"/name).read_bytes() == (run[0]/"run"/name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, left", [("trees-1-1", 0), ("net-3-1", 0), ("trees-2-1", 999)])
 def test_a_damaged_member_learns_again(run, colony, tmp_path, name, left):
     shutil.copytree(run[0]/"run", tmp_path/"run")
@@ -413,6 +418,7 @@ def test_a_damaged_member_learns_again(run, colony, tmp_path, name, left):
     assert path.with_suffix(".damaged").stat().st_size == left
 
 
+@pytest.mark.slow
 def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
     about = json.loads((run[0]/"run"/"recipe.json").read_text())
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")
@@ -429,6 +435,7 @@ def test_a_bar_for_all_actions_is_kept_told_and_obeyed(run, colony, tmp_path):
     assert least_line({"any_threshold": 0.0}) == "Bouts may be of any length."
 
 
+@pytest.mark.slow
 def test_usual_rates_are_kept_told_and_obeyed(run, colony, tmp_path):
     about = json.loads((run[0]/"run"/"recipe.json").read_text())
     (tmp_path/"members").symlink_to(run[0]/"run"/"members")

@@ -45,6 +45,7 @@ def check_train(lab, tmp_path, *words):
         for key in one: np.testing.assert_allclose(other[key], one[key], **near)
 
 
+@pytest.mark.slow
 def test_killed_and_told_again_it_goes_on(lab, tmp_path, capsys):
     "Nothing that is done is done again, and nothing wrong reaches the folder in between."
     line = ["train", lab/"data", "--out", tmp_path/"run", *QUICK, "--on", "local", "--at-once", "1"]

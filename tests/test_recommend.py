@@ -169,6 +169,7 @@ def test_a_sweep_on_a_card_tells_the_batch_that_was_asked_for(tmp_path):
     assert not past_results(CFG.model_copy(update={"amp": True}), Workload())
 
 
+@pytest.mark.slow
 def test_a_training_that_was_paid_for_is_measured_on_that_card(colony, tmp_path, capsys,
                                                               monkeypatch):
     "A real run folder in a job's folder, its receipt, and what the command says of it."
@@ -247,6 +248,7 @@ def colony(tmp_path_factory):
     return str(write_colony(tmp_path_factory.mktemp("data")/"colony", videos=6, minutes=0.5))
 
 
+@pytest.mark.slow
 def test_every_number_that_is_said_is_in_the_json(colony, capsys):
     words = ["advise", colony, "--features", "coords", "--epochs", "200", "--seconds",
              "0.3"]
@@ -265,6 +267,7 @@ def test_every_number_that_is_said_is_in_the_json(colony, capsys):
         assert data["request"]["epochs"] == 200 and data["request"]["windows"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words,says", [
     ("--scenario train", "--scenario is a question without DATA"),
     ("--guide", "--guide is a question without DATA"),
@@ -308,6 +311,7 @@ def counted():
     return estimate(CFG)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(["modal", "hf"]),
@@ -353,6 +357,7 @@ def test_without_a_measurement_panel_and_command_say_the_same(on, purpose):
     assert panel == command(scenario=purpose, provider=on)["pick"]
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from(sorted(NETWORKS)), st.integers(10, 400), st.integers(1, 512),
        st.integers(1, 10**7), st.integers(1, 200), st.floats(1e-3, 1e3), st.floats(1, 100))

@@ -167,6 +167,7 @@ def test_a_trial_of_few_videos_is_trained_again_with_all_that_was_reviewed(lab, 
     assert load_run(tmp_path/"again").run_videos() == {"train": ["1", "3"], "valid": ["2"]}
 
 
+@pytest.mark.slow
 def test_the_loop_from_the_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = ["--epochs", "1", "--features", "coords", "--hidden-size", "8", "--num-layers", "1"]
@@ -247,6 +248,7 @@ def test_a_retraining_that_was_stopped_goes_on_by_the_same_line(lab, tmp_path, m
     with pytest.raises(ConfigError, match="3"): again() # learns from something else now
 
 
+@pytest.mark.slow
 def test_a_retraining_goes_on_from_the_weights_or_takes_new_ones(lab, tmp_path):
     add_correction(lab.root/"corrections.jsonl", correction(3), "Ann")
     cfg = TrainConfig(epochs=1, device="cpu", features="coords", hidden_size=8, num_layers=1)
@@ -266,6 +268,7 @@ def test_a_retraining_goes_on_from_the_weights_or_takes_new_ones(lab, tmp_path):
         retrain(tmp_path/"run", lab, tmp_path/"fresh", say=said.append)
 
 
+@pytest.mark.slow
 def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
     "Also where the next moment is of another pair, minutes later."
     rec, told = make_recording(seed=1, frames=9000, video_id="1"), []
@@ -289,6 +292,7 @@ def test_after_an_answer_the_picture_comes_first_and_the_strips_once(tmp_path):
     assert [r.verdict for r in panel.rows] == ["stop"] and "✓" in panel.choice.label
 
 
+@pytest.mark.slow
 def test_a_bout_that_is_moved_into_the_next_moment_leaves_its_question(tmp_path):
     "Else a key that is meant for the second would answer for the first."
     p = np.full((900, 2), 0.1)
@@ -327,6 +331,7 @@ def of_video(video, agent, at):
                           np.full(p.shape, -1, np.int8), np.zeros(900), np.zeros(900))
 
 
+@pytest.mark.slow
 def test_an_animal_that_did_nothing_so_far_is_asked_about_and_shown(tmp_path):
     "Of an unlabelled video; the list had moved on, and the answer was of whom it did not show."
     told = [of_video("1", "mouse1", 300), of_video("1", "mouse2", 600)]
@@ -353,6 +358,7 @@ def panels(folder, n):
     return [ReviewPanel(moments, data, told, folder/"c.jsonl", "Ann") for _ in range(n)]
 
 
+@pytest.mark.slow
 def test_a_player_goes_with_its_video(tmp_path):
     "Its poses stayed, and its widgets were sent to the page again at each reload."
     panel, = panels(tmp_path, 1)
@@ -365,6 +371,7 @@ def test_a_player_goes_with_its_video(tmp_path):
     assert panel.player.rec.video_id == "1" and panel.player.stage in panel.player.body.children
 
 
+@pytest.mark.slow
 def test_an_answer_is_about_what_the_page_shows(tmp_path):
     "A second click of a double click came while the first one's next moment was drawn."
     panel, = panels(tmp_path, 1)
@@ -382,6 +389,7 @@ def test_an_answer_is_about_what_the_page_shows(tmp_path):
     assert panel.choice.value == 0, "to look for a moment changes nothing"
 
 
+@pytest.mark.slow
 def test_two_panels_over_one_file_take_back_their_own(tmp_path):
     one, two = panels(tmp_path, 2)
     one.press("y")
@@ -415,6 +423,7 @@ def test_corrections_of_other_animals_are_refused():
         corrected(video(3), [correction(3)._replace(agent="mouse7")])
 
 
+@pytest.mark.slow
 def test_what_a_review_chose_neither_judges_nor_chooses_in_a_recipe(tmp_path, monkeypatch):
     "It is learned from, counted as evidence, and told on the card; alone it judges."
     from mabe_nb.train.ensemble import decide, recipe
@@ -490,6 +499,7 @@ def test_a_review_asks_about_the_bouts_that_are_predicted(lab, tmp_path):
     assert count[0] > count[1] > 0
 
 
+@pytest.mark.slow
 def test_an_answer_about_actions_that_go_on_at_once_tells_of_one(tmp_path):
     "To accept one said that the others, which were seen there, are not."
     rec = make_recording(seed=1, frames=900, video_id="1")

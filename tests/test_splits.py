@@ -45,6 +45,7 @@ def tables(draw, least=2):
 def group_of(table, ids): return set(table.group[table.video_id.isin(ids)])
 
 
+@pytest.mark.slow
 @quick
 @given(tables(), st.floats(0.05, 0.9), st.integers(0, 99))
 def test_holdout_keeps_groups_whole_and_deals_everything(table, valid, seed):
@@ -56,6 +57,7 @@ def test_holdout_keeps_groups_whole_and_deals_everything(table, valid, seed):
     assert split == holdout(table, valid, seed)
 
 
+@pytest.mark.slow
 @quick
 @given(tables(6), st.integers(2, 5), st.integers(0, 99))
 def test_every_video_is_validated_exactly_once(table, k, seed):
@@ -85,6 +87,7 @@ def test_leaving_a_lab_out_leaves_no_trace_of_it(table):
         assert shown.videos.sum() == len(table)
 
 
+@pytest.mark.slow
 @quick
 @given(tables(), st.integers(0, 99))
 def test_guard_fires_whenever_one_video_is_moved_across_a_shared_group(table, seed):
@@ -98,6 +101,7 @@ def test_guard_fires_whenever_one_video_is_moved_across_a_shared_group(table, se
         assert "shares poses" in str(e.value)
 
 
+@pytest.mark.slow
 @quick
 @given(tables(), st.integers(0, 99), st.booleans())
 def test_describe_counts_every_frame(table, seed, by_lab):
@@ -107,6 +111,7 @@ def test_describe_counts_every_frame(table, seed, by_lab):
         assert shown[c[7:]].sum() == table[c].sum()
 
 
+@pytest.mark.slow
 @quick
 @given(st.integers(0, 10**6))
 def test_rare_actions_are_on_both_sides(seed):
@@ -124,6 +129,7 @@ def test_rare_actions_are_on_both_sides(seed):
     assert 2 <= len(split.valid) <= 8
 
 
+@pytest.mark.slow
 def test_a_video_as_long_as_all_others_is_learned_from():
     "Of three hours and four clips the three hours judged what 200 frames had taught."
     for frames in ([50, 1, 324_000, 50, 120], [50, 90_000, 80_000]):
@@ -261,6 +267,7 @@ def both():
     return groups([*read_kaggle(DATA/"rats"), *read_kaggle(DATA/"rat_fights")])
 
 
+@pytest.mark.slow
 @real
 def test_tracks_that_lie_in_two_datasets_are_found(both):
     assert len(both) == 92 and both.group.nunique() == 46

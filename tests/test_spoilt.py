@@ -98,6 +98,7 @@ def test_a_lab_without_a_scale_learns_with_the_others(lost):
         for other in rest: assert .5 < typical[v] / typical[other] < 2, typical
 
 
+@pytest.mark.slow
 def test_coordinates_in_px_beside_others_in_cm_are_told(lost, capsys):
     data = open_dataset(lost)
     free = [v for v in data.ids if v != "4" and not data[v].px_per_cm and data.labelled(v)]

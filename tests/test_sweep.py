@@ -63,6 +63,7 @@ def same(a, b):
     return a == b
 
 
+@pytest.mark.slow
 def test_a_sweep_leaves_no_trace_in_the_caller():
     "Model, optimizer and random states are bit-equal, and so are the next 20 losses."
     def losses(between):
@@ -81,6 +82,7 @@ def test_a_sweep_leaves_no_trace_in_the_caller():
     assert with_sweep == losses(lambda: None)
 
 
+@pytest.mark.slow
 def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     ask = dict(sizes=[90_000, 8, 512], seconds=0.2, memory_gb=0.3)
     done = sweep(TINY, Workload(windows=1000), **ask)
@@ -94,6 +96,7 @@ def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     assert len(list((mabe_home/"measure").iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_memory_is_foretold_from_the_smallest():
     cfg = TrainConfig(model_type="lstm", hidden_size=64, num_layers=1, frame_gap=1,
                       sequence_length=100, device="cpu", use_augmentation=False)

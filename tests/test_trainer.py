@@ -179,6 +179,7 @@ def teams(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(teams, tmp_path):
     "gloo, the same effective batch, no batch statistics and no dropout."
     team_run.run(tmp_path, ALIKE)
@@ -191,6 +192,7 @@ def test_two_processes_are_one(teams, tmp_path):
     assert not list(runs[1].glob(".process*"))
 
 
+@pytest.mark.slow
 def test_stopped_team_goes_on_as_if_never(teams):
     "In new processes."
     whole, again = teams/"whole"/"run", teams/"again"/"run"
@@ -202,6 +204,7 @@ def test_stopped_team_goes_on_as_if_never(teams):
 
 # killed and stopped
 
+@pytest.mark.slow
 def test_killed_twenty_times_is_as_if_never(tmp_path):
     out = subprocess.run([sys.executable, str(HERE/"killed_runs.py"), str(tmp_path), "20",
                           "0"], check=True, capture_output=True, text=True, timeout=500,
@@ -393,6 +396,7 @@ def test_run_beyond_its_budget_is_the_same_run(tmp_path):
     assert not list((tmp_path/"b"/"run").glob(".process*"))
 
 
+@pytest.mark.slow
 def test_reading_windows_keeps_memory_flat(tmp_path):
     "400 MB on disk, batches from all over it, in a process of its own."
     code = f"""
@@ -474,6 +478,7 @@ def test_state_of_another_model_is_refused():
         two.restore(*copy.deepcopy(one.state()))
 
 
+@pytest.mark.slow
 def test_nothing_loads_pytorchs_compiler(tmp_path):
     "It takes 1 to 3 s and 70 MB of each process, and nothing here is compiled."
     code = """

@@ -140,6 +140,7 @@ def test_each_pair_of_groups_has_its_drawn_difference_whatever_their_order():
     assert table.drawn_low.notna().all()
 
 
+@pytest.mark.slow
 def test_a_run_carries_its_doubt_into_the_comparison_and_is_asked_once(tmp_path, monkeypatch):
     watched = {(a, t, "sniff") for a, t in (("mouse1", "mouse2"), ("mouse2", "mouse1"))
                } | {(m, m, "rear") for m in ("mouse1", "mouse2")}

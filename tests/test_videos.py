@@ -83,6 +83,7 @@ def check_both(lab, tmp_path, *words):
     assert main(*line, "--overwrite") == 0 and len(group.tasks()) == len(group.last_tasks())
 
 
+@pytest.mark.slow
 def test_here(lab, tmp_path, capsys):
     check_both(lab, tmp_path, "--on", "local", "--at-once", "2")
     assert "was started for this before and is done" in capsys.readouterr().out
@@ -98,6 +99,7 @@ def damaged(lab, tmp_path):
     return tmp_path/"data", file, good
 
 
+@pytest.mark.slow
 def test_a_broken_video_is_named_and_the_others_go_on(lab, damaged, tmp_path, capsys):
     data, file, good = damaged
     one_process = ["--on", "local", "--at-once", "1"]
@@ -121,6 +123,7 @@ def test_a_broken_video_is_named_and_the_others_go_on(lab, damaged, tmp_path, ca
     assert {p: p.stat().st_mtime_ns for p in made} == made # none of them again
 
 
+@pytest.mark.slow
 def test_killed_and_told_again_it_goes_on(lab, tmp_path, capsys):
     "The terminal is gone, then its task is killed; the same line computes what is left."
     line = ["predict", lab/"run", lab/"data", "--out", tmp_path/"sub.csv", "--on", "local",
@@ -143,6 +146,7 @@ def test_killed_and_told_again_it_goes_on(lab, tmp_path, capsys):
     assert (tmp_path/"sub.csv").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_two_who_follow_it_both_see_it_done(lab, tmp_path):
     "One brings what was prepared and removes the group; to the other that is no failure."
     line = ["prepare", lab/"data", "--features", "coords", "--out", tmp_path/"many", "--on", "local",
@@ -161,6 +165,7 @@ def test_two_who_follow_it_both_see_it_done(lab, tmp_path):
     with pytest.raises(MabeError, match="was removed by another process"): follow_group(group, print)
 
 
+@pytest.mark.slow
 def test_a_group_belongs_to_its_videos_settings_and_weights(lab, tmp_path):
     "What changes any of them starts another group; nothing of a record is believed."
     quiet = {"say": lambda text: None, "at_once": 1}
@@ -209,6 +214,7 @@ def test_only_what_is_not_prepared_becomes_an_item(lab, tmp_path):
     assert group.items == VIDEOS - 3
 
 
+@pytest.mark.slow
 def test_what_was_prepared_is_brought_once_nobody_else_prepares_there(lab, tmp_path):
     "Who does would take away what is being moved."
     out = tmp_path/"some"

@@ -167,6 +167,7 @@ def test_nothing_global_is_left_behind():
         matplotlib.pyplot.get_fignums()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph", "ignore:constrained_layout")
 def test_names_are_text_for_matplotlib_too():
     for name in ("$\\frac{1}$", "$", "_x_", NASTY, "a" * 300, "Mäuse 鼠", "\\n%s{}"):

@@ -65,6 +65,7 @@ def look(run, films, capsys, *more):
     return json.loads(out)
 
 
+@pytest.mark.slow
 def test_only_what_is_new_is_predicted_and_one_table_holds_all(run, films, capsys):
     found = films.parent/"found"
     assert look(run, films, capsys)["new"] == ["day1_v1", "day1_v2"]
@@ -149,6 +150,7 @@ def wait(what, process, seconds=120):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_it_goes_on_until_ctrl_c(run, films):
     found = films.parent/"found"
     (films/"day1").rename(films.parent/"day1") # begins with an empty folder

@@ -44,6 +44,7 @@ def run(python, code, folder):
                           env={"MABE_HOME": str(folder/"home"), "OMP_NUM_THREADS": "1"})
 
 
+@pytest.mark.slow
 def test_from_the_wheel_to_a_score_in_ten_lines(python, tmp_path):
     assert len(PATH_OF_A_NEWCOMER.strip().splitlines()) <= 10
     done = run(python, PATH_OF_A_NEWCOMER, tmp_path)

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 ABSENT = """
 import builtins, os, select, signal, subprocess, sys
 import psutil # which has ways of its own there
@@ -32,6 +34,7 @@ for words in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_whole_job(tmp_path):
     "And a kit for Kaggle, which is tried before it is kept."
     done = subprocess.run(

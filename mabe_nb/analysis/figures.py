@@ -67,19 +67,19 @@ def plot_raster(
     rows = list(everybody.head(most).itertuples(index=False, name=None))
     some = f": the first {most} of {len(everybody)}" * (len(rows) < len(everybody))
     colors = colors_of(seen.watched.action)
-    height = max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors)) # names fit, too
-    figure, ax = _axes(ax, 9, height)
+    names_fit = 0.4 + 0.18 * len(colors)
+    figure, ax = _axes(ax, 9, max(1.2 + 0.2 * len(rows), names_fit))
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
     grey = _draw_watched(ax, rows, seen.watched)
     shown = _draw_rows(ax, rows, seen.bouts, colors)
     ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
-    end = (seen.watched.begin + seen.watched.seconds).max()
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(0, end), xlabel="time (s)",
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="time (s)",
+           xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
-    keys = [ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
-                   edgecolor="white", linewidth=0) for a, c in colors.items()]
-    ax.legend(handles=keys, loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
+    ax.legend(handles=[ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
+                              edgecolor="white", linewidth=0) for a, c in colors.items()],
+              loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 

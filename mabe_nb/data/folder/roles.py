@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TO_WHOM', 'NAMING', 'targets_of', 'target_of', 'agent_of', 'scored_agents', 'looked_for', 'looked_for_by_bouts']
 
-# %% ../../../nbs/data/folder/19_roles.ipynb #9341abf4
+# %% ../../../nbs/data/folder/19_roles.ipynb #0f70ab2a
 from ..annotations import annotation_source
 from .settings import FolderSettings
 from ..recording import Recording

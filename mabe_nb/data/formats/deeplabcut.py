@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NO_ANIMAL', 'PICTURES', 'LEVELS', 'check_individuals', 'csv_frames', 'in_order', 'csv_table']
 
-# %% ../../../nbs/data/formats/12_deeplabcut.ipynb #f80cfb95
+# %% ../../../nbs/data/formats/12_deeplabcut.ipynb #87f8e77d
 import re
 from itertools import product
 
