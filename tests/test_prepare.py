@@ -24,7 +24,7 @@ from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.cache.prepare import DataError, default_folder, plan_for, prepare
 from mabe_nb.data.cache.shard import prepare_shard
 from mabe_nb.data.cache.reader import open_prepared
-from mabe_nb.data.cache.room import clear_caches, list_caches
+from mabe_nb.data.cache.disk_use import clear_caches, list_caches
 from mabe_nb.data.dataset import RecordingList, dataset_parts, open_dataset
 from mabe_nb.data.features import compute
 from mabe_nb.data.recording import bout_table, frame_labels, pairs

@@ -92,7 +92,7 @@ def prepare(args, say) -> dict:
     from mabe_nb.data.dataset import open_dataset, select_videos
     from mabe_nb.data.cache.prepare import prepare as run
     from mabe_nb.data.cache.reader import check_cache
-    from mabe_nb.data.cache.room import list_caches, room_line
+    from mabe_nb.data.cache.disk_use import list_caches, disk_use_line
     if not args.on: refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     if args.out: check_cache(args.out)
     data = open_dataset(args.data, args.split)
@@ -103,7 +103,7 @@ def prepare(args, say) -> dict:
                resume=args.resume is not False, skip_broken=args.skip_broken,
                progress=say.progress)
     answer = done.summary(say)
-    if args.out is None: say(room_line(list_caches()))
+    if args.out is None: say(disk_use_line(list_caches()))
     return answer
 
 # %% ../../nbs/commands/20_data.ipynb #2197a1c9
@@ -147,7 +147,7 @@ def as_lines(
 # %% ../../nbs/commands/20_data.ipynb #e4eab6db
 def cache(args, say) -> dict:
     "List the caches of prepared features, or clear them."
-    from mabe_nb.data.cache.room import clear_caches, list_caches, room_line
+    from mabe_nb.data.cache.disk_use import clear_caches, list_caches, disk_use_line
     if args.names and not args.clear: raise ConfigError("names are for --clear: add it")
     if args.clear and args.limit is not None:
         raise ConfigError("--clear and --limit do not go together; leave one out")
@@ -161,7 +161,7 @@ def cache(args, say) -> dict:
     if gone is not None:
         say(f"{'would remove' if args.dry_run else 'removed'} {len(gone)} of them, "
             f"{gone.bytes.sum() / 1e6:.0f} MB")
-    say(room_line(table) if len(table) else "no prepared features are kept")
+    say(disk_use_line(table) if len(table) else "no prepared features are kept")
     freed = [] if gone is None else to_records(gone)
     return {"caches": to_records(table), "removed": [] if args.dry_run else freed,
             "would_remove": freed if args.dry_run else []}

@@ -143,7 +143,7 @@ def _say_scores(metrics, out, say):
 # %% ../../nbs/commands/30_train.ipynb #5a2a8bca
 def train(args, say) -> dict:
     "Train a classifier; every setting of the config is a flag too."
-    from mabe_nb.data.cache.room import list_caches, room_line
+    from mabe_nb.data.cache.disk_use import list_caches, disk_use_line
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.train.folder.fine_tuning import open_start
     from mabe_nb.train.review.retrain import reviewed_split
@@ -161,7 +161,7 @@ def train(args, say) -> dict:
                   say=say, progress=say.progress, each=epoch_event(cfg))
     if not metrics: return {} # the first process of the team reports
     _say_scores(metrics, args.out, say)
-    say(room_line(list_caches()))
+    say(disk_use_line(list_caches()))
     return metrics
 
 # %% ../../nbs/commands/30_train.ipynb #e057a214

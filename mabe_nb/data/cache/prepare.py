@@ -189,7 +189,7 @@ def _manifest(plan, entries, skipped): # `CHANNELS` of all videos; names must ag
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5c02ed03
 def _size(n): return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB" # bytes
 
-def _check_room(plan, entry, left): # Warns if `left` more such videos are too many
+def _check_disk(plan, entry, left): # Warns if `left` more such videos are too many
     if not isinstance(entry, dict) or not left: return
     files = [p for p in (plan.out/entry["folder"]).glob("**/*") if p.is_file()]
     need, free = (left * sum(p.stat().st_size for p in files),
@@ -218,7 +218,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
                                 got.where or f"video {video_id}") from got
             done[video_id] = got
             bar.update()
-            if len(done) == 1: _check_room(plan, got, len(ids) - 1)
+            if len(done) == 1: _check_disk(plan, got, len(ids) - 1)
     if workers > 1: _clear(plan, ids) # of workers that died
     known = [done[i] for i in ids if isinstance(done[i], dict)]
     for path in (p for e in known for p in e.pop("damaged", ())):
