@@ -129,6 +129,7 @@ def test_a_job_is_done_if_all_of_its_tasks_are():
     assert job.wait(60) == "error" and job.state()["error"]["message"] == "task 1: odd"
     (job.folder/"ckpt"/"go").touch()
     job.resume()
+    assert not (job.folder/"tasks"/"1"/"status.json").exists() # that of before
     assert job.wait(60) == "done"
 
 
