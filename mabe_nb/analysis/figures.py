@@ -76,9 +76,9 @@ def plot_raster(
            xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
-    ax.legend(handles=[ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
-                              edgecolor="white", linewidth=0) for a, c in colors.items()],
-              loc="upper left", bbox_to_anchor=(1, 1), fontsize=8)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, handles=[
+        ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
+               edgecolor="white", linewidth=0) for a, c in colors.items()])
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 
