@@ -18,7 +18,7 @@ install: .venv/.installed
 demo: install
 	$(BIN)/mabe demo --out demo
 
-test: install # In minutes; with make test ALL=1 also browsers, clouds, long trainings, tutorials
+test: install # In minutes; with make test ALL=1 also browsers, clouds and long trainings
 	$(BIN)/python .ci/checks.py $(if $(ALL),--all)
 
 oldest: # The tests with the oldest versions that settings.ini allows: make oldest TORCH=torch==2.6.0

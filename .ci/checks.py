@@ -1,7 +1,6 @@
 """Every check of the house; the last line is `N passed, N failed` (and skipped tests).
 
-Without `--all`, what takes longest is left out: tests marked `browser`, `cloud` or
-`slow`, and the tutorials.
+Without `--all`, what takes longest is left out: tests marked `browser`, `cloud` or `slow`.
 """
 import hashlib
 import os
@@ -172,15 +171,10 @@ def counted(about, code, out, path):
     return len(found.passed), failed or int(code != 0), len(found.skipped)
 
 
-def short_pages():
-    "Every notebook that is no tutorial."
-    return [p for p in house.notebooks() if p.parent.name != "tutorials"]
-
-
-def run_notebooks(path, *names, limit=LIMIT):
-    "Every notebook or some, but for marked cells; what they keep is not seen by the tests."
-    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, *names,
-                     limit=limit, MABE_HOME=f"{path}-home")
+def run_notebooks(path, limit=LIMIT):
+    "Every notebook, but for marked cells; what they keep is not seen by the tests."
+    code, out = tool(*ASIDE, sys.executable, HERE/"each_notebook.py", path, limit=limit,
+                     MABE_HOME=f"{path}-home")
     return counted("notebooks", code, out, path)
 
 
@@ -262,12 +256,11 @@ def main(*words):
                                "--no-loadscope-reorder", without=BROWSER),
             lambda: run_pytest(spare/"browser", "-m", "browser", mark="mark.browser")
                     if everything and browser() else (0, 0, 0), # It waits more than it works
-            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(
-                spare/"notebooks", *[] if everything else short_pages())])
+            lambda: [*structure(), rooms(), *lint(), site(), run_notebooks(spare/"notebooks")])
         rows += [second_try(spare/"pytest", tests), second_try(spare/"browser", browsed),
                  *pages]
-    if not everything: print(f"note: tests marked {LONG} and the tutorials were left out; "
-                             "`make test ALL=1` runs them, as `.ci/run` does")
+    if not everything: print(f"note: tests marked {LONG} were left out; `make test ALL=1` "
+                             "runs them, as `.ci/run` does")
     passed, failed, skipped = map(sum, zip(*rows))
     print(f"{passed} passed, {failed} failed" + f", {skipped} skipped" * bool(skipped))
     sys.exit(failed > 0)
