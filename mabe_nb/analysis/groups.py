@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from .measures import MEASURES, _name, _some
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, first_line
 from ..data.folder.names import did_you_mean
 from ..data.formats.text_tables import check_table
 from ..data.recording import some_of
@@ -57,7 +57,7 @@ def read_groups(
     comma = max(",;\t", key=head.count)
     try: table = pd.read_csv(text, dtype=str, keep_default_na=False, sep=comma)
     except ValueError as e:
-        raise DataError(f"is no CSV table ({str(e).splitlines()[0]})", path) from None
+        raise DataError(f"is no CSV table ({first_line(e)})", path) from None
     return checked_groups(table, path)
 
 # %% ../../nbs/analysis/30_groups.ipynb #3c2fe82b

@@ -18,7 +18,7 @@ import pandas as pd
 from .text_tables import (
     check_rows, open_table, parse_number, read_table, rows_by)
 from ..recording import bout_table, run_lengths
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, first_line
 from ...files import regular_file
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #898e9ad2
@@ -72,7 +72,7 @@ def _column(path, names, lines):
     try: table = read_table(path, header=lines - 1, usecols=list(names),
                             low_memory=False)
     except (ValueError, OSError) as e:
-        raise DataError(f"is no table of SimBA ({str(e).splitlines()[0][:120]})",
+        raise DataError(f"is no table of SimBA ({first_line(e)})",
                         path) from None
     out = table[list(names)].apply(pd.to_numeric, errors="coerce")
     if len(out): return out.to_numpy(np.float32)

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from ....errors import DataError
+from ....errors import DataError, first_line
 from ....files import regular_file
 
 # %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #1ba5fe8e
@@ -166,7 +166,7 @@ def _text_cells(path, export, wanted):
         names=range(export.width), usecols=[c for c in wanted if c < export.width],
         header=None, skiprows=export.lines, dtype=str, keep_default_na=False)
     except (ValueError, OSError) as e:
-        raise DataError(f"is no table ({str(e).splitlines()[0][:120]})", path) from None
+        raise DataError(f"is no table ({first_line(e)})", path) from None
     return table.reindex(columns=wanted, fill_value="").apply(
         lambda cells: cells.str.strip())
 
