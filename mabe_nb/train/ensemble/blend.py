@@ -98,12 +98,16 @@ def load_recipe(
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
 def _means(recipe, values, fps, threads): # Name -> (frames, classes), as in `values`
-    of = {name: recipe.members[name] for name in values}
-    calls = [(m, values[name]) for name, some in of.items() for m in some]
+    calls = [(name, m, m.pace(fps)) for name in values for m in recipe.members[name]]
+    asked = {(name, pace): m.over(values[name], *pace)
+             for (name, pace), m in {c[::2]: c[1] for c in calls}.items()}
+    sums = dict.fromkeys(asked, 0)
     with thread_pool(threads) as pool:
-        out = pool.map(lambda call: call[0](call[1], fps), calls)
-        return {name: sum(next(out) for _ in some) / len(some)
-                for name, some in of.items()}
+        out = pool.map(lambda c: c[1].answers(values[c[0]], asked[c[::2]]), calls)
+        for (name, _, pace), answers in zip(calls, out): sums[name, pace] += answers
+    of = {name: sum(asked[key].spread(sums[key]) for key in asked if key[0] == name)
+          for name in values}
+    return {name: p / len(recipe.members[name]) for name, p in of.items()}
 
 
 def _complete(recipe, means): # (members, frames, classes)
