@@ -38,7 +38,8 @@ def seen(
     rec: Recording,
 ) -> np.ndarray: # (frames, mice, parts, 2) pixels
     "The poses, with points at (0, 0) and infinite ones missing too."
-    bad = ~np.isfinite(rec.xy).all(-1) | (rec.xy == 0).all(-1)
+    x, y = rec.xy[..., 0], rec.xy[..., 1]
+    bad = ~(np.isfinite(x) & np.isfinite(y)) | ((x == 0) & (y == 0))
     return np.where(bad[..., None], np.float32(np.nan), rec.xy)
 
 
@@ -138,10 +139,11 @@ def body_length(
     return float(max(np.ptp(used, axis=0)) / 8) if len(used) else np.nan
 
 # %% ../../nbs/data/40_checks.ipynb #6ec101cc
-def _step(p, q, least): # Mean distance of the parts seen in both, at least so many
-    apart = np.linalg.norm(p - q, axis=-1)
+def _step(p, q, least): # (2, parts, frames): mean distance of `least` parts or more
+    x, y = p - q
+    apart = np.sqrt(x * x + y * y)
     known = np.isfinite(apart)
-    total, count = np.where(known, apart, 0).sum(-1), known.sum(-1)
+    total, count = np.where(known, apart, 0).sum(0), known.sum(0)
     return np.where(count >= least, total / np.maximum(count, 1), np.nan)
 
 # %% ../../nbs/data/40_checks.ipynb #9c707077
@@ -153,7 +155,8 @@ def exchanges(
 ) -> np.ndarray: # Frames that are the first under the other name
     "Where two mice exchange their names."
     both = np.flatnonzero(np.isfinite([a, b]).any((2, 3)).all(0))
-    (a0, a1), (b0, b1) = ((m[both[:-1]], m[both[1:]]) for m in (a, b))
+    (a0, a1), (b0, b1) = ((m[..., :-1], m[..., 1:]) for m in (
+        np.ascontiguousarray(some[both].T) for some in (a, b)))
     gap = np.diff(both)
     least = np.where(gap > 1, min(2, a.shape[1]), 1)
     kept = _step(a0, a1, least), _step(b0, b1, least)
