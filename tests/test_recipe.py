@@ -2,6 +2,7 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,7 +30,8 @@ from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.trust import bootstrap
 from mabe_nb.train.ensemble import members
-from mabe_nb.train.ensemble.members import (ActionFrames, Boost, prepared_for,
+from mabe_nb.train.arithmetic import windows
+from mabe_nb.train.ensemble.members import (ActionFrames, Boost, Net, prepared_for,
                                             train_member, train_net)
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.ensemble.recipe import train_recipe
@@ -375,6 +377,24 @@ def test_threads_say_the_same_and_leave_torch_its_cores(run, colony, tmp_path):
                       for n, some in recipe.members.items()])
     assert np.array_equal(one, many) and torch.get_num_threads() == cores
     assert np.allclose(one, plain, atol=1e-5) and len(one) == len(recipe.members) > 1
+
+
+def test_models_that_sample_alike_look_for_anchors_once(run, colony, tmp_path, monkeypatch):
+    "Another one looks for its own, and all say what each says by itself."
+    recipe, looked = load_recipe(run[0]/"run"), []
+    features = {n: some[0].features for n, some in recipe.members.items()}
+    prepared = prepared_for(features, colony, colony.ids[:1], recipe.parts, tmp_path/"f")
+    values = {n: prepared[n].values(0) for n in recipe.members}
+    net, trees = recipe.members["net"], recipe.members["trees"]
+    clf = net[0].clf
+    slower = Net(replace(clf, cfg=clf.cfg.model_copy(update={"frame_gap": 5})))
+    recipe = replace(recipe, members={"net": [*net, slower], "trees": trees})
+    plain = np.stack([np.mean([m(values[n], 60.0) for m in some], 0)
+                      for n, some in recipe.members.items()])
+    find = windows.anchors
+    monkeypatch.setattr(windows, "anchors", lambda *which: looked.append(1) or find(*which))
+    assert np.allclose(recipe.probabilities(values, fps=60.0), plain, atol=1e-5)
+    assert len(looked) == len({m.sampling(60.0) for m in [*net, slower]}) + 1 < len(net) + 2
 
 
 def test_out_of_fold_files_agree_with_the_score(run, colony):

@@ -98,16 +98,20 @@ def load_recipe(
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #7f5231ef
 def _means(recipe, values, fps, threads): # Name -> (frames, classes), as in `values`
-    calls = [(name, m, m.pace(fps)) for name in values for m in recipe.members[name]]
-    asked = {(name, pace): m.over(values[name], *pace)
-             for (name, pace), m in {c[::2]: c[1] for c in calls}.items()}
-    sums = dict.fromkeys(asked, 0)
+    calls = [(name, m, m.sampling(fps)) for name in values
+             for m in recipe.members[name]]
+    asked = {}
+    for name, m, sampling in calls:
+        if (name, sampling) not in asked:
+            asked[name, sampling] = m.over(values[name], *sampling)
+    sums, means = dict.fromkeys(asked, 0), dict.fromkeys(values, 0)
     with thread_pool(threads) as pool:
-        out = pool.map(lambda c: c[1].answers(values[c[0]], asked[c[::2]]), calls)
-        for (name, _, pace), answers in zip(calls, out): sums[name, pace] += answers
-    of = {name: sum(asked[key].spread(sums[key]) for key in asked if key[0] == name)
-          for name in values}
-    return {name: p / len(recipe.members[name]) for name, p in of.items()}
+        answers = pool.map(lambda c: c[1].answers(values[c[0]], asked[c[::2]]), calls)
+        for (name, _, sampling), some in zip(calls, answers):
+            sums[name, sampling] += some
+    for name, sampling in asked:
+        means[name] += asked[name, sampling].spread(sums[name, sampling])
+    return {name: p / len(recipe.members[name]) for name, p in means.items()}
 
 
 def _complete(recipe, means): # (members, frames, classes)

@@ -72,7 +72,7 @@ MOST_LEAVES = 64 # Of a tree
 class Splits(NamedTuple):
     "The inner nodes of all trees in the order in which they are asked."
     asked: list # (channel, missing left, nodes) each
-    steps: list # Of the n-th split of trees: trees, leaves that are split, rows of answers
+    steps: list # Of the n-th split: trees, leaves that are split, rows of answers
     values: list # (leaves,) of each tree
 
 
