@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
@@ -36,13 +37,22 @@ ENGINES = "bfloat16", "onnx" # Beside float32
 FLOORS = {"tiny": 0.4, "full": 0.8} # Shares of the floor in `--short`
 
 
+def found(*places):
+    "The first of some `module:name` that this release has."
+    for module, name in (place.split(":") for place in places):
+        try: return getattr(import_module(f"mabe_nb.{module}"), name)
+        except (AttributeError, ModuleNotFoundError): pass
+    raise ImportError(places)
+
+
 def stepper(settings):
     "A function that takes one training step."
     from mabe_nb.measure.probe import Steps, make_trainer
-    from mabe_nb.measure.workload import make_spec
-    from mabe_nb.measure.workload import Workload
     from mabe_nb.train.config import TrainConfig
     import torch
+    make_spec = found("measure.workload:make_spec", "measure.spec:make_spec",
+                      "measure.probe:make_spec")
+    Workload = found("measure.workload:Workload", "measure.shape:Shape")
     spec = make_spec(TrainConfig(device="cpu", **settings), Workload(CHANNELS, CLASSES))
     return Steps(make_trainer(spec, torch.device("cpu")))
 
@@ -57,15 +67,17 @@ def predictor(members, engine="float32"):
     x = np.random.default_rng(0).standard_normal((FRAMES, CHANNELS), np.float32)
     x[:, :20][x[:, :20] > 1] = np.nan
     none, all_ = np.arange(0), np.arange(CHANNELS)
-    inputs = Inputs("coords", (), ("",) * x.shape[-1], all_, none, none, fit_standardize([x]), (30, 30), none)
-    of = [TrainConfig(**settings) for settings in members]
-    nets = [make_model(cfg, CHANNELS, CLASSES).eval() for cfg in of]
+    of = dict(features="coords", parts=(), names=("",) * CHANNELS, direct=all_, masks=none,
+              base=none, scaler=fit_standardize([x]), fps=(30, 30), always=none)
+    inputs = Inputs(**{k: v for k, v in of.items() if k in Inputs.__dataclass_fields__})
+    configs = [TrainConfig(**settings) for settings in members]
+    nets = [make_model(cfg, CHANNELS, CLASSES).eval() for cfg in configs]
     if engine != "float32": # which the release before has not
         from mabe_nb.train.arithmetic.engines import in_engine
         nets = [in_engine(net, engine, cfg.sequence_length, CHANNELS)
-                for net, cfg in zip(nets, of)]
+                for net, cfg in zip(nets, configs)]
     return lambda: [probabilities(net, x, cfg.sequence_length, cfg.frame_gap, inputs=inputs)
-                    for net, cfg in zip(nets, of)]
+                    for net, cfg in zip(nets, configs)]
 
 
 def recipe_predictor(run, data):
@@ -83,9 +95,8 @@ def seconds(case, run=None, data=None, rounds=4, steps=10):
     "Processor time of a case, the shortest after the first."
     import torch
     from contextlib import nullcontext
-    try: from mabe_nb.train.machine import memory_kept
-    except ModuleNotFoundError: # Where the release before has it
-        from mabe_nb.train.fit.machine import memory_kept
+    memory_kept = found("train.machine:memory_kept", "train.fit.machine:memory_kept",
+                        "train.allocator:memory_kept")
     torch.set_num_threads(1)
     step = case in STEPS
     name, _, engine = (case, "", "") if case == RECIPE else case.partition(", ")

@@ -1,6 +1,9 @@
-"""Frames per second of the feature presets, beside a plain copy and a pandas peer.
+"""Frames per second of the feature presets, beside a plain copy, pandas and movement.
 
 python bench/features.py --json F     rows {"variant": ..., "frames_s": x, "of_copy": x}
+
+`kaggle288` is coordinates, speed and size of the acceleration of each point. movement has
+its own acceleration, the change of its velocity, so that only speeds are compared.
 """
 import argparse
 import json
@@ -39,15 +42,31 @@ def pandas_kaggle288(rec):
     return pd.concat([table, size(velocity), size(change)], axis=1).to_numpy(np.float32)
 
 
+def movement_kaggle288(rec):
+    "Coordinates, speed and size of the acceleration as movement computes them."
+    import xarray as xr
+    from movement.kinematics import compute_acceleration, compute_speed
+    from movement.utils.vector import compute_norm
+    x = xr.DataArray(np.moveaxis(rec.xy, (1, 2, 3), (3, 2, 1)), # Its order of axes
+                     dims=("time", "space", "keypoints", "individuals"),
+                     coords={"time": np.arange(len(rec)) / rec.fps, "space": ["x", "y"]})
+    flat = lambda a: a.transpose("time", "individuals", "keypoints", ...).values.reshape(len(rec), -1)
+    of = x, compute_speed(x), compute_norm(compute_acceleration(x))
+    return np.concatenate([*map(flat, of)], axis=1, dtype=np.float32)
+
+
 def variants(frames):
     "Name and a call for everything that is measured."
     full, pair = recording(frames, 4, SLOTS), recording(frames, 2, CALMS21)
     done = compute(full, "kaggle288").values
     peer = pandas_kaggle288(full)
     assert np.allclose(peer[1:-1], done[1:-1], rtol=1e-3, atol=.5), "the peer disagrees"
+    theirs, n = movement_kaggle288(full), full.xy[0].size
+    assert np.allclose(theirs[1:-1, n:n*3//2], done[1:-1, n:n*3//2], rtol=1e-3, atol=.5)
     return {"copy": lambda: np.copy(done),
             "kaggle288": lambda: compute(full, "kaggle288"),
             "kaggle288_pandas": lambda: pandas_kaggle288(full),
+            "kaggle288_movement": lambda: movement_kaggle288(full),
             "coords": lambda: compute(pair, "coords"),
             "social": lambda: compute(pair, "social")}
 
@@ -68,7 +87,8 @@ def measure(frames, rounds):
     rate = lambda name: frames / middle(r[name] for r in seconds)
     return [{"variant": name, "frames_s": round(rate(name)),
              "of_copy": round(share("copy", name), 4),
-             "of_pandas": round(share("kaggle288_pandas", name), 3)} for name in calls]
+             "of_pandas": round(share("kaggle288_pandas", name), 3),
+             "of_movement": round(share("kaggle288_movement", name), 3)} for name in calls]
 
 
 def main():
@@ -79,7 +99,7 @@ def main():
     args = p.parse_args()
     rows = measure(args.frames, args.rounds)
     line = ("{variant:18} {frames_s:>12,} frames/s {of_copy:8.3f} of a copy"
-            " {of_pandas:8.2f} of pandas")
+            " {of_pandas:8.2f} of pandas {of_movement:8.2f} of movement")
     for row in rows: print(line.format(**row))
     if args.json: args.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -20,7 +20,8 @@ from pathlib import Path
 CHILD = '''
 import json, resource, shutil, sys, time
 import numpy as np
-from mabe_nb.data.cache.prepare import prepare
+try: from mabe_nb.data.cache.prepare import prepare
+except ImportError: from mabe_nb.data.prepare import prepare # of the release before
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Recording
 

@@ -78,7 +78,7 @@ def conv_once(
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #5a2a4034
 def three_frames(
-    into: torch.Tensor, # (windows, frames, 3, width) zeros, filled
+    into: torch.Tensor, # (windows, frames, 3, width), filled
     x: torch.Tensor, # (windows, frames or more, width)
     first: int, # Frame of `x` that is the first of `into`
     dilation: int,
@@ -88,7 +88,9 @@ def three_frames(
     for k, shift in enumerate((-dilation, 0, dilation)):
         at = first + shift
         a, b = max(0, -at), max(min(frames, known - at), 0)
-        if b > a: into[:, a:b, k] = x[:, at + a:at + b]
+        a, b = min(a, frames), max(a, b)
+        into[:, :a, k], into[:, b:, k] = 0, 0
+        into[:, a:b, k] = x[:, at + a:at + b]
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #06639e27
 def layer_once(
@@ -107,7 +109,7 @@ def layer_once(
                          1), d))
     shapes = ((1, len(x)), (n, z + d), (n, z + d))
     sizes = [a * b for a, b in shapes]
-    three = x.new_zeros(sum(sizes), 3, x.shape[-1])
+    three = x.new_empty(sum(sizes), 3, x.shape[-1])
     for (of, first), shape, into in zip(blocks, shapes, three.split(sizes)):
         three_frames(into.view(*shape, *into.shape[1:]), of, first, d)
     out = (three[:, 1] + layer.mixed(three.flatten(1))).split(sizes)

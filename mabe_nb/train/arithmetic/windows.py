@@ -77,11 +77,11 @@ def changes(
     for a in range(0, len(x) - 1, FRAMES):
         values = x[a:a + FRAMES + 1, some]
         if torch.is_tensor(values): values = values.float().cpu().numpy()
-        values = np.asarray(values, np.float32)
-        step = abs(values[1:] - values[:-1]) if np.isfinite(values).all() else \
-            np.nan_to_num(abs(np.diff(
-                np.where(np.isfinite(values), values, np.nan), axis=0)))
-        parts.append((step * weights).sum(1))
+        values = np.ascontiguousarray(np.transpose(values), np.float32)
+        with np.errstate(invalid="ignore", over="ignore"): # infinite ones are missing too
+            step = abs(values[:, 1:] - values[:, :-1])
+        step = np.where(np.isfinite(step), step, 0)
+        parts.append((step * weights[:, None]).sum(0))
     out = np.concatenate(parts)
     return (out + 0.5 * np.r_[0, out[:-1]] + 0.25 * np.r_[out[1:], 0]
             if len(out) else out)
