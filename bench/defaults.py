@@ -4,7 +4,8 @@
 
 DATA is an annotated folder. One network of `mabe train` learns in each of some of five folds
 of whole neighbouring videos, with the defaults and with each other set of settings. The epoch
-that is kept is chosen on the videos that judge, in all rows alike.
+that is kept is chosen on the videos that judge, in all rows alike. With `--learn-from 12` it
+learns from twelve of the other videos, evenly spaced.
 """
 import argparse
 import json
@@ -34,6 +35,7 @@ def main():
     p.add_argument("data", type=Path)
     p.add_argument("--others", default=BEFORE, help="sets, apart by `;`")
     p.add_argument("--folds", default="1,3", help="of 1 to 5, the folds left out in turn")
+    p.add_argument("--learn-from", type=int, default=10**9, help="videos, of all that there are")
     p.add_argument("--json", type=Path)
     args, rows = p.parse_args(), []
     torch.set_num_threads(1)
@@ -41,12 +43,15 @@ def main():
     splits = contiguous_folds(labelled_groups(data), 5)
     for name, given in {"defaults": {}, **settings(args.others)}.items():
         for k in map(int, args.folds.split(",")):
+            learn, valid = splits[k - 1].train, splits[k - 1].valid
+            every = max(len(learn) / args.learn_from, 1)
+            learn = [learn[int(i * every)] for i in range(min(len(learn), args.learn_from))]
             with tempfile.TemporaryDirectory() as work:
                 metrics = train(data, Path(work)/"run", make_config(given | {"seed": k}),
-                                splits[k - 1].train, splits[k - 1].valid)
+                                learn, valid)
             f1 = metrics["valid"]["f1"]
             judged = [f1[a] for a in JUDGED.get(args.data.name, f1) if f1[a] is not None]
-            rows.append({"settings": name, "fold": k, "epoch": metrics["best"]["epoch"],
+            rows.append({"settings": name, "fold": k, "videos": len(learn), "epoch": metrics["best"]["epoch"],
                          "macro_f1": round(sum(judged) / len(judged), 4)})
             print(rows[-1], flush=True)
     out = {"data": args.data.name, "rows": rows}

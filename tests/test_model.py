@@ -305,6 +305,16 @@ def test_both_orders_are_learned_together_or_one_after_the_other(data, tmp_path)
         [["mouse1", "mouse2"]], [["mouse2", "mouse1"]], []]
 
 
+def test_features_without_an_order_are_proposed_where_nobody_can_say_that_it_matters(data, tmp_path):
+    "Not where both orders were scored, nor where features were chosen."
+    both = RecordingList([data[v].replace(labelled=data[v].labelled | {(t, a, x) for a, t, x in LISTED})
+                          for v in "01"])
+    for name, some, cfg, told in (("a", data, TINY, True), ("b", both, TINY, False),
+                                  ("c", data, TINY.model_copy(update={"features": "smoothed"}), False)):
+        train(some, tmp_path/name, cfg, ["0"], ["1"], cache=tmp_path/"f", say=(said := []).append)
+        assert any("try --features smoothed" in line for line in said) == told, name
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_by_another_name_are_told(data, folder, tmp_path, kind):
     "Absent alone is another tracker, new alone is more than was learned; both may be one part."

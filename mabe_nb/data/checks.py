@@ -140,8 +140,7 @@ def body_length(
 
 # %% ../../nbs/data/40_checks.ipynb #6ec101cc
 def _step(p, q, least): # (2, parts, frames): mean distance of `least` parts or more
-    x, y = p - q
-    apart = np.sqrt(x * x + y * y)
+    apart = np.sqrt(np.square(p - q).sum(0))
     known = np.isfinite(apart)
     total, count = np.where(known, apart, 0).sum(0), known.sum(0)
     return np.where(count >= least, total / np.maximum(count, 1), np.nan)
@@ -155,8 +154,7 @@ def exchanges(
 ) -> np.ndarray: # Frames that are the first under the other name
     "Where two mice exchange their names."
     both = np.flatnonzero(np.isfinite([a, b]).any((2, 3)).all(0))
-    (a0, a1), (b0, b1) = ((m[..., :-1], m[..., 1:]) for m in (
-        np.ascontiguousarray(some[both].T) for some in (a, b)))
+    (a0, a1), (b0, b1) = ((m[both[:-1]].T.copy(), m[both[1:]].T.copy()) for m in (a, b))
     gap = np.diff(both)
     least = np.where(gap > 1, min(2, a.shape[1]), 1)
     kept = _step(a0, a1, least), _step(b0, b1, least)

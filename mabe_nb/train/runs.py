@@ -39,6 +39,7 @@ from .scores.frames import (Validation, best_row, frame_counts,
 from .scores.means import (lab_means, log_loss, mean_f1, overlap_scores,
                                         time_looked_at, where_found)
 from .scores.trust import validation_scores
+from .tracks import order_notes
 from .training_set import TrainingSet, load_training_set, new_classifier
 from .unlike import shared_subjects
 
@@ -60,7 +61,8 @@ def _announce(dataset, data, ids, asked, clf, say):
     named = [str(v) for some in asked for v in some or ()]
     left = [v for v in dict.fromkeys(named) if not may_be_labelled(dataset, v)]
     if left: say(f"note: left out, as nobody has annotated it: video {some_of(left)}")
-    for text in [*data.notes, *users_code(clf.cfg)[1]]: say(f"note: {text}")
+    for text in [*data.notes, *users_code(clf.cfg)[1], *order_notes(
+            data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNSEEN_MS', 'STRETCHED', 'EXCHANGED', 'unseen_frames', 'learned_tracks', 'read_tracks', 'widened', 'without_unseen',
-           'unseen_lines', 'stretched', 'swapped', 'one_order_lines']
+           'unseen_lines', 'stretched', 'swapped', 'one_order_lines', 'order_notes']
 
 # %% ../../nbs/train/54_tracks.ipynb #d4500801
 from dataclasses import replace
@@ -183,3 +183,15 @@ def one_order_lines(
     named = some_of(f"{a} to {t}" for a, t in learned)
     return [f"note: in training each pair was scored in one order alone ({named}); "
             "here both are predicted, of which one was never learned from"]
+
+# %% ../../nbs/train/54_tracks.ipynb #dca3fcb6
+def order_notes(
+    inputs, # `Inputs` of a model
+    chosen: bool, # Did somebody choose its features?
+) -> list: # Of sentences: one, or none
+    "That its features tell agent from target where no label says that it matters."
+    apart = any(name.startswith("agent.") for name in inputs.names)
+    if chosen or not apart or not (inputs.tracks or {}).get("one_order"): return []
+    return ["each pair was scored in one order alone, so nobody can say whether it "
+            "matters who of the two is the agent; where it does not, try --features "
+            "smoothed, which learns more from as many videos"]

@@ -78,7 +78,7 @@ def changes(
         values = x[a:a + FRAMES + 1, some]
         if torch.is_tensor(values): values = values.float().cpu().numpy()
         values = np.ascontiguousarray(np.transpose(values), np.float32)
-        with np.errstate(invalid="ignore", over="ignore"): # infinite ones are missing too
+        with np.errstate(invalid="ignore", over="ignore"): # infinite: missing, too
             step = abs(values[:, 1:] - values[:, :-1])
         step = np.where(np.isfinite(step), step, 0)
         parts.append((step * weights[:, None]).sum(0))
