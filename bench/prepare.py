@@ -20,11 +20,14 @@ from pathlib import Path
 CHILD = '''
 import json, resource, shutil, sys, time
 import numpy as np
-try: from mabe_nb.data.cache.prepare import prepare
-except ImportError: from mabe_nb.data.prepare import prepare # of the release before
+from importlib import import_module
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Recording
 
+for place in ("data.cache.prepare", "data.prepare"): # the latter in the first release
+    try: prepare = import_module(f"mabe_nb.{place}").prepare
+    except ModuleNotFoundError: continue
+    break
 data, features, videos, out = sys.argv[1:]
 if data.isdigit(): # So many animals that walk about, in memory
     rng, mice = np.random.default_rng(0), int(data)

@@ -72,7 +72,7 @@ def in_windows(
             change(scores(at).float()).cpu().numpy()
             for at in np.array_split(np.arange(len(windows.starts)), count)])
 
-
+# %% ../../nbs/train/40_predict.ipynb #e473471b
 def over_windows(
     model: torch.nn.Module, # See `in_windows`
     x, # (frames, channels) of one sequence, likewise

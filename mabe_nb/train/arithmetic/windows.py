@@ -192,7 +192,7 @@ def overlap_average(
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #a364de91
 OVERLAP = 64 # Of 256: on `rats` and `rats_directed` as good as 128
 
-
+# %% ../../../nbs/train/arithmetic/10_windows.ipynb #07e0f28e
 @dataclass(frozen=True)
 class Windows:
     "Windows over a sequence, and how answers in them become answers for every frame."

@@ -113,7 +113,7 @@ def _means(recipe, values, fps, threads): # Name -> (frames, classes), as in `va
         means[name] += asked[name, sampling].spread(sums[name, sampling])
     return {name: p / len(recipe.members[name]) for name, p in means.items()}
 
-
+# %% ../../../nbs/train/ensemble/75_blend.ipynb #207ca2e6
 def _complete(recipe, means): # (members, frames, classes)
     return completed(np.stack([means[name] for name in recipe.members]),
                      recipe.which, recipe.ordered,

@@ -75,7 +75,7 @@ class Splits(NamedTuple):
     steps: list # Of the n-th split: trees, leaves that are split, rows of answers
     values: list # (leaves,) of each tree
 
-
+# %% ../../../nbs/train/ensemble/20_boosting.ipynb #ad7ef1b5
 def splits_of(
     trees: Trees,
 ) -> Splits:
