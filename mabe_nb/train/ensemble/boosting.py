@@ -86,8 +86,7 @@ def splits_of(
     asked = [(*divmod(int(kind[order][a]), 2), nodes[a:b])
              for _, a, b in run_lengths(kind[order])]
     row = dict(zip(nodes.tolist(), range(len(nodes))))
-    left, right = trees.left.tolist(), trees.right.tolist()
-    steps, values = [], []
+    left, right, steps, values = trees.left.tolist(), trees.right.tolist(), [], []
     for tree, first in enumerate(trees.root.ravel().tolist()):
         todo, ends = [(first, 0)], [first]
         while todo:
@@ -99,8 +98,7 @@ def splits_of(
             steps[len(ends) - 1].append((tree, leaf, row[node]))
             ends.append(node)
         if len(ends) > MOST_LEAVES:
-            raise DataError(f"holds a tree of {len(ends)} leaves, at most "
-                            f"{MOST_LEAVES} can be asked")
+            raise DataError(f"holds a tree of {len(ends)} leaves, at most {MOST_LEAVES}")
         values.append(trees.value[ends])
     return Splits(asked, [np.array(some).T for some in steps], values)
 
