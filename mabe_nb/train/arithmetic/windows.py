@@ -219,7 +219,7 @@ class Windows:
         answers: np.ndarray, # (windows, length, classes)
     ) -> np.ndarray: # (frames, classes) float32
         "See `overlap_average`."
-        return np.float32(overlap_average(answers, self.starts, self.gap, self.frames))
+        return overlap_average(answers, self.starts, self.gap, self.frames).astype("f4")
 
 # %% ../../../nbs/train/arithmetic/10_windows.ipynb #3be179c6
 @dataclass(frozen=True)
