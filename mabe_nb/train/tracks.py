@@ -194,4 +194,4 @@ def order_notes(
     if chosen or not apart or not (inputs.tracks or {}).get("one_order"): return []
     return ["each pair was scored in one order alone, so nobody can say whether it "
             "matters who of the two is the agent; where it does not, try --features "
-            "smoothed, which learns more from as many videos"]
+            "smoothed, which learns more from few videos"]

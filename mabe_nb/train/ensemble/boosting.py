@@ -98,7 +98,7 @@ def splits_of(
             steps[len(ends) - 1].append((tree, leaf, row[node]))
             ends.append(node)
         if len(ends) > MOST_LEAVES:
-            raise DataError(f"holds a tree of {len(ends)} leaves, not {MOST_LEAVES}")
+            raise DataError(f"has a tree of {len(ends)} leaves, at most {MOST_LEAVES}")
         values.append(trees.value[ends])
     return Splits(asked, [np.array(some).T for some in steps], values)
 
