@@ -13,7 +13,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.audit import (COLUMNS, KINDS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.checks import all_exchanges, body_length, check, seen
+from mabe_nb.data.checks import all_exchanges, body_length, check, exchanges, seen
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
 from mabe_nb.data.splits import groups
@@ -186,6 +186,16 @@ def runners(behind, beside, pace=40):
     xy[..., 0] += (np.arange(60) * pace)[:, None, None]
     xy[:, 0] -= [behind, beside]
     return rec.replace(xy=xy, bouts=bout_table(), meta={})
+
+
+def test_exchanges_in_a_long_video_are_those_of_its_parts():
+    "Looked for in parts of 45,000 frames, on their border too; a known number of them."
+    n, at = 180_000, [1000, 44_999, 90_000, 90_003, 135_001, 179_000]
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(n, 1, 2)).cumsum(0) * 0.1 + far
+            + 20 * rng.normal(size=(1, 5, 2)) for far in (0, 2000))
+    for k in at: a[k:], b[k:] = b[k:].copy(), a[k:].copy()
+    assert exchanges(a.astype(np.float32), b.astype(np.float32), 60.0, 6).tolist() == at
 
 
 def test_a_swap_is_found_while_both_run():

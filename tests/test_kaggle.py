@@ -105,6 +105,16 @@ def test_several_row_groups_and_dictionaries(tmp_path):
             np.testing.assert_array_equal(rec.xy[:, m - 1, p, 0], wide[m, part])
 
 
+def test_a_dictionary_may_hold_words_that_no_row_uses(tmp_path):
+    "As of a table of categories from which a part was filtered."
+    table = tracking_of()
+    some = table.astype({"bodypart": "category"})[table.bodypart != PARTS[0]]
+    write_parquet(tmp_path, some)
+    write_csv(tmp_path, [row(parts=PARTS[1:])])
+    rec = read_kaggle(tmp_path)["7"]
+    assert rec.parts == tuple(PARTS[1:]) and np.isfinite(rec.xy).all()
+
+
 def test_mice_are_those_that_are_tracked(tmp_path):
     table = tracking_of()
     write_parquet(write_small(tmp_path), table.assign(mouse_id=2*table.mouse_id))

@@ -13,7 +13,6 @@ from contextlib import suppress
 from .parser import COUNT, NATURAL, number, offer
 from ..errors import ConfigError, DataError, MabeError
 from ..files import read_json, write_json
-from ..locks import locked
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
 def group_row(group) -> dict:
@@ -81,6 +80,7 @@ def follow_group(
 ) -> dict: # As `group_row`
     "Follow a group until no task runs. Raises `MabeError` if items have no result."
     lost = None
+    from mabe_nb.locks import locked
     try: group.wait()
     except KeyboardInterrupt:
         say(f"left running: 'mabe jobs attach {group.id}' follows it, "

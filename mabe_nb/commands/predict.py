@@ -12,13 +12,13 @@ from .parser import (CHECKPOINT, OVERWRITE, SKIP_BROKEN, WORKERS,
                                      add_data, check_out, number, offer, pick,
                                      refuse_without)
 from ..errors import ConfigError
-from ..locks import locked_beside
 
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
 def _predict_here(args, options, say):
     "Predict in this process; bouts, ids of videos, and of those that it learned from."
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv
+    from mabe_nb.locks import locked_beside
     from mabe_nb.train.model import load_model
     from mabe_nb.train.unlike import with_doubts
     model = load_model(args.run, args.checkpoint, engine=args.engine)

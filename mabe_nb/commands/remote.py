@@ -7,13 +7,11 @@ __all__ = ['COMMANDS', 'follow', 'submit', 'jobs']
 
 # %% ../../nbs/commands/60_remote.ipynb #0029aa25
 import argparse, sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .parser import OVERWRITE, offer, refuse_without
 from ..errors import ConfigError, MabeError
 from ..remote.events import event_text
-from ..remote.fetch import left_out
 from ..remote.row import as_line, next_steps, row
 
 # %% ../../nbs/commands/60_remote.ipynb #8c8753a7
@@ -114,6 +112,7 @@ def _list_others(say):
 
 # %% ../../nbs/commands/60_remote.ipynb #ec060c49
 def _list(args, say):
+    from concurrent.futures import ThreadPoolExecutor
     from mabe_nb.commands.groups import group_line, group_row
     from mabe_nb.remote.groups.group import groups
     from mabe_nb.remote.job import jobs as known, jobs_folder
@@ -153,6 +152,7 @@ def _cancel_or_resume(job, args, say):
 # %% ../../nbs/commands/60_remote.ipynb #7e6dbf86
 def _fetch(job, args, say):
     "Copy one file or folder of a job; without a name, list what there is."
+    from mabe_nb.remote.fetch import left_out
     if args.name:
         most = 2**50 # bytes: it was asked for by name
         place = job.fetch(args.name, args.to or ".", most, args.overwrite, say)

@@ -57,7 +57,6 @@ def missing(rec, xy):
     zero, wild = (rec.xy == 0).all(-1), np.isinf(rec.xy).any(-1)
     none = np.isnan(xy[..., 0]).all((1, 2))
     gaps = np.ptp(run_lengths(none - 1)[:, 1:], axis=1)
-    longest = gaps.max(initial=0)
     return [
         *_some("missing_points", lost, points, "points are missing"),
         *_some("zero_points", zero, points, "points lie at exactly (0, 0), as some "
@@ -65,8 +64,8 @@ def missing(rec, xy):
         *_some("infinite_points", wild, points,
                f"points are infinite; first in frame {_first(wild)}"),
         *_some("frame_gaps", none, len(xy), f"frames show no animal at all: "
-               f"{len(gaps)} gaps, the longest of {longest / rec.fps:.2f} s, "
-               f"the first at frame {_first(none)}")]
+               f"{len(gaps)} gaps, the longest of {gaps.max(initial=0) / rec.fps:.2f}"
+               f" s, the first at frame {_first(none)}")]
 
 # %% ../../nbs/data/40_checks.ipynb #40558864
 def untracked(
@@ -153,10 +152,13 @@ def exchanges(
     bridge: int = 1, # Frames from one sighting to the next, at most
 ) -> np.ndarray: # Frames that are the first under the other name
     "Where two mice exchange their names."
-    both = np.flatnonzero(np.isfinite([a, b]).any((2, 3)).all(0))
-    (a0, a1), (b0, b1) = ((m[both[:-1]].T.copy(), m[both[1:]].T.copy()) for m in (a, b))
-    gap = np.diff(both)
-    least = np.where(gap > 1, min(2, a.shape[1]), 1)
+    if (cut := len(a) // 2) > 2**15: # memory for a part at a time; they overlap
+        return np.union1d(exchanges(a[:cut], b[:cut], length, bridge), cut - bridge +
+            exchanges(a[cut - bridge:], b[cut - bridge:], length, bridge))
+    both = np.flatnonzero(np.all([np.isfinite(m).any((1, 2)) for m in (a, b)], 0))
+    (a0, a1), (b0, b1) = ((m[..., :-1], m[..., 1:]) for m in (
+        np.ascontiguousarray(some[both].T) for some in (a, b)))
+    least = np.where((gap := np.diff(both)) > 1, min(2, a.shape[1]), 1)
     kept = _step(a0, a1, least), _step(b0, b1, least)
     changed = _step(a0, b1, least), _step(b0, a1, least)
     known = np.isfinite([*kept, *changed]).sum(0) >= 3
@@ -200,8 +202,7 @@ def frozen(rec, xy):
     same = (np.diff(xy, axis=0) == 0).all(-1).reshape(len(xy) - 1, -1).T
     line = np.pad(same, ((0, 0), (0, 1))).ravel() # Point after point, a step between
     _, start, stop = run_lengths(line.view(np.int8) - 1).T
-    held = stop - start + 1 # Frames, one more than steps
-    long = held > rec.fps
+    long = (held := stop - start + 1) > rec.fps # Frames, one more than steps
     first = min(start[long] % len(xy), default=0)
     return _some("frozen_points", held[long].sum(), np.isfinite(xy[..., 0]).sum(),
                  "points keep their coordinates for more than a second: "
@@ -238,8 +239,7 @@ def outside(rec, xy):
 # %% ../../nbs/data/40_checks.ipynb #5cf44fe1
 def bouts(rec, xy):
     "Bouts empty, very short, outside the video, of nobody, unseen, or overlapping."
-    b, n = rec.bouts, len(rec.bouts)
-    if not n: return []
+    if not (n := len(b := rec.bouts)): return []
     length, pair = b.stop - b.start, [b.agent, b.target]
     before = b.stop.groupby(pair).cummax().groupby(pair).shift()
     mice, there = (b.agent.isin(rec.mice) & b.target.isin(rec.mice),
