@@ -244,7 +244,7 @@ def bouts(rec, xy):
     before = b.stop.groupby(pair).cummax().groupby(pair).shift()
     mice, there = (b.agent.isin(rec.mice) & b.target.isin(rec.mice),
                    ~np.isnan(xy).all((2, 3)))
-    both = [there[:, [rec.mice.index(a), rec.mice.index(t)]].all(1)[max(s, 0):e]
+    both = [there[max(s, 0):e][:, [rec.mice.index(a), rec.mice.index(t)]].all(1)
             if known else there[:0]
             for a, t, s, e, known in zip(b.agent, b.target, b.start, b.stop, mice)]
     return [

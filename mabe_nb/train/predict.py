@@ -43,15 +43,16 @@ def scores_of(
 ): # Function of numbers of windows: (windows, length, classes)
     "Scores of windows, what they share computed once where a network can."
     device, starts = next(model.parameters()).device, windows.starts
-    how = windows.length, windows.gap, windows.stride
+    length, gap, stride = windows.length, windows.gap, windows.stride
     cat = torch.cat if torch.is_tensor(x) else np.concatenate
     def once(at):
-        some, where = stretches(starts[at], *how)
+        some, where = stretches(starts[at], length, gap, stride)
         seen = cat([x[s] for s in some])
-        return scores_once(model, inputs(seen) if inputs else seen, where, how[0])
-    if how[2] < how[0] * how[1] and computes_once(model, len(x), *how): return once
-    of = windows_of_inputs(x, inputs, starts, *how[:2]) if inputs else \
-        lambda at: gather(x, starts[at], *how[:2])
+        return scores_once(model, inputs(seen) if inputs else seen, where, length)
+    if stride < length * gap and computes_once(model, len(x), length, gap, stride):
+        return once
+    of = windows_of_inputs(x, inputs, starts, length, gap) if inputs else \
+        lambda at: gather(x, starts[at], length, gap)
     return lambda at: model(of(at).to(device))
 
 # %% ../../nbs/train/40_predict.ipynb #5e841778
