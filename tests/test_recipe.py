@@ -29,7 +29,7 @@ from mabe_nb.train.ensemble.directed import completed, fair_shares
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.trust import bootstrap
-from mabe_nb.train.ensemble import members
+from mabe_nb.train.ensemble import boosting, members
 from mabe_nb.train.arithmetic import windows
 from mabe_nb.train.ensemble.members import (ActionFrames, Boost, Net, prepared_for,
                                             train_member, train_net)
@@ -377,6 +377,17 @@ def test_threads_say_the_same_and_leave_torch_its_cores(run, colony, tmp_path):
                       for n, some in recipe.members.items()])
     assert np.array_equal(one, many) and torch.get_num_threads() == cores
     assert np.allclose(one, plain, atol=1e-5) and len(one) == len(recipe.members) > 1
+
+
+@pytest.mark.parametrize("frames, bits", [(8192, 2**27), (700, 2**27), (8192, 1), (8, 2**27)])
+def test_trees_say_the_same_however_many_frames_are_asked_at_once(frames, bits, monkeypatch):
+    "Also where their number is none of eight, and where trees are too many for all."
+    x = np.random.default_rng(0).normal(size=(1501, 3)).astype(np.float32)
+    trees = grow_trees(x, (x[:, :2] > 0).sum(1), rounds=12)
+    want = tree_probabilities(trees, x, 3)
+    monkeypatch.setattr(boosting, "AT_ONCE", frames)
+    monkeypatch.setattr(boosting, "MOST_BITS", bits)
+    assert np.array_equal(tree_probabilities(trees, x, 3), want) and len({*want.argmax(1)}) == 3
 
 
 def test_models_that_sample_alike_look_for_anchors_once(run, colony, tmp_path, monkeypatch):
