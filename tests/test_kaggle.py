@@ -11,6 +11,7 @@ from kaggle_files import (PARTS, bout_rows, long_table, row, write_csv, write_pa
                           write_small)
 from mabe_nb.data.dataset import dataset_parts, open_dataset
 from mabe_nb.data.features import compute
+from mabe_nb.data.formats.kaggle.tracking import PIECE
 from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import DataError, MabeError
@@ -217,6 +218,15 @@ def test_points_outside_are_kept(tmp_path):
     write_csv(tmp_path, [row(video_width_pix=512, video_height_pix=512)])
     rec = read_kaggle(tmp_path)["7"]
     assert (rec.xy[..., 0] == 600).all() and rec.findings[0].kind == "points_outside"
+
+
+def test_points_outside_are_counted_in_every_piece(tmp_path):
+    table = tracking_of(20_000, 2)
+    table.loc[[5, len(table) // 2, len(table) - 1], "y"] = 600.
+    write_parquet(write_small(tmp_path), table)
+    write_csv(tmp_path, [row(video_width_pix=512, video_height_pix=512)])
+    found = {f.kind: f.count for f in read_kaggle(tmp_path)["7"].findings}
+    assert len(table) > 3 * PIECE and found["points_outside"] == 3
 
 
 BOUTS = {

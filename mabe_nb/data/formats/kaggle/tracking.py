@@ -66,8 +66,10 @@ def tracked_mice(
     table: pa.Table, # From `read_points`
 ) -> list: # Numbers, ascending
     "The mice with at least one row."
-    chunks = [c.to_numpy() for c in table["mouse_id"].chunks]
-    return [m for m in range(1, len(MICE) + 1) if any((c == m).any() for c in chunks)]
+    chunks = [c.to_numpy() for c in table["mouse_id"].chunks if len(c)]
+    ends = {int(end) for c in chunks for end in (c.min(), c.max())}
+    return [m for m in range(min(ends), max(ends) + 1)
+            if m in ends or any((c == m).any() for c in chunks)]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #55da7995
 def tracked_parts(
@@ -195,8 +197,10 @@ def count_points(
         infinite = int(np.count_nonzero(np.isinf(z)))
         z[~np.isfinite(z)] = complex(np.nan, np.nan) # both, where one is missing
     if min(low) < 0 or high[0] > width or high[1] > height:
-        x, y = z.real, z.imag
-        outside = int(((x < 0) | (y < 0) | (x > width) | (y > height)).sum())
+        for start in range(0, len(z), PIECE):
+            x, y = z.real[start:start + PIECE], z.imag[start:start + PIECE]
+            beyond = (x < 0) | (y < 0) | (x > width) | (y > height)
+            outside += int(np.count_nonzero(beyond))
     return [("zero_points", zeros, "points at (0, 0), taken as missing"),
             ("infinite_points", infinite, "points that are no finite position, taken "
              "as missing"),
@@ -229,7 +233,7 @@ class Tracking(NamedTuple):
     findings: list # `Finding`s
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #60091776
-LONG = 2**20 # Points
+LONG = 2**20 # Rows or points from which memory is given back at once
 
 
 def read_tracking(
@@ -240,6 +244,7 @@ def read_tracking(
 ) -> Tracking:
     "Poses of one video. Raises `DataError` with file and row or column."
     table, found = read_points(path, video)
+    if len(table) > LONG: pa.default_memory_pool().release_unused() # else it stays taken
     mice = tracked_mice(table)
     parts, counts = tracked_parts(table, listed, path)
     shape = array_shape(table, len(mice), len(parts), path)
@@ -249,6 +254,6 @@ def read_tracking(
                *count_points(z, solid, low, high, size)]
     found += counted(video, counts)
     del table
-    if len(z) > LONG: pa.default_memory_pool().release_unused() # else it stays taken
+    if len(z) > LONG: pa.default_memory_pool().release_unused()
     xy = z.view(np.float32).reshape(*shape, 2)
     return Tracking(xy, tuple(MICE[m - 1] for m in mice), parts, found)
