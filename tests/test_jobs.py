@@ -441,6 +441,19 @@ def test_modules_beside_the_script(tmp_path, monkeypatch):
         submit("x = 1", inputs={"mabe_modules": 1})
 
 
+def test_packages_that_a_cluster_puts_on_the_path_stay_there(tmp_path, monkeypatch):
+    "They hold compiled code, and are found where they are."
+    there = tmp_path/"scipy_bundle"/"lib"/"python3"/"site-packages"
+    (there/"fast").mkdir(parents=True)
+    (there/"fast"/"__init__.py").write_text("FPS = 30")
+    (there/"fast"/"core.so").touch()
+    monkeypatch.syspath_prepend(there)
+    monkeypatch.setenv("PYTHONPATH", f"{there}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    said = []
+    job = submit("import fast\nv = fast.FPS", outputs=["v"], say=said.append)
+    assert job.result() == {"v": 30} and said == []
+
+
 def test_functions_and_helpers():
     def shift(x, by=np.int64(1)): return [x + b for b in by]
     def caller(x): return {"a": shift(x, [1, 2]), "b": np.sum([x])}
