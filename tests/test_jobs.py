@@ -667,6 +667,26 @@ def test_a_class_goes_as_the_cell_that_made_it(defined):
         job_code("Old", {}, [], namespace=found)
 
 
+def test_what_a_cell_with_a_magic_defined_goes_along(mabe_home, monkeypatch):
+    "Python itself finds no source of it; the notebook remembers the cell."
+    from IPython.core.interactiveshell import InteractiveShell
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"]) # a shell takes its place
+    monkeypatch.setenv("IPYTHONDIR", str(mabe_home))
+    shell = InteractiveShell()
+    cells = ("def half(x): return x / 3", "%%time\ndef half(x): return x / 2\n\nclass Net:\n"
+             "    def forward(self, x): return x\n",
+             "%%capture\nimport dataclasses\n@dataclasses.dataclass\nclass Config:\n    rate: int = 3",
+             "%%time\ndef half_of(x):\n    def half(y): return y / 2\n    return half(x)")
+    for cell in cells: shell.run_cell(cell, store_history=True).raise_error()
+    code = job_code("v = [half(3), Net().forward(2), Config().rate, half_of(4)]", {}, ["v"],
+                    namespace=shell.user_ns)
+    exec(code.source, there := {})
+    assert there["v"] == [1.5, 2, 3, 2]
+    shell.user_ns["half"].__code__ = shell.user_ns["half_of"].__code__
+    with pytest.raises(ConfigError, match="the source of 'half' cannot be found"):
+        job_code("half(1)", {}, [], namespace=shell.user_ns)
+
+
 def test_names_that_a_function_around_it_set_are_not_the_functions(defined):
     found = defined("""
 def make(f):
