@@ -1,7 +1,8 @@
 """A real Slurm on loopback: munged, slurmctld and slurmd with files in one folder.
 
 One node of four processors, a partition `main` and one named `high` that preempts its
-jobs (they are sent to the queue again), no accounting. `why_not()` says why there is none.
+jobs (they are sent to the queue again, but with `preempt="CANCEL"`), no accounting.
+`why_not()` says why there is none.
 """
 import contextlib
 import os
@@ -41,7 +42,7 @@ SelectTypeParameters=CR_CPU
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
+PreemptMode={preempt}
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
 ReturnToService=2
@@ -50,7 +51,7 @@ SlurmdTimeout=10
 SlurmdParameters=config_overrides
 {more}
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=4000 State=UNKNOWN
-PartitionName=main Nodes={host} Default=YES PriorityTier=1 GraceTime=6
+PartitionName=main Nodes={host} Default=YES PriorityTier=1 GraceTime={grace}
 PartitionName=high Nodes={host} PriorityTier=10 PreemptMode=OFF
 """
 
@@ -80,8 +81,9 @@ def _free_ports(number):
 
 class Slurm:
     "The three daemons; `env` is what a client needs."
-    def __init__(self, folder):
+    def __init__(self, folder, preempt="REQUEUE", grace=6):
         self.top, self.daemons = Path(folder), {}
+        self.preempt, self.grace = preempt, grace
         self.host = socket.gethostname().partition(".")[0]
         self.ports = _free_ports(2)
         self.env = {"SLURM_CONF": str(self.top/"slurm.conf")}
@@ -93,7 +95,7 @@ class Slurm:
         import getpass
         (self.top/"slurm.conf").write_text(WORDS.format(
             host=self.host, user=getpass.getuser(), ports=self.ports, top=self.top,
-            more=more))
+            more=more, preempt=self.preempt, grace=self.grace))
 
     def launch(self, name, *words):
         with open(self.top/f"{name}.out", "ab") as out:
@@ -159,8 +161,8 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def running(folder, more=""):
-    slurm = Slurm(folder)
+def running(folder, more="", **options):
+    slurm = Slurm(folder, **options)
     try: yield slurm.start(more)
     finally: slurm.stop()
 

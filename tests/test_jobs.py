@@ -441,6 +441,19 @@ def test_modules_beside_the_script(tmp_path, monkeypatch):
         submit("x = 1", inputs={"mabe_modules": 1})
 
 
+def test_packages_that_a_cluster_puts_on_the_path_stay_there(tmp_path, monkeypatch):
+    "They hold compiled code, and are found where they are."
+    there = tmp_path/"scipy_bundle"/"lib"/"python3"/"site-packages"
+    (there/"fast").mkdir(parents=True)
+    (there/"fast"/"__init__.py").write_text("FPS = 30")
+    (there/"fast"/"core.so").touch()
+    monkeypatch.syspath_prepend(there)
+    monkeypatch.setenv("PYTHONPATH", f"{there}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    said = []
+    job = submit("import fast\nv = fast.FPS", outputs=["v"], say=said.append)
+    assert job.result() == {"v": 30} and said == []
+
+
 def test_functions_and_helpers():
     def shift(x, by=np.int64(1)): return [x + b for b in by]
     def caller(x): return {"a": shift(x, [1, 2]), "b": np.sum([x])}
@@ -652,6 +665,26 @@ def test_a_class_goes_as_the_cell_that_made_it(defined):
     exec("class Config: rate = 1; more = 2", found)
     with pytest.raises(ConfigError, match="'Old', which cannot go along: another 'Config' was defined"):
         job_code("Old", {}, [], namespace=found)
+
+
+def test_what_a_cell_with_a_magic_defined_goes_along(mabe_home, monkeypatch):
+    "Python itself finds no source of it; the notebook remembers the cell."
+    from IPython.core.interactiveshell import InteractiveShell
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"]) # a shell takes its place
+    monkeypatch.setenv("IPYTHONDIR", str(mabe_home))
+    shell = InteractiveShell()
+    cells = ("def half(x): return x / 3", "%%time\ndef half(x): return x / 2\n\nclass Net:\n"
+             "    def forward(self, x): return x\n",
+             "%%capture\nimport dataclasses\n@dataclasses.dataclass\nclass Config:\n    rate: int = 3",
+             "%%time\ndef half_of(x):\n    def half(y): return y / 2\n    return half(x)")
+    for cell in cells: shell.run_cell(cell, store_history=True).raise_error()
+    code = job_code("v = [half(3), Net().forward(2), Config().rate, half_of(4)]", {}, ["v"],
+                    namespace=shell.user_ns)
+    exec(code.source, there := {})
+    assert there["v"] == [1.5, 2, 3, 2]
+    shell.user_ns["half"].__code__ = shell.user_ns["half_of"].__code__
+    with pytest.raises(ConfigError, match="the source of 'half' cannot be found"):
+        job_code("half(1)", {}, [], namespace=shell.user_ns)
 
 
 def test_names_that_a_function_around_it_set_are_not_the_functions(defined):

@@ -135,6 +135,19 @@ def test_out_of_reach_for_a_while(hub):
     assert lines(job) == [f"line {i}" for i in range(12)] + [""]
 
 
+def test_too_many_requests_end_no_wait(hub, monkeypatch):
+    "Nor do they end following, though they last longer than a lost connection may."
+    monkeypatch.setattr(Backend, "lost", 0.2)
+    job = submit(SLOW, on="hf")
+    hub.refuse["GET /api/jobs"] = 429
+    threading.Timer(1.5, hub.refuse.clear).start()
+    assert lines(job) == [f"line {i}" for i in range(12)] + [""]
+    hub.refuse["GET /api/jobs"] = 429
+    threading.Timer(0.5, hub.refuse.clear).start()
+    (job.folder/"status.json").unlink()
+    assert job.wait() == "done"
+
+
 def test_out_of_reach_for_good(hub, monkeypatch):
     monkeypatch.setattr(Backend, "lost", 1.0)
     job = submit(SLOW, on="hf")
@@ -425,7 +438,8 @@ def test_no_network(hub, monkeypatch):
     assert time.monotonic() - begun < 5
 
 
-@pytest.mark.parametrize("status, why", [(402, "no credit left"), (403, "settings/tokens")])
+@pytest.mark.parametrize("status, why", [(402, "no credit left"), (403, "settings/tokens"),
+                                         (429, "too many requests; wait some minutes")])
 def test_refused_it_leaves_nothing(hub, status, why):
     hub.refuse["POST /api/jobs"] = status
     fails(why)

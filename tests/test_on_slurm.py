@@ -312,7 +312,7 @@ def test_waiting_it_is_queued_and_can_be_cancelled(slurm):
 @pytest.mark.parametrize("word, status", [
     ("CANCELLED by 12", "cancelled"), ("TIMEOUT", "timeout"), ("OUT_OF_MEMORY", "died"),
     ("NODE_FAIL", "died"), ("COMPLETED", "died"), ("PENDING", "queued"),
-    ("RUNNING", "running"), ("SUSPENDED", "running"), ("PREEMPTED", "running")])
+    ("RUNNING", "running"), ("SUSPENDED", "running"), ("PREEMPTED", "died")])
 def test_what_slurm_says(slurm, word, status):
     (slurm/"hold").touch()
     job = submit("1", on="slurm")

@@ -118,6 +118,17 @@ def test_preempted_with_a_signal_of_its_own_it_goes_on(tmp_path, monkeypatch):
         goes_on(other, job)
 
 
+@pytest.mark.parametrize("how", ["CANCEL", "REQUEUE"])
+def test_preempted_at_once_it_saves_and_goes_on(how, tmp_path, monkeypatch):
+    "Without a `GraceTime` Slurm sends SIGTERM twice; CANCEL sends no job to the queue."
+    with real_slurm.running(tmp_path/"slurm", preempt=how, grace=0) as other:
+        monkeypatch.setenv("SLURM_CONF", other.env["SLURM_CONF"])
+        job = send(outputs=["found"])
+        take_the_node(other)
+        until(lambda: job.status() == "queued")
+        goes_on(other, job)
+
+
 def test_requeued_it_goes_on(slurm):
     job = send(outputs=["found"])
     assert slurm("scontrol", "requeue", number(job)) == ""

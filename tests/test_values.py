@@ -96,6 +96,17 @@ def test_tables_come_back_as_they_were(tmp_path, kind):
     pd.testing.assert_frame_equal(read_values(tmp_path/"out")["table"], TABLES[kind])
 
 
+def test_intervals_and_periods_come_back_where_pandas_has_written_none(tmp_path):
+    frame = pd.DataFrame({"bin": pd.interval_range(0, 2)},
+                         index=pd.period_range("2026-01", "2026-02", freq="M"))
+    write_values(tmp_path/"out", {"table": frame})
+    code = ("import sys; from mabe_nb.remote.values import read_values\n"
+            "t = read_values(sys.argv[1])['table']; print(t.dtypes.bin, t.index.dtype)")
+    out = subprocess.run([sys.executable, "-c", code, str(tmp_path/"out")],
+                         capture_output=True, text=True, check=True)
+    assert out.stdout == "interval[int64, right] period[M]\n"
+
+
 def test_fortran_order_and_numpy_numbers(tmp_path):
     values = {"a": np.asfortranarray(np.arange(6).reshape(2, 3)), "n": np.int8(3),
               "z": np.array(2.5), "nested": [np.float32(0.5), torch.tensor(2)]}

@@ -33,7 +33,8 @@ def group_line(
     row: dict, # As `group_row`
 ) -> str:
     "The row for a person."
-    counts = ", ".join(f"{row[k]} {k}" for k in ("done", "failed", "left"))
+    counts = row["error"] if row["status"] == "unknown" else ", ".join(
+        f"{row[k]} {k}" for k in ("done", "failed", "left"))
     end = f" of about {row['usd_in_the_end']:.2f}" if row.get("usd_in_the_end") else ""
     usd = f"  {row['usd']:.2f}{end} USD" if row["usd"] else ""
     return (f"{row['id']}  {row['on']:6s} {row['gpu'] or '-'!s:12s} {row['status']:10s}"

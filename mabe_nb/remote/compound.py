@@ -60,6 +60,8 @@ def read_frame(
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
+        from pandas.io.parquet import get_engine
+        get_engine("pyarrow") # Arrow now knows pandas' intervals and periods
         size = os.stat(path).st_size if path else len(file.getbuffer())
         with pq.ParquetFile(file, pre_buffer=False) as table: kinds = table.schema_arrow
         texts = {f.name for f in kinds if pa.types.is_string(f.type)

@@ -6,9 +6,10 @@
 __all__ = ['check_defaults', 'made_anew', 'source_of']
 
 # %% ../../nbs/remote/33_definitions.ipynb #b983ae93
-import ast, inspect, linecache, textwrap
+import ast, inspect, linecache, re, textwrap
 from abc import ABCMeta
 from collections import Counter
+from types import CodeType
 
 from ..errors import ConfigError
 
@@ -205,16 +206,37 @@ def check_as_written(thing, source, scope): # And where its name is found
     _check_decorators(thing, node, scope)
     check_defaults(raw, node, scope)
 
+# %% ../../nbs/remote/33_definitions.ipynb #3677e4cc
+_MAGIC = re.compile(r"get_ipython\(\)\.run_cell_magic\('(time|capture|prun)'")
+
+def _cells(namespace):
+    "What the notebook ran, the last first; below a magic such as `%%time`, the code."
+    for text in reversed([t for t in namespace.get("In", ()) if isinstance(t, str)]):
+        found = _MAGIC.match(text) and ast.parse(text).body[0].value.args
+        yield found[2].value if found else text
+
+
+def _makes(text, function):
+    "Is a function what its definition in a text makes?"
+    about = lambda code: (code.co_code, code.co_names, [
+        c for c in code.co_consts if not isinstance(c, CodeType)])
+    made, name = _definition(text, function.__name__), function.__name__
+    return any(c.co_name == name and about(c) == about(function.__code__)
+               for c in compile(made or "", "<cell>", "exec").co_consts
+               if isinstance(c, CodeType))
+
 # %% ../../nbs/remote/33_definitions.ipynb #12592665
 def _texts(thing, namespace):
     "Sources in which a function or class may be defined, the most likely first."
     try: yield textwrap.dedent(inspect.getsource(thing))
-    except (OSError, TypeError): pass
+    except (OSError, TypeError):
+        if inspect.isfunction(thing := inspect.unwrap(thing)):
+            yield from (t for t in _cells(namespace) if _makes(t, thing))
     if not inspect.isclass(thing): return
     methods = filter(inspect.isfunction, vars(thing).values())
     for file in {m.__code__.co_filename for m in methods}:
         yield "".join(linecache.getlines(file))
-    yield from reversed([t for t in namespace.get("In", ()) if isinstance(t, str)])
+    yield from _cells(namespace)
 
 
 def _definition(text, name):

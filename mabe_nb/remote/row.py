@@ -33,8 +33,9 @@ def as_line(
 ) -> str:
     "The row for a person."
     seconds = "" if row["seconds"] is None else f"{row['seconds']:9.1f} s"
+    why = row["error"] if row["status"] == "unknown" else row.get("reason")
     return (f"{row['id']}  {row['on']:6s} {row['gpu'] or '-'!s:12s} "
-            f"{row['status']:10s}{seconds}{row.get('reason') or ''}")
+            f"{row['status']:10s}{seconds}{why or ''}")
 
 # %% ../../nbs/remote/42_row.ipynb #460b3c84
 def where(

@@ -46,8 +46,8 @@ def _plain(value, name):
         return {k: _plain(v, name) for k, v in value.items()}
     if isinstance(number := _number(value), (bool, int, float, str)): return number
     within = "a dict with keys that are not strings" if isinstance(value, dict) else \
-        f"of type {type(value).__name__}"
-    raise DataError(f"{name!r} is or holds something {within}; only JSON values, "
+        f"something of type {type(value).__name__}"
+    raise DataError(f"{name!r} is or holds {within}; only JSON values, "
                     "arrays, tensors, DataFrames, and lists and dicts of arrays "
                     "travel, write anything else to a file in CKPT")
 

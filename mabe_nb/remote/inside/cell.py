@@ -179,6 +179,11 @@ def _end_with_runner(channel):
     poll.poll()
     os.killpg(0, signal.SIGKILL)
 
+
+def _stop_once(number, frame): # Slurm sends it twice where jobs have no `GraceTime`
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
 # %% ../../../nbs/remote/inside/20_cell.ipynb #0cdc20d5
 def _keep_set(folder, spec):
     "Write those outputs that a cell had set when it was stopped; their names."
@@ -236,7 +241,7 @@ def _end_without(left):
 def main():
     "The child process of the runner; its argument is the job's folder."
     folder, kept, code, error = Path(sys.argv[1]), [], 0, None
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _stop_once)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "SLURM_JOB_ID" in os.environ: # it is for the runner, but reaches every process
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)

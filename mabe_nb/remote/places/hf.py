@@ -22,9 +22,9 @@ from .hf_inside import read_log_line
 from .modal_app import check_image
 from .modal_volume import in_thread
 from .hf_send import (
-    NotAtHub, api, check_options, client_errors, no_token, job_files, marked,
+    NotAtHub, TooMany, api, check_options, client_errors, no_token, job_files, marked,
     private_bucket, run_container)
-from .job_state import Unanswered
+from .job_state import PATIENCE, Unanswered
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #8d8c22a0
 @place("hf", provider="hf-jobs", package="huggingface_hub", options={
@@ -212,9 +212,10 @@ def log(self: Backend, folder, spec, seen=0, follow=True):
 def _goes_on(self: Backend, folder, spec, since):
     "Has the job not ended, as far as is known? Raises if nothing is, for too long."
     try: status = self.state(folder, spec)["status"]
-    except MabeError:
+    except MabeError as e:
         since[0] = since[0] or time.monotonic()
-        if time.monotonic() - since[0] > self.lost: raise
+        most = PATIENCE if isinstance(e, TooMany) else self.lost
+        if time.monotonic() - since[0] > most: raise
         return True
     since[0] = None
     return status not in ENDED

@@ -75,7 +75,7 @@ class Unanswered(Unreachable):
 def retried(
     ask, # Function without arguments
     seconds: float = 15.0, # To go on asking while its place cannot be reached
-    nap: float = 0.5, # Seconds between two questions
+    nap: float = 0.5, # Seconds until the second question; later ones wait longer
 ):
     "What `ask` returns. Raises `Unreachable` if there is no answer in time."
     end = time.monotonic() + seconds
@@ -84,6 +84,7 @@ def retried(
         except Unreachable:
             if time.monotonic() > end: raise
             time.sleep(nap)
+            nap = min(1.2 * nap, max(nap, 5.0))
 
 # %% ../../../nbs/remote/places/08_job_state.ipynb #b0c6e411
 def to_send(spec) -> dict:

@@ -176,7 +176,7 @@ def _answered(self: Backend, question, ask):
 def alive(self: Backend, folder, spec):
     if spec["handle"].get("cluster") == "local": return _has_process(folder, spec)
     if (found := self.answer(spec)) is None: return not self.overdue(spec)
-    if found[0] in ("", "COMPLETED"): return beats(folder)
+    if found[0] in ("", "COMPLETED", "PREEMPTED"): return beats(folder)
     return found[0] not in GONE
 
 

@@ -13,7 +13,7 @@ from ...files import read_json, write_json
 from ...patch import patch
 from ..inside.runner import Cancelled, Preempted, run
 from .base import DiskPlace
-from .slurm_queue import BEAT, ask_slurm, beat
+from .slurm_queue import BEAT, ask_slurm, beat, ended_for_another
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #c68d4195
 def task_folder(
@@ -83,7 +83,8 @@ def _goes_on(self: Task, env) -> bool:
     if env.global_rank: return False
     word, _ = ask_slurm(env.raw_job_id) or ("", "")
     if word == "CANCELLED": DiskPlace().write_cancelled(self.folder)
-    return word in ("", "RUNNING", "PREEMPTED") # else Slurm itself has seen to it
+    return word in ("", "RUNNING", "PREEMPTED") or word == "COMPLETING" and \
+        ended_for_another(env.raw_job_id) # else Slurm itself has seen to it
 
 
 def _send_again(requeue, number):
