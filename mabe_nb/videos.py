@@ -92,7 +92,7 @@ def map_prepare(
 ) -> Group | MapPlan | None: # None: all is prepared
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset, ids = _open_some(data, split, videos)
-    parts = tuple(dataset_parts(dataset))
+    parts = tuple(dataset_parts(dataset, unlabelled=False))
     out = Path(out or default_folder(dataset, features, parts)).absolute()
     plan = plan_for(dataset, out, features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}

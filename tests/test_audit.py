@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from kaggle_files import bout_rows, write_parquet, write_small
 from mabe_nb.cli import main
 from mabe_nb.data.audit import (COLUMNS, KINDS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
@@ -335,6 +336,16 @@ def test_actions_that_are_never_seen_are_named_by_lab():
     assert "bite" in row.message
     said = [r[-1] for r in never_seen({"A": {"bite"}, "B": {"bite"}}, {"A": {"bite"}, "B": set()})]
     assert said == ["lab B: looked for but never seen: bite"]
+
+
+def test_what_a_test_part_hides_is_not_called_never_seen(tmp_path):
+    write_small(tmp_path, ("1", "2"))
+    (tmp_path/"train_tracking").rename(tmp_path/"test_tracking")
+    (tmp_path/"train.csv").rename(tmp_path/"test.csv")
+    assert "never_seen" not in {*audit(open_dataset(tmp_path, "test")).table.kind}
+    write_parquet(tmp_path, bout_rows([]), "1", "annotation", split="test")
+    table = audit(open_dataset(tmp_path, "test")).table
+    assert ["chase" in m for m in table.message[table.kind == "never_seen"]] == [True]
 
 
 def test_report_summary_worst_json(tmp_path):

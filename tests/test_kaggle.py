@@ -9,12 +9,14 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kaggle_files import (PARTS, bout_rows, long_table, row, write_csv, write_parquet,
                           write_small)
+from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import dataset_parts, open_dataset
 from mabe_nb.data.features import compute
 from mabe_nb.data.formats.kaggle.tracking import PIECE
 from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.errors import DataError, MabeError
+from mabe_nb.train.ensemble.recipe import begin_training
 
 REAL = Path(__file__).parents[2]/"shared"/"data"
 quick = settings(max_examples=25, deadline=None,
@@ -201,6 +203,26 @@ def test_parts_of_a_video_without_a_list_are_those_of_its_file(tmp_path):
     assert dataset_parts(read_kaggle(tmp_path)) == (*sorted(PARTS),)
     write_csv(tmp_path, some[2:])
     refusal(lambda: dataset_parts(read_kaggle(tmp_path)), "9.parquet")
+
+
+def test_parts_of_unlabelled_videos_change_no_training(tmp_path):
+    "Nothing can be learned of them: such videos beside the others change no channel."
+    ids, more = ("7", "8"), ("nose", "ear_left", "ear_right", "forepaw_left")
+    write_small(tmp_path/"alone", ids), write_small(tmp_path/"beside", ids)
+    rows = [row(v) for v in ids] + [row("9", parts=more, whitelist=())]
+    write_csv(tmp_path/"beside", rows)
+    xy = np.random.default_rng(0).uniform(1, 500, (40, 2, 4, 2)).astype(np.float32)
+    write_parquet(tmp_path/"beside", long_table(xy, parts=more), "9")
+    found = [prepare(tmp_path/name, "coords", tmp_path/f"{name}-cache")
+             for name in ("alone", "beside")]
+    assert found[0].names == found[1].names and found[0].parts == found[1].parts
+    np.testing.assert_array_equal(*(f.values(0) for f in found))
+    every = prepare(tmp_path/"beside", "coords", tmp_path/"all", unlabelled=True)
+    assert {*more} < {*every.parts}
+    parts = [begin_training(tmp_path/name, tmp_path/f"{name}-run", "quick", None, 2,
+                            cache=tmp_path/f"{name}-cache")[4]
+             for name in ("alone", "beside")]
+    assert parts[0] == parts[1] == tuple(found[0].parts)
 
 
 def test_clean_video_has_no_findings(tmp_path):

@@ -395,6 +395,16 @@ def test_what_is_not_read_is_not_called_missing(two):
         assert some.ids == ("v2",) and some["v2"] and some.findings() == []
 
 
+def test_what_is_asked_of_new_videos_is_not_called_never_seen(two):
+    "With actions in dataset.yaml, which say what to predict in videos that nobody scored."
+    (two/"dataset.yaml").write_text("fps: 30\nactions: [sniff, rear]\nalone: [rear]\n")
+    (two/"v2.boris.csv").unlink()
+    new = open_dataset(two, "test")
+    assert new.ids == ("v2",) and new.labelled("v2")
+    assert "never_seen" not in {*audit(new).table.kind}
+    assert open_dataset(two).annotated("v1") and not new.annotated("v2")
+
+
 def test_an_animal_that_no_frame_shows(two):
     rec = recording(1)
     xy = rec.xy.copy()

@@ -12,11 +12,12 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import mabe_nb as mb
+from kaggle_files import write_small
 from mabe_nb import cli
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.corrections import (Correction, add_correction, corrected, read_corrections,
                                       undo_correction, with_corrections)
-from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.errors import ConfigError, DataError
@@ -466,6 +467,20 @@ def test_a_review_of_videos_that_are_all_annotated_says_so(lab):
     assert _new_ones(lab, None, said.append) == ["3"] and not said
     assert _new_ones(lab, ["1", "2"], said.append) == ["1", "2"]
     assert "no video is without annotations" in said[0]
+
+
+def test_a_test_part_is_reviewed_where_it_has_no_annotation_files(tmp_path):
+    "Its lists say what is looked for, not that somebody has looked."
+    from mabe_nb.commands.review import _new_ones
+    root, said = write_small(tmp_path, ("1", "2")), []
+    for kind in ("tracking", "annotation"):
+        (root/f"train_{kind}").rename(root/f"test_{kind}")
+    (root/"train.csv").rename(root/"test.csv")
+    (root/"test_annotation"/"Ours"/"1.parquet").unlink()
+    assert _new_ones(open_dataset(root, "test"), None, said.append) == ["1"]
+    (root/"test_annotation"/"Ours"/"2.parquet").unlink()
+    assert _new_ones(open_dataset(root, "test"), None, said.append) == ["1", "2"]
+    assert not said
 
 
 def test_bouts_that_nobody_corrected_stay_as_they_are():

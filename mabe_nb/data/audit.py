@@ -198,7 +198,7 @@ class Notes:
         self.ids.append(video)
         self.rows.append(_row(video, "", "unreadable", 1, None, str(error)))
 
-    def add(self, rec):
+    def add(self, rec, annotated=True): # False: its list is there, its bouts are hidden
         self.ids.append(rec.video_id)
         self.rows += video_rows(rec)
         self.frames += len(rec)
@@ -206,7 +206,7 @@ class Notes:
         apart = part_distances(rec, seen(rec)) / (rec.px_per_cm or 1)
         key = (rec.parts, len(rec.mice), bool(rec.px_per_cm))
         self.sizes.append((rec.video_id, rec.lab_id, key, apart))
-        looked = {a for *_, a in rec.labelled or ()}
+        looked = {a for *_, a in rec.labelled or () if annotated}
         self.looked.setdefault(rec.lab_id, set()).update(looked)
         self.found.setdefault(rec.lab_id, set()).update(rec.bouts.action)
 
@@ -229,11 +229,11 @@ def audit(
     "Read each video once and report what is wrong; a `DataError` is a row too."
     if not hasattr(dataset, "__iter__") or isinstance(dataset, (str, Path)):
         dataset = as_dataset(dataset)
-    notes = Notes()
+    notes, annotated = Notes(), getattr(dataset, "annotated", lambda video: True)
     for video, read in each_video(dataset, ids, progress):
         with warnings.catch_warnings(): # What reading warns of is in the report
             warnings.simplefilter("ignore", LabNote)
-            try: notes.add(read())
+            try: notes.add(rec := read(), annotated(rec.video_id))
             except DataError as e: notes.unreadable(video, e)
     whole = dataset.findings() if callable(getattr(dataset, "findings", None)) else ()
     rows = [_row(f.video_id, "", f.kind, f.count, None, f.message) for f in whole]

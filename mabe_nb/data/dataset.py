@@ -274,15 +274,17 @@ def own_readers() -> list: # Functions from a path to `Points`
 
 # %% ../../nbs/data/20_dataset.ipynb #f160ce76
 def dataset_parts(
-    dataset,
+    dataset, # See `open_dataset`
+    unlabelled: bool = True, # Also of videos without labels, where others have some
 ) -> tuple: # Sorted, see `part_index`
     "Body parts that any video has that can be read. Raises `DataError` if none can."
-    table, found, broken, unlisted = (
-        getattr(dataset, "table", None), set(), None, dataset.ids)
+    ids, table = dataset.ids, getattr(dataset, "table", None)
+    if not unlabelled: ids = [v for v in ids if may_be_labelled(dataset, v)] or ids
+    found, broken, unlisted = set(), None, ids
     if table is not None and "body_parts_tracked" in table:
-        unlisted = []
-        for video_id, words in zip(table.video_id, table.body_parts_tracked):
-            try: listed = check_parts(json_list({"parts": words}, "parts"))
+        unlisted, words = [], dict(zip(table.video_id, table.body_parts_tracked))
+        for video_id in ids:
+            try: listed = check_parts(json_list({"parts": words[video_id]}, "parts"))
             except DataError: continue # the reader of this video says so
             found.update(part_index(listed))
             if not listed: unlisted.append(video_id)

@@ -162,7 +162,7 @@ def _try(video_id, plan=None): # What `prepare_video` returns, or the error in t
 def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=False,
              most=float("inf")) -> Plan:
     "What `prepare` does with a dataset, by its own arguments."
-    if parts is None: parts = dataset_parts(dataset)
+    if parts is None: parts = dataset_parts(dataset, unlabelled)
     code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
     return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves,
@@ -273,7 +273,7 @@ def prepare(
     features: str = "social", # Name for `features.compute`
     out=None, # Folder, default: one in `home()` for this dataset and settings
     ids=None, # Video ids to prepare, default all
-    parts=None, # Body parts to use, default: all that the dataset has
+    parts=None, # Body parts to use, default: all of the videos that it may take
     workers: int = 1, # Processes
     resume: bool = True, # Keep what is up to date; False = start over
     skip_broken: bool = False, # Leave out videos that cannot be read, and list them

@@ -249,6 +249,11 @@ def labelled(self: TrackerFolder, video_id):
 
 
 @patch
+def annotated(self: TrackerFolder, video_id):
+    "Whether somebody scored it, not what is asked of it."
+    return str(video_id) in self._scored
+
+@patch
 def annotations(self: TrackerFolder, video_id):
     "Bouts of a video, see `bout_table`."
     return self._labels_of(video_id)[0]

@@ -178,7 +178,7 @@ def begin_training(
     if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
     if not table.filter(like="frames_").fillna(0).to_numpy().any():
         raise DataError("no action was seen in any video to learn from", dataset.root)
-    splits, parts = make_folds(table, folds), tuple(dataset_parts(dataset))
+    splits, parts = make_folds(table, folds), dataset_parts(dataset, unlabelled=False)
     if crowded(dataset, table): specs = for_crowds(specs)
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
                        "parts": parts, "seed": seed}, fresh)
