@@ -728,6 +728,25 @@ def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     assert np.allclose(read_poses(tmp_path/"v.h5", 30).xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("write", ["sleap_io", "sleap"])
+def test_names_in_sleap_analysis_files_may_have_umlauts(tmp_path, write):
+    "The programs write the bytes of UTF-8 and call them ASCII."
+    sio = pytest.importorskip("sleap_io")
+    if not hasattr(sio, "save_analysis_h5"): pytest.skip("sleap-io writes no analysis files yet")
+    labels, (xy,) = sleap_labels("a.mp4")
+    labels.tracks[0].name, labels.skeleton.nodes[1].name = "Mäuschen", "Schwanz-Ä"
+    sio.save_analysis_h5(labels, tmp_path/"v.h5")
+    if write == "sleap":
+        with h5py.File(tmp_path/"v.h5", "a") as f:
+            for key in ("track_names", "node_names"):
+                names = [bytes(n) for n in f[key][:]]
+                del f[key]
+                f.create_dataset(key, data=names)
+    rec = read_poses(tmp_path/"v.h5", 30)
+    assert rec.meta["individuals"] == ["Mäuschen", "B"] and rec.parts == ("nose", "Schwanz-Ä")
+    assert np.allclose(rec.xy, xy, equal_nan=True)
+
+
 @pytest.mark.parametrize("every", [True, False])
 def test_sleap_files_tell_the_film_where_they_begin_and_its_rate(tmp_path, every):
     sio = pytest.importorskip("sleap_io")
