@@ -876,15 +876,25 @@ def test_a_table_of_poses_that_a_spreadsheet_has_saved(tmp_path, source):
     plain, path = TABLES[source], tmp_path/"v.csv"
     for text in (plain, plain.replace(",", ";"), plain.replace(",", ";").replace(".", ",") if source != "SLEAP"
                  else plain.replace(",", ";").replace("1.5", "1,5").replace("2.25", "2,25"), "\ufeff" + plain,
-                 "\ufeff" + plain.replace(",", ";").replace("\n", "\r\n"), plain.replace(",", "\t")):
+                 "\ufeff" + plain.replace(",", ";").replace("\n", "\r\n"), plain.replace(",", "\t"),
+                 plain + 3 * (plain.split("\n")[0].count(",") * "," + "\n"), plain + "\n\n",
+                 plain if source == "SimBA" else plain.replace("\n", ",,\n"), # emptied beside it
+                 plain.replace(",", ";").replace("\n", "\r\n") + 70_000 * ";;;;;\r\n" + '"";"";'):
         path.write_text(text, newline="")
         rec = read_poses(path, fps=30)
         assert rec.meta["source"] == source and rec.xy.tolist() == [[[[1.5, 2.25]]], [[[3.5, 4.25]]]]
         if source == "SimBA": assert read_simba(path).values.tolist() == [["mouse1", "mouse2", "sniff", 1, 2]]
 
 
+def test_numbers_in_a_column_without_a_name_are_refused(tmp_path):
+    (tmp_path/"v.csv").write_text(DLC.replace("\n", ",\n") + "0,1,1,1,\n1,1,1,1,7\n")
+    with pytest.raises(DataError, match="its head: has numbers in a column without a name"):
+        read_poses(tmp_path/"v.csv", 30)
+
+
 def test_a_table_of_frames_that_a_spreadsheet_has_saved(tmp_path):
-    for text in ("\ufeff;sniff;rear\n0;0;1\n1;1;0\n", "sniff\trear\n0\t1\n1\t0\n"):
+    for text in ("\ufeff;sniff;rear\n0;0;1\n1;1;0\n", "sniff\trear\n0\t1\n1\t0\n", "sniff,rear\n0,1\n1,0\n,\n,\n",
+                 "\ufeff;sniff;rear\r\n0;0;1\r\n1;1;0\r\n;;\r\n;;", ",sniff,rear,,\n0,0,1,,\n1,1,0,,\n"):
         (tmp_path/"v.csv").write_text(text)
         assert annotation_source(tmp_path/"v.csv") == "frames"
         assert read_frame_table(tmp_path/"v.csv").values.tolist() == [
