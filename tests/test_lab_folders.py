@@ -747,6 +747,16 @@ def test_a_film_beside_poses_that_are_not_whole(two):
     assert ends(two) == "v1: frames too few: 300 at 30 per second do not last 20 s"
 
 
+def test_training_says_that_an_annotation_is_not_read(two, monkeypatch):
+    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-16"))
+    monkeypatch.chdir(two.parent)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert main(["train", "two", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    assert [str(w.message) for w in found if w.category is LabNote] == [
+        "v3.boris.csv is no text in UTF-8; save it as CSV in UTF-8, not read"]
+
+
 def filmed(path, frames_of_each):
     "A film of runs of frames that last so many of 30,000 parts of a second each; its sound comes first."
     box = lambda name, inside: struct.pack(">I4s", 8 + len(inside), name) + inside
