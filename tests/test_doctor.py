@@ -270,6 +270,18 @@ def test_read_submission(tmp_path):
         with pytest.raises(DataError): read_submission(gone)
 
 
+@pytest.mark.parametrize("comma", [";", "\t"])
+def test_a_submission_that_a_spreadsheet_has_saved(tmp_path, comma):
+    plain = table({"action": "sniff, twice"}, REAR).assign(confidence=[0.5, 0.25])
+    plain.to_csv(path := tmp_path/"s.csv", index=False, sep=comma, decimal=",", encoding="utf-8-sig",
+                 lineterminator="\r\n")
+    pd.testing.assert_frame_equal(read_submission(path), plain)
+    lines = path.read_text("utf-8-sig").splitlines()
+    lines[2] += comma + "1"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="line 3"): read_submission(path)
+
+
 @pytest.mark.parametrize("row", [1, 2, 3])
 def test_a_row_with_a_field_too_many_is_refused_by_line(tmp_path, row):
     table({}, REAR, {}).to_csv(tmp_path/"s.csv", index=False)

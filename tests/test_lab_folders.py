@@ -757,6 +757,40 @@ def test_a_film_beside_poses_that_are_not_whole(two):
     assert ends(two) == "v1: frames too few: 300 at 30 per second do not last 20 s"
 
 
+def test_training_says_that_an_annotation_is_not_read(two, monkeypatch):
+    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-16"))
+    monkeypatch.chdir(two.parent)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert main(["train", "two", "--out", "run", "--epochs", "1", "--device", "cpu"]) == 0
+    assert [str(w.message) for w in found if w.category is LabNote] == [
+        "v3.boris.csv is no text in UTF-8; save it as CSV in UTF-8, not read"]
+
+
+def filmed(path, frames_of_each):
+    "A film of runs of frames that last so many of 30,000 parts of a second each; its sound comes first."
+    box = lambda name, inside: struct.pack(">I4s", 8 + len(inside), name) + inside
+    runs = b"".join(struct.pack(">II", *run) for run in frames_of_each)
+    track = lambda kind, units, runs: box(b"trak", box(b"tkhd", bytes(80)) + box(b"mdia", box(
+        b"mdhd", bytes(12) + struct.pack(">II", units, 1)) + box(b"hdlr", bytes(8) + kind) + box(b"minf", box(
+            b"stbl", box(b"stts", bytes(4) + struct.pack(">I", len(runs) // 8) + runs)))))
+    path.write_bytes(box(b"ftyp", b"isom") + box(b"mdat", bytes(99)) + box(b"moov", track(
+        b"soun", 44_100, struct.pack(">II", 99, 1024)) + track(b"vide", 30_000, runs)))
+
+
+def test_the_frame_rate_of_a_film_is_proposed_where_no_other_file_says_one(two, capsys):
+    (two/"dataset.yaml").unlink()
+    for v in ("v1", "v2"): (two/f"{v}.boris.csv").unlink(missing_ok=True)
+    assert "v1, v2: no file says the frames per second; fill in fps" in "".join(sentences(two))
+    filmed(two/"v1.mp4", [(300, 1200)])
+    assert "fps of dataset.yaml is proposed as 25, as of the film of v1" in "".join(sentences(two))
+    filmed(two/"v2.mov", [(250, 1000), (50, 1005)])
+    assert "under videos; films have 25 (v1), 29.975 (v2)" in "".join(sentences(two))
+    filmed(two/"v2.mov", [(300, 1200)])
+    assert main(["open", str(two)]) == 0
+    assert "fps: 25" in (two/"dataset.yaml").read_text() and open_dataset(two)["v2"].fps == 25
+
+
 def test_training_says_what_does_not_fit(two, monkeypatch):
     cut(two/"v1DLC_net.csv", 75)
     (two/"dataset.yaml").write_text("fps: 30\nalone: [rear, rera]\ntarget: mouse_3\n")

@@ -292,6 +292,20 @@ def test_files_of_one_animal_each_are_asked_about_and_joined_by_a_line(apart, ca
     assert open_dataset(apart/"cage1_whiteDLC_net.csv").ids == ("cage1_white",)
 
 
+def test_what_mabe_open_has_left_blank_is_not_asked_about_once_animals_are_joined(apart):
+    "The line that it proposes makes other videos, of animals with other names."
+    (apart/"cage2DLC_net_black.csv").unlink()
+    assert main(["open", str(apart), "--overwrite", "--set", "fps=30"]) == 0
+    text = (said := apart/"dataset.yaml").read_text()
+    assert "mouse1: mouse1" in text and "cage1_black: {group: , condition: }" in text
+    said.write_text(text.replace("animal_files:", "animal_files: [black, white] "))
+    asked = lambda: [s for s in match_files(open_dataset(apart)).sentences if "no file that was read has" in s]
+    assert open_dataset(apart)["cage1"].mice == ("black", "white") and asked() == []
+    said.write_text(said.read_text().replace("cage1_black: {group: ,", "cage1_black: {group: drug,").replace(
+        "mouse1: mouse1", "mouse1: brown"))
+    assert [s.split(": ")[0] for s in asked()] == ["dataset.yaml, animals", "dataset.yaml, videos"]
+
+
 def test_files_of_one_animal_each_that_do_not_fit(apart):
     (apart/"dataset.yaml").write_text("fps: 30\nalone: []\nanimal_files: [black, white, gray]\n")
     assert any("animal_files: no file that was read has the animal 'gray'" in s

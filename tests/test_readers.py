@@ -728,6 +728,25 @@ def test_sleap_analysis_files_with_their_axes_in_any_order(tmp_path, how):
     assert np.allclose(read_poses(tmp_path/"v.h5", 30).xy, xy, equal_nan=True)
 
 
+@pytest.mark.parametrize("write", ["sleap_io", "sleap"])
+def test_names_in_sleap_analysis_files_may_have_umlauts(tmp_path, write):
+    "The programs write the bytes of UTF-8 and call them ASCII."
+    sio = pytest.importorskip("sleap_io")
+    if not hasattr(sio, "save_analysis_h5"): pytest.skip("sleap-io writes no analysis files yet")
+    labels, (xy,) = sleap_labels("a.mp4")
+    labels.tracks[0].name, labels.skeleton.nodes[1].name = "Mäuschen", "Schwanz-Ä"
+    sio.save_analysis_h5(labels, tmp_path/"v.h5")
+    if write == "sleap":
+        with h5py.File(tmp_path/"v.h5", "a") as f:
+            for key in ("track_names", "node_names"):
+                names = [bytes(n) for n in f[key][:]]
+                del f[key]
+                f.create_dataset(key, data=names)
+    rec = read_poses(tmp_path/"v.h5", 30)
+    assert rec.meta["individuals"] == ["Mäuschen", "B"] and rec.parts == ("nose", "Schwanz-Ä")
+    assert np.allclose(rec.xy, xy, equal_nan=True)
+
+
 @pytest.mark.parametrize("every", [True, False])
 def test_sleap_files_tell_the_film_where_they_begin_and_its_rate(tmp_path, every):
     sio = pytest.importorskip("sleap_io")
@@ -857,15 +876,25 @@ def test_a_table_of_poses_that_a_spreadsheet_has_saved(tmp_path, source):
     plain, path = TABLES[source], tmp_path/"v.csv"
     for text in (plain, plain.replace(",", ";"), plain.replace(",", ";").replace(".", ",") if source != "SLEAP"
                  else plain.replace(",", ";").replace("1.5", "1,5").replace("2.25", "2,25"), "\ufeff" + plain,
-                 "\ufeff" + plain.replace(",", ";").replace("\n", "\r\n"), plain.replace(",", "\t")):
+                 "\ufeff" + plain.replace(",", ";").replace("\n", "\r\n"), plain.replace(",", "\t"),
+                 plain + 3 * (plain.split("\n")[0].count(",") * "," + "\n"), plain + "\n\n",
+                 plain if source == "SimBA" else plain.replace("\n", ",,\n"), # emptied beside it
+                 plain.replace(",", ";").replace("\n", "\r\n") + 70_000 * ";;;;;\r\n" + '"";"";'):
         path.write_text(text, newline="")
         rec = read_poses(path, fps=30)
         assert rec.meta["source"] == source and rec.xy.tolist() == [[[[1.5, 2.25]]], [[[3.5, 4.25]]]]
         if source == "SimBA": assert read_simba(path).values.tolist() == [["mouse1", "mouse2", "sniff", 1, 2]]
 
 
+def test_numbers_in_a_column_without_a_name_are_refused(tmp_path):
+    (tmp_path/"v.csv").write_text(DLC.replace("\n", ",\n") + "0,1,1,1,\n1,1,1,1,7\n")
+    with pytest.raises(DataError, match="its head: has numbers in a column without a name"):
+        read_poses(tmp_path/"v.csv", 30)
+
+
 def test_a_table_of_frames_that_a_spreadsheet_has_saved(tmp_path):
-    for text in ("\ufeff;sniff;rear\n0;0;1\n1;1;0\n", "sniff\trear\n0\t1\n1\t0\n"):
+    for text in ("\ufeff;sniff;rear\n0;0;1\n1;1;0\n", "sniff\trear\n0\t1\n1\t0\n", "sniff,rear\n0,1\n1,0\n,\n,\n",
+                 "\ufeff;sniff;rear\r\n0;0;1\r\n1;1;0\r\n;;\r\n;;", ",sniff,rear,,\n0,0,1,,\n1,1,0,,\n"):
         (tmp_path/"v.csv").write_text(text)
         assert annotation_source(tmp_path/"v.csv") == "frames"
         assert read_frame_table(tmp_path/"v.csv").values.tolist() == [

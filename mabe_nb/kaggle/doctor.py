@@ -10,7 +10,7 @@ import csv, warnings
 
 import pandas as pd
 
-from ..data.formats.text_tables import check_table
+from ..data.formats.text_tables import check_table, delimiter
 from ..errors import DataError, ScoreError, first_line
 from ..files import plain_cell
 from .examine import examine
@@ -49,12 +49,19 @@ def _numbers(ids): # As pandas reads them, but 007 is another video than 7
     return pd.to_numeric(ids) if whole and not zeros else ids
 
 
-def _cells(path, names):
+def _parted(path): # As a spreadsheet may have saved it, with decimal commas
+    with open(path, encoding="utf-8-sig", errors="replace") as f:
+        comma = delimiter([f.readline(2**17)])
+    return {"sep": comma, "decimal": "." if comma == "," else ","}
+
+
+def _cells(path, names, **parted):
     "The table of a CSV file, `None` and `NA` kept as names, no cell a formula."
     none = {c: [""] if c in IDS else ["", "NA", "N/A", "NaN", "nan", "None", "null"]
             for c in names if isinstance(c, str)}
     table = pd.read_csv(path, low_memory=False, index_col=False, keep_default_na=False,
-                        na_values=none, dtype={"action": str, "video_id": str})
+                        na_values=none, dtype={"action": str, "video_id": str},
+                        **parted)
     if "video_id" in table: table["video_id"] = _numbers(table["video_id"])
     texts = [c for c in table if c in IDS and table[c].dtype.kind not in "biuf"]
     return table.assign(**{c: table[c].map(plain_cell) for c in texts})
@@ -68,8 +75,9 @@ def read_submission(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            head = list(pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0])
-            table = _cells(path, head)
+            head = list(pd.read_csv(path, header=None, nrows=1, dtype=str,
+                                    **(parted := _parted(path))).iloc[0])
+            table = _cells(path, head, **parted)
     except FileNotFoundError: raise DataError("file not found", path) from None
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror}", path) from None
@@ -88,6 +96,6 @@ def read_submission(
 # %% ../../nbs/kaggle/20_doctor.ipynb #f8b9fcac
 def _wide(path):
     with open(path, newline="", encoding="utf-8", errors="replace") as f:
-        rows = csv.reader(f)
+        rows = csv.reader(f, delimiter=_parted(path)["sep"])
         most = len(next(rows))
         return next((f"line {rows.line_num}" for r in rows if len(r) > most), "a row")

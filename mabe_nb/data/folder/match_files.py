@@ -16,9 +16,9 @@ from ..annotations import (annotated_rate, annotation_source, late_end,
 from ..checks import pieces, seen, table as video_table, untracked
 from ..recording import some_of
 from .animal_files import joined_points
-from .films import beside_seconds, scored_seconds
+from .films import beside_rate, beside_seconds, scored_seconds
 from .names import one_animal, renamed, same_name
-from .questions import questions
+from .questions import film_rates, questions
 from .settings import OF_ONE_VIDEO
 from .settings_file import settings_text
 from ..formats.live_mouse_tracker import mouse_tracker_facts
@@ -70,6 +70,7 @@ class Look(NamedTuple):
     watched: tuple = () # Animals that are taken to be watched, where actions are listed
     acting: tuple = () # Those of which its annotation has a row
     facts: dict = {} # Animal -> what the pose file knows of it, such as its genotype
+    filmed: float = None # Frames per second of the film, where no other file says
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #23fc7bad
 def _row(video, poses="", tracker="", frames=None, fps=None, animals=(), scored=None,
@@ -118,7 +119,8 @@ def look_at(
            *(_length(rec, poses, data._endings, scored, one) if fps else ())]
     look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate,
                 odd=tuple(odd), left_out=left_out,
-                facts=mouse_tracker_facts(poses, rec.mice))
+                facts=mouse_tracker_facts(poses, rec.mice),
+                filmed=None if fps else beside_rate(poses, data._endings))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #441a301a
@@ -244,6 +246,7 @@ def _proposal(data, looks, table, rates):
     "Text of a `dataset.yaml` that keeps what the present one says."
     s, lost = data.settings, table.fps.isna() & table.frames.notna()
     animals, parts, strangers = {}, _usual_parts(looks), {}
+    told = rates or film_rates(looks)
     for k in looks:
         animals |= {m: m for m in k.mice}
         strangers |= {name: same_name(name, k.row["animals"].split(", "))
@@ -255,7 +258,7 @@ def _proposal(data, looks, table, rates):
     away = {v: own for v, own in s.videos.items()
             if v not in data.ids and any(x is not None for x in own.values())}
     values = s.model_dump() | {
-        "fps": s.fps or ([*rates][0] if len(rates) == 1 and lost.any() else None),
+        "fps": s.fps or ([*told][0] if len(told) == 1 and lost.any() else None),
         "animals": animals | other, "subjects": strangers | s.subjects,
         "parts": parts | s.parts, "videos": {v: columns | k.facts | s.videos.get(v, {})
                                       for v, k in zip(data.ids, looks)} | away}

@@ -139,13 +139,16 @@ def unknown_names(
 def _names_said(s, mice, parts, videos):
     "Key of `dataset.yaml`, names under it, those that there are, and what they are of."
     each = {v: of_video(s, v) for v in s.videos}
+    other = lambda names: [k for k, v in names.items() if k != v]
     animals = {one.animals.get(m, m) for m in mice for one in (s, *each.values())}
     yield from (
-        ("animals", s.animals, mice, "animal"),
-        ("parts", s.parts, parts, "body part"),
+        ("animals", other(s.animals), mice, "animal"),
+        ("parts", other(s.parts), parts, "body part"),
         ("ghosts", s.ghosts, mice, "track"),
         ("animal_files", s.animal_files, mice, "animal"),
-        ("videos", s.videos, videos, "video"),
+        ("videos", [v for v, own in s.videos.items()
+                    if not own or any(x is not None for x in own.values())],
+         videos, "video"),
         ("agent", [s.agent or ""], animals, "animal"),
         ("target", [s.target or ""], animals, "animal"),
         ("focal", s.focal, animals, "animal"))

@@ -18,7 +18,7 @@ from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
 from .names import (
     by_scorer, never_acting, one_animal, renamed, unknown_names)
-from .odd_files import misnamed
+from .odd_files import misnamed, unread
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
     FolderSettings, group_rows, of_video, read_settings)
@@ -203,7 +203,9 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     looked = None if rec.labelled is None else looked_at(rec)
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked), rec
     found = self._unknown() + self._never_acting() * bool(scored) if first else []
-    for line in (*learned_wrongly(rec), *(f.message for f in found)) if first else ():
+    lost = unread(self._findings) if len({*self._names} & {*self._scored}) == 1 else ()
+    for line in (*learned_wrongly(rec), *(f.message for f in found),
+                 *(lost if scored else ())) if first else ():
         warnings.warn(line, LabNote, stacklevel=2)
     return rec
 

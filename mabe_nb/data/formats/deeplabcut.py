@@ -111,12 +111,17 @@ def csv_table(
     frames = csv_frames(path, "DeepLabCut")
     if not len(frames): raise DataError("has a head and no frames", path)
     head = read_table(path, header=None, nrows=4, dtype=str).values
-    lines = list(head[:, 0]).index("coords") + 1
+    head = head[:list(head[:, 0]).index("coords") + 1]
+    values = read_table(path, header=None, skiprows=len(head)).to_numpy()
+    named = pd.notna(head).any(0) # A spreadsheet leaves columns of nothing
+    if pd.notna(values[:, ~named]).any():
+        raise DataError("has numbers in a column without a name", path, "its head")
+    head, values = head[:, named], values[:, named]
     first, *others = head[0, 1:]
     if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # pandas' numbers
         head[0, 1:] = first
-    names = head[:lines, 1:]
+    names = head[:, 1:]
     if head[0, 0] != "scorer": # SimBA leaves that row out
         names = np.vstack([np.full_like(names[:1], "none"), names])
-    values = read_table(path, header=None, skiprows=lines).to_numpy()[:, 1:]
-    return in_order([*zip(*names)], values.astype(float), frames, path)
+    return in_order([*zip(*names)], values[:, 1:].astype(float), frames, path)
+

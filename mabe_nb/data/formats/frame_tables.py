@@ -16,8 +16,9 @@ import pandas as pd
 
 from ..recording import bout_table, LabNote, plural, run_lengths
 from ...errors import DataError
-from .text_tables import (check_table, column_names, delimiter,
-                                              frame_span, parse_seconds, rows_by)
+from mabe_nb.data.formats.text_tables import (
+    check_table, column_names, delimiter, frame_span, open_table, parse_seconds,
+    rows_by)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5fdbf20d
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
@@ -29,13 +30,19 @@ def _number(cell): # 1, 1.0, 1,0 or TRUE as 1
     return _WORDS.get(cell.lower(), cell)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #eb53a0f0
+def _whole(row): # Without cells behind the last that is filled
+    cells = [c.strip() for c in row]
+    while cells and not cells[-1]: cells.pop()
+    return cells
+
+
 def _frame_rows(lines):
     "Names of the columns, cells of each row, and those of a first column of numbers."
     try: rows = [r for r in csv.reader(lines, delimiter=delimiter(lines)) if r]
     except csv.Error: return [], [], []
-    head = [name.strip() for name in rows[0]] if rows else []
+    head = _whole(rows[0]) if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)
-    rows = [[*map(_number, r)] for r in rows[1:]]
+    rows = [[*map(_number, _whole(r))] for r in rows[1:]]
     return head[first:], [r[first:] for r in rows], [r[0] for r in rows if first]
 
 
@@ -43,7 +50,7 @@ def is_frame_table(
     lines, # The first of a text file
 ) -> bool:
     "Do the first lines have a name for each column, and 0, 1 or -1 in each cell?"
-    names, cells, _ = _frame_rows(lines)
+    names, cells, _ = _frame_rows([x for x in lines if x.strip(' ,;\t"\r\n')])
     return (bool(cells and names) and all(re.search("[A-Za-z]", n) for n in names)
             and all(len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells))
 
@@ -76,7 +83,7 @@ def frame_table(
     check_table(path)
     parts, row, last = [], 2, None
     try:
-        with open(path, encoding="utf-8-sig") as f:
+        with open_table(path) as f:
             lines = iter(lambda: f.readline(2**20), "")
             head, *block = [*islice(lines, 20)] or [""]
             names, *_ = _frame_rows([head])

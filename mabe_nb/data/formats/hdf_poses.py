@@ -190,7 +190,7 @@ def sleap_poses(
         xy = _by_axes(f["tracks"], usual)
         sure = (_by_axes(f["point_scores"], usual) if "point_scores" in f
                 else np.full(xy.shape[:3], np.nan))
-        animals, parts = ([str(n) for n in f[k].asstr()[:]]
+        animals, parts = ([str(n) for n in f[k].asstr("utf-8")[:]]
                           for k in ("track_names", "node_names"))
         frames, fps = _film(f.attrs, xy)
     animals = animals or ["id_0"] * (xy.shape[1] == 1)

@@ -24,17 +24,32 @@ def delimiter(
     return max(",;\t", key=lines[0].count) if lines else ","
 
 
-class _WithCommas(io.RawIOBase):
-    "The bytes of a table that semicolons or tabs part, its decimal commas as points."
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #4503561a
+def _end(file):
+    "Bytes before rows of empty cells below a table; None if there are none."
+    begin = max(0, file.seek(0, 2) - 2**20)
+    file.seek(begin)
+    tail = file.read()
+    file.seek(0)
+    whole = len(tail.rstrip(b' \t\r\n,;"')) # the last row's own cells may be empty
+    row = re.search(rb"\r\n?|\n", tail[whole:])
+    end = row and whole + row.end()
+    return begin + end if end and end < len(tail) else None
+
+
+class _Plain(io.RawIOBase):
+    "The bytes of a table up to its end, with commas and decimal points if asked."
     COMMAS = bytes.maketrans(b",;\t", b".,,")
 
-    def __init__(self, file): self.file = file
+    def __init__(self, file, end, commas):
+        self.file, self.end, self.commas = file, end, commas
 
     def readable(self): return True
 
     def readinto(self, buffer):
-        n = self.file.readinto(buffer)
-        buffer[:n] = bytes(buffer[:n]).translate(self.COMMAS)
+        most = len(buffer) if self.end is None else self.end - self.file.tell()
+        n = self.file.readinto(memoryview(buffer)[:max(0, most)])
+        if self.commas: buffer[:n] = bytes(buffer[:n]).translate(self.COMMAS)
         return n
 
     def close(self):
@@ -51,7 +66,8 @@ def open_table(
     file = open(regular_file(path), "rb")
     head = file.readline(2**20).decode("utf-8", "replace")
     file.seek(0)
-    raw = file if delimiter([head]) == "," else io.BufferedReader(_WithCommas(file))
+    commas, end = delimiter([head]) != ",", _end(file)
+    raw = io.BufferedReader(_Plain(file, end, commas)) if commas or end else file
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors=errors)
 
 
