@@ -72,13 +72,8 @@ def row_frames(
 LEVELS = ("scorer", "individuals", "bodyparts", "coords")
 
 
-def laid_out(
-    names, # Of each column, by `LEVELS`, of one animal without individuals
-    columns, # (rows,) each
-    frames, # (rows,) their numbers
-    path, # File they came from, for the message
-) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.sleap_poses`, px_per_cm, left out
-    "Points and likelihoods by animal and part, without those of no animal."
+def _columns(names, path):
+    "Animals, parts, kinds, number of the column of each, and points of no animal."
     several = len(names[0]) == len(LEVELS)
     none = check_individuals([n[1:3] for n in names], path) if several else ()
     place = {tuple(map(str, n)): i for i, n in enumerate(names)}
@@ -89,35 +84,48 @@ def laid_out(
     kinds = ["x", "y", *(c for c in ("z", "likelihood") if c in found)]
     if gone := [n for n in product(*levels, kinds) if n not in place]:
         raise DataError(f"has no column {', '.join(gone[0][1:])}", path, "its head")
-    scorers, *whose, parts = map(list, levels)
+    scorers, *animals, parts = map(list, levels)
     if len(scorers) > 1: raise DataError(
         f"has points of {len(scorers)} scorers, {', '.join(scorers)[:200]}, expected "
         "one; export each by itself", path)
-    animals = whose[0] if several else ["individual_0"]
-    every = np.empty((len(frames), len(animals), len(parts), len(kinds)), np.float32)
+    at = {n[1:] if several else ("individual_0", *n[1:]): i for n, i in place.items()}
+    return animals[0] if several else ["individual_0"], parts, kinds, at, none
+
+
+# %% ../../../nbs/data/formats/12_deeplabcut.ipynb #17517ed6
+def laid_out(
+    names, # Of each column, by `LEVELS`, of one animal without individuals
+    columns, # (rows,) each
+    frames, # (rows,) their numbers
+    path, # File they came from, for the message
+) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.sleap_poses`, px_per_cm, left out
+    "Points and likelihoods by animal and part, without those of no animal."
+    animals, parts, kinds, at, none = _columns(names, path)
+    shape = len(frames), len(animals), len(parts), len(kinds)
+    every = np.empty(shape, np.float32)
     with np.errstate(over="ignore"):
-        for at in np.ndindex(every.shape[1:]):
-            animal, part, kind = (n[k] for n, k in zip((animals, parts, kinds), at))
-            name = (scorers[0], *([animal] if several else ()), part, kind)
-            every[(slice(None), *at)] = columns[place[name]]
-    sure = every[..., -1] if "likelihood" in kinds else np.full_like(every[..., 0], np.nan)
-    n = len(kinds) - ("likelihood" in kinds)
-    return every[..., :n], sure, frames, animals, parts, None, None, none
+        for place, name in zip(np.ndindex(shape[1:]), product(animals, parts, kinds)):
+            every[(slice(None), *place)] = columns[at[name]]
+    sure = np.full(shape[:3], np.nan, np.float32)
+    if "likelihood" in kinds: every, sure = every[..., :-1], every[..., -1]
+    return every, sure, frames, animals, parts, None, None, none
 
 
 # %% ../../../nbs/data/formats/12_deeplabcut.ipynb #f20d78cd
+def _head(path):
+    "The cells of the rows above the first frame. Raises `DataError`."
+    check_table(path, 2**15, 2**22)
+    head = read_table(path, header=None, nrows=4, dtype=str).values
+    if "coords" in head[:, 0]: return head[:list(head[:, 0]).index("coords") + 1]
+    raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; is "
+                    "it cut off, or are rows and columns exchanged?", path)
+
+
 def csv_poses(
     path, # CSV of DeepLabCut or LightningPose
 ) -> tuple: # As of `laid_out`
     "Points and likelihoods of a table in text. Raises `DataError`."
-    check_table(path, 2**15, 2**22)
-    head = read_table(path, header=None, nrows=4, dtype=str).values
-    if "coords" not in head[:, 0]:
-        raise DataError("has no row 'coords' among its first four, as DeepLabCut "
-                        "writes; is it cut off, or are rows and columns exchanged?",
-                        path)
-    head = head[:list(head[:, 0]).index("coords") + 1]
-    check_rows(path, len(head))
+    check_rows(path, len(head := _head(path)))
     try: table = read_table(path, header=None, skiprows=len(head))
     except pd.errors.EmptyDataError:
         raise DataError("has a head and no frames", path) from None

@@ -41,7 +41,8 @@ def anipose_poses(
     with quiet():
         from movement.io import load_poses
         data = load_poses.from_anipose_style_df(table)
-    dims = [d if d in data.dims else f"{d}s" for d in ("time", "individual", "keypoint")]
+    order = ("time", "individual", "keypoint") # with an s in older versions
+    dims = [d if d in data.dims else f"{d}s" for d in order]
     with np.errstate(over="ignore"):
         xy = data.position.transpose(*dims, "space").values.astype(np.float32)
         sure = data.confidence.transpose(*dims).values.astype(np.float32)
