@@ -31,8 +31,8 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.bout_tables import label_rows
 from mabe_nb.data.formats.ethovision.exports import exports_in, numbers_of
 from mabe_nb.data.formats.binary.hdf import check_hdf
-from mabe_nb.data.formats.hdf_poses import dlc_table
-from mabe_nb.data.formats.movement_files import sleap_csv_poses
+from mabe_nb.data.formats.hdf_poses import dlc_poses
+from mabe_nb.data.formats.sleap_files import sleap_csv_poses
 from mabe_nb.data.formats.kaggle import tables
 from mabe_nb.data.formats.kaggle.tables import read_columns
 from mabe_nb.data.formats.binary.npy import read_npy, read_npz
@@ -562,7 +562,7 @@ def dlc_names(path, levels, columns, long, blocks=1):
     (3, 99_000, 990, 1, "of more than 4 MB together")])
 def test_names_of_columns_without_end(levels, columns, long, blocks, says, tmp_path):
     dlc_names(tmp_path/"v.h5", levels, columns, long, blocks)
-    with bounded(), pytest.raises(DataError, match=f"v.h5: .*{says}"): dlc_table(tmp_path/"v.h5")
+    with bounded(), pytest.raises(DataError, match=f"v.h5: .*{says}"): dlc_poses(tmp_path/"v.h5")
 
 
 @pytest.mark.parametrize("shape, chunk, packed, says", [

@@ -1,5 +1,5 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
-import json, os, pickle, warnings
+import json, os, pickle, subprocess, sys, warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from mabe_nb.data.formats.caltech import read_caltech
 from mabe_nb.data.formats.frame_tables import read_frame_table
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22
-from mabe_nb.data.poses import read_poses
+from mabe_nb.data.poses import read_poses, tracked_points
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
 from mabe_nb.data.formats.binary.npy import read_npy, read_npz
 from mabe_nb.data.formats.binary.pickles import unpickle
@@ -311,6 +311,38 @@ def test_real_deeplabcut_h5_holds_what_pandas_reads():
             for i, c in enumerate("xy"):
                 want = table[scorer, f"{mouse}_{part}", c].values.astype(np.float32)
                 assert np.array_equal(got[:, i], want)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one animal", "two animals"])
+@pytest.mark.parametrize("ending", ["csv", "h5"])
+def test_deeplabcut_holds_what_movement_reads(tmp_path, ending, several):
+    from movement.io import load_poses, save_poses
+    rng, animals = np.random.default_rng(0), ["adult", "pup"][:1 + several]
+    xy = rng.normal(300, 90, (50, 2, 3, len(animals)))
+    xy[rng.random(xy.shape) < 0.1] = np.nan
+    data = load_poses.from_numpy(xy, rng.random(xy[:, 0].shape), animals, ["nose", "neck", "tail"])
+    save_poses.to_dlc_file(data, path := tmp_path/f"v.{ending}", split_individuals=False)
+    got, want = tracked_points(path)[1], load_poses.from_file(path, source_software="DeepLabCut")
+    order = ["time", *(d for d in want.dims if d.startswith("individual")),
+             *(d for d in want.dims if d.startswith("keypoint"))]
+    assert np.array_equal(got.xy, want.position.transpose(*order, "space").values.astype(np.float32), equal_nan=True)
+    assert np.array_equal(got.confidence, want.confidence.transpose(*order).values.astype(np.float32), equal_nan=True)
+    assert got.parts == want[order[2]].values.tolist() and len(got.animals) == len(animals)
+
+
+def test_deeplabcut_needs_no_library_of_seconds(tmp_path):
+    dlc_csv(tmp_path/"v.csv", {0: [1] * 12, 1: [2] * 12})
+    code = ("import sys; from mabe_nb.data.poses import read_poses; "
+            f"print(read_poses({str(tmp_path/'v.csv')!r}, fps=30).mice, 'movement' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "('a', 'b') False"
+
+
+def test_deeplabcut_of_two_scorers_is_refused(tmp_path):
+    (tmp_path/"v.csv").write_text("scorer,anna,anna,net,net\nbodyparts,nose,nose,nose,nose\n"
+                                  "coords,x,y,x,y\n0,1,2,3,4\n")
+    with pytest.raises(DataError, match="points of 2 scorers, anna, net, expected one"):
+        read_poses(tmp_path/"v.csv", fps=30)
 
 
 def test_real_jabs_has_left_ears_on_the_left():

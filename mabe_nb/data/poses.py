@@ -21,10 +21,11 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.binary.hdf import check_hdf, HDF
+from .formats.deeplabcut import csv_poses
 from .formats.hdf_poses import (
-    has_points, jabs_poses, movement_poses, sleap_poses)
-from .formats.movement_files import (
-    at_frames, check_films, is_sleap_csv, movement_data, sleap_csv_poses, slp_poses)
+    dlc_poses, has_points, jabs_poses, movement_poses, sleap_poses)
+from .formats.sleap_files import (
+    anipose_poses, at_frames, check_films, is_sleap_csv, sleap_csv_poses, slp_poses)
 from .formats.nwb import nwb_poses
 from .formats.live_mouse_tracker import is_mouse_tracker
 from .formats.live_mouse_tracker import mouse_tracker_poses
@@ -117,33 +118,27 @@ def _from_times(path, read):
     return Points(*(at_frames(x, frames, path) for x in (xy, sure)), *more)
 
 # %% ../../nbs/data/16_poses.ipynb #85d13175
-def _from_movement(path, source):
-    "`Points` of a file that movement reads."
-    by = {**dict.fromkeys(HDF, sleap_poses), ".slp": slp_poses, ".csv": sleap_csv_poses}
-    if source == "SLEAP": return _from_times(path, by[path.suffix])
-    data, frames, left_out = movement_data(path, source)
-    if "position" not in data: raise DataError("holds no points of animals", path)
-    order = ("time", "individuals", "keypoints")
-    dims = [dim if dim in data.dims else dim.rstrip("s") for dim in order]
-    with np.errstate(over="ignore"):
-        xy = data.position.transpose(*dims, "space").values.astype(np.float32)
-        sure = data.confidence.transpose(*dims).values.astype(np.float32)
-    animals, parts = ([str(n) for n in data[k].values] for k in dims[1:])
-    return Points(at_frames(xy, frames, path), at_frames(sure, frames, path), animals,
-                  parts, None, None, left_out)
+def _by_ending(path, readers):
+    "`Points` of a file, by the reader of its ending."
+    return _from_times(path, readers.get(path.suffix, readers[".csv"]))
 
 
-for _name, _suffixes, _claims in (
-        ("DeepLabCut", (".csv", *HDF), lambda path: (
+_DLC = {".csv": csv_poses, **dict.fromkeys(HDF, dlc_poses)}
+_SLEAP = {".slp": slp_poses, ".csv": sleap_csv_poses, **dict.fromkeys(HDF, sleap_poses)}
+
+for _name, _readers, _claims in (
+        ("DeepLabCut", _DLC, lambda path: (
             _header(path)[0] in ("scorer", "individuals", "bodyparts")
             if path.suffix == ".csv" else _is_dlc(path))),
-        ("SLEAP", (".slp", ".csv", *HDF), lambda path: (
+        ("SLEAP", _SLEAP, lambda path: (
             not check_films(path) if path.suffix == ".slp" else
             is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
-        ("LightningPose", (".csv", *HDF), lambda path: False), # as DeepLabCut's
-        ("Anipose", (".csv",), lambda path: "fnum" in (names := _header(path)) and (
-            any(n.endswith("_x") for n in names)))): # Its angles have none
-    tracker(_name, _suffixes, _claims)(partial(_from_movement, source=_name))
+        ("LightningPose", _DLC, lambda path: False), # as DeepLabCut's
+        ("Anipose", {".csv": anipose_poses}, lambda path: (
+            "fnum" in (names := _header(path)) # Its angles have none
+            and any(n.endswith("_x") for n in names)))):
+    tracker(_name, tuple(_readers), _claims)(partial(_by_ending, readers=_readers))
+
 
 # %% ../../nbs/data/16_poses.ipynb #7d6a3efe
 @tracker("JABS", HDF, _hdf(lambda f: "poseest" in f))
