@@ -60,11 +60,13 @@ def with_variable(
 # %% ../../nbs/remote/34_packages.ipynb #4df9ddeb
 MODULES = 2**22 # Bytes of all modules that go along
 
-def _installed():
-    "Folders of what was installed, and of Python itself."
+def _installed(place):
+    "Is it a module of Python or of a package, also of one that `PYTHONPATH` adds?"
+    if {"site-packages", "dist-packages"}.intersection(place.parts): return True
     paths = [*sysconfig.get_paths().values(), *site.getsitepackages(),
              site.getusersitepackages()]
-    return [Path(p).resolve() for p in paths if Path(p).name not in ("bin", "")]
+    return any(place.is_relative_to(Path(p).resolve()) for p in paths
+               if Path(p).name not in ("bin", ""))
 
 
 def _beside(name):
@@ -76,7 +78,7 @@ def _beside(name):
     place = places[0] if places else spec and spec.has_location and spec.origin
     if not place: return None
     place = Path(place).resolve()
-    return None if any(place.is_relative_to(p) for p in _installed()) else place
+    return None if _installed(place) else place
 
 # %% ../../nbs/remote/34_packages.ipynb #ccd54e6a
 def _files(place, name):
