@@ -415,6 +415,15 @@ def test_help_says_which_network_a_size_is_of():
     assert "--lstm-layers VALUE Depth of conv_bilstm" in page
 
 
+@pytest.mark.parametrize("flag, value, said", [
+    ("epochs", "ten", "'ten': expected a whole number"), ("epochs", "0", "expected at least 1"),
+    ("dropout", "1.5", "expected less than 1"), ("amp", "maybe", "expected true or false"),
+    ("learning-rate", "fast", "expected a number")])
+def test_what_a_setting_should_be_is_said_in_plain_words(mabe, work, flag, value, said):
+    code, _, err = mabe("train", "colony", "--out", "wrong", f"--{flag}", value)
+    assert code == 2 and err.strip().endswith(said) and "Input" not in err
+
+
 def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):
     seen = []
     monkeypatch.setattr("mabe_nb.train.ensemble.recipe.train_recipe",

@@ -17,7 +17,7 @@ import yaml
 from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field,
                       ValidationError, field_validator, model_validator)
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plain_reason
 from ..data.folder.settings import yaml_nodes
 from ..extend import load_announced
 from ..files import atomic, read_text
@@ -232,7 +232,7 @@ def explain(
     if choices(key) and isinstance(first["input"], str):
         return ConfigError.unknown(key, first["input"][:60], choices(key), where,
                                    own=key == "model_type")
-    text = first["msg"].removeprefix("Value error, ")
+    text = plain_reason(first["msg"].removeprefix("Value error, "))
     if key: text = f"{key} is {SHORT.repr(first['input'])[:60]}: {text}"
     return ConfigError((f"{where}: " if where else "") + text
                        + (f" (and {more} more)" if more else ""))
