@@ -223,16 +223,24 @@ def _refused(args, error):
     return 2
 
 # %% ../nbs/cli.ipynb #a081a629
+def _parsed(words, argv):
+    parser = parser_for(words)
+    complete(parser)
+    args, extra = parser.parse_known_args(argv)
+    if extra: args.parser.unknown(extra[0])
+    return args
+
+
 def main(
     argv=None, # Words of the command line; None: those of this process
 ) -> int: # Exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads on
     "Run one command."
     words = sys.argv[1:] if argv is None else argv
     if argv is None: _alone()
-    parser = parser_for(words)
-    complete(parser)
-    args, extra = parser.parse_known_args(argv)
-    if extra: args.parser.unknown(extra[0])
+    try: args = _parsed(words, argv)
+    except KeyboardInterrupt: # while libraries are loaded
+        print("mabe: interrupted", file=sys.stderr)
+        return 130
     was, warnings.formatwarning = warnings.formatwarning, _as_note
     try:
         _check_words(words)

@@ -696,6 +696,22 @@ def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
     assert not Path(out).exists()
 
 
+@pytest.mark.parametrize("table, how, said", [
+    ("video_id,dose\n1,low\n", {}, "g.csv: has no column video, only video_id, dose"),
+    ("video,dose\n1,low\n", {"by": "dsoe"}, "did you mean 'dose'"),
+    ("video,dose\n1,low\n", {"value": "shares"}, "did you mean 'share'"),
+    ("video,dose\n1,low\n", {"unit": "animals"}, "did you mean 'animal'"),
+    ("video,dose\nday1,low\n", {}, "'day1' is not among 1, 2")])
+def test_groups_are_checked_before_a_run_predicts(table, how, said, tmp_path):
+    "The folder holds no run: who asks it first is told so."
+    data = [recording([("a", "b", "sniff", 0, 10)], video) for video in ("1", "2")]
+    (tmp_path/"g.csv").write_text(table)
+    (tmp_path/"run").mkdir()
+    with pytest.raises(mb.MabeError, match=said):
+        mb.analyse(data, tmp_path/"out", tmp_path/"run", tmp_path/"g.csv",
+                   **{"by": "dose", **how}, say=None)
+
+
 def test_what_lies_outside_the_scored_frames_counts_for_nothing():
     rows = [("a", "b", "sniff", 40, 120), ("a", "b", "sniff", 250, 260)]
     rec = recording(rows).replace(scored=(100, 200))

@@ -385,6 +385,20 @@ def test_only_the_flags_of_the_command_that_was_called_are_made(word):
         assert name not in done.stderr, name
 
 
+def test_ctrl_c_while_libraries_are_loaded_is_no_traceback():
+    code = """import signal, sys
+from importlib.abc import MetaPathFinder
+from mabe_nb.cli import main
+class Finder(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == "pydantic": signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.exit(main())"""
+    done = subprocess.run([sys.executable, "-c", code, "train", "colony", "--out", "run"],
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (130, "mabe: interrupted\n")
+
+
 @pytest.mark.parametrize("words", [["gpus"], ["gpus", "--guide", "--provider", "hf", "--json"]])
 def test_prices_are_shown_without_pandas(words):
     code = ("import sys; from mabe_nb.cli import main; main(sys.argv[1:]); "
@@ -392,6 +406,22 @@ def test_prices_are_shown_without_pandas(words):
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     *answer, loaded = done.stdout.splitlines()
     assert "t4-small" in "".join(answer) and loaded == "[]", done.stderr
+
+
+def test_help_says_which_network_a_size_is_of():
+    words = [sys.executable, "-m", "mabe_nb", "train", "--help"]
+    page = " ".join(subprocess.run(words, text=True, capture_output=True).stdout.split())
+    assert "--conv-channels VALUE Of conv_bilstm" in page
+    assert "--lstm-layers VALUE Depth of conv_bilstm" in page
+
+
+@pytest.mark.parametrize("flag, value, said", [
+    ("epochs", "ten", "'ten': expected a whole number"), ("epochs", "0", "expected at least 1"),
+    ("dropout", "1.5", "expected less than 1"), ("amp", "maybe", "expected true or false"),
+    ("learning-rate", "fast", "expected a number")])
+def test_what_a_setting_should_be_is_said_in_plain_words(mabe, work, flag, value, said):
+    code, _, err = mabe("train", "colony", "--out", "wrong", f"--{flag}", value)
+    assert code == 2 and err.strip().endswith(said) and "Input" not in err
 
 
 def test_processes_of_a_recipe_are_a_number(mabe, work, monkeypatch):

@@ -1,6 +1,9 @@
 "The check of the site's pages passes a good little project, and names what is wrong."
+import ast
+import builtins
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +196,31 @@ def test_programs_are_told_of_all_commands():
     told = (TOP/"nbs"/"llms.txt").read_text().partition("`mabe synth")[2].partition("`")[0]
     names = next(a.choices for a in make_parser()._actions if a.choices)
     assert {"synth", *told.replace("|", " ").split()} == {*names}
+
+
+SEEN = sorted((TOP/"nbs"/"tutorials").glob("*.ipynb"))
+
+
+def names_of(tree):
+    "Names that some code reads, and those that it makes or imports."
+    read, made = set(), set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif isinstance(node, ast.alias):
+            made.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)): made.add(node.name)
+        elif isinstance(node, ast.arg): made.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler): made.add(node.name)
+    return read, made
+
+
+@pytest.mark.parametrize("page", SEEN, ids=lambda page: page.stem)
+def test_the_cells_that_are_seen_need_no_hidden_one(page):
+    "Who copies them into a notebook has all names; a magic tells its own."
+    cells = [cell.source for cell in nbformat.read(page, 4).cells if cell.cell_type == "code"
+             and not re.search(r"^#\|\s*(hide|echo: false)", cell.source, re.M)]
+    sent = " ".join(re.findall(r"^%%gpu.*--out (\S+)", "\n".join(cells), re.M))
+    code = "\n".join(cell for cell in cells if not cell.startswith("%%"))
+    read, made = names_of(ast.parse(re.sub(r"^(\s*)[%!].*", r"\1pass", code, flags=re.M)))
+    assert not read - made - {*re.findall(r"\w+", sent)}

@@ -29,6 +29,8 @@ from mabe_nb.files import (file_hash, parse_json, read_json, read_tensors,
                            write_csv as write_names, write_tensors)
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.train.classifier import load_classifier
+from mabe_nb.train.ensemble.decide import OutOfFold
+from mabe_nb.train.ensemble.folds import save_out_of_fold
 from mabe_nb.train.model import read_split, read_thresholds
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.folder.weights import read_history
@@ -466,6 +468,17 @@ def test_weights_that_cannot_be_written(tmp_path):
             write_tensors(tmp_path/"w.safetensors", tensors, {"about": "x"})
     assert (tmp_path/"w.safetensors").read_bytes() == before
     assert os.listdir(tmp_path) == ["w.safetensors"]
+
+
+def test_probabilities_of_a_recipe_on_a_full_disk_are_a_sentence(tmp_path):
+    table = pd.DataFrame({c: [9] for c in ("video_id", "lab_id", "agent", "target", "frames",
+                                           "fps")})
+    some = [OutOfFold(np.zeros((2, 5000, 3), "f4"), None, 9, 0)]
+    save_out_of_fold(tmp_path/"oof", ["net", "trees"], table, some)
+    with small_disk(10_000), pytest.raises(DataError, match="net.npy.*space"):
+        save_out_of_fold(tmp_path/"oof", ["net", "trees"], table, some)
+    assert sorted(os.listdir(tmp_path/"oof")) == ["net.npy", "sequences.csv", "trees.npy"]
+    assert np.load(tmp_path/"oof"/"net.npy", allow_pickle=False).shape == (5000, 3)
 
 
 def test_training_on_a_full_disk_is_a_sentence(tmp_path, monkeypatch, capsys):

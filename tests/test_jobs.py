@@ -32,6 +32,7 @@ from mabe_nb.remote.groups.plan import task_seconds
 from mabe_nb.remote.choice import parse_options
 from mabe_nb.remote.job import attach, jobs, quote, submit
 from mabe_nb.remote.groups.prune import prune
+from mabe_nb.remote.packages import modules_beside
 from mabe_nb.remote.travel import job_code
 from mabe_nb.view.panels.source import split_options
 
@@ -420,6 +421,19 @@ def test_figures_beyond_the_most_are_told_once():
                  "figures.MOST = 2\nfor i in range(5): pyplot.plot([i]); pyplot.show()")
     job.wait()
     assert len(job.figures()) == 2 and "".join(printed(job)).count("figures are kept") == 1
+
+
+def test_packages_that_a_cluster_adds_by_its_path_are_installed(tmp_path, monkeypatch):
+    "`module load` puts them on PYTHONPATH; what lies beside a script still goes along."
+    folder = tmp_path/"apps"/"lib"/"python3.11"/"site-packages"/"swiftlib"
+    folder.mkdir(parents=True)
+    (folder/"__init__.py").write_text("SPEED = 3")
+    (folder/"_fast.so").write_bytes(b"compiled")
+    (tmp_path/"mine.py").write_text("import swiftlib")
+    for path in (folder.parent, tmp_path): monkeypatch.syspath_prepend(path)
+    assert [*modules_beside(["swiftlib"])[0]] == []
+    found, imported = modules_beside(["mine"])
+    assert [*found] == ["mine.py"] and "swiftlib" in imported
 
 
 def test_modules_beside_the_script(tmp_path, monkeypatch):

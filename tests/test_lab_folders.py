@@ -736,7 +736,7 @@ def test_points_that_belong_to_no_animal(tmp_path, suffix):
 
 @pytest.mark.parametrize("line, words", [
     ("alone: rear", "alone: expected a list such as .rear., got 'rear'"),
-    ("fps: 29,97", "fps: Input should be a valid number")])
+    ("fps: 29,97", "fps: expected a number, got .29,97.")])
 def test_a_line_of_dataset_yaml_in_another_form(two, line, words):
     (two/"dataset.yaml").write_text(line + "\n")
     with pytest.raises(DataError, match=words): open_dataset(two)

@@ -12,7 +12,7 @@ import mabe_nb as mb
 from mabe_nb import cli
 from mabe_nb.data.checks import check
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.dataset import RecordingList
+from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import bout_table, pairs
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
@@ -428,6 +428,12 @@ def test_a_folder_that_holds_none(tmp_path):
     (tmp_path/"best.safetensors").write_text("no weights")
     for path in (tmp_path, tmp_path/"best.safetensors"):
         with pytest.raises(DataError, match="best.safetensors"): load_model(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_is_no_dataset(folder, kind):
+    with pytest.raises(DataError, match=f"{kind}: holds a model, expected a dataset"):
+        open_dataset(folder/kind)
 
 
 def test_every_kind_can_be_imported():

@@ -17,8 +17,8 @@ from .boris import point_actions
 from .comparison import compare_groups
 from .exports import FORMATS, check_formats
 from .groups import (
-    checked_groups, of_company, of_no_group, of_no_value, of_nothing, of_spelling,
-    of_subjects, of_unlike_time, per_unit, read_groups, with_groups)
+    groups_to_compare, of_company, of_no_group, of_no_value, of_nothing, of_spelling,
+    of_subjects, of_unlike_time, per_unit, with_groups)
 from .measures import (
     _some, actions_of_labs, checked_submission, measure, observe, of_absent, of_apart,
     of_outside, of_pauses, over_time)
@@ -64,29 +64,16 @@ def _figures(seen, tables, cases, value):
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #f0bdf48b
-def _groups(data, groups, by):
-    "Groups in whatever form they are given, or those of the dataset."
-    if isinstance(groups, pd.DataFrame): return checked_groups(groups)
-    if groups is not None: return read_groups(groups)
-    table = data.groups() if hasattr(data, "groups") else None
-    if table is None: raise ConfigError(f"to compare by {by} give a table of groups")
-    if by not in table or not (table[by] != "").any():
-        raise ConfigError(f"no video has a {by} in dataset.yaml; fill it in under "
-                          "videos, or give a table of groups")
-    return table
-
-
-def _by_group(data, tables, groups, by, value, unit):
+def _by_group(data, tables, known, given, by, value, unit):
     "Measures with their groups, the cases compared, and what a reader should know."
-    if by is None: return None, None, []
-    known = _groups(data, groups, by)
+    if known is None: return None, None, []
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
     notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows)
     notes += of_company(rows, unit) + of_no_group(tables["measures"], rows, by)
     notes += of_unlike_time(rows, value)
-    if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
+    if given: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
@@ -258,8 +245,8 @@ def _of_reviewed(data):
             "picked as hard: what was measured in them is no time budget"] if n else []
 
 # %% ../../nbs/analysis/70_analyse.ipynb #76d1cb34
-def _check(data, out, groups, by, to):
-    "Raises `ConfigError` before any work is done."
+def _check(data, out, groups, by, value, unit, to):
+    "The table of groups, if any. Raises `ConfigError` before any work is done."
     if isinstance(out, pd.DataFrame) or ConfigError.as_path("out", out).is_file():
         raise ConfigError("out is to be a folder to write, and bouts come behind it: "
                           "analyse(data, 'results', bouts)")
@@ -269,6 +256,7 @@ def _check(data, out, groups, by, to):
                           "annotations: choose another")
     if by is None and groups is not None: raise ConfigError("groups need by, a column")
     check_formats(to)
+    return None if by is None else groups_to_compare(data, groups, by, value, unit)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
@@ -286,9 +274,10 @@ def analyse(
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
     data, say = as_dataset(data), or_silent(say)
-    _check(data, out, groups, by, to)
+    known = _check(data, out, groups, by, value, unit, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
-    rows, cases, notes = _by_group(data, tables, groups, by, value, unit)
+    rows, cases, notes = _by_group(data, tables, known, groups is not None, by,
+                                   value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")

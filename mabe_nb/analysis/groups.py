@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['KEYS', 'UNITS', 'checked_groups', 'read_groups', 'with_groups', 'of_nothing', 'of_spelling', 'of_no_group',
-           'of_unlike_time', 'per_unit', 'of_no_value', 'of_subjects', 'of_company']
+           'of_unlike_time', 'per_unit', 'of_no_value', 'of_subjects', 'of_company', 'groups_to_compare']
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
 import io
@@ -36,7 +36,8 @@ def checked_groups(
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
     table = table.where(table.notna(), "").map(lambda v: _name(v).strip())
     table = table[(table != "").any(axis=1)].reset_index(drop=True)
-    if "video" not in table: raise DataError("has no column video", path)
+    if "video" not in table:
+        raise DataError(f"has no column video, only {some_of([*table])}", path)
     if not len(table): raise DataError("has no rows", path)
     keys = [c for c in ("video", "animal") if c in table]
     if path is not None: table[keys] = table[keys].map(plain_id) # As ids of files are
@@ -61,14 +62,18 @@ def read_groups(
     return checked_groups(table, path)
 
 # %% ../../nbs/analysis/30_groups.ipynb #3c2fe82b
+def _check_by(groups, by): # Raises `ConfigError`
+    known = [c for c in groups if c not in KEYS]
+    if by not in known: raise ConfigError.unknown("group", by, known)
+
+
 def with_groups(
     measured: pd.DataFrame, # From `measure`
     groups: pd.DataFrame, # From `read_groups`
     by: str, # The column to compare by
 ) -> pd.DataFrame: # `measured` with `subject` and `group`
     "Measures with the animal's own name and its group; others are left out."
-    known = [c for c in groups if c not in KEYS]
-    if by not in known: raise ConfigError.unknown("group", by, known)
+    _check_by(groups, by)
     keys = [c for c in ("video", "animal") if c in groups]
     own = ["subject"] if "subject" in groups else []
     named = groups[[*keys, by, *own]].rename(columns={by: "group"})
@@ -166,14 +171,18 @@ def _one_group_each(rows, unit): # Raises `ConfigError` for a case in two groups
                       f"({some_of(groups)}); {other}")
 
 # %% ../../nbs/analysis/30_groups.ipynb #0ca9d32b
+def _check_case(value, unit): # Raises `ConfigError`
+    if value not in MEASURES: raise ConfigError.unknown("measure", value, MEASURES)
+    if unit not in UNITS: raise ConfigError.unknown("unit", unit, UNITS)
+
+
 def per_unit(
     rows: pd.DataFrame, # From `with_groups`
     value: str = "share", # Of `MEASURES`
     unit: str = "animal", # Of `UNITS`: the animals of a video, or a cage, are one case
 ) -> pd.DataFrame: # group, unit, action, value, seconds
     "One number for each animal and action. Raises `ConfigError` for one in two groups."
-    if value not in MEASURES: raise ConfigError.unknown("measure", value, MEASURES)
-    if unit not in UNITS: raise ConfigError.unknown("unit", unit, UNITS)
+    _check_case(value, unit)
     rows = rows.assign(unit=_unit_of(rows, unit))
     _one_group_each(rows, unit)
     known = rows[rows[value].notna()]
@@ -248,3 +257,34 @@ def of_company(
     if not (groups > 1).any(): return notes
     return [*notes, f"{of(groups > 1)} different groups meet, and are compared as if "
             "they had not"]
+
+# %% ../../nbs/analysis/30_groups.ipynb #8ca958f3
+def _groups(data, groups, by):
+    if isinstance(groups, pd.DataFrame): return checked_groups(groups)
+    if groups is not None: return read_groups(groups)
+    table = data.groups() if hasattr(data, "groups") else None
+    if table is None:
+        raise ConfigError(f"to compare by {by} give a table of groups (--groups)")
+    if by not in table or not (table[by] != "").any():
+        raise ConfigError(f"no video has a {by} in dataset.yaml; fill it in under "
+                          "videos, or give a table of groups (--groups)")
+    return table
+
+
+# %% ../../nbs/analysis/30_groups.ipynb #0236234f
+def groups_to_compare(
+    data, # Dataset
+    groups, # DataFrame or CSV, see `read_groups`; None: those of `dataset.yaml`
+    by: str, # The column to compare by
+    value: str = "share", # Of `MEASURES`
+    unit: str = "animal", # Of `UNITS`
+) -> pd.DataFrame: # See `checked_groups`
+    "Groups in whatever form they are given. Raises `ConfigError` or `DataError`."
+    _check_case(value, unit)
+    table = _groups(data, groups, by)
+    _check_by(table, by)
+    if {*table.video}.isdisjoint(ids := [*map(str, data.ids)]):
+        raise DataError(f"no video of the table is in the data: {table.video[0]!r} is "
+                        f"not among {some_of(ids)}")
+    return table
+

@@ -17,7 +17,7 @@ import yaml
 from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field,
                       ValidationError, field_validator, model_validator)
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plain_reason
 from ..data.folder.settings import yaml_nodes
 from ..extend import load_announced
 from ..files import atomic, read_text
@@ -59,8 +59,7 @@ class InputConfig(BaseModel):
     stride: Count = about(None, "Frames between windows; None: they do not overlap")
     fps: Positive = about(None, "Expected frames per second, checked against the data")
     input_dim: Count = about(None, "Expected channels, checked against the data")
-    num_classes: Count = about(None, "Expected classes, `other` first; checked "
-                               "likewise")
+    num_classes: Count = about(None, "Expected classes, `other` first; also checked")
 
 # %% ../../nbs/train/10_config.ipynb #9712bdee
 class ModelConfig(BaseModel):
@@ -69,9 +68,10 @@ class ModelConfig(BaseModel):
         "tcn", "tcn, conv_bilstm, lstm, transformer, calms21_conv1d, or one that you "
         "registered")
     conv_channels: Annotated[list[Width], Field(min_length=1), BeforeValidator(
-        lambda w: [w] if isinstance(w, (int, str)) else w)] = [64, 128, 256]
-    lstm_hidden: Width = 128
-    lstm_layers: Depth = 1
+        lambda w: [w] if isinstance(w, (int, str)) else w)] = about(
+            [64, 128, 256], "Of conv_bilstm; without a model_type they choose it")
+    lstm_hidden: Width = about(128, "Width of conv_bilstm, lstm and transformer")
+    lstm_layers: Depth = about(1, "Depth of conv_bilstm")
     hidden_size: Width = about(None, "Width; None: the model's own, or lstm_hidden")
     num_layers: Depth = about(None, "Depth; None: the model's own")
     num_heads: Annotated[int, Field(ge=1, le=128)] = about(4, "Of the transformer")
@@ -232,7 +232,7 @@ def explain(
     if choices(key) and isinstance(first["input"], str):
         return ConfigError.unknown(key, first["input"][:60], choices(key), where,
                                    own=key == "model_type")
-    text = first["msg"].removeprefix("Value error, ")
+    text = plain_reason(first["msg"].removeprefix("Value error, "))
     if key: text = f"{key} is {SHORT.repr(first['input'])[:60]}: {text}"
     return ConfigError((f"{where}: " if where else "") + text
                        + (f" (and {more} more)" if more else ""))

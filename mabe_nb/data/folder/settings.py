@@ -16,7 +16,7 @@ from pydantic import (AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fi
                       ValidationError, field_validator)
 
 from ..body_parts import check_parts
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, plain_reason
 from ...files import read_text
 from ...safe_names import safe_id
 
@@ -99,8 +99,7 @@ def _checked(values, path):
     try: return FolderSettings(**{k: v for k, v in values.items() if v is not None})
     except ValidationError as e:
         first = e.errors()[0]
-        why = first["msg"].replace("Input should be a valid tuple",
-                                   "expected a list such as [rear]")
+        why = plain_reason(first["msg"])
         raise DataError(f"{why}, got {reprlib.repr(first['input'])[:40]}", path,
                         ".".join(map(str, first["loc"]))) from None
 

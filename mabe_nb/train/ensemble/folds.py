@@ -17,6 +17,7 @@ from ...data.recording import some_of
 from ...data.splits import (Split, check_no_leak, group_labels, groups,
                                  leave_one_lab_out)
 from ...errors import ConfigError, DataError
+from ...files import atomic, disk_errors
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #a15d78c9
 def parts_of_labs(
@@ -131,13 +132,14 @@ def save_out_of_fold(
     predictions: list, # Of `OutOfFold`, in the order of the table
 ):
     "Write out-of-fold probabilities, sequence after sequence, and what they are about."
-    folder.mkdir(parents=True, exist_ok=True)
     for m, name in enumerate(names):
-        np.save(folder/f"{name}.npy", np.concatenate([t.p[m] for t in predictions]),
-                allow_pickle=False)
+        p = np.concatenate([t.p[m] for t in predictions])
+        with disk_errors(file := folder/f"{name}.npy"), atomic(file) as tmp:
+            with open(tmp, "wb") as f: np.save(f, p, allow_pickle=False)
     table = sequences[["video_id", "lab_id", "agent", "target", "frames", "fps"]]
-    table.assign(fold=[t.fold + 1 for t in predictions]).to_csv(folder/"sequences.csv",
-                                                         index=False)
+    table = table.assign(fold=[t.fold + 1 for t in predictions])
+    with disk_errors(file := folder/"sequences.csv"), atomic(file) as tmp:
+        table.to_csv(tmp, index=False)
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #57b24c37
 def nested_sets(
