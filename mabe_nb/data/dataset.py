@@ -16,8 +16,7 @@ from typing import Protocol
 
 from .folder.files import sort_files
 from .folder.odd_files import why_odd, FOREIGN, UNREAD
-# Each of these adds itself to `READERS`
-from .folder import tracker_folder # noqa: F401
+from .folder import tracker_folder # noqa: F401 (in `READERS`)
 from . import calms21 # noqa: F401
 from .formats import mabe22 # noqa: F401
 from .kaggle import json_list # its reader is the last, so it is asked first
@@ -165,9 +164,8 @@ def data_and_ids(
     if not isinstance(videos, Iterable):
         raise ConfigError(f"videos is {str(videos)[:40]!r}, expected ids of videos")
     known, ids = {*map(str, data.ids)}, list(dict.fromkeys(map(str, videos)))
-    for one in ids:
-        if one not in known:
-            raise unknown_video(one, data.ids, getattr(data, "root", None))
+    if odd := [one for one in ids if one not in known]:
+        raise unknown_video(odd[0], data.ids, getattr(data, "root", None))
     return data, ids
 
 # %% ../../nbs/data/20_dataset.ipynb #2d1f361c

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #e6abfc21
 from ..annotations import annotated_rate, learned_wrongly, other_rate
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
@@ -106,9 +105,7 @@ def _several(data, video, names, what):
 
 
 @patch
-def pose_files(self: TrackerFolder,
-    video_id,
-) -> dict: # Animal -> its file; None: the file of all
+def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; None: of all
     "The pose files of a video. Raises `DataError` if there are several of the same."
     if video_id not in self._poses: raise unknown_video(video_id, self.ids, self.root)
     found = by_animal(self._poses[video_id], self._endings)
@@ -165,9 +162,9 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     video = str(video_id)
     files, (poses, scored, _) = self.pose_files(video), self.files(video)
     beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
-    own = (own_source(t.read) for t in trackers().values()
-           if poses.suffix in t.suffixes)
-    words = [video, repr(self.settings_of(video_id)), *filter(None, own)]
+    read = (t.read for t in trackers().values() if poses.suffix in t.suffixes)
+    own = filter(None, map(own_source, read))
+    words = [video, repr(self.settings_of(video_id)), *own]
     if None not in files: words += files # Names of animals
     words += [f and file_hash(f) or "" for f in (*files.values(), scored, *beside)]
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
@@ -181,6 +178,8 @@ def _poses_of(data, video_id, poses, rate, settings):
                                  settings.px_per_cm, points), settings)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #45e7c75d
+def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
+
 @patch
 def __getitem__(self: TrackerFolder, video_id) -> Recording:
     "Poses and bouts of a video. Raises `DataError` naming the file."
@@ -203,14 +202,11 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     looked = None if rec.labelled is None else looked_at(rec)
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked), rec
     found = self._unknown() + self._never_acting() * bool(scored) if first else []
-    lost = unread(self._findings) if len({*self._names} & {*self._scored}) == 1 else ()
+    lost = scored and len({*self._names} & {*self._scored}) == 1 # The first of them
     for line in (*learned_wrongly(rec), *(f.message for f in found),
-                 *(lost if scored else ())) if first else ():
+                 *(unread(self._findings) if lost else ())) if first else ():
         warnings.warn(line, LabNote, stacklevel=2)
     return rec
-
-# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #dc204316
-def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
 @patch
@@ -254,6 +250,7 @@ def labelled(self: TrackerFolder, video_id):
 def annotated(self: TrackerFolder, video_id):
     "Whether somebody scored it, not what is asked of it."
     return str(video_id) in self._scored
+
 
 @patch
 def annotations(self: TrackerFolder, video_id):

@@ -117,8 +117,8 @@ def _head(path):
     check_table(path, 2**15, 2**22)
     head = read_table(path, header=None, nrows=4, dtype=str).values
     if "coords" in head[:, 0]: return head[:list(head[:, 0]).index("coords") + 1]
-    raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; is "
-                    "it cut off, or are rows and columns exchanged?", path)
+    raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; "
+                    "is it cut off, or are rows and columns exchanged?", path)
 
 
 def csv_poses(
@@ -135,7 +135,7 @@ def csv_poses(
         raise DataError("has numbers in a column without a name", path, "its head")
     head, table = head[:, named], table.loc[:, named]
     first, *others = head[0, 1:]
-    if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # pandas' numbers
+    if {*others} <= {f"{first}.{i + 1}" for i in range(len(others))}: # As of pandas
         head[0, 1:] = first
     names = head[:, 1:]
     if head[0, 0] != "scorer": # SimBA leaves that row out

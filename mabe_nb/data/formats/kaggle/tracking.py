@@ -244,7 +244,7 @@ def read_tracking(
 ) -> Tracking:
     "Poses of one video. Raises `DataError` with file and row or column."
     table, found = read_points(path, video)
-    if len(table) > LONG: pa.default_memory_pool().release_unused() # else it stays taken
+    if len(table) > LONG: pa.default_memory_pool().release_unused() # else it stays
     mice = tracked_mice(table)
     parts, counts = tracked_parts(table, listed, path)
     shape = array_shape(table, len(mice), len(parts), path)
