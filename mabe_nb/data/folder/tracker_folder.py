@@ -105,7 +105,7 @@ def _several(data, video, names, what):
 
 
 @patch
-def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> its file; None: of all
+def pose_files(self: TrackerFolder, video_id) -> dict: # Animal -> file; None: of all
     "The pose files of a video. Raises `DataError` if there are several of the same."
     if video_id not in self._poses: raise unknown_video(video_id, self.ids, self.root)
     found = by_animal(self._poses[video_id], self._endings)
