@@ -6,7 +6,7 @@
 __all__ = ['check_defaults', 'made_anew', 'source_of']
 
 # %% ../../nbs/remote/33_definitions.ipynb #b983ae93
-import ast, inspect, linecache, re, textwrap
+import ast, inspect, linecache, re, sys, textwrap
 from abc import ABCMeta
 from collections import Counter
 from types import CodeType
@@ -118,6 +118,13 @@ def made_anew(
     return found
 
 # %% ../../nbs/remote/33_definitions.ipynb #b602d230
+def _annotated(cls):
+    "Names that a class annotates; since Python 3.14 what they mean may be unknown yet."
+    if sys.version_info < (3, 14): return inspect.get_annotations(cls).keys()
+    from annotationlib import Format, get_annotations
+    return get_annotations(cls, format=Format.FORWARDREF).keys()
+
+
 def _differs(cls, node):
     "A name of a class that its definition sets otherwise, or not at all; None if none."
     if type(cls) not in (type, ABCMeta): return None # such as an Enum
@@ -125,7 +132,7 @@ def _differs(cls, node):
              for key in ("name", "id", "attr", "value")}
     typed = {getattr(p.target, "id", "_") for p in node.body
              if isinstance(p, ast.AnnAssign)}
-    has = inspect.get_annotations(cls).keys()
+    has = _annotated(cls)
     if other := [n for n in typed ^ has
                  if n[0] != "_" and (n in typed or n not in named)]: return min(other)
     if node.decorator_list: return None
@@ -148,10 +155,12 @@ def _differs(cls, node):
 def _alike(one, two):
     "Whether two classes are of one text, as those of a cell that was run twice."
     plain = bool, int, float, str, tuple, list, dict, type(None)
+    added = "__annotate_func__", "__annotations_cache__" # by Python, if it is asked
     known = [{k: getattr(v, "__code__", v if isinstance(v, plain) else None)
-              for k, v in vars(c).items()} for c in (one, two)]
-    return one is two or known[0].keys() == known[1].keys() and all(
-        _same(v, known[1][k]) for k, v in known[0].items() if k != "__doc__")
+              for k, v in vars(c).items() if k not in added} for c in (one, two)]
+    return one is two or (
+        known[0].keys() == known[1].keys() and _annotated(one) == _annotated(two)
+        and all(_same(v, known[1][k]) for k, v in known[0].items() if k != "__doc__"))
 
 
 def _wrappers(thing):
