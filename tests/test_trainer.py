@@ -264,6 +264,18 @@ def test_damaged_state_falls_back_and_says_so(tmp_path):
     assert again["valid"] == whole["valid"]
 
 
+def test_training_names_what_only_videos_to_judge_by_show(tmp_path):
+    learn, judge = COLONY[0], COLONY[2]
+    rare = min({*learn.bouts.action} & {*judge.bouts.action})
+    other = learn.replace(bouts=learn.bouts[learn.bouts.action != rare])
+    for first, told in ((learn, False), (other, True)):
+        said = []
+        train(RecordingList([first, judge]), tmp_path/str(told), SMALL, [first.video_id], [judge.video_id],
+              cache=tmp_path/f"{told}-cache", say=said.append)
+        notes = [line for line in said if line.startswith("note: only videos to judge by show")]
+        assert any(rare in line and "cannot be learned" in line for line in notes) == told
+
+
 def test_full_disk_keeps_the_state_before(tmp_path, monkeypatch):
     checkpoint.save_checkpoint(tmp_path, {"a": torch.ones(3)}, {"n": 1})
     write = Path.write_bytes

@@ -57,11 +57,18 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
     return held and listed, team, device
 
 
+def _unlearned(data): # Sentences: one, or none
+    shown = (data.valid.labels == 1).any(0).tolist()
+    odd = [a for a, n, m in zip(data.actions, data.counts[1:], shown) if m and not n]
+    return [f"only videos to judge by show {some_of(odd)}: that cannot be learned, and "
+            "counts as missed"] if odd else []
+
+
 def _announce(dataset, data, ids, asked, clf, say):
     named = [str(v) for some in asked for v in some or ()]
     left = [v for v in dict.fromkeys(named) if not may_be_labelled(dataset, v)]
     if left: say(f"note: left out, as nobody has annotated it: video {some_of(left)}")
-    for text in [*data.notes, *users_code(clf.cfg)[1], *order_notes(
+    for text in [*data.notes, *_unlearned(data), *users_code(clf.cfg)[1], *order_notes(
             data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
