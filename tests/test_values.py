@@ -96,6 +96,51 @@ def test_tables_come_back_as_they_were(tmp_path, kind):
     pd.testing.assert_frame_equal(read_values(tmp_path/"out")["table"], TABLES[kind])
 
 
+SERIES = {"means": TABLES["mixed"].groupby("action", observed=True).sure.mean(),
+          "without a name": pd.Series([1, 2], index=[7, 9]), "numbered": pd.Series(["a", None], name=3),
+          "times": TABLES["mixed"].day, "kinds": TABLES["mixed"].action, "empty": pd.Series([], dtype=float)}
+
+
+@pytest.mark.parametrize("kind", SERIES)
+def test_series_come_back_as_they_were(tmp_path, kind):
+    write_values(tmp_path/"out", {"series": SERIES[kind]})
+    pd.testing.assert_series_equal(read_values(tmp_path/"out")["series"], SERIES[kind])
+
+
+def test_a_series_that_would_change_is_refused(tmp_path):
+    for odd in (pd.Series([1], name=("a", "b")), pd.Series([1, "a"]), pd.Series([1], name=np.int64(1)),
+                pd.DataFrame({'{"series": "x"}': [1]})):
+        with pytest.raises(DataError, match="'odd'"): write_values(tmp_path/"out", {"odd": odd})
+
+
+KEYS = {"numbers": {1: "a", 2.5: [1], -3: {}}, "pairs of animals": {("mouse1", "mouse2"): 0.5, ("mouse2", "mouse1"): 1},
+        "all kinds": {"a": 1, None: 2, False: 3, (1, ("b", 2.0)): np.arange(3)}, "within": [{"a": {0: np.ones(2)}}],
+        "arrays by number": {0: np.arange(2), 1: np.zeros((1, 2))}}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_come_back_as_they_were(tmp_path, kind):
+    write_values(tmp_path/"out", {"value": KEYS[kind]})
+    assert same(back := read_values(tmp_path/"out")["value"], KEYS[kind])
+    assert not isinstance(back, dict) or [*map(type, back)] == [*map(type, KEYS[kind])]
+
+
+@pytest.mark.parametrize("pairs", [[[1]], [[{}, {"plain": 1}]], 3, [[[[]], {"plain": 1}, 2]], [[1, {"pairs": 2}]]])
+def test_keys_that_claim_to_be_others_are_refused(tmp_path, pairs):
+    write_values(tmp_path/"out", {"value": {1: 2}})
+    whole = (file := tmp_path/"out"/"value.safetensors").read_bytes()
+    assert (sent := rb'{\"pairs\": [[1, {\"plain\": 2}]]}') in whole
+    bad = json.dumps(json.dumps({"pairs": pairs}))[1:-1].encode()
+    head = whole[8:].replace(sent, bad)
+    file.write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(DataError, match="refused as safetensors"): read_values(tmp_path/"out")
+
+
+def test_numbers_of_numpy_are_plain_ones_as_keys(tmp_path):
+    write_values(tmp_path/"out", {"value": {np.int64(3): 1, (np.str_("a"), np.float32(.5)): 2}})
+    assert read_values(tmp_path/"out")["value"] == {3: 1, ("a", 0.5): 2}
+
+
 def test_intervals_and_periods_come_back_where_pandas_has_written_none(tmp_path):
     frame = pd.DataFrame({"bin": pd.interval_range(0, 2)},
                          index=pd.period_range("2026-01", "2026-02", freq="M"))
@@ -117,7 +162,7 @@ def test_fortran_order_and_numpy_numbers(tmp_path):
 
 
 REFUSED = {"a function": len, "an object array": np.array([{}]), "a set": {1},
-           "number keys": {1: 2}, "words in a list": [np.array(["a"])], "bytes": b"x",
+           "keys of bytes": {b"a": 2}, "a key in a key": {(1, b"a"): 2}, "keys of a set": {frozenset(): 2}, "words in a list": [np.array(["a"])], "bytes": b"x",
            "a table of anything": pd.DataFrame({"x": [object()]}),
            "a table in a list": [pd.DataFrame({"x": [1]})],
            "fields": np.zeros(2, [("a", int)]), "a module": json,

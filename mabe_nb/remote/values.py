@@ -45,11 +45,12 @@ def _plain(value, name):
     if isinstance(value, dict) and all(type(k) is str for k in value):
         return {k: _plain(v, name) for k, v in value.items()}
     if isinstance(number := _number(value), (bool, int, float, str)): return number
-    within = "a dict with keys that are not strings" if isinstance(value, dict) else \
-        f"something of type {type(value).__name__}"
+    within = ("a dict with keys that are no text, numbers or tuples of them"
+              if isinstance(value, dict) else
+              f"something of type {type(value).__name__}")
     raise DataError(f"{name!r} is or holds {within}; only JSON values, "
-                    "arrays, tensors, DataFrames, and lists and dicts of arrays "
-                    "travel, write anything else to a file in CKPT")
+                    "arrays, tensors, tables of pandas, and lists and dicts of "
+                    "arrays travel, write anything else to a file in CKPT")
 
 # %% ../../nbs/remote/10_values.ipynb #b7fd70ac
 def _is_tensor(value): return hasattr(value, "detach") and hasattr(value, "cpu")
@@ -60,9 +61,11 @@ def _has_axes(value): # Neither a number nor JSON
     return (array or _is_tensor(value)) and len(value.shape) > 0
 
 
-def _holds_arrays(value):
-    if isinstance(value, dict): return any(map(_holds_arrays, value.values()))
-    if isinstance(value, (list, tuple)): return any(map(_holds_arrays, value))
+def _beyond_json(value): # Does it hold arrays, or keys that JSON would make text?
+    if isinstance(value, dict):
+        return any(type(k) is not str for k in value) or any(
+            map(_beyond_json, value.values()))
+    if isinstance(value, (list, tuple)): return any(map(_beyond_json, value))
     return _has_axes(value)
 
 
@@ -105,14 +108,15 @@ def _nested(value, name):
 def _pack(value, name):
     "Kind, what to write, and its size in bytes."
     if is_frame(value): return "parquet", (data := frame_bytes(value, name)), len(data)
-    if isinstance(value, dict) and value and \
-            all(_is_tensor(v) or _has_axes(v) for v in value.values()):
+    if isinstance(value, dict) and value and all(
+            type(k) is str and (_is_tensor(v) or _has_axes(v))
+            for k, v in value.items()):
         return "safetensors", *_tensors(value, name)
     if _has_axes(value):
         array = _array(value, name)
         return "npy", array, array.nbytes
     try:
-        if _holds_arrays(value) or name.lower() == "index": # `index.json` is taken
+        if _beyond_json(value) or name.lower() == "index": # `index.json` is taken
             return "safetensors", *_nested(value, name)
         text = json.dumps(_plain(value, name), ensure_ascii=False).encode()
     except (RecursionError, UnicodeEncodeError, ValueError) as e:
