@@ -230,7 +230,7 @@ def _parsed(words, argv):
     if extra: args.parser.unknown(extra[0])
     return args
 
-
+# %% ../nbs/cli.ipynb #060c01bb
 def main(
     argv=None, # Words of the command line; None: those of this process
 ) -> int: # Exit code: 0 done, 2 bad input, 130 interrupted, 141 nobody reads on

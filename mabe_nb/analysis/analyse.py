@@ -64,7 +64,7 @@ def _figures(seen, tables, cases, value):
     if cases is not None: yield "groups", figures.plot_budgets(cases, value)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #f0bdf48b
-def _by_group(data, tables, known, given, by, value, unit):
+def _by_group(data, tables, known, groups, by, value, unit):
     "Measures with their groups, the cases compared, and what a reader should know."
     if known is None: return None, None, []
     rows = with_groups(tables["measures"], known, by)
@@ -73,7 +73,7 @@ def _by_group(data, tables, known, given, by, value, unit):
     notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows)
     notes += of_company(rows, unit) + of_no_group(tables["measures"], rows, by)
     notes += of_unlike_time(rows, value)
-    if given: notes += of_nothing(tables["measures"], known, data.ids)
+    if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
@@ -276,8 +276,7 @@ def analyse(
     data, say = as_dataset(data), or_silent(say)
     known = _check(data, out, groups, by, value, unit, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
-    rows, cases, notes = _by_group(data, tables, known, groups is not None, by,
-                                   value, unit)
+    rows, cases, notes = _by_group(data, tables, known, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")

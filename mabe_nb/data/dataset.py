@@ -129,8 +129,7 @@ def open_dataset(
         raise DataError(f"{str(path)[:40]!r} is no path, expected the name of a folder "
                         "or file; `as_dataset` takes Recordings")
     if split not in SPLITS: raise ConfigError.unknown("split", split, SPLITS)
-    path = Path(path).expanduser()
-    try: return _open(path, split)
+    try: return _open(path := Path(path).expanduser(), split)
     except DataError:
         if not any((path/name).is_file() for name in MODEL_FILES): raise
         raise DataError("holds a model, expected a dataset; a command takes the model "

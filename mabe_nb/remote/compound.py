@@ -61,7 +61,7 @@ def _as_sent(table): # A Series as one
     series.name = json.loads(table.columns[0])["series"]
     return series
 
-
+# %% ../../nbs/remote/12_compound.ipynb #d4ddb184
 def read_frame(
     file, # Path, or bytes as a file
     least: int = None, # Bytes of memory that any file may take; None: `LEAST`
@@ -85,7 +85,6 @@ def read_frame(
     except Exception as e: # Arrow's and pandas' readers raise what Python has
         raise DataError(f"refused as parquet: {first_line(e)}", path) from None
 
-
 # %% ../../nbs/remote/12_compound.ipynb #f0063a9b
 def _unchanged(back, sent):
     "Is a table that was read again what was sent?"
@@ -96,7 +95,7 @@ def _unchanged(back, sent):
     else: same = (back.name, back.dtype) == (sent.name, sent.dtype)
     return same and back.equals(sent)
 
-
+# %% ../../nbs/remote/12_compound.ipynb #75943745
 def frame_bytes(
     sent, # DataFrame or Series
     name: str, # Of the value, for the message
@@ -118,7 +117,6 @@ def frame_bytes(
     if _unchanged(back, sent): return data
     raise DataError(f"{name!r} is a table that would come back changed; name its "
                     "columns by text, with one kind of value in each")
-
 
 # %% ../../nbs/remote/12_compound.ipynb #68fb2704
 def read_npy(
@@ -153,7 +151,7 @@ def _keys(part): # As they travel; None of what is no dict of text, numbers, tup
     try: return [*map(_key, part)] if isinstance(part, dict) else None
     except TypeError: return None
 
-
+# %% ../../nbs/remote/12_compound.ipynb #fdcea8d0
 def take_apart(
     value, # List, tuple or dict that holds arrays, or keys that are no text
     is_array, # Function: is this one to be taken out?
@@ -172,7 +170,6 @@ def take_apart(
         return {"dict": dict(parts)} if all(type(k) is str for k in keys) else {
             "pairs": parts}
     return walk(value), arrays
-
 
 # %% ../../nbs/remote/12_compound.ipynb #51434489
 def _hashable(key): # JSON has a tuple as a list

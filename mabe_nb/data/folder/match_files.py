@@ -115,11 +115,10 @@ def look_at(
         rec = renamed(raw := one_animal(raw, s), s)
     except DataError as e: return Look(row, odd=(_plain(e, data),))
     row |= {"frames": len(rec), "fps": fps, "animals": ", ".join(rec.mice)}
-    odd = [*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
-           *(_length(rec, poses, data._endings, scored, one) if fps else ())]
+    odd = (*_unseen(rec, s.min_confidence or 0), *_mirrored(rec), *_about_animals(rec),
+           *(_length(rec, poses, data._endings, scored, one) if fps else ()))
     look = Look(row, raw.meta.get("taken_apart", raw.mice), raw.parts, rate,
-                odd=tuple(odd), left_out=left_out,
-                facts=mouse_tracker_facts(poses, rec.mice),
+                odd=odd, left_out=left_out, facts=mouse_tracker_facts(poses, rec.mice),
                 filmed=None if fps else beside_rate(poses, data._endings))
     return _look_at_scores(look, data, rec, scored, s, rows) if scored else look
 

@@ -114,10 +114,12 @@ def too_deep(
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #5179d52a
 def unread(
-    findings, # `Finding`s on files of a folder
-): # Yields a sentence, or none
+    data, # `TrackerFolder`
+    scored, # Annotation of the video that was just read; None: it has none
+): # Yields a sentence, or none; once
     "What a training is told: that files which may be annotations are left out."
-    lost = [f.message for f in findings
+    if not scored or len({*data._names} & {*data._scored}) > 1: return
+    lost = [f.message for f in data._findings
             if f.kind in ("unreadable_file", "annotation_without_poses")]
     if lost: yield lost[0] + f"; nor are {len(lost) - 1} more, mabe open lists them" * (
         len(lost) > 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+# %% ../../../nbs/data/folder/30_tracker_folder.ipynb #89230b6e
 from ..annotations import annotated_rate, learned_wrongly, other_rate
 from .files import DEEPEST, is_poses, lab_files, sort_files
 from .animal_files import by_animal, joined_points
@@ -170,6 +171,9 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     return hashlib.blake2b("\n".join(words).encode(), digest_size=16).hexdigest()
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #4787f378
+def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
+
+
 def _poses_of(data, video_id, poses, rate, settings):
     "Poses of a video, with the tracker's names."
     points = joined_points(data.pose_files(video_id))
@@ -178,8 +182,6 @@ def _poses_of(data, video_id, poses, rate, settings):
                                  settings.px_per_cm, points), settings)
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #45e7c75d
-def _one(rows): return rows if isinstance(rows, str) else None # of BORIS's observations
-
 @patch
 def __getitem__(self: TrackerFolder, video_id) -> Recording:
     "Poses and bouts of a video. Raises `DataError` naming the file."
@@ -202,10 +204,8 @@ def __getitem__(self: TrackerFolder, video_id) -> Recording:
     looked = None if rec.labelled is None else looked_at(rec)
     self._labels[video_id], self._last = (rec.bouts, rec.labelled, looked), rec
     found = self._unknown() + self._never_acting() * bool(scored) if first else []
-    lost = scored and len({*self._names} & {*self._scored}) == 1 # The first of them
-    for line in (*learned_wrongly(rec), *(f.message for f in found),
-                 *(unread(self._findings) if lost else ())) if first else ():
-        warnings.warn(line, LabNote, stacklevel=2)
+    told = [*learned_wrongly(rec), *unread(self, scored)] if first else []
+    for line in told + [f.message for f in found]: warnings.warn(line, LabNote, 2)
     return rec
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #bab71da3
@@ -247,12 +247,6 @@ def labelled(self: TrackerFolder, video_id):
 
 
 @patch
-def annotated(self: TrackerFolder, video_id):
-    "Whether somebody scored it, not what is asked of it."
-    return str(video_id) in self._scored
-
-
-@patch
 def annotations(self: TrackerFolder, video_id):
     "Bouts of a video, see `bout_table`."
     return self._labels_of(video_id)[0]
@@ -275,6 +269,12 @@ def lab(self: TrackerFolder, video_id) -> str:
 def scored(self: TrackerFolder, video_id) -> dict: # See `looked_at`
     "The stretches that scorers looked at."
     return self._labels_of(video_id)[2]
+
+
+@patch
+def annotated(self: TrackerFolder, video_id):
+    "Whether somebody scored it, not what is asked of it."
+    return str(video_id) in self._scored
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #54d8896c
 @patch

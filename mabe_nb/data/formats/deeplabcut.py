@@ -120,7 +120,7 @@ def _head(path):
     raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; "
                     "is it cut off, or are rows and columns exchanged?", path)
 
-
+# %% ../../../nbs/data/formats/12_deeplabcut.ipynb #90babf63
 def csv_poses(
     path, # CSV of DeepLabCut or LightningPose
 ) -> tuple: # As of `laid_out`
@@ -142,4 +142,3 @@ def csv_poses(
         names = np.vstack([np.full_like(names[:1], "none"), names])
     columns = [table[c] for c in table.columns[1:]]
     return laid_out([*zip(*names)], columns, frames, path)
-

@@ -51,7 +51,7 @@ def ask_slurm(
         answered = answered or knows or "nvalid job id" in out.stderr
     return ("", "") if answered else None
 
-
+# %% ../../../nbs/remote/places/56_slurm_queue.ipynb #e2295377
 def ended_for_another(
     id: str, # Of the job at Slurm
 ) -> bool:

@@ -179,6 +179,12 @@ def count_rows(
             ("double_rows", len(table) - int(np.count_nonzero(there)),
              "rows for points that come again later in the file, the last ones count")]
 
+# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a30ccf10
+def _outside(z, width, height): # How many points
+    x, y = z.real, z.imag
+    beyond = (x < 0) | (y < 0) | (x > width) | (y > height)
+    return int(np.count_nonzero(beyond))
+
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #e68e332f
 def count_points(
     z: np.ndarray, # From `scatter`; (0, 0) and infinite points become NaN in place
@@ -197,10 +203,8 @@ def count_points(
         infinite = int(np.count_nonzero(np.isinf(z)))
         z[~np.isfinite(z)] = complex(np.nan, np.nan) # both, where one is missing
     if min(low) < 0 or high[0] > width or high[1] > height:
-        for start in range(0, len(z), PIECE):
-            x, y = z.real[start:start + PIECE], z.imag[start:start + PIECE]
-            beyond = (x < 0) | (y < 0) | (x > width) | (y > height)
-            outside += int(np.count_nonzero(beyond))
+        outside = sum(_outside(z[i:i + PIECE], width, height)
+                      for i in range(0, len(z), PIECE))
     return [("zero_points", zeros, "points at (0, 0), taken as missing"),
             ("infinite_points", infinite, "points that are no finite position, taken "
              "as missing"),
