@@ -87,10 +87,13 @@ def test_jobs_on_a_shared_volume_are_seen_and_left_alone(cloud, tmp_path, monkey
 
 
 def test_more_than_a_folder_there_holds_is_refused_before_it_is_paid(cloud, capsys):
-    calls = dict(cloud.cloud.calls_seen)
+    def calls(): # Containers of other tests may still keep what they made
+        return {k: n for k, n in cloud.cloud.calls_seen.items() if k != "VolumeCommit"}
+
+    before = calls()
     with pytest.raises(ConfigError, match=r"modal takes at most 10,000 items a task: give tasks=3"):
         map_items(work, range(25_000), on="modal", at_once=2)
-    assert calls == dict(cloud.cloud.calls_seen)
+    assert calls() == before
     with pytest.raises(ConfigError, match="a group runs at one place"):
         map_items(work, [1], on="modal", gpu=["modal:L4", "hf-jobs:l4x1"])
-    assert calls == dict(cloud.cloud.calls_seen)
+    assert calls() == before
