@@ -338,8 +338,9 @@ def test_deeplabcut_needs_no_library_of_seconds(tmp_path):
     assert done.stdout.strip() == "('a', 'b') False"
 
 
-def test_deeplabcut_of_two_scorers_is_refused(tmp_path):
-    (tmp_path/"v.csv").write_text("scorer,anna,anna,net,net\nbodyparts,nose,nose,nose,nose\n"
+@pytest.mark.parametrize("part", ["nose", "tail"])
+def test_deeplabcut_of_two_scorers_is_refused(tmp_path, part):
+    (tmp_path/"v.csv").write_text(f"scorer,anna,anna,net,net\nbodyparts,nose,nose,{part},{part}\n"
                                   "coords,x,y,x,y\n0,1,2,3,4\n")
     with pytest.raises(DataError, match="points of 2 scorers, anna, net, expected one"):
         read_poses(tmp_path/"v.csv", fps=30)

@@ -81,13 +81,13 @@ def _columns(names, path):
         raise DataError("names two columns alike", path, "its head")
     own = [n for n in place if not none or n[1] != NO_ANIMAL]
     *levels, found = map(dict.fromkeys, zip(*own))
-    kinds = ["x", "y", *(c for c in ("z", "likelihood") if c in found)]
-    if gone := [n for n in product(*levels, kinds) if n not in place]:
-        raise DataError(f"has no column {', '.join(gone[0][1:])}", path, "its head")
     scorers, *animals, parts = map(list, levels)
     if len(scorers) > 1: raise DataError(
         f"has points of {len(scorers)} scorers, {', '.join(scorers)[:200]}, expected "
         "one; export each by itself", path)
+    kinds = ["x", "y", *(c for c in ("z", "likelihood") if c in found)]
+    if gone := [n for n in product(*levels, kinds) if n not in place]:
+        raise DataError(f"has no column {', '.join(gone[0][1:])}", path, "its head")
     at = {n[1:] if several else ("individual_0", *n[1:]): i for n, i in place.items()}
     return animals[0] if several else ["individual_0"], parts, kinds, at, none
 
