@@ -84,7 +84,7 @@ def _columns(names, path):
     scorers, *animals, parts = map(list, levels)
     if len(scorers) > 1: raise DataError(
         f"has points of {len(scorers)} scorers, {', '.join(scorers)[:200]}, expected "
-        "one; export each by itself", path)
+        "one; export each by itself", path, "its head")
     kinds = ["x", "y", *(c for c in ("z", "likelihood") if c in found)]
     if gone := [n for n in product(*levels, kinds) if n not in place]:
         raise DataError(f"has no column {', '.join(gone[0][1:])}", path, "its head")
