@@ -17,7 +17,7 @@ from mabe_nb.measure.results import cache_path
 from mabe_nb.measure.sweep import other_cards, summarize
 from mabe_nb.measure.workload import Workload
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.models import NETWORKS
+from mabe_nb.train.models import NETWORKS, network
 
 bench = runpy.run_path(str(Path(__file__).parents[1]/"bench/memory.py"))
 DESIGN = TrainConfig(conv_channels=[64, 128, 256], lstm_hidden=256, lstm_layers=2)
@@ -98,12 +98,25 @@ def test_lengths_that_are_not_run_are_told_from_shorter_ones():
 
 
 def test_a_count_changes_no_random_number():
-    import torch
+    "Not while it runs either: panels count in a thread beside a training."
     torch.manual_seed(3)
-    want = torch.rand(4)
-    torch.manual_seed(3)
-    estimate(TrainConfig(sequence_length=20))
-    assert torch.equal(torch.rand(4), want)
+    before, met = torch.get_rng_state(), []
+
+    @network("notes_the_generator")
+    class Notes(torch.nn.Linear):
+        def __init__(self, *sizes):
+            super().__init__(*sizes[:2])
+            met.append(torch.get_rng_state())
+
+        def forward(self, x):
+            met.append(torch.get_rng_state())
+            return super().forward(torch.nn.functional.dropout(x, 0.5))
+
+    try: count_step(TrainConfig(model_type="notes_the_generator", noise_std=0.1,
+                                sequence_length=20, batch_size=4, mixup_alpha=0.3))
+    finally: del NETWORKS["notes_the_generator"]
+    assert len(met) >= 3 and all(torch.equal(state, before) for state in met)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def keep(cfg, batch, peak, card="NVIDIA L4", **more):

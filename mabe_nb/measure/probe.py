@@ -105,11 +105,12 @@ def make_trainer(
     spec: dict,
     device: torch.device,
     folder=None, # See `make_frames`
+    seed=0, # Of PyTorch's random numbers; None: they go on as they are
 ) -> Trainer:
     "A trainer as training would make it, on made-up frames."
     cfg, shape = make_config(spec["settings"]), Workload(**spec["shape"])
     frames = make_frames(cfg, shape, device, folder)
-    torch.manual_seed(0)
+    if seed is not None: torch.manual_seed(seed)
     model = make_model(cfg, shape.channels, shape.classes).to(device)
     trainer = Trainer(model, frames, frames, np.ones(shape.classes, np.float32),
                       np.ones(shape.classes, bool), cfg)
