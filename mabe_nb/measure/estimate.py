@@ -99,7 +99,7 @@ def as_on_card(
 
 # %% ../../nbs/measure/20_estimate.ipynb #6b10968a
 class OwnRandom(EagerMode):
-    "Inside, this thread leaves PyTorch's generator alone: another one may be training."
+    "Inside, this thread leaves PyTorch's generator alone: another may be training."
 
     def __init__(self):
         super().__init__()
