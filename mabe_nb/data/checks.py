@@ -108,10 +108,9 @@ def pieces(rec, xy):
     "Far more names than animals, as of a tracker that names anew whom it had lost."
     at_once = int(np.isfinite(xy).any((2, 3)).sum(1).max(initial=0))
     if not 0 < 2 * at_once < (n := len(rec.mice)): return []
-    return [Defect("track_pieces", n, None,
-                   f"{n:,} animals are named, and no frame shows more than {at_once}: "
-                   "the tracks are pieces; join each animal's in the tracker, or in "
-                   "dataset.yaml")]
+    return [Defect("track_pieces", n, None, f"{n:,} animals are named, and no frame "
+                   f"shows more than {at_once}: the tracks are pieces; join each "
+                   "animal's in the tracker, or in dataset.yaml")]
 
 # %% ../../nbs/data/40_checks.ipynb #bee24940
 def part_distances(
@@ -121,10 +120,10 @@ def part_distances(
     "Median distance within a mouse between each two parts, tails left out."
     body = [i for i, p in enumerate(rec.parts) if "tail" not in p or p == "tail_base"]
     if len(body) < 2: body = range(len(rec.parts))
-    xy = xy[::max(1, len(xy) // 500)]
-    apart = [np.linalg.norm(xy[:, :, i] - xy[:, :, j], axis=-1)
-             for i, j in combinations(body, 2)]
-    return np.array([np.median(d[d == d]) if (d == d).any() else np.nan for d in apart])
+    p = np.ascontiguousarray(xy[::max(1, len(xy) // 500)].T) # (2, parts, ...)
+    far = (np.sqrt(np.square(p[:, i] - p[:, j]).sum(0)) for i, j in combinations(body, 2))
+    far = (d[d == d] for d in far)
+    return np.array([np.median(d) if len(d) else np.nan for d in far])
 
 # %% ../../nbs/data/40_checks.ipynb #13497f6b
 def body_length(
@@ -170,19 +169,20 @@ def exchanges(
 def all_exchanges(
     rec: Recording,
     xy: np.ndarray, # (frames, mice, parts, 2) from `seen`
+    length: float = None, # Of a body, pixels, where it is known
 ) -> dict: # Indices of two mice -> frames
     "`exchanges` of every two mice that have any."
-    length, bridge = body_length(rec, xy), max(1, round(rec.fps / 5))
+    length = body_length(rec, xy) if length is None else length
     here = np.isfinite(xy).any((2, 3)).astype(np.float32)
     met = here.T @ here > 1 # Of hundreds of pieces of tracks few are ever seen together
-    found = {(i, j): exchanges(xy[:, i], xy[:, j], length, bridge)
+    found = {(i, j): exchanges(xy[:, i], xy[:, j], length, max(1, round(rec.fps / 5)))
              for i, j in combinations(range(len(rec.mice)), 2) if met[i, j]}
     return {pair: frames for pair, frames in found.items() if len(frames)}
 
 # %% ../../nbs/data/40_checks.ipynb #afdd970d
 def movement(rec, xy):
     "Exchanged names, and single points that jump."
-    swaps, length = all_exchanges(rec, xy), body_length(rec, xy)
+    swaps = all_exchanges(rec, xy, length := body_length(rec, xy))
     far = np.linalg.norm(np.diff(xy, axis=0), axis=-1)
     steps, jump = np.isfinite(far).sum(), far > length * max(1, 30 / rec.fps)
     for (i, j), frames in swaps.items(): jump[np.ix_(frames - 1, [i, j])] = False
