@@ -121,8 +121,8 @@ def part_distances(
     body = [i for i, p in enumerate(rec.parts) if "tail" not in p or p == "tail_base"]
     if len(body) < 2: body = range(len(rec.parts))
     p = np.ascontiguousarray(xy[::max(1, len(xy) // 500)].T) # (2, parts, ...)
-    far = (np.sqrt(np.square(p[:, i] - p[:, j]).sum(0)) for i, j in combinations(body, 2))
-    far = (d[d == d] for d in far)
+    steps = (p[:, i] - p[:, j] for i, j in combinations(body, 2))
+    far = (d[d == d] for d in (np.sqrt(np.square(s).sum(0)) for s in steps))
     return np.array([np.median(d) if len(d) else np.nan for d in far])
 
 # %% ../../nbs/data/40_checks.ipynb #13497f6b

@@ -107,7 +107,8 @@ class OwnRandom(EagerMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, func._overloadname
-        if torch.Tag.nondeterministic_seeded not in func.tags: return func(*args, **kwargs)
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
         other = "generator" if name == "default" else f"{name}_generator"
         if not any(a.name == "generator" for a in func._schema.arguments):
             func = getattr(func.overloadpacket, other, None) or func
