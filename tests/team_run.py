@@ -1,7 +1,7 @@
 """Train under torchrun: python -m torch.distributed.run ... tests/team_run.py RUNS
 
-RUNS is a JSON list of [folder, settings, steps], trained one after the other; with a
-number of steps every process is told to stop after those. A run that is there goes on.
+RUNS is a JSON list of [folder, settings, steps], trained one after the other; with numbers
+of steps each process is told to stop after its own. A run that is there goes on.
 """
 import json
 import os
@@ -21,15 +21,15 @@ torch.set_num_threads(1)
 take_step = Trainer.take_step
 
 
-def run(out, settings, stop_after=None):
+def run(out, settings, stop_after=()):
     "A run in `out`; what is there already goes on."
     colony = RecordingList([colony_video(k, minutes=0.3) for k in (0, 3, 6, 9)])
-    steps = 0
+    steps, last = 0, dict(enumerate(stop_after)).get(int(os.environ.get("RANK", 0)))
 
     def counted(*words):
         nonlocal steps
         steps += 1
-        if steps == stop_after: os.kill(os.getpid(), signal.SIGTERM)
+        if steps == last: os.kill(os.getpid(), signal.SIGTERM)
         return take_step(*words)
 
     Trainer.take_step = counted

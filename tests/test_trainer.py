@@ -174,9 +174,9 @@ def team(root, *runs):
 
 @pytest.fixture(scope="module")
 def teams(tmp_path_factory):
-    "Folders of runs: of two processes alike, undisturbed, and stopped after 7 steps."
+    "Folders of runs: of two processes alike, undisturbed, and told to stop at steps 8 and 7."
     root = tmp_path_factory.mktemp("teams")
-    team(root, ["two", ALIKE], ["whole", NOISY], ["again", NOISY, 7])
+    team(root, ["two", ALIKE], ["whole", NOISY], ["again", NOISY, [8, 7]])
     return root
 
 

@@ -85,31 +85,41 @@ def plan_epoch(
     return steps, [[part[i:i + share] for i in range(0, len(part), share)]
                    for part in own]
 
+# %% ../../../nbs/train/fit/70_loop.ipynb #67cb0773
+@patch
+def before_step(self: Trainer, i: int, steps: int, stop: threading.Event):
+    "Learning rate and random numbers of step `i`, and whether to stop after it."
+    rate = learning_rate(self.cfg, self.epoch + i / steps, self.valid_losses())
+    for group in self.optimizer.param_groups: group["lr"] = rate
+    if self.team.size == 1: return
+    self.team.reseed(self.cfg.seed, self.epoch, i)
+    self.leaving.fill_(stop.is_set())
+
 # %% ../../../nbs/train/fit/70_loop.ipynb #eca0adb0
 @patch
 def run_epoch(self: Trainer,
     stop: threading.Event, # Set: keep the state after this step and leave
 ) -> float: # Mean loss
     "The steps of an epoch that are still to be done."
-    cfg, saved, first = self.cfg, time.monotonic(), self.step_of_epoch
+    saved, first = time.monotonic(), self.step_of_epoch
     if not first: self.epoch_rng = self.rng.bit_generator.state
-    losses, (steps, parts) = self.valid_losses(), self.plan_epoch()
+    steps, parts = self.plan_epoch()
     if not steps: raise DataError("no window with a known label to learn from")
     self.model.train()
     windows = self.read_ahead(parts[first:])
     for i in range(first, len(steps)):
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(cfg, self.epoch + i / len(steps), losses)
-        if self.team.size > 1: self.team.reseed(cfg.seed, self.epoch, i)
+        self.before_step(i, len(steps), stop)
         self.total.add_(self.take_step(steps[i], parts[i], windows),
                         alpha=len(steps[i]))
         self.step_of_epoch = i + 1
         self.recorder.after_step(len(steps[i]))
         if i % 50 == 49 or i + 1 == len(steps): self.check_number()
-        if stop.is_set() or time.monotonic() - saved > self.save_seconds:
+        leave = stop.is_set() if self.team.size == 1 else self.left.item()
+        self.left.copy_(self.leaving)
+        if leave or time.monotonic() - saved > self.save_seconds:
             self.recorder.keep_state(*self.state())
             saved = time.monotonic()
-        if stop.is_set(): raise KeyboardInterrupt
+        if leave: raise KeyboardInterrupt
     return self.total.item() / sum(map(len, steps))
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #befadcd5

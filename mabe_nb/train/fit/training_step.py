@@ -36,6 +36,8 @@ class TrainingStep:
         self.whole_step: Callable | None = None # Takes a step of one batch, once known
         self.loss, self.answers = objective(
             cfg, torch.as_tensor(weights, device=self.device), labels)
+        self.leaving, self.left = torch.zeros(2, device=self.device) # How many processes
+        # were told to stop, by this step and by the one before
         self.average, self.precision = (Average(model, cfg.ema_decay),
                                         Precision(self.device, cfg.amp))
         self.optimizer = EagerAdamW(model.parameters(), cfg.learning_rate,
@@ -211,8 +213,8 @@ def step_in_parts(self: TrainingStep, starts: np.ndarray, parts: list,
 def add_gradients(self: TrainingStep,
     total: torch.Tensor, # Loss of this process, a scalar
 ) -> torch.Tensor: # Loss of the team
-    "Sum gradients and loss over the team."
+    "Sum gradients and loss over the team, and count who was told to stop."
     for p in self.model.parameters():
         if p.grad is None: p.grad = torch.zeros_like(p)
-    self.team.add_up([*(p.grad for p in self.model.parameters()), total])
+    self.team.add_up([*(p.grad for p in self.model.parameters()), total, self.leaving])
     return total
