@@ -36,8 +36,8 @@ class TrainingStep:
         self.whole_step: Callable | None = None # Takes a step of one batch, once known
         self.loss, self.answers = objective(
             cfg, torch.as_tensor(weights, device=self.device), labels)
-        self.leaving, self.left = torch.zeros(2, device=self.device) # How many processes
-        # were told to stop, by this step and by the one before
+        # How many processes were told to stop, by this step and by the one before
+        self.leaving, self.left = torch.zeros(2, device=self.device)
         self.average, self.precision = (Average(model, cfg.ema_decay),
                                         Precision(self.device, cfg.amp))
         self.optimizer = EagerAdamW(model.parameters(), cfg.learning_rate,
