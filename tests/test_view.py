@@ -5,6 +5,7 @@ import inspect
 import io
 import pkgutil
 import re
+import threading
 import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -26,7 +27,7 @@ from mabe_nb import view
 from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
-from mabe_nb.view.style import INK, Picture
+from mabe_nb.view.style import INK, Picture, styled
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -165,6 +166,29 @@ def test_nothing_global_is_left_behind():
     assert dict(matplotlib.rcParams) == before
     assert "matplotlib.pyplot" not in matplotlib.__dict__ or not \
         matplotlib.pyplot.get_fignums()
+
+
+def test_two_threads_that_draw_keep_their_style_and_leave_none_to_the_notebook():
+    before, found = dict(matplotlib.rcParams), []
+    begun, also, left = (threading.Event() for _ in range(3))
+
+    @styled
+    def first(ax=None):
+        begun.set()
+        also.wait(0.5) # The other one draws meanwhile, if it can
+
+    @styled
+    def second(ax=None):
+        also.set()
+        left.wait(10)
+        found.append(matplotlib.rcParams["axes.titleweight"])
+
+    one = threading.Thread(target=lambda: (first(), left.set()))
+    one.start()
+    begun.wait(10)
+    second()
+    one.join()
+    assert found == ["bold"] and dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.slow

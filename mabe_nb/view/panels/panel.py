@@ -21,9 +21,10 @@ from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .memory import remember
 from .text import panel_text
+from ..style import DRAWING
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #3602bbb7
-LOCK = threading.RLock()
+LOCK = DRAWING # Whoever draws may wait for a reaction, and the other way
 
 def one_at_a_time(
     react, # Function or method

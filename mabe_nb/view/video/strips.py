@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 
 from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
 from ..fonts import font_families
 from ..plots import plot_ethogram
 from ..style import (GRID, INK, STYLE, Picture, _axes, _empty, _ink, _short,
-                                _spans, styled)
+                                _spans, drawing, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
@@ -266,7 +265,7 @@ def page_figure(
 ) -> tuple: # figure, axes: the arena, and one a strip
     "Everything that stands still while a video is played."
     heights = [ARENA_HEIGHT] * arena + [s.height for s in strips]
-    with rc_context(STYLE | {"font.family": font_families()}):
+    with drawing(STYLE | {"font.family": font_families()}):
         figure = Picture(figsize=(width, sum(heights) + 0.3), layout="constrained")
         axes = figure.subplots(len(heights), 1, height_ratios=heights,
                                squeeze=False)[:, 0]
