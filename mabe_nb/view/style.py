@@ -79,6 +79,11 @@ def _axes(ax, width, height, panels=1): # Inches; axes given, or new ones
     figure = Picture(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, panels)
 
+def _beside(figure): # Pixels left of the axes: an inch, or what names of rows take
+    names = [text for ax in figure.axes for text in ax.get_yticklabels()]
+    wide = max((text.get_window_extent().width for text in names), default=0)
+    return max(figure.dpi, wide + 0.4 * figure.dpi)
+
 def _ink(ax): return ax.xaxis.label.get_color()
 
 def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
