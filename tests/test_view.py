@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from matplotlib.figure import Figure
 
+from mabe_nb.analysis.figures import plot_budgets, plot_raster
+from mabe_nb.analysis.measures import observe
 from mabe_nb.data.audit import audit
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
@@ -28,6 +30,8 @@ from mabe_nb.view import fonts, plots
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
 from mabe_nb.view.style import INK, Picture, styled
+from mabe_nb.view.video.scene import plot_pose
+from mabe_nb.view.video.strips import plot_by_behaviour, plot_feature, plot_probabilities
 
 NASTY = "<script>alert(1)</script>"
 VOID = {"meta", "img", "br", "link", "hr", "input"}
@@ -150,6 +154,36 @@ def test_pictures_of_nothing_say_so():
     assert "no bouts" in plots.plot_ethogram({}, 30)[0].get_label()
     assert "no scores" in plots.plot_scores({"score": 0, "labs": {}})[0].get_label()
     assert "No epoch" in plots.plot_learning_curve(history(0))[0].get_label()
+
+
+def drawn_names(figure):
+    figure.draw_without_rendering()
+    return [t.get_text() for ax in figure.axes for t in (
+        *ax.get_xticklabels(), *ax.get_yticklabels(),
+        *(ax.get_legend().get_texts() if ax.get_legend() else ()))]
+
+
+def test_names_that_differ_in_their_middle_are_told_apart():
+    walls = [f"unsupported rearing on the {w} wall of the box" for w in ("north", "south")]
+    square, rng = pd.DataFrame([[8, 2], [1, 9]], walls, walls), np.random.default_rng(0)
+    table = bout_table([("a", "b", w, 30, 60) for w in walls])
+    labels = np.tile(np.array([[1, 0], [0, 1]], np.int8), (30, 1))
+    rec = make_recording(seed=1, frames=60).replace(mice=tuple(walls), labelled=None)
+    cases = pd.DataFrame([(g, a, i, 0.5) for g in walls for a in walls for i in (1, 2)],
+                         columns=["group", "action", "unit", "value"])
+    drawn = [plots.plot_confusion(square), plots.plot_ethogram(table, 30),
+             plots.plot_scores(scores() | {"labs": {"": {"score": 1, "actions": dict.fromkeys(walls, 1)}}}),
+             plots.plot_tracks(rec), plot_pose(rec, 0), plot_budgets(cases),
+             plot_probabilities(rng.random((60, 2)), walls, 30),
+             plot_feature(rng.random(60), "speed", "cm/s", 30, table),
+             plot_by_behaviour(rng.random(60), "speed", "cm/s", labels, walls),
+             plot_raster(observe(RecordingList([make_recording(seed=1, frames=90).replace(
+                 mice=tuple(walls), bouts=bout_table([(w, w, "rear", 1, 9) for w in walls]),
+                 labelled=frozenset((w, w, "rear") for w in walls), video_id="a long name of a video")])))]
+    for figure, _ in drawn:
+        names = drawn_names(figure)
+        for wall in ("north", "south"):
+            assert any(wall in name for name in names), (figure.get_label(), names)
 
 
 def test_given_axes_are_drawn_into():

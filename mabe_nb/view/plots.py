@@ -12,8 +12,8 @@ import pandas as pd
 from ..data.recording import plural
 from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
-from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _spans,
-                                styled)
+from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _shorts,
+                                _spans, styled)
 
 # %% ../../nbs/view/10_plots.ipynb #8f433c2f
 SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
@@ -60,7 +60,9 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
         _draw_bouts(ax, spans(bouts), (y - 0.42, 0.84), action_color(action))
-    ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
+    short = _shorts([action for action, _ in lanes])
+    ax.set_yticks(rows, [f"{a}   {name}" if name == first else name
+                         for a, (_, name) in zip(short, lanes)])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
     ax.tick_params(axis="y", length=0, labelsize=8)
 
@@ -147,9 +149,10 @@ def plot_confusion(
     for (i, j), x in np.ndenumerate(share):
         ax.text(j, i, "–" if np.isnan(x) else f"{x:.2f}", ha="center", va="center",
                 fontsize=8, color="white" if x > 0.55 else "#08306b")
-    ax.set_xticks(range(m), [_short(c, 16) for c in confusion], rotation=40, ha="right",
+    ax.set_xticks(range(m), _shorts(confusion, 16), rotation=40, ha="right",
                   rotation_mode="anchor")
-    ax.set_yticks(range(n), [f"{_short(a, 16)} ({t:,.0f})" for a, t in total.items()])
+    ax.set_yticks(range(n), [f"{a} ({t:,.0f})" for a, t in
+                             zip(_shorts(total.index, 16), total)])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set(xlabel="predicted", ylabel="truth (frames)",
@@ -164,7 +167,7 @@ def _draw_path(ax, path, i, name):
     "The path of the i-th animal, from a ring (first seen) to a square (last seen)."
     color = COLORS[i % len(COLORS)]
     line = ("-", "--", ":")[i // len(COLORS) % 3]
-    ax.plot(*path.T, line, color=color, linewidth=1.2, label=_short(name))
+    ax.plot(*path.T, line, color=color, linewidth=1.2, label=name)
     seen = path[np.isfinite(path).all(-1)]
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
         ax.plot(*point, marker, mfc="none", ms=8, color=color)
@@ -189,7 +192,7 @@ def plot_tracks(
     xy = rec.xy[start:stop] / scale
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
-    for i, mouse in enumerate(rec.mice):
+    for i, mouse in enumerate(_shorts(rec.mice)):
         _draw_path(ax, xy[:, i, part], i, mouse)
     _explain_marks(ax)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
@@ -215,8 +218,8 @@ def _score_rows(report):
     "Label, score, weight of the font and colour of each bar: a lab, then its actions."
     return [row for lab, part in report["labs"].items() for row in (
         (f"{_short(lab or '(no name)')}: mean", part["score"], "bold", INK),
-        *((_short(a), f1, "normal", action_color(a))
-          for a, f1 in part["actions"].items()))]
+        *((short, f1, "normal", action_color(a)) for short, (a, f1) in
+          zip(_shorts(part["actions"]), part["actions"].items())))]
 
 # %% ../../nbs/view/10_plots.ipynb #45ec977e
 @styled

@@ -11,6 +11,7 @@ from base64 import b64encode
 from contextlib import contextmanager
 from functools import wraps
 from html import escape
+from os.path import commonprefix
 
 import numpy as np
 from matplotlib import rcParams
@@ -86,15 +87,6 @@ def _beside(figure): # Pixels left of the axes: an inch, or what names of rows t
 
 def _ink(ax): return ax.xaxis.label.get_color()
 
-def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
-    name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
-    warn_of_boxes(name)
-    name = " " * name.startswith("_") + name
-    if rcParams["text.parse_math"]: # in axes of another style
-        name = name.replace("$", "\\$")
-    half = width // 2 # Names that begin alike may differ at their ends
-    return name if len(name) <= width else name[:half] + "…" + name[half + 1 - width:]
-
 def _spans(bouts, fps, start, stop): # (begin, length) in s of bouts in these frames
     ends = np.clip(bouts[["start", "stop"]].to_numpy(float), start, stop) / fps
     return [(a, b - a) for a, b in ends if b > a]
@@ -105,6 +97,30 @@ def _empty(figure, ax, words): # What a picture of nothing says
     ax.set(xticks=[], yticks=[])
     figure.set_label(words)
     return figure, ax
+
+# %% ../../nbs/view/09_style.ipynb #470d1d28
+def _short(name, width=28): # matplotlib draws $x$ as a formula, leaves out _labels
+    name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name))
+    warn_of_boxes(name)
+    name = " " * name.startswith("_") + name
+    if rcParams["text.parse_math"]: # in axes of another style
+        name = name.replace("$", "\\$")
+    half = width // 2 # Names that begin alike may differ at their ends
+    return name if len(name) <= width else name[:half] + "…" + name[half + 1 - width:]
+
+
+def _shorts(names, width=28): # As `_short`; no two look the same
+    names = [*map(str, names)]
+    short = {name: _short(name, width) for name in names}
+    for label in {*short.values()}:
+        alike = [name for name in short if short[name] == label]
+        at = len(commonprefix(alike))
+        if len(alike) > 1:
+            ends = _shorts([name[at:] for name in alike], max(width - 1, 8))
+            short |= {n: f"…{end.lstrip('…')}" for n, end in zip(alike, ends)}
+    seen = [*short.values()]
+    return [short[n] if seen.count(short[n]) == 1 else _short(n, len(n)) for n in names]
+
 
 # %% ../../nbs/view/09_style.ipynb #e57e0e0d
 def _draw_bouts(ax, spans, y, color): # (begin, length) each; y and height of the lane

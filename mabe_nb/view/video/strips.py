@@ -17,7 +17,7 @@ from ..colors import action_color
 from ..fonts import font_families
 from ..plots import plot_ethogram
 from ..style import (GRID, INK, STYLE, Picture, _axes, _beside, _empty, _ink,
-                                _short, _spans, drawing, styled)
+                                _short, _shorts, _spans, drawing, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
@@ -63,7 +63,7 @@ def plot_probabilities(
     if not len(actions) or stop <= start: return _empty(figure, ax, "There is nothing.")
     for k, base in enumerate(bases := np.arange(len(actions))[::-1]):
         _probability(ax, k, p, labels, (start, stop), fps, base, actions[k])
-    _name_rows(ax, bases + 0.5, [_short(a) for a in actions])
+    _name_rows(ax, bases + 0.5, _shorts(actions))
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
            ylabel="probability, 0 to 1")
     seen = " above what was seen" * (labels is not None)
@@ -124,9 +124,9 @@ def _shade(ax, bouts, actions, fps, start, stop):
     if bouts is None: return 0
     actions = sorted(bouts.action.unique()) if actions is None else actions
     spans = [_spans(bouts[bouts.action == a], fps, start, stop) for a in actions]
-    for i, (action, some) in enumerate(zip(actions, spans)):
+    for i, (action, name, some) in enumerate(zip(actions, _shorts(actions, 16), spans)):
         if some: ax.broken_barh(
-            some, (0, 1), label=_short(action, 16), transform=ax.get_xaxis_transform(),
+            some, (0, 1), label=name, transform=ax.get_xaxis_transform(),
             alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
             hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
     return sum(map(bool, spans))
@@ -187,7 +187,7 @@ def plot_by_behaviour(
         color = action_color(action) if k < len(actions) else INK
         _hill(ax, part, edges, len(parts) - 1 - k, color)
     _name_rows(ax, np.arange(len(parts))[::-1] + 0.3,
-               [f"{_short(a)} ({len(v):,})" for a, v in parts.items()])
+               [f"{a} ({len(v):,})" for a, v in zip(_shorts(parts), parts.values())])
     ax.set(xlabel=f"{_short(name, 60)} ({unit})", ylabel="share of frames",
            title="By behaviour, with medians", xlim=edges[[0, -1]])
     figure.set_label(f"Median of {name} in {unit}: " + ", ".join(
