@@ -27,6 +27,8 @@ from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
 from mabe_nb import view
 from mabe_nb.view import fonts, plots
+from mabe_nb.measure.sweep import Sweep
+from mabe_nb.view.cost_plots import plot_compare, plot_sweep
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
 from mabe_nb.view.style import INK, Picture, styled
@@ -184,6 +186,60 @@ def test_names_that_differ_in_their_middle_are_told_apart():
         names = drawn_names(figure)
         for wall in ("north", "south"):
             assert any(wall in name for name in names), (figure.get_label(), names)
+
+
+def test_epochs_are_whole_numbers_even_if_there_is_but_one():
+    for axes in plots.plot_learning_curve(history(1))[1]:
+        low, high = axes.get_xlim()
+        assert [t for t in axes.get_xticks() if low <= t <= high] == [1]
+
+
+def test_a_curve_says_from_when_its_loss_is_no_number():
+    lost = history(6).assign(valid_loss=[0.9, 0.8, np.nan, 0.9, np.inf, np.nan])
+    assert "no number from epoch 3" in plots.plot_learning_curve(lost)[1][0].get_title("left")
+    assert plots.plot_learning_curve(history())[1][0].get_title("left") == "Loss"
+
+
+def test_of_two_pictures_of_nothing_one_says_so_and_the_other_is_not_there():
+    assert not plots.plot_learning_curve(history(0))[1][1].axison
+    rows = pd.DataFrame([{"batch": 16, "status": "out of memory"}])
+    assert not plot_sweep(Sweep(rows, None, None, None, {}))[1][1].axison
+
+
+def test_tracks_of_nobody_say_so():
+    rec = make_recording(seed=1, frames=60)
+    rec = rec.replace(xy=np.full_like(rec.xy, np.nan))
+    assert "No animal" in plots.plot_tracks(rec)[0].get_label()
+
+
+def test_no_number_of_a_score_lies_on_the_line_of_chance():
+    actions = {f"action {i}": i / 40 for i in range(41)}
+    figure, ax = plots.plot_scores({"score": 1, "labs": {"": {"score": 0.3, "actions": actions}}}, 0.38)
+    figure.draw_without_rendering()
+    line = ax.transData.transform((0.38, 0))[0]
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_text()[0] == "0"]
+    assert boxes and not any(box.x0 < line < box.x1 for box in boxes)
+
+
+def test_nothing_of_a_pose_with_long_names_is_cut_off():
+    mice = tuple(f"mouse_{i}_of_a_cage_with_a_long_name" for i in range(8))
+    rec = make_recording(seed=1, frames=60)
+    rec = rec.replace(xy=np.concatenate([rec.xy[:, :1] + 20 * i for i in range(8)], 1),
+                      mice=mice, bouts=bout_table(), labelled=None)
+    figure, ax = plot_pose(rec, 10)
+    figure.draw_without_rendering()
+    for part in (ax.yaxis.label, ax.get_legend()):
+        box = part.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+
+def test_what_costs_nothing_has_no_axis_of_dollars():
+    table = pd.DataFrame({"where": ["here", "slurm"], "basis": "measured", "seconds": [9.0, 8],
+                          "low": 7.0, "high": 9.5, "usd": 0.0, "front": True})
+    _, ax = plot_compare(table)
+    assert not len(ax.get_xticks()) and "USD" not in ax.get_xlabel()
+    _, ax = plot_compare(table.assign(usd=[0.0, 0.1]))
+    assert len(ax.get_xticks()) and "USD" in ax.get_xlabel()
 
 
 def test_given_axes_are_drawn_into():

@@ -104,10 +104,10 @@ def plot_ethogram(
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
 def _mark_epoch(ax, best):
-    "A line at the best epoch; epochs are whole numbers."
+    "A line at the best epoch; epochs are whole numbers, also if there is but one."
     ax.axvline(best, color=_ink(ax), linewidth=0.8, linestyle=":")
     ax.grid(axis="y")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 # %% ../../nbs/view/10_plots.ipynb #63c8fc7f
 @styled
@@ -118,7 +118,9 @@ def plot_learning_curve(
     "Losses and validation score by epoch."
     figure, axes = _axes(ax, 8, 3, 2)
     left, right = axes
-    if history.empty: return _empty(figure, left, "No epoch was trained.")[0], axes
+    if history.empty:
+        right.set_axis_off()
+        return _empty(figure, left, "No epoch was trained.")[0], axes
     score = next(c for c in history if c.startswith("valid") and c.endswith("f1"))
     rows = history.rename(columns={score: "valid_f1"}).to_dict("records")
     epoch, best = history.epoch, best_row(rows)
@@ -127,7 +129,9 @@ def plot_learning_curve(
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
     right.plot(epoch, history[score], "s-", ms=3, color=COLORS[2])
     left.legend(["training", "validation"])
-    left.set(xlabel="epoch", ylabel="loss", title="Loss")
+    lost = epoch[~np.isfinite(history[["train_loss", "valid_loss"]]).all(axis=1)]
+    left.set(xlabel="epoch", ylabel="loss", title="Loss" if lost.empty else
+             f"Loss: no number from epoch {lost.min():.0f} on")
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
     for a in axes: _mark_epoch(a, best["epoch"])
     epochs = plural(len(rows), "epoch")
@@ -192,6 +196,7 @@ def plot_tracks(
     xy = rec.xy[start:stop] / scale
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
+    if not np.isfinite(xy).any(): return _empty(figure, ax, "No animal was seen.")
     for i, mouse in enumerate(_shorts(rec.mice)):
         _draw_path(ax, xy[:, i, part], i, mouse)
     _explain_marks(ax)
@@ -206,9 +211,12 @@ def plot_tracks(
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17
-def _draw_chance(ax, chance):
-    "A dashed line, named above the axes."
+def _draw_chance(ax, chance, numbers):
+    "A dashed line, named above the axes; the numbers of bars stand clear of it."
     ax.axvline(chance, color=COLORS[1], linestyle="--", linewidth=1.3)
+    for text in numbers:
+        value, y = text.xy
+        if value <= chance < value + 0.1: text.xy = chance, y
     ax.annotate(f"chance {chance:.2f}", (chance, 1), (0, 2), ha="center", fontsize=8,
                 xycoords=("data", "axes fraction"), textcoords="offset points",
                 color=_ink(ax))
@@ -235,7 +243,7 @@ def plot_scores(
     labels, values, weights, colors = zip(*rows)
     bars = ax.barh(range(len(rows)), values, 0.72, color=colors)
     numbers = ax.bar_label(bars, fmt="%.2f", padding=4, fontsize=8, color=_ink(ax))
-    if chance is not None: _draw_chance(ax, chance)
+    if chance is not None: _draw_chance(ax, chance, numbers)
     ax.set_yticks(range(len(rows)), labels)
     for texts in (ax.get_yticklabels(), numbers):
         for text, weight in zip(texts, weights): text.set_fontweight(weight)

@@ -110,7 +110,8 @@ def plot_pose(
     ax=None,
 ) -> tuple: # figure, axes
     "Where everybody is in one frame."
-    figure, ax = _axes(ax, 6, 4.2)
+    new, (figure, ax) = ax is None, _axes(ax, 6, 4.2)
+    if new: figure.set_layout_engine("compressed") # else long names are cut off
     scene = scene_of(rec)
     draw_animals(ax, scene, frame, pair, draw_arena(ax, scene))
     ax.set_title(f"Video {_short(rec.video_id)} at {frame / rec.fps:.2f} s")
