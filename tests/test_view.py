@@ -33,9 +33,12 @@ from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
 from mabe_nb.view.style import INK, Picture, styled
 from mabe_nb.view.video.scene import plot_pose
-from mabe_nb.view.video.strips import plot_by_behaviour, plot_feature, plot_probabilities
+from mabe_nb.view.video.explorer import Explorer
+from mabe_nb.view.video.strips import (plot_by_behaviour, plot_feature, plot_moment,
+                                       plot_probabilities)
 
 NASTY = "<script>alert(1)</script>"
+PAIR = ("mouse1", "mouse2")
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 
 
@@ -240,6 +243,21 @@ def test_what_costs_nothing_has_no_axis_of_dollars():
     assert not len(ax.get_xticks()) and "USD" not in ax.get_xlabel()
     _, ax = plot_compare(table.assign(usd=[0.0, 0.1]))
     assert len(ax.get_xticks()) and "USD" in ax.get_xlabel()
+
+
+def test_a_cell_that_ends_with_a_call_shows_the_figure():
+    from IPython.core.formatters import DisplayFormatter
+    rec = make_recording(seed=1, frames=90)
+    submission = pd.DataFrame([(rec.video_id, *PAIR, "rear", 1, 9)], columns=[
+        "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
+    rec = rec.replace(bouts=bout_table([(*PAIR, "rear", 1, 9)]), labelled=frozenset({(*PAIR, "rear")}))
+    drawn = [plots.plot_tracks(rec), plots.plot_learning_curve(history()), plot_moment(rec, 0, PAIR),
+             plot_predicted([rec], submission), Explorer(rec, "coords", PAIR).plot()]
+    for figure, axes in drawn: assert isinstance(figure, Picture) and axes is not None
+    for both in drawn:
+        assert {"image/png", "text/html"} <= DisplayFormatter().format(both)[0].keys()
+    ax = Figure().subplots()
+    assert "image/png" not in DisplayFormatter().format(plots.plot_tracks(rec, ax=ax))[0]
 
 
 def test_given_axes_are_drawn_into():

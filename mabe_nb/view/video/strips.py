@@ -16,8 +16,8 @@ from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
 from ..fonts import font_families
 from ..plots import plot_ethogram
-from ..style import (GRID, INK, STYLE, Picture, _axes, _beside, _empty, _ink,
-                                _short, _shorts, _spans, drawing, styled)
+from ..style import (GRID, INK, STYLE, Drawn, Picture, _axes, _beside,
+                                _empty, _ink, _short, _shorts, _spans, drawing, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
@@ -296,4 +296,4 @@ def plot_moment(
         ax.axvline(frame / rec.fps, color=_ink(ax), linewidth=1.4, zorder=5)
     figure.set_label(f"Video {rec.video_id} at {frame / rec.fps:.2f} s, {pair[0]} "
                      f"towards {pair[1]}")
-    return figure, axes
+    return Drawn((figure, axes))
