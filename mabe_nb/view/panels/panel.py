@@ -165,7 +165,7 @@ class Panel:
     def _repr_mimebundle_(self, **how):
         self.changed()
         shown = self.box._repr_mimebundle_(**how)
-        return {**(shown or {}), "text/plain": panel_text(self)}
+        return {**(shown or {}), "text/plain": str(self)}
 
     def __str__(self): return panel_text(self)
 
