@@ -134,3 +134,12 @@ def test_the_table_of_runs_is_text_too(tmp_path, monkeypatch):
     text = str(RunsPanel(str(tmp_path)))
     assert "2 runs" in text and "first" in text and "second" in text
     assert "reading" not in text
+
+
+def test_a_setting_does_not_take_the_place_of_what_was_done(tmp_path):
+    "A run of 7 epochs that stopped after 3 has 3."
+    from mabe_nb.view.runs import find_runs, runs_table
+    write_runs(tmp_path)
+    table = runs_table({k: v for k, v in find_runs(tmp_path).items() if str(tmp_path) in k})
+    assert table.epochs.tolist() == [3, 3]
+    assert sorted(table["epochs (setting)"]) == ["5", "7"]
