@@ -2,6 +2,7 @@
 
 A notebook run by a program (nbclient), and IPython in a terminal.
 """
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from mabe_nb.train.config import TrainConfig
 from mabe_nb.view.panels.job import JobPanel
 from mabe_nb.view.panels.text import html_text
 
@@ -102,7 +104,42 @@ def test_markup_of_a_job_is_no_markup_here():
 
 def test_a_player_is_text_too():
     from mabe_nb.data.colony.recording import make_recording
+    from mabe_nb.data.recording import bout_table
     from mabe_nb.view.panels.text import panel_text
     from mabe_nb.view.video.player import Player
-    shown = Player(make_recording(1, 300), pair=("mouse1", "mouse2"))._repr_mimebundle_()
-    assert "Player" in shown["text/plain"] and panel_text(Player(make_recording(1, 300)))
+    rec = make_recording(1, 300, video_id="box 7").replace(labelled=None, bouts=bout_table(
+        [("mouse1", "mouse2", "sniff", 60, 120), ("mouse1", "mouse2", "chase", 90, 150)]))
+    player = Player(rec, pair=("mouse1", "mouse2"), frame=99)
+    shown = player._repr_mimebundle_()["text/plain"]
+    assert "Player" in shown and panel_text(Player(make_recording(1, 300)))
+    assert ("video box 7 at 0:03.30 of 0:10.00 · mouse1 → mouse2 · seen: chase, sniff "
+            "now, 2 bouts in all") in shown
+
+
+def write_runs(folder):
+    "Two, of which each did three epochs."
+    for name, epochs in (("first", 5), ("second", 7)):
+        (folder/name).mkdir()
+        TrainConfig(epochs=epochs).to_yaml(folder/name/"config.yaml")
+        (folder/name/"log.jsonl").write_text("".join(json.dumps(
+            {"event": "epoch", "epoch": n, "train_loss": 1.0, "valid_loss": 1.0,
+             "valid_f1": 0.1 * n, "seconds": 1.0}) + "\n" for n in (1, 2, 3)))
+
+
+def test_the_table_of_runs_is_text_too(tmp_path, monkeypatch):
+    "It is read in a thread, and shown as soon as it is there."
+    from mabe_nb.view.panels.runs import RunsPanel
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    write_runs(tmp_path)
+    text = str(RunsPanel(str(tmp_path)))
+    assert "2 runs" in text and "first" in text and "second" in text
+    assert "reading" not in text
+
+
+def test_a_setting_does_not_take_the_place_of_what_was_done(tmp_path):
+    "A run of 7 epochs that stopped after 3 has 3."
+    from mabe_nb.view.runs import find_runs, runs_table
+    write_runs(tmp_path)
+    table = runs_table({k: v for k, v in find_runs(tmp_path).items() if str(tmp_path) in k})
+    assert table.epochs.tolist() == [3, 3]
+    assert sorted(table["epochs (setting)"]) == ["5", "7"]

@@ -464,6 +464,24 @@ def test_explorer_follows_channel_and_pair():
     control_names(explorer.box)
 
 
+@pytest.mark.parametrize("width", [3.3, 9.4])
+@pytest.mark.parametrize("count", [1, 6, 24])
+def test_explorer_of_many_actions_can_be_read_in_a_narrow_window(count, width):
+    rec = video(frames=300)
+    rec = rec.replace(labelled=None, bouts=bout_table(
+        (*PAIR, f"action_{i:02}_of_a_long_name", 12 * i, 12 * i + 9) for i in range(count)))
+    explorer = Explorer(rec, "social", PAIR, "pair.relative_speed.mean8000")
+    figure, axes = strips.page_figure(explorer.player.scene, explorer.player.strips, PAIR,
+                                      0, 300, width, arena=False)
+    figure.draw_without_rendering()
+    lanes, curve = (ax.get_window_extent().height / figure.dpi for ax in axes)
+    assert curve > 0.8 and lanes / count > 0.1
+    title = axes[1]._left_title.get_window_extent()
+    names = [t.get_window_extent() for t in axes[1].get_legend().get_texts()]
+    assert len(names) == count and not any(title.overlaps(name) for name in names)
+    assert title.x1 <= figure.bbox.width and max(n.x1 for n in names) <= figure.bbox.width
+
+
 def test_explorer_says_what_is_wrong():
     with pytest.raises(ConfigError, match="channel"): Explorer(video(frames=60), "coords",
                                                                channel="nothing")

@@ -1,5 +1,6 @@
 """Training, classifiers and predictions: properties and faults."""
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -390,3 +391,41 @@ def test_missing_points_everywhere_still_train(colony, tmp_path):
     metrics = train(RecordingList(blind), tmp_path/"r", TrainConfig(**TINY | {"epochs": 1}),
                     ["1", "7"], ["10"], cache=tmp_path/"c")
     assert np.isfinite(metrics["best"]["train_loss"])
+
+
+# the bar
+
+def last_bar(text):
+    "Share, windows done and windows in all, as they stand when a bar is closed."
+    found = re.findall(r"(\d+)%\|.*?\| (\d+)/(\d+) \[[^]]*windows", text)
+    return tuple(map(int, found[-1]))
+
+
+@pytest.mark.parametrize("epochs, more", [(3, {}), (9, {"early_stopping_patience": 1,
+                                                        "learning_rate": 1e-12})])
+def test_the_bar_of_a_training_that_has_done_all_ends_at_its_end(
+        colony, tmp_path, capsys, epochs, more):
+    said, cfg = [], TrainConfig(**TINY | {"epochs": epochs} | more)
+    train(colony, tmp_path/"run", cfg, ["1", "4", "7"], ["10", "13"], tmp_path/"cache",
+          say=said.append, progress=True)
+    out, err = capsys.readouterr()
+    share, done, total = last_bar(err)
+    assert (share, done) == (100, total) and not out
+    rows = len(pd.read_csv(tmp_path/"run"/"history.csv"))
+    assert total % rows == 0 and sum(s.startswith("Epoch [") for s in said) == rows
+
+
+def test_the_bar_of_a_run_that_goes_on_begins_where_it_was(colony, tmp_path, capsys):
+    def go(each=lambda row: None, **how):
+        train(colony, tmp_path/"run", TrainConfig(**TINY), ["1", "4", "7"], ["10", "13"],
+              tmp_path/"cache", each=each, progress=True, **how)
+    def end(row):
+        if row["epoch"] == 3: raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): go(end)
+    _, done, total = last_bar(capsys.readouterr().err)
+    assert done * 4 == total * 3
+    go(resume=True)
+    err = capsys.readouterr().err
+    first = re.search(r"(\d+)/(\d+) \[[^]]*windows", err)
+    share, done, total = last_bar(err)
+    assert int(first[1]) * 2 == int(first[2]) == total and (share, done) == (100, total)

@@ -5,6 +5,7 @@ import inspect
 import io
 import pkgutil
 import re
+import threading
 import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -17,6 +18,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from matplotlib.figure import Figure
 
+from mabe_nb.analysis.figures import plot_budgets, plot_raster
+from mabe_nb.analysis.measures import observe
 from mabe_nb.data.audit import audit
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
@@ -24,11 +27,18 @@ from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
 from mabe_nb import view
 from mabe_nb.view import fonts, plots
+from mabe_nb.measure.sweep import Sweep
+from mabe_nb.view.cost_plots import plot_compare, plot_sweep
 from mabe_nb.view.demo import plot_predicted
 from mabe_nb.view.report import clock_words, figure_svg, numbers_html, page_html, write_report
-from mabe_nb.view.style import INK, Picture
+from mabe_nb.view.style import INK, Picture, styled
+from mabe_nb.view.video.scene import plot_pose
+from mabe_nb.view.video.explorer import Explorer
+from mabe_nb.view.video.strips import (plot_by_behaviour, plot_feature, plot_moment,
+                                       plot_probabilities)
 
 NASTY = "<script>alert(1)</script>"
+PAIR = ("mouse1", "mouse2")
 VOID = {"meta", "img", "br", "link", "hr", "input"}
 
 
@@ -151,6 +161,105 @@ def test_pictures_of_nothing_say_so():
     assert "No epoch" in plots.plot_learning_curve(history(0))[0].get_label()
 
 
+def drawn_names(figure):
+    figure.draw_without_rendering()
+    return [t.get_text() for ax in figure.axes for t in (
+        *ax.get_xticklabels(), *ax.get_yticklabels(),
+        *(ax.get_legend().get_texts() if ax.get_legend() else ()))]
+
+
+def test_names_that_differ_in_their_middle_are_told_apart():
+    walls = [f"unsupported rearing on the {w} wall of the box" for w in ("north", "south")]
+    square, rng = pd.DataFrame([[8, 2], [1, 9]], walls, walls), np.random.default_rng(0)
+    table = bout_table([("a", "b", w, 30, 60) for w in walls])
+    labels = np.tile(np.array([[1, 0], [0, 1]], np.int8), (30, 1))
+    rec = make_recording(seed=1, frames=60).replace(mice=tuple(walls), labelled=None)
+    cases = pd.DataFrame([(g, a, i, 0.5) for g in walls for a in walls for i in (1, 2)],
+                         columns=["group", "action", "unit", "value"])
+    drawn = [plots.plot_confusion(square), plots.plot_ethogram(table, 30),
+             plots.plot_scores(scores() | {"labs": {"": {"score": 1, "actions": dict.fromkeys(walls, 1)}}}),
+             plots.plot_tracks(rec), plot_pose(rec, 0), plot_budgets(cases),
+             plot_probabilities(rng.random((60, 2)), walls, 30),
+             plot_feature(rng.random(60), "speed", "cm/s", 30, table),
+             plot_by_behaviour(rng.random(60), "speed", "cm/s", labels, walls),
+             plot_raster(observe(RecordingList([make_recording(seed=1, frames=90).replace(
+                 mice=tuple(walls), bouts=bout_table([(w, w, "rear", 1, 9) for w in walls]),
+                 labelled=frozenset((w, w, "rear") for w in walls), video_id="a long name of a video")])))]
+    for figure, _ in drawn:
+        names = drawn_names(figure)
+        for wall in ("north", "south"):
+            assert any(wall in name for name in names), (figure.get_label(), names)
+
+
+def test_epochs_are_whole_numbers_even_if_there_is_but_one():
+    for axes in plots.plot_learning_curve(history(1))[1]:
+        low, high = axes.get_xlim()
+        assert [t for t in axes.get_xticks() if low <= t <= high] == [1]
+
+
+def test_a_curve_says_from_when_its_loss_is_no_number():
+    lost = history(6).assign(valid_loss=[0.9, 0.8, np.nan, 0.9, np.inf, np.nan])
+    assert "no number from epoch 3" in plots.plot_learning_curve(lost)[1][0].get_title("left")
+    assert plots.plot_learning_curve(history())[1][0].get_title("left") == "Loss"
+
+
+def test_of_two_pictures_of_nothing_one_says_so_and_the_other_is_not_there():
+    assert not plots.plot_learning_curve(history(0))[1][1].axison
+    rows = pd.DataFrame([{"batch": 16, "status": "out of memory"}])
+    assert not plot_sweep(Sweep(rows, None, None, None, {}))[1][1].axison
+
+
+def test_tracks_of_nobody_say_so():
+    rec = make_recording(seed=1, frames=60)
+    rec = rec.replace(xy=np.full_like(rec.xy, np.nan))
+    assert "No animal" in plots.plot_tracks(rec)[0].get_label()
+
+
+def test_no_number_of_a_score_lies_on_the_line_of_chance():
+    actions = {f"action {i}": i / 40 for i in range(41)}
+    figure, ax = plots.plot_scores({"score": 1, "labs": {"": {"score": 0.3, "actions": actions}}}, 0.38)
+    figure.draw_without_rendering()
+    line = ax.transData.transform((0.38, 0))[0]
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_text()[0] == "0"]
+    assert boxes and not any(box.x0 < line < box.x1 for box in boxes)
+
+
+def test_nothing_of_a_pose_with_long_names_is_cut_off():
+    mice = tuple(f"mouse_{i}_of_a_cage_with_a_long_name" for i in range(8))
+    rec = make_recording(seed=1, frames=60)
+    rec = rec.replace(xy=np.concatenate([rec.xy[:, :1] + 20 * i for i in range(8)], 1),
+                      mice=mice, bouts=bout_table(), labelled=None)
+    figure, ax = plot_pose(rec, 10)
+    figure.draw_without_rendering()
+    for part in (ax.yaxis.label, ax.get_legend()):
+        box = part.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+
+def test_what_costs_nothing_has_no_axis_of_dollars():
+    table = pd.DataFrame({"where": ["here", "slurm"], "basis": "measured", "seconds": [9.0, 8],
+                          "low": 7.0, "high": 9.5, "usd": 0.0, "front": True})
+    _, ax = plot_compare(table)
+    assert not len(ax.get_xticks()) and "USD" not in ax.get_xlabel()
+    _, ax = plot_compare(table.assign(usd=[0.0, 0.1]))
+    assert len(ax.get_xticks()) and "USD" in ax.get_xlabel()
+
+
+def test_a_cell_that_ends_with_a_call_shows_the_figure():
+    from IPython.core.formatters import DisplayFormatter
+    rec = make_recording(seed=1, frames=90)
+    submission = pd.DataFrame([(rec.video_id, *PAIR, "rear", 1, 9)], columns=[
+        "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
+    rec = rec.replace(bouts=bout_table([(*PAIR, "rear", 1, 9)]), labelled=frozenset({(*PAIR, "rear")}))
+    drawn = [plots.plot_tracks(rec), plots.plot_learning_curve(history()), plot_moment(rec, 0, PAIR),
+             plot_predicted([rec], submission), Explorer(rec, "coords", PAIR).plot()]
+    for figure, axes in drawn: assert isinstance(figure, Picture) and axes is not None
+    for both in drawn:
+        assert {"image/png", "text/html"} <= DisplayFormatter().format(both)[0].keys()
+    ax = Figure().subplots()
+    assert "image/png" not in DisplayFormatter().format(plots.plot_tracks(rec, ax=ax))[0]
+
+
 def test_given_axes_are_drawn_into():
     for name in pictures():
         ax = Figure().subplots()
@@ -165,6 +274,29 @@ def test_nothing_global_is_left_behind():
     assert dict(matplotlib.rcParams) == before
     assert "matplotlib.pyplot" not in matplotlib.__dict__ or not \
         matplotlib.pyplot.get_fignums()
+
+
+def test_two_threads_that_draw_keep_their_style_and_leave_none_to_the_notebook():
+    before, found = dict(matplotlib.rcParams), []
+    begun, also, left = (threading.Event() for _ in range(3))
+
+    @styled
+    def first(ax=None):
+        begun.set()
+        also.wait(0.5) # The other one draws meanwhile, if it can
+
+    @styled
+    def second(ax=None):
+        also.set()
+        left.wait(10)
+        found.append(matplotlib.rcParams["axes.titleweight"])
+
+    one = threading.Thread(target=lambda: (first(), left.set()))
+    one.start()
+    begun.wait(10)
+    second()
+    one.join()
+    assert found == ["bold"] and dict(matplotlib.rcParams) == before
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from scipy import stats
 from .comparison import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color, pattern_of
-from ..view.style import _axes, _draw_bouts, _empty, _ink, _short, styled
+from ..view.style import _axes, _draw_bouts, _empty, _ink, _shorts, styled
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
@@ -71,14 +71,15 @@ def plot_raster(
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
     grey = _draw_watched(ax, rows, seen.watched)
     shown = _draw_rows(ax, rows, seen.bouts, colors)
-    ax.set_yticks(range(len(rows)), [_short(f"{v}  {a}") for v, a in rows])
+    names = zip(*(_shorts(some, 22) for some in zip(*rows)))
+    ax.set_yticks(range(len(rows)), [*map("  ".join, names)])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="time (s)",
            xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, handles=[
-        ax.bar([0], [0], color=c, label=_short(a), hatch=pattern_of(c),
-               edgecolor="white", linewidth=0) for a, c in colors.items()])
+        ax.bar([0], [0], color=c, label=a, hatch=pattern_of(c), edgecolor="white",
+               linewidth=0) for a, c in zip(_shorts(colors), colors.values())])
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 
@@ -98,7 +99,7 @@ def _mean_bar(ax, x, values, color, label, rng, dot): # Points
 def _name_places(ax, at, names, aslant):
     "Names along the x axis."
     how = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if aslant else {}
-    ax.set_xticks(at, [_short(name, 16) for name in names], **how)
+    ax.set_xticks(at, _shorts(names, 16), **how)
     ax.tick_params(axis="x", length=0)
 
 def _explain_bars(ax, label):
@@ -123,10 +124,10 @@ def plot_budgets(
     figure, ax = _axes(ax, 2 + bar * n * (m + 1), max(3.2, 0.8 + 0.18 * m)) # names fit
     rng, wide, dot = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
     colors = COLORS if m <= len(COLORS) else cycle(ACTION_COLORS)
-    for g, (group, color) in enumerate(zip(groups, colors)):
+    for g, (group, name, color) in enumerate(zip(groups, _shorts(groups), colors)):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
-            label = None if i else _short(group)
+            label = None if i else name
             _mean_bar(ax, i * wide + g, some, color, label, rng, dot)
     _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
     _explain_bars(ax, MEASURES[value])
@@ -139,9 +140,9 @@ def _draw_table(ax, values, words, rows, columns, most):
     for (i, j), x in np.ndenumerate(values):
         ax.text(j, i, words[i][j], ha="center", va="center", fontsize=8,
                 color="white" if x > 0.55 * most else "#08306b")
-    ax.set_xticks(range(len(columns)), [_short(c, 16) for c in columns], rotation=40,
-                  ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(len(rows)), [_short(r, 16) for r in rows])
+    ax.set_xticks(range(len(columns)), _shorts(columns, 16), rotation=40, ha="right",
+                  rotation_mode="anchor")
+    ax.set_yticks(range(len(rows)), _shorts(rows, 16))
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 

@@ -285,8 +285,7 @@ def train(
                 clf.cfg.model_dump(exclude=FREE_TO_CHANGE)), begun, say)
             if start and team.leads and not begun: keep_start(out, start)
             if start: say(start.apply(data, clf, ids[1]))
-            recorder = RunRecorder(out, clf, ids, len(data.learn.labels), say, progress,
-                                   each, cfg)
+            recorder = RunRecorder(out, clf, ids, say, progress, each, cfg)
             _announce(dataset, data, ids, (train_ids, valid_ids), clf, say)
             history = _fit(data, clf, recorder, team, resume)
     finally:

@@ -53,7 +53,9 @@ def plot_sweep(
     figure, axes = _axes(ax, 8.5, 3.2, 2)
     left, right = axes
     good, failed = (sweep.rows[(sweep.rows.status == "ok") == w] for w in (True, False))
-    if good.empty: return _empty(figure, left, "No size could be measured.")[0], axes
+    if good.empty:
+        right.set_axis_off()
+        return _empty(figure, left, "No size could be measured.")[0], axes
     memory = sweep.memory
     _throughput(left, sweep, good, failed)
     _by_batch(right, good, failed, good.gb, memory, "peak memory (GB)")
@@ -126,6 +128,9 @@ def plot_compare(
         rows = good[(good.basis != "predicted") == measured]
         if len(rows): _points(ax, rows, least, measured)
     _logarithmic(ax, least if (good.usd <= 0).any() else None)
+    if not len(paid): # A place on this axis is no price
+        ax.set(xticks=[], xlabel="price: none")
+        ax.set_xticks([], minor=True)
     figure.set_label("Time and price: " + "; ".join(
         f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' if f else ''})"
         for w, s, u, b, f in

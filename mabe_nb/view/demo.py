@@ -59,10 +59,10 @@ def plot_predicted(
     bouts = {"seen": of_pair(dataset.annotations(video), *pair),
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
     rec = dataset[video]
-    figure, axes = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
+    drawn = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))
     title = _short(f"{pair[0]} towards {pair[1]} in video {video}", 60)
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=10)
-    return figure, axes
+    drawn[1].set_title(title, loc="left", fontweight="bold", fontsize=10)
+    return drawn
 
 # %% ../../nbs/view/30_demo.ipynb #884623a1
 def report_sections(

@@ -12,8 +12,8 @@ import pandas as pd
 from ..data.recording import plural
 from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
-from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _spans,
-                                styled)
+from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _shorts,
+                                _spans, styled)
 
 # %% ../../nbs/view/10_plots.ipynb #8f433c2f
 SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
@@ -60,7 +60,9 @@ def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
     for y, (action, name) in zip(rows, lanes):
         bouts = tables[name][tables[name].action == action]
         _draw_bouts(ax, spans(bouts), (y - 0.42, 0.84), action_color(action))
-    ax.set_yticks(rows, [f"{_short(a)}   {n}" if n == first else n for a, n in lanes])
+    short = _shorts([action for action, _ in lanes])
+    ax.set_yticks(rows, [f"{a}   {name}" if name == first else name
+                         for a, (_, name) in zip(short, lanes)])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
     ax.tick_params(axis="y", length=0, labelsize=8)
 
@@ -102,10 +104,10 @@ def plot_ethogram(
 
 # %% ../../nbs/view/10_plots.ipynb #26fe3455
 def _mark_epoch(ax, best):
-    "A line at the best epoch; epochs are whole numbers."
+    "A line at the best epoch; epochs are whole numbers, also if there is but one."
     ax.axvline(best, color=_ink(ax), linewidth=0.8, linestyle=":")
     ax.grid(axis="y")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 # %% ../../nbs/view/10_plots.ipynb #63c8fc7f
 @styled
@@ -116,7 +118,9 @@ def plot_learning_curve(
     "Losses and validation score by epoch."
     figure, axes = _axes(ax, 8, 3, 2)
     left, right = axes
-    if history.empty: return _empty(figure, left, "No epoch was trained.")[0], axes
+    if history.empty:
+        right.set_axis_off()
+        return _empty(figure, left, "No epoch was trained.")[0], axes
     score = next(c for c in history if c.startswith("valid") and c.endswith("f1"))
     rows = history.rename(columns={score: "valid_f1"}).to_dict("records")
     epoch, best = history.epoch, best_row(rows)
@@ -125,7 +129,9 @@ def plot_learning_curve(
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
     right.plot(epoch, history[score], "s-", ms=3, color=COLORS[2])
     left.legend(["training", "validation"])
-    left.set(xlabel="epoch", ylabel="loss", title="Loss")
+    lost = epoch[~np.isfinite(history[["train_loss", "valid_loss"]]).all(axis=1)]
+    left.set(xlabel="epoch", ylabel="loss", title="Loss" if lost.empty else
+             f"Loss: no number from epoch {lost.min():.0f} on")
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
     for a in axes: _mark_epoch(a, best["epoch"])
     epochs = plural(len(rows), "epoch")
@@ -147,9 +153,10 @@ def plot_confusion(
     for (i, j), x in np.ndenumerate(share):
         ax.text(j, i, "–" if np.isnan(x) else f"{x:.2f}", ha="center", va="center",
                 fontsize=8, color="white" if x > 0.55 else "#08306b")
-    ax.set_xticks(range(m), [_short(c, 16) for c in confusion], rotation=40, ha="right",
+    ax.set_xticks(range(m), _shorts(confusion, 16), rotation=40, ha="right",
                   rotation_mode="anchor")
-    ax.set_yticks(range(n), [f"{_short(a, 16)} ({t:,.0f})" for a, t in total.items()])
+    ax.set_yticks(range(n), [f"{a} ({t:,.0f})" for a, t in
+                             zip(_shorts(total.index, 16), total)])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set(xlabel="predicted", ylabel="truth (frames)",
@@ -164,7 +171,7 @@ def _draw_path(ax, path, i, name):
     "The path of the i-th animal, from a ring (first seen) to a square (last seen)."
     color = COLORS[i % len(COLORS)]
     line = ("-", "--", ":")[i // len(COLORS) % 3]
-    ax.plot(*path.T, line, color=color, linewidth=1.2, label=_short(name))
+    ax.plot(*path.T, line, color=color, linewidth=1.2, label=name)
     seen = path[np.isfinite(path).all(-1)]
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):
         ax.plot(*point, marker, mfc="none", ms=8, color=color)
@@ -189,7 +196,8 @@ def plot_tracks(
     xy = rec.xy[start:stop] / scale
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
-    for i, mouse in enumerate(rec.mice):
+    if not np.isfinite(xy).any(): return _empty(figure, ax, "No animal was seen.")
+    for i, mouse in enumerate(_shorts(rec.mice)):
         _draw_path(ax, xy[:, i, part], i, mouse)
     _explain_marks(ax)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
@@ -203,9 +211,12 @@ def plot_tracks(
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17
-def _draw_chance(ax, chance):
-    "A dashed line, named above the axes."
+def _draw_chance(ax, chance, numbers):
+    "A dashed line, named above the axes; the numbers of bars stand clear of it."
     ax.axvline(chance, color=COLORS[1], linestyle="--", linewidth=1.3)
+    for text in numbers:
+        value, y = text.xy
+        if value <= chance < value + 0.1: text.xy = chance, y
     ax.annotate(f"chance {chance:.2f}", (chance, 1), (0, 2), ha="center", fontsize=8,
                 xycoords=("data", "axes fraction"), textcoords="offset points",
                 color=_ink(ax))
@@ -215,8 +226,8 @@ def _score_rows(report):
     "Label, score, weight of the font and colour of each bar: a lab, then its actions."
     return [row for lab, part in report["labs"].items() for row in (
         (f"{_short(lab or '(no name)')}: mean", part["score"], "bold", INK),
-        *((_short(a), f1, "normal", action_color(a))
-          for a, f1 in part["actions"].items()))]
+        *((short, f1, "normal", action_color(a)) for short, (a, f1) in
+          zip(_shorts(part["actions"]), part["actions"].items())))]
 
 # %% ../../nbs/view/10_plots.ipynb #45ec977e
 @styled
@@ -232,7 +243,7 @@ def plot_scores(
     labels, values, weights, colors = zip(*rows)
     bars = ax.barh(range(len(rows)), values, 0.72, color=colors)
     numbers = ax.bar_label(bars, fmt="%.2f", padding=4, fontsize=8, color=_ink(ax))
-    if chance is not None: _draw_chance(ax, chance)
+    if chance is not None: _draw_chance(ax, chance, numbers)
     ax.set_yticks(range(len(rows)), labels)
     for texts in (ax.get_yticklabels(), numbers):
         for text, weight in zip(texts, weights): text.set_fontweight(weight)

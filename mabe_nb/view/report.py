@@ -13,11 +13,10 @@ from numbers import Integral, Real
 from pathlib import Path
 
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from ..files import atomic
-from .style import GRID, INK
+from .style import GRID, INK, drawing
 
 # %% ../../nbs/view/20_report.ipynb #6c79e10f
 ROWS = 200
@@ -65,7 +64,7 @@ THEME = ("<style>svg{color:#1b1b1d}@media(prefers-color-scheme:dark)"
 def figure_svg(figure: Figure) -> str:
     "The figure as SVG whose ink follows the page's light or dark setting."
     out = io.StringIO()
-    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "mabe_nb"}):
+    with drawing({"svg.fonttype": "path", "svg.hashsalt": "mabe_nb"}):
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = re.sub(r"<!--.*?-->", "", out.getvalue(), flags=re.S)
     svg = svg[svg.index("<svg"):].replace(f": {INK}", ": currentColor")

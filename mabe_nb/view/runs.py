@@ -152,7 +152,8 @@ def runs_table(
     settings = table.pop("cfg").tolist()
     for key in settings[0] if settings else ():
         values = [str(cfg.get(key)) for cfg in settings]
-        if len(set(values)) > 1: table[key] = values
+        if len(set(values)) > 1:
+            table[f"{key} (setting)" if key in table else key] = values
     return table
 
 # %% ../../nbs/view/18_runs.ipynb #89cb8e26

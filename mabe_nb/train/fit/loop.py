@@ -32,6 +32,9 @@ class Recorder:
     def note(self, text: str):
         "A line meant for a person."
 
+    def before_epoch(self, epoch: int, windows: int, done: int):
+        "An epoch (from 0) of so many windows begins, or goes on after some of them."
+
     def after_step(self, windows: int):
         "A step of so many windows is done."
 
@@ -105,14 +108,15 @@ def run_epoch(self: Trainer,
     if not first: self.epoch_rng = self.rng.bit_generator.state
     steps, parts = self.plan_epoch()
     if not steps: raise DataError("no window with a known label to learn from")
+    sizes = [*map(len, steps)]
+    self.recorder.before_epoch(self.epoch, sum(sizes), sum(sizes[:first]))
     self.model.train()
     windows = self.read_ahead(parts[first:])
     for i in range(first, len(steps)):
         self.before_step(i, len(steps), stop)
-        self.total.add_(self.take_step(steps[i], parts[i], windows),
-                        alpha=len(steps[i]))
+        self.total.add_(self.take_step(steps[i], parts[i], windows), alpha=sizes[i])
         self.step_of_epoch = i + 1
-        self.recorder.after_step(len(steps[i]))
+        self.recorder.after_step(sizes[i])
         if i % 50 == 49 or i + 1 == len(steps): self.check_number()
         leave = stop.is_set() if self.team.size == 1 else self.left.item()
         self.left.copy_(self.leaving)
@@ -120,7 +124,7 @@ def run_epoch(self: Trainer,
             self.recorder.keep_state(*self.state())
             saved = time.monotonic()
         if leave: raise KeyboardInterrupt
-    return self.total.item() / sum(map(len, steps))
+    return self.total.item() / sum(sizes)
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #befadcd5
 @patch

@@ -10,6 +10,7 @@ __all__ = ['NOW', 'BEFORE', 'STATE', 'WATCHED', 'FREE_TO_CHANGE', 'SOURCES', 'sa
 import hashlib, json, os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -70,7 +71,6 @@ class RunRecorder(Recorder):
         out: Path, # Run folder
         clf, # `Classifier` of the model that is trained
         ids: list, # Train and valid ids
-        frames: int, # That are learned from, for the bar
         say=lambda text: None, # Called with each line meant for a person
         progress: bool = False, # Show a bar
         each=lambda row: None, # Called with each epoch's row of the history
@@ -78,9 +78,9 @@ class RunRecorder(Recorder):
     ):
         self.given = given or clf.cfg
         self.out, self.clf, self.ids = out, clf, ids
-        self.frames, self.each = frames, each
-        self.note, self.progress, self.rows = say, progress, []
-        self.bar = self.monitor = None
+        self.say, self.each, self.progress, self.rows = say, each, progress, []
+        self.bar: Any = None # Of all epochs; each counts as much as the first
+        self.monitor = self.size = None # Windows of an epoch of the bar
         self.windows = 0 # Of this epoch, so far
 
     def log(self, **event):
@@ -93,13 +93,8 @@ class RunRecorder(Recorder):
 # %% ../../../nbs/train/folder/20_recorder.ipynb #34428e4b
 @patch
 def __enter__(self: RunRecorder):
-    cfg = self.clf.cfg
     write_json(self.out/"videos.json", dict(zip(("train", "valid"), self.ids)))
     self.given.to_yaml(self.out/"config.yaml")
-    if self.progress:
-        from tqdm.auto import tqdm
-        step = cfg.stride or cfg.sequence_length * cfg.gap
-        self.bar = tqdm(total=self.frames * cfg.epochs // step, unit=" windows")
     device = next(self.clf.model.parameters()).device
     if device.type in WATCHED: self.monitor = Monitor(card_reader(device)).__enter__()
     return self
@@ -108,13 +103,38 @@ def __enter__(self: RunRecorder):
 @patch
 def __exit__(self: RunRecorder, *error):
     if self.monitor: self.monitor.__exit__(*error)
-    if self.bar is not None: self.bar.close()
+    if self.bar is None: return
+    if error[:1] == (None,): self.bar.total = self.bar.n # also if it stopped early
+    self.bar.close()
+
+# %% ../../../nbs/train/folder/20_recorder.ipynb #9f92057b
+@patch
+def before_epoch(self: RunRecorder, epoch, windows, done):
+    if not self.progress: return
+    if self.bar is None:
+        from tqdm.auto import tqdm
+        self.size = windows
+        self.bar = tqdm(total=windows * self.clf.cfg.epochs, unit=" windows",
+                        initial=epoch * windows + done)
+    self.end = (epoch + 1) * self.size # Of this epoch, on the bar
+
+
+@patch
+def _advance(self: RunRecorder, windows):
+    self.bar.update(min(windows, self.end - self.bar.n))
+
+
+@patch
+def note(self: RunRecorder, text):
+    if self.bar is None: return self.say(text)
+    with self.bar.external_write_mode(): self.say(text)
+
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #02e64b98
 @patch
 def after_step(self: RunRecorder, windows):
     self.windows += windows
-    if self.bar is not None: self.bar.update(windows)
+    if self.bar is not None: self._advance(windows)
 
 
 @patch
@@ -140,7 +160,8 @@ def after_epoch(self: RunRecorder, row, better, model, seconds):
             f"Val Loss: {row['valid_loss']:.6f}, Time: {seconds:.2f}s, "
             f"Val F1: {row['valid_f1']:.4f}{' *' if better else ''}"
             + (f", {in_words(gpu)}" if gpu and in_words(gpu) else ""))
-    self.note(text) if self.bar is None else self.bar.write(text)
+    if self.bar is not None: self._advance(self.size)
+    self.note(text)
     self.each(row)
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #c68fbeec

@@ -21,9 +21,10 @@ from ...errors import ConfigError, MabeError
 from ...patch import patch
 from .memory import remember
 from .text import panel_text
+from ..style import DRAWING
 
 # %% ../../../nbs/view/panels/10_panel.ipynb #3602bbb7
-LOCK = threading.RLock()
+LOCK = DRAWING # Whoever draws may wait for a reaction, and the other way
 
 def one_at_a_time(
     react, # Function or method
@@ -164,7 +165,7 @@ class Panel:
     def _repr_mimebundle_(self, **how):
         self.changed()
         shown = self.box._repr_mimebundle_(**how)
-        return {**(shown or {}), "text/plain": panel_text(self)}
+        return {**(shown or {}), "text/plain": str(self)}
 
     def __str__(self): return panel_text(self)
 

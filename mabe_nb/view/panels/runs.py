@@ -15,6 +15,7 @@ from ...errors import ConfigError
 from ...patch import patch
 from .memory import recall
 from .panel import LOCK, Panel, button, control, row
+from .text import panel_text
 from ..report import scrolling_svg, table_html
 from ..runs import checked_day, find_runs, plot_runs, runs_table
 
@@ -128,3 +129,9 @@ def look_again(self: RunsPanel):
         with self.reading:
             if mine == self.asked: self.run(self._read, "reading")
     self.thread = self.run_beside(read_last)
+
+@patch
+def __str__(self: RunsPanel):
+    self.thread.join(2) # what is being read is worth the wait
+    return panel_text(self)
+

@@ -49,6 +49,7 @@ def panel_text(
     names, lines = _attributes(panel), [type(panel).__name__]
     for widget in _leaves(panel.box):
         if isinstance(widget, W.HTML): lines += html_text(widget.value).split("\n")
+        elif hasattr(widget, "in_words"): lines.append(widget.in_words())
         elif id(widget) in names and hasattr(widget, "value") and not isinstance(
                 widget, W.Button):
             lines.append(f"panel.{names[id(widget)]}.value = {widget.value!r}  "

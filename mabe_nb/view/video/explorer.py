@@ -15,7 +15,7 @@ from ...data.features import Features, compute
 from ...data.recording import Recording, frame_labels, of_pair
 from ...errors import ConfigError, DataError
 from ...patch import patch
-from ..report import inline_svg
+from ..report import scrolling_svg
 from ..panels.panel import Panel, control
 from .player import Player
 from .strips import (Strip, actions_of, ethogram_strip,
@@ -54,9 +54,9 @@ class Explorer(Panel):
         self.channel = control(W.Dropdown, "Channel", "Of the features, with its unit")
         self.player = Player(rec, pair=pair, strips=[])
         self.offer_channels(self.player.pair, channel)
-        names = 0.2 * (rec.bouts.action.nunique() // 6) # Inches; six fit in a row
-        self.player.strips = [ethogram_strip(rec), Strip(self.draw_curve, 1.7 + names)]
-        self.spread = W.HTML(layout={"max_width": "46em", "width": "auto"})
+        self.player.strips = [ethogram_strip(rec),
+                              Strip(self.draw_curve, self.curve_height)]
+        self.spread = W.HTML()
         self.player.pair_box.observe(lambda _: self._follow_pair(), "value")
         self.channel.observe(lambda _: self.go(), "value")
         self.box = self.lay_out(self.channel, self.player.body, self.spread)
@@ -99,6 +99,13 @@ def _follow_pair(self: Explorer):
 
 # %% ../../../nbs/view/video/60_explorer.ipynb #93cf8474
 @patch
+def curve_height(self: Explorer, width: float) -> float: # Inches
+    "Of the curve, and of the names of the actions above it, of 1.7 inches each."
+    of_pairs = self.rec.bouts.groupby(["agent", "target"]).action.nunique()
+    rows = -(-of_pairs.max() // max(int((width - 1) / 1.7), 1)) if len(of_pairs) else 0
+    return 1.7 + 0.2 * rows * (rows > 1)
+
+@patch
 def draw_curve(self: Explorer, ax, pair, start, stop):
     "The strip; it stays empty without features of the pair."
     f = self.check(lambda: self.features(pair))
@@ -119,7 +126,7 @@ def go(self: Explorer):
     "Draw the chosen channel."
     def work():
         self.player.draw_page()
-        self.spread.value = inline_svg(self.plot()[0])
+        self.spread.value = scrolling_svg(self.plot()[0], 38, 46)
         return self.values()
     if self.channel.value is not None: self.run(work)
     self.changed()

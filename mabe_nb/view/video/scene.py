@@ -15,7 +15,7 @@ from ...data.blocks.bodies import body_points
 from ...data.body_parts import part_index
 from ...data.recording import Recording
 from ..colors import COLORS
-from ..style import _axes, _ink, _short, styled
+from ..style import _axes, _ink, _short, _shorts, styled
 
 # %% ../../../nbs/view/video/20_scene.ipynb #6e7bd71f
 CHAINS = ("nose head neck body_center spine_1 spine_2 tail_base tail_middle_1 "
@@ -78,10 +78,10 @@ def draw_arena(ax, scene: Scene) -> float: # Pixels in a unit of the axes
     "Empty axes for the animals, in cm where the scale is known, and who is who."
     rec, (left, right, top, bottom) = scene.rec, scene.extent
     scale, unit = (rec.px_per_cm, "cm") if rec.px_per_cm else (1, "pixels")
-    for i, mouse in enumerate(rec.mice):
+    for i, mouse in enumerate(_shorts(rec.mice)):
         color, mark = COLORS[i % len(COLORS)], mark_of(i)
         ax.plot([], [], marker=mark if scene.head else None, color=color, mec=_ink(ax),
-                label=_short(mouse))
+                label=mouse)
     ax.set(xlim=(left / scale, right / scale), ylim=(bottom / scale, top / scale),
            xlabel=f"x ({unit})", ylabel=f"y ({unit})", aspect="equal",
            title=f"Video {_short(rec.video_id)}")
@@ -110,7 +110,8 @@ def plot_pose(
     ax=None,
 ) -> tuple: # figure, axes
     "Where everybody is in one frame."
-    figure, ax = _axes(ax, 6, 4.2)
+    new, (figure, ax) = ax is None, _axes(ax, 6, 4.2)
+    if new: figure.set_layout_engine("compressed") # else long names are cut off
     scene = scene_of(rec)
     draw_animals(ax, scene, frame, pair, draw_arena(ax, scene))
     ax.set_title(f"Video {_short(rec.video_id)} at {frame / rec.fps:.2f} s")

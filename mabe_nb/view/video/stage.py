@@ -18,10 +18,11 @@ import numpy as np
 import traitlets as T
 
 from ...data.checks import picture_size
-from ...data.recording import Recording
+from ...data.recording import Recording, plural
 from ...errors import ConfigError, MabeError
 from ...patch import patch
 from ..colors import COLORS
+from ..report import clock_words
 from .film import Film
 
 # %% ../../../nbs/view/video/35_stage.ipynb #12905d34
@@ -79,6 +80,7 @@ class Stage(anywidget.AnyWidget):
 
     def __init__(self, scene, video=None, **traits):
         self.xy, self.video, self.strips, self.stretches = scene.rec.xy, None, {}, None
+        self.name = f"video {scene.rec.video_id}"
         self.asked, self.looked = 0, None # Number of a question; that a page has shown
         about = about_scene(scene)
         if video is not None:
@@ -149,6 +151,18 @@ def go(self: Stage, frame: int):
     "Show a frame, also while it plays."
     self.send({"go": frame}) # before whoever listens to the number does long work
     self.frame = frame
+
+@patch
+def in_words(self: Stage) -> str:
+    "What is shown, for who sees no widgets."
+    fps, at, doing = self.about["fps"], self.frame, []
+    for source, rows in self.bouts.items():
+        now = {action for action, start, stop in rows if start <= at < stop}
+        doing.append(f"{source}: {', '.join(sorted(now)) or 'nothing'} now, "
+                     f"{plural(len(rows), 'bout')} in all")
+    return " · ".join([f"{self.name} at {clock_words(at / fps)} of "
+                       f"{clock_words(self.about['frames'] / fps)}", self.who, *doing])
+
 
 # %% ../../../nbs/view/video/35_stage.ipynb #8b49557f
 @patch

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 
 from ...data.recording import Recording, of_pair, pairs, run_lengths
 from ..colors import action_color
 from ..fonts import font_families
 from ..plots import plot_ethogram
-from ..style import (GRID, INK, STYLE, Picture, _axes, _empty, _ink, _short,
-                                _spans, styled)
+from ..style import (GRID, INK, STYLE, Drawn, Picture, _axes, _beside,
+                                _empty, _ink, _short, _shorts, _spans, drawing, styled)
 from .scene import draw_animals, draw_arena, scene_of
 
 # %% ../../../nbs/view/video/30_strips.ipynb #a3a6f58a
@@ -62,13 +61,13 @@ def plot_probabilities(
     stop = len(p) if stop is None else min(stop, len(p))
     figure, ax = _axes(ax, 9, 1.1 + 0.42 * len(actions))
     if not len(actions) or stop <= start: return _empty(figure, ax, "There is nothing.")
-    bases = len(actions) - 1 - np.arange(len(actions))
-    for k, base in enumerate(bases):
+    for k, base in enumerate(bases := np.arange(len(actions))[::-1]):
         _probability(ax, k, p, labels, (start, stop), fps, base, actions[k])
-    _name_rows(ax, bases + 0.5, [_short(a) for a in actions])
+    _name_rows(ax, bases + 0.5, _shorts(actions))
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
-           ylabel="probability, 0 to 1",
-           title="Probability" + (" above what was seen" if labels is not None else ""))
+           ylabel="probability, 0 to 1")
+    seen = " above what was seen" * (labels is not None)
+    ax.set_title("Probability" + seen, wrap=True)
     figure.set_label(f"Probabilities from {start / fps:g} to {stop / fps:g} s, mean: "
                      + ", ".join(f"{a} {m:.2f}" for a, m in
                                  zip(actions, p[start:stop].mean(0))))
@@ -81,9 +80,6 @@ def _truth(ax, labels, fps, start, base, color):
     ax.broken_barh([((a + start) / fps, (b - a) / fps) for _, a, b in
                     run_lengths(np.where(labels[start:] == 1, 0, -1))],
                    (base + 0.02, 0.14), color=color, linewidth=0, zorder=2)
-
-# %% ../../../nbs/view/video/30_strips.ipynb #05d8f959
-HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "---", "|||")
 
 # %% ../../../nbs/view/video/30_strips.ipynb #c41f90a7
 def _draw_values(ax, seconds, low, high):
@@ -121,14 +117,16 @@ def plot_feature(
     return figure, ax
 
 # %% ../../../nbs/view/video/30_strips.ipynb #b6c3345e
+HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "---", "|||")
+
 def _shade(ax, bouts, actions, fps, start, stop):
     "Bouts of each action shaded; how many actions there are in these frames."
     if bouts is None: return 0
     actions = sorted(bouts.action.unique()) if actions is None else actions
     spans = [_spans(bouts[bouts.action == a], fps, start, stop) for a in actions]
-    for i, (action, some) in enumerate(zip(actions, spans)):
+    for i, (action, name, some) in enumerate(zip(actions, _shorts(actions, 16), spans)):
         if some: ax.broken_barh(
-            some, (0, 1), label=_short(action, 16), transform=ax.get_xaxis_transform(),
+            some, (0, 1), label=name, transform=ax.get_xaxis_transform(),
             alpha=0.4, facecolor=action_color(action), edgecolor=_ink(ax),
             hatch=HATCHES[i % len(HATCHES)], linewidth=0, zorder=1)
     return sum(map(bool, spans))
@@ -138,13 +136,15 @@ def _name_shades(ax, count, words): # Of the title
     "Title and legend in a row, or above each other; inches that this is higher."
     title, dpi = ax.set_title(words), ax.figure.dpi
     room = ax.figure.bbox.width - dpi # an inch is beside the axes
+    fits = (dpi + room - _beside(ax.figure)) / title.get_window_extent().width
+    if fits < 1: title.set_text(words := _short(words, int(len(words) * fits)))
     while count:
         key = ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=count,
                         borderaxespad=0.2, handlelength=1.5, columnspacing=1)
         wide, high = key.get_window_extent().size
         if wide + title.get_window_extent().width <= room: return high / dpi - 0.2
         if wide <= room or count == 1:
-            ax.set_title(words, pad=high / dpi * 72) # above the legend
+            ax.set_title(words, pad=high / dpi * 72 + 3) # above the legend
             return high / dpi
         count = max(min(int(count * room / wide), count - 1), 1)
     return 0
@@ -187,7 +187,7 @@ def plot_by_behaviour(
         color = action_color(action) if k < len(actions) else INK
         _hill(ax, part, edges, len(parts) - 1 - k, color)
     _name_rows(ax, np.arange(len(parts))[::-1] + 0.3,
-               [f"{_short(a)} ({len(v):,})" for a, v in parts.items()])
+               [f"{a} ({len(v):,})" for a, v in zip(_shorts(parts), parts.values())])
     ax.set(xlabel=f"{_short(name, 60)} ({unit})", ylabel="share of frames",
            title="By behaviour, with medians", xlim=edges[[0, -1]])
     figure.set_label(f"Median of {name} in {unit}: " + ", ".join(
@@ -206,7 +206,7 @@ def _hill(ax, values, edges, base, color):
 class Strip(NamedTuple):
     "A picture on the common axis of time."
     draw: object # Called with axes, pair, first frame, frame to end before
-    height: float # Inches
+    height: float # Inches, or a function of the width that gives them
 
 
 def actions_of(
@@ -265,8 +265,9 @@ def page_figure(
     arena: bool = True, # Else the strips alone
 ) -> tuple: # figure, axes: the arena, and one a strip
     "Everything that stands still while a video is played."
-    heights = [ARENA_HEIGHT] * arena + [s.height for s in strips]
-    with rc_context(STYLE | {"font.family": font_families()}):
+    heights = [ARENA_HEIGHT] * arena + [
+        s.height(width) if callable(s.height) else s.height for s in strips]
+    with drawing(STYLE | {"font.family": font_families()}):
         figure = Picture(figsize=(width, sum(heights) + 0.3), layout="constrained")
         axes = figure.subplots(len(heights), 1, height_ratios=heights,
                                squeeze=False)[:, 0]
@@ -295,4 +296,4 @@ def plot_moment(
         ax.axvline(frame / rec.fps, color=_ink(ax), linewidth=1.4, zorder=5)
     figure.set_label(f"Video {rec.video_id} at {frame / rec.fps:.2f} s, {pair[0]} "
                      f"towards {pair[1]}")
-    return figure, axes
+    return Drawn((figure, axes))
