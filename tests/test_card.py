@@ -317,6 +317,16 @@ def test_kind_of_folds(labs, said):
     assert said in card_text(METRICS | more, ("attack", "bite"), 0.0)
 
 
+def test_what_to_expect_of_a_new_lab():
+    "Folds of labs had an interval over videos, of 'new videos like these'."
+    labs = {"fold_labs": [["a"], ["b"], ["c"]], "by_lab": dict.fromkeys("abc"), "folds": [[]] * 3}
+    said = card_text(METRICS | labs | {"interval_over": "labs"}, ("attack", "bite"), 0.0)
+    assert "(95 % interval over labs: " in said and "on a new lab expect about as much" in said
+    assert "Of only 3 labs the interval is still too narrow." in said
+    said = card_text(METRICS, ("attack", "bite"), 0.0)
+    assert "(95 % interval over videos: " in said and "on new videos like these expect about as much" in said
+
+
 def test_what_is_hardly_ever_right_is_said():
     many = {"frames": 900, "bouts": 90}
     assert caution(many, None, 0.049) == "hardly ever right"
