@@ -599,6 +599,24 @@ def test_a_panel_takes_what_the_call_of_the_same_name_takes(home, tmp_path):
         with pytest.raises(ConfigError, match=words): make()
 
 
+def test_runs_that_other_videos_judge_are_not_ranked_without_a_word(tmp_path):
+    "The best stood first, by an F1 of easier videos; nothing in the table told."
+    for name, f1, ids in (("hard", .6, ["1", "2"]), ("easy", .9, ["7", "8", "9", "10"]), ("again", .5, ["2", "1"])):
+        (tmp_path/name).mkdir()
+        (tmp_path/name/"config.yaml").write_text("epochs: 2")
+        (tmp_path/name/"videos.json").write_text(json.dumps({"train": ["5"], "valid": ids}))
+        (tmp_path/name/"log.jsonl").write_text(json.dumps(
+            {"event": "epoch", "epoch": 1, "train_loss": 1, "valid_loss": 1, "valid_f1": f1, "seconds": 1}))
+    panel = RunsPanel(tmp_path)
+    panel.thread.join()
+    assert panel.result["judged by"].tolist() == [
+        "1: 4 videos (10, 7, 8 and 1 more)", "2: 2 videos (1, 2)", "2: 2 videos (1, 2)"]
+    assert "not all are judged by the same videos" in panel.status_line.value
+    shutil.rmtree(tmp_path/"easy")
+    panel.go()
+    assert "judged by" not in panel.result and "same videos" not in panel.status_line.value
+
+
 def test_runs_are_read_once_for_a_word_and_what_cannot_be_read_is_told(tmp_path, monkeypatch):
     for name, text in (("good", "epochs: 2"), ("older", "no_such_setting: 1")):
         (tmp_path/name).mkdir()
