@@ -13,7 +13,7 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import DataError
 from mabe_nb.train import runs
-from mabe_nb.train.folder.card import FEW, as_table, caution, clean, run_card
+from mabe_nb.train.folder.card import FEW, as_table, caution, clean, result_line, run_card
 from mabe_nb.train.ensemble.card import card_text
 from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
                                       wanted_actions)
@@ -154,6 +154,15 @@ def test_figures_are_those_of_each_sequence(run):
     assert metrics["calibration"] == calibration(((y, p) for y, p, *_ in parts),
                                                  clf.actions)
     assert metrics["borders"] == borders(((y, c, f) for y, _, c, f in parts), clf.actions)
+
+
+def test_a_single_video_that_judges_has_no_interval_in_the_card(run):
+    "It said '(95 % interval over the videos that judge: 0.543 to 0.543). One video has no interval.'"
+    metrics = run[1]
+    several, one = (result_line(metrics | {"valid_videos": ids}) for ids in (["10", "13"], ["10"]))
+    figure = f"**Macro F1 {metrics['valid']['macro_f1']:.3f}**"
+    assert several.startswith(f"{figure} (95 % interval over the videos that judge: ")
+    assert one.startswith(f"{figure}. One video has no interval.") and "95 %" not in one
 
 
 def test_what_was_seen_is_told_apart_by_side(run):
