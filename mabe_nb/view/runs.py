@@ -58,13 +58,14 @@ def warnings_of(
     if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in losses):
         return ["The loss is not a number any more; try a smaller learning rate."]
     remarks, least = [], min(losses)
-    since = len(losses) - 1 - losses.index(least)
-    if since >= 2 and losses[-1] > 1.1 * least:
-        remarks.append(f"The validation loss has risen for {since} epochs, from "
-                    f"{least:.3g} to {losses[-1]:.3g}: the training videos are learned "
-                    "by heart; stop it, and try more videos, more dropout or a smaller "
-                    "network.")
-    best = max(e.get("valid_f1") or 0 for e in epochs)
+    f1 = [e.get("valid_f1") or 0 for e in epochs]
+    ago = lambda row, value: len(row) - 1 - row.index(value)
+    since, flat = ago(losses, least), ago(f1, best := max(f1))
+    if min(since, flat) >= 2 and losses[-1] > 1.1 * least:
+        remarks.append(f"The validation loss was lowest {since} epochs ago, "
+                       f"{least:.3g}, and is {losses[-1]:.3g}; F1 has not risen for "
+                       f"{flat}: the training videos are learned by heart; stop it, "
+                       "and try more videos, more dropout or a smaller network.")
     if len(epochs) >= 3 and best < LITTLE:
         remarks.append(f"F1 is {best:.2g} after {len(epochs)} epochs, next to nothing "
                     "is found; check labels and features, or try a larger learning "
