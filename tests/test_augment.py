@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.features import compute
+from mabe_nb.data.recording import labelled_in
 from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
@@ -24,6 +25,7 @@ from mabe_nb.train.inputs import fit_inputs
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model
 from mabe_nb.train.runs import train
+from mabe_nb.train.training_set import load_training_set
 
 CPU = torch.device("cpu")
 PARTS = ("nose", "ear_left", "ear_right", "body_center", "hip_left", "hip_right",
@@ -253,6 +255,21 @@ def test_a_run_says_what_it_left_out(tmp_path):
     want = "rotation is left out: it changes nothing in 'own' of these animals"
     assert metrics["warnings"] == [want] and f"note: {want}" in said
     assert json.loads((tmp_path/"run"/"metrics.json").read_text())["warnings"] == [want]
+
+
+def test_a_turn_to_the_left_is_not_learned_from_its_mirror_image(tmp_path):
+    "A single run showed `turn_left` in a mirror as `turn_left`; recipes do not."
+    def turning(k):
+        rec = make_recording(k, 400, 2, PARTS, video_id=str(k))
+        sided = rec.bouts.assign(action=np.where(rec.bouts.action == rec.bouts.action.iloc[0],
+                                                 "turn_left", rec.bouts.action))
+        return rec.replace(bouts=sided, labelled=labelled_in(sided))
+    cfg = TrainConfig(features="own", flip=0.5, keypoint_dropout=0.0, device="cpu", num_workers=1)
+    for rec, notes, steps in ((turning, ["flip is left out: in a mirror 'turn_left' is another action"], 0),
+                              (lambda k: make_recording(k, 400, 2, PARTS, video_id=str(k)), [], 1)):
+        data = load_training_set(RecordingList([rec(1), rec(2)]), (["1"], ["2"]), cfg,
+                                 cache=tmp_path/str(steps))
+        assert data.notes == notes and len(data.augment.steps) == steps
 
 
 # chance

@@ -13,7 +13,7 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import DataError
 from mabe_nb.train import runs
-from mabe_nb.train.folder.card import FEW, as_table, caution, clean, run_card
+from mabe_nb.train.folder.card import FEW, as_table, caution, clean, result_line, run_card
 from mabe_nb.train.ensemble.card import card_text
 from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
                                       wanted_actions)
@@ -154,6 +154,15 @@ def test_figures_are_those_of_each_sequence(run):
     assert metrics["calibration"] == calibration(((y, p) for y, p, *_ in parts),
                                                  clf.actions)
     assert metrics["borders"] == borders(((y, c, f) for y, _, c, f in parts), clf.actions)
+
+
+def test_a_single_video_that_judges_has_no_interval_in_the_card(run):
+    "It said '(95 % interval over the videos that judge: 0.543 to 0.543). One video has no interval.'"
+    metrics = run[1]
+    several, one = (result_line(metrics | {"valid_videos": ids}) for ids in (["10", "13"], ["10"]))
+    figure = f"**Macro F1 {metrics['valid']['macro_f1']:.3f}**"
+    assert several.startswith(f"{figure} (95 % interval over the videos that judge: ")
+    assert one.startswith(f"{figure}. One video has no interval.") and "95 %" not in one
 
 
 def test_what_was_seen_is_told_apart_by_side(run):
@@ -315,6 +324,16 @@ def test_kind_of_folds(labs, said):
     more = {"folds": [[]] * len(labs or "12")}
     if labs: more |= {"fold_labs": labs, "by_lab": dict.fromkeys(sum(labs, []))}
     assert said in card_text(METRICS | more, ("attack", "bite"), 0.0)
+
+
+def test_what_to_expect_of_a_new_lab():
+    "Folds of labs had an interval over videos, of 'new videos like these'."
+    labs = {"fold_labs": [["a"], ["b"], ["c"]], "by_lab": dict.fromkeys("abc"), "folds": [[]] * 3}
+    said = card_text(METRICS | labs | {"interval_over": "labs"}, ("attack", "bite"), 0.0)
+    assert "(95 % interval over labs: " in said and "on a new lab expect about as much" in said
+    assert "Of only 3 labs the interval is still too narrow." in said
+    said = card_text(METRICS, ("attack", "bite"), 0.0)
+    assert "(95 % interval over videos: " in said and "on new videos like these expect about as much" in said
 
 
 def test_what_is_hardly_ever_right_is_said():

@@ -10,6 +10,7 @@ from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, choo
                                            macro_f1, nested, oof_scores)
 from mabe_nb.train.ensemble.thresholds import best_threshold, best_thresholds
 from mabe_nb.train.scores.frames import f1_of, video_counts
+from mabe_nb.train.scores.trust import bootstrap, f1_intervals
 from mabe_nb.train.predict import lasting, shortest_bouts
 
 PLAIN = Decision((None, None))
@@ -292,6 +293,24 @@ def test_a_lab_left_out_is_judged_by_common_decisions():
     mine = [i for i, s in enumerate(told) if s.lab == "B"]
     assert scores["by_lab"]["B"]["macro_f1"] == round(
         macro_f1([told[i] for i in mine], [codes[i] for i in mine]), 4)
+
+
+def test_the_interval_of_labs_that_were_left_out_is_over_labs():
+    "Videos of a lab are alike: of labs that differ it was several times too narrow, and said nothing of it."
+    each = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9] # Probability of what is right
+    told = [s._replace(fold=k, lab=f"lab{k}", video=f"{k}-{s.video}") for k, right in enumerate(each)
+            for s in videos(k, 8, scale=right)]
+    apart = oof_scores(["one"], told, PLAIN._replace(shares=(1.0,)), ("rare", "usual"))
+    mixed = oof_scores(["one"], [s._replace(fold=i % 4) for i, s in enumerate(told)],
+                       PLAIN._replace(shares=(1.0,)), ("rare", "usual"))
+    assert apart["interval_over"] == "labs" and "interval_over" not in mixed
+    counts = np.array([np.sum([[*apart["counts"][v].values()] for v in apart["counts"]
+                               if v.startswith(f"{k}-")], 0) for k in range(len(each))])
+    assert apart["interval"] == pytest.approx(bootstrap(counts))
+    assert apart["f1_interval"] == f1_intervals(counts, ("rare", "usual"))
+    assert np.ptp(apart["interval"]) > 1.5 * np.ptp(mixed["interval"])
+    one = oof_scores(["one"], videos(1, 5), PLAIN._replace(shares=(1.0,)), ("rare", "usual"))
+    assert "interval_over" not in one
 
 
 def test_unknown_actions_do_not_crash():

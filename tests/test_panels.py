@@ -599,6 +599,35 @@ def test_a_panel_takes_what_the_call_of_the_same_name_takes(home, tmp_path):
         with pytest.raises(ConfigError, match=words): make()
 
 
+def test_a_training_whose_f1_rises_is_not_told_to_stop():
+    "The run of the page on verbs was, in the very epoch that it kept; the loss alone tells of surer errors."
+    from mabe_nb.view.runs import warnings_of
+    loss = [.180, .188, .192, .183, .165, .172, .191, .193, .191]
+    f1 = [.7525, .7419, .7480, .7602, .7652, .7760, .7790, .7614, .7655] # Epochs 10 to 18
+    of = [{"epoch": n, "valid_loss": x, "valid_f1": y} for n, (x, y) in enumerate(zip(loss, f1, strict=True), 1)]
+    assert [bool(warnings_of(of[:n])) for n in range(1, 10)] == [False] * 8 + [True]
+    said, = warnings_of(of)
+    assert "lowest 4 epochs ago, 0.165, and is 0.191; F1 has not risen for 2" in said
+
+
+def test_runs_that_other_videos_judge_are_not_ranked_without_a_word(tmp_path):
+    "The best stood first, by an F1 of easier videos; nothing in the table told."
+    for name, f1, ids in (("hard", .6, ["1", "2"]), ("easy", .9, ["7", "8", "9", "10"]), ("again", .5, ["2", "1"])):
+        (tmp_path/name).mkdir()
+        (tmp_path/name/"config.yaml").write_text("epochs: 2")
+        (tmp_path/name/"videos.json").write_text(json.dumps({"train": ["5"], "valid": ids}))
+        (tmp_path/name/"log.jsonl").write_text(json.dumps(
+            {"event": "epoch", "epoch": 1, "train_loss": 1, "valid_loss": 1, "valid_f1": f1, "seconds": 1}))
+    panel = RunsPanel(tmp_path)
+    panel.thread.join()
+    assert panel.result["judged by"].tolist() == [
+        "1: 4 videos (10, 7, 8 and 1 more)", "2: 2 videos (1, 2)", "2: 2 videos (1, 2)"]
+    assert "not all are judged by the same videos" in panel.status_line.value
+    shutil.rmtree(tmp_path/"easy")
+    panel.go()
+    assert "judged by" not in panel.result and "same videos" not in panel.status_line.value
+
+
 def test_runs_are_read_once_for_a_word_and_what_cannot_be_read_is_told(tmp_path, monkeypatch):
     for name, text in (("good", "epochs: 2"), ("older", "no_such_setting: 1")):
         (tmp_path/name).mkdir()

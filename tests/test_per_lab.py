@@ -2,6 +2,7 @@
 import json
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 from short_recipe import short  # noqa: F401
@@ -21,6 +22,7 @@ from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.model import load_model
 from mabe_nb.train.runs import train
+from mabe_nb.train.scores.frames import f1_of
 
 PARTS = ("ear_left", "ear_right", "nose", "tail_base")
 LISTED = {("mouse1", "mouse2", x) for x in ("attack", "sniff")}
@@ -56,14 +58,33 @@ def test_each_lab_learns_from_its_own_videos(data, run):
         assert (work/"run"/(f"lab-{lab}" if lab else "all")/"card.md").exists()
 
 
+def test_what_may_be_chance_is_not_told_as_better():
+    "Of two recipes that are equally good one is better in some videos, and that was told as it is."
+    rng, told = np.random.default_rng(0), []
+    def counts(right): # Of ten videos, one action of 100 frames
+        hit = rng.binomial(100, np.clip(right + rng.normal(0, .1, 10), 0, 1))
+        return {str(i): {"attack": [int(n), 10, 100 - int(n)]} for i, n in enumerate(hit)}
+    def macro(of): return float(f1_of(np.array([c["attack"] for c in of.values()]).sum(0)))
+    for right, sure in ((.6, False), (.95, True)):
+        for _ in range(40):
+            shared, own = counts(right), counts(.6)
+            said = [*better_together({"A": {"macro_f1": macro(own), "counts": own}, "": {
+                "by_lab": {"A": {"macro_f1": macro(shared)}}, "counts": shared}})]
+            assert len(said) == (macro(shared) > macro(own))
+            told += [(sure, "it may be chance" not in line) for line in said]
+    alike, unlike = ([t for s, t in told if s == sure] for sure in (False, True))
+    assert 8 < len(alike) < 32 and np.mean(alike) < 0.2 and all(unlike) and len(unlike) == 40
+
+
 def test_a_lab_that_all_together_serve_better_is_named(data, run, tmp_path):
     work, done, said = run
     worse = [lab for lab in ("One", "Two")
              if done[""]["by_lab"][lab]["macro_f1"] > done[lab]["macro_f1"]]
     notes = [line for line in said if line.startswith("note: all labs")]
     assert [lab for lab in ("One", "Two") if any(repr(lab) in n for n in notes)] == worse
-    other = {"": {"by_lab": {"One": {"macro_f1": .5}, "Two": {"macro_f1": .4}}},
-             "One": {"macro_f1": .4}, "Two": {"macro_f1": .5}}
+    counts = {str(i): {"attack": (5, 5, 5)} for i in range(4)}
+    other = {"": {"by_lab": {"One": {"macro_f1": .5}, "Two": {"macro_f1": .4}}, "counts": counts},
+             "One": {"macro_f1": .4, "counts": counts}, "Two": {"macro_f1": .5, "counts": counts}}
     assert ["One" in line for line in better_together(other)] == [True]
     assert not list(better_together({"One": {"macro_f1": .4}}))
     shutil.copytree(work/"run", tmp_path/"run")

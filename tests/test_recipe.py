@@ -573,7 +573,7 @@ def test_bootstrap_holds_the_score():
 
 
 def test_actions_with_a_side():
-    from mabe_nb.train.ensemble.members import HANDED
+    from mabe_nb.data.blocks.symmetry import HANDED
     sided = ("left turn", "TurnRight", "limbRight", "clockwise", "anticlockwise", "ccw", "acw", "turnL",
              "R_turn", "turn_l", "Lturn", "ipsilateral", "contraversive circling", "rotation_contra")
     plain = ("upright", "bright", "frightened", "cleft", "outright", "rear", "contraction", "attack",

@@ -100,6 +100,27 @@ def test_the_proposal_keeps_what_was_asked(rows, budget, by):
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_what_this_machine_does_for_nothing_is_told_beside_the_fastest_card():
+    "It said that no card is faster where the cheapest alone was not."
+    rows = [row_of("T4", 3.0, 1.2, 0.6, "yes"), row_of("H100", 0.5, 1.2, 4.0, "yes"),
+            row_of("B200", 0.1, 1.2, 6.0, "no")]
+    def said(hours, budget=None, by=None, rows=rows):
+        here = HERE | {"hours": hours, "high_hours": 1.25 * hours}
+        found = answer(rows, asked(budget, by) | {"here": here})
+        return found.pick, found.reasons[0]
+    assert said(2.0) == ("local", "this machine does it in 2 h for nothing, and modal:H100, the "
+                         "fastest card that will do, takes 0.5 h and $2.00")
+    assert said(0.4) == ("local", "this machine does it in 0.4 h for nothing, and no card that "
+                         "will do is faster")
+    assert said(2.0, by=1.0)[0] == "modal:H100", "this machine would be late"
+    assert said(2.0, budget=20)[0] == "modal:H100", "money is there for what is faster"
+    assert said(4.0)[0] == "modal:T4"
+    assert said(4.0, by=6.0) == ("local", "this machine does it in 4 h for nothing, and modal:H100, "
+                                 "the fastest card that will do, takes 0.5 h and $2.00")
+    assert said(4.0, rows=rows[2:])[1].endswith("for nothing, and no card will do")
+    assert said(4.0, by=4.5, rows=rows[2:])[0] is None
+
+
 near_rows = st.lists(st.builds(row_of, st.text("ABCD", min_size=1, max_size=4), st.floats(1, 4),
                                st.floats(1, 3), st.floats(1, 4), st.just("yes")),
                      min_size=2, max_size=5, unique_by=lambda r: r["name"])

@@ -95,6 +95,23 @@ def test_while_nothing_is_found_the_loss_tells_what_is_better(monkeypatch):
     assert len(one.fit()) == 6 and better == [True] * 4 + [False] * 2
 
 
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary"])
+def test_the_validation_loss_is_of_what_is_known_and_not_of_what_nobody_looked_at(loss):
+    "A video of which nothing is known halved it; one of which little is counted as any other."
+    one, given = trainer(loss=loss), data(600, seed=1)
+    def loss_of(labels, *at):
+        one.valid = Frames(torch.cat([given.x[s] for s in at]), torch.cat([labels[s] for s in at]),
+                           np.array([200] * len(at)))
+        return one.validate()["valid_loss"]
+    first, second = slice(0, 200), slice(200, 400)
+    for n in (200, 20, 0): # Frames of the second that are known
+        labels = given.labels.clone()
+        labels[200 + n:400] = -1
+        weights = [one.valid_loss.weight(labels[s]).item() for s in (first, second)]
+        each = loss_of(labels, first), loss_of(labels, second)
+        assert loss_of(labels, first, second) == pytest.approx(np.average(each, weights=weights), rel=1e-5), n
+
+
 def test_an_epoch_is_judged_as_its_actions_are_asked_for():
     "Of two actions that go on at once one alone was told, so that half of what is right was wrong."
     labels = torch.tensor([[1, 1], [1, 0], [0, 1], [0, 0]], dtype=torch.int8).repeat_interleave(40, 0)

@@ -197,6 +197,19 @@ def _here(r, windows): # What was measured on this machine, for so many windows
             "bytes": r["bytes"], "launches": r.get("launches"),
             "precision": r["precision"], "basis": "measured here", "date": _day(r)}
 
+# %% ../../nbs/measure/50_recommend.ipynb #cb243e2b
+def _for_nothing(rows, best, request): # Why this machine will do; None: it will not
+    here, by = request["here"], request["by"]
+    most = by if by is not None else best["hours"] if best else math.inf
+    if here["high_hours"] > most: return None
+    fast = min((r for r in feasible(rows, request["budget"], by)
+                if r["hours"] < here["hours"]), key=lambda r: r["hours"], default=None)
+    return f"this machine does it in {here['hours']:.2g} h for nothing, and " + (
+        "no card will do" if best is None else
+        "no card that will do is faster" if fast is None else
+        f"{fast['name']}, the fastest card that will do, takes {fast['hours']:.2g} h "
+        f"and ${fast['usd']:.2f}")
+
 # %% ../../nbs/measure/50_recommend.ipynb #e5635caa
 def answer(
     rows: list, # From `candidates`
@@ -213,13 +226,8 @@ def answer(
                      "included": {"cores": 2, "memory_gib": 8},
                      "stale_days": STALE_DAYS}
     reasons, pick = reasons_for(rows, best, request), best["name"] if best else None
-    here = request["here"]
-    if best is None or here["high_hours"] <= best["hours"]:
-        late = by is not None and here["high_hours"] > by
-        if not late: pick, reasons = "local", [
-            f"this machine does it in {here['hours']:.2g} h for nothing, " + (
-                "and no card that will do is faster" if best else
-                "and no card will do"), *reasons]
+    if why := _for_nothing(rows, best, request):
+        pick, reasons = "local", [why, *reasons]
     return Recommendation(pick, rows, reasons,
                           what_would_change(near, best, budget, by),
                           how_to_settle(near, best, data), request)

@@ -211,10 +211,10 @@ class TrainingSet(NamedTuple):
     cfg: TrainConfig # With the `frame_gap` of these videos, see `with_gap`
 
 # %% ../../nbs/train/62_training_set.ipynb #57ed1cd1
-def _augment(cfg, inputs, units, device):
-    "The `Augment` of a config, and sentences on what the features do not allow."
-    steps, refused = make_steps(cfg, inputs, device)
-    rescale, cannot = make_rescale(cfg, inputs, units, device)
+def _augment(cfg, inputs, prepared, device):
+    "The `Augment` of a config, and sentences on what features and labels forbid."
+    steps, refused = make_steps(cfg, inputs, device, prepared.actions)
+    rescale, cannot = make_rescale(cfg, inputs, prepared.units, device)
     return Augment(cfg, steps, rescale), refused + cannot
 
 
@@ -245,7 +245,7 @@ def training_set(
         load_frames(prepared, inputs, actions, ids, device, file, budget, least)
         for ids, file in zip((learn_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
-    augment, refused = _augment(cfg, inputs, prepared.units, device)
+    augment, refused = _augment(cfg, inputs, prepared, device)
     return TrainingSet(prepared, inputs, actions, prepared.self_actions, learn, valid,
                        counts, class_weights(cfg, counts), augment, unread(cfg)
                        + refused + _of_data(prepared, inputs, cfg, len(counts))

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..data.recording import plural, some_of
 from ..errors import ConfigError, DataError, MabeError
 from ..files import read_json, regular_file
 from ..remote.row import row as row_of
@@ -57,13 +58,14 @@ def warnings_of(
     if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in losses):
         return ["The loss is not a number any more; try a smaller learning rate."]
     remarks, least = [], min(losses)
-    since = len(losses) - 1 - losses.index(least)
-    if since >= 2 and losses[-1] > 1.1 * least:
-        remarks.append(f"The validation loss has risen for {since} epochs, from "
-                    f"{least:.3g} to {losses[-1]:.3g}: the training videos are learned "
-                    "by heart; stop it, and try more videos, more dropout or a smaller "
-                    "network.")
-    best = max(e.get("valid_f1") or 0 for e in epochs)
+    f1 = [e.get("valid_f1") or 0 for e in epochs]
+    ago = lambda row, value: len(row) - 1 - row.index(value)
+    since, flat = ago(losses, least), ago(f1, best := max(f1))
+    if min(since, flat) >= 2 and losses[-1] > 1.1 * least:
+        remarks.append(f"The validation loss was lowest {since} epochs ago, "
+                       f"{least:.3g}, and is {losses[-1]:.3g}; F1 has not risen for "
+                       f"{flat}: the training videos are learned by heart; stop it, "
+                       "and try more videos, more dropout or a smaller network.")
     if len(epochs) >= 3 and best < LITTLE:
         remarks.append(f"F1 is {best:.2g} after {len(epochs)} epochs, next to nothing "
                     "is found; check labels and features, or try a larger learning "
@@ -105,6 +107,11 @@ def _labs(run): # Of the videos that were learned from; known at the end
     except (MabeError, KeyError, TypeError): return ""
 
 
+def _judges(run): # Ids of the videos that judge; empty: not known
+    try: return tuple(sorted(map(str, read_json(run/"videos.json")["valid"])))
+    except (MabeError, KeyError, TypeError): return ()
+
+
 def _run_row(name, run, job):
     "What is known of a run; its settings under `cfg`."
     epochs, about = epochs_of(run/"log.jsonl"), row_of(job) if job else {}
@@ -117,7 +124,7 @@ def _run_row(name, run, job):
             "best epoch": best.get("epoch"), "epochs": len(epochs),
             "minutes": (about.get("seconds") or seconds) / 60,
             "USD": about.get("usd", 0.0), "status": about.get("status", ""),
-            "labs": _labs(run),
+            "labs": _labs(run), "judges": _judges(run),
             "cfg": TrainConfig.from_yaml(run/"config.yaml").model_dump()}
 
 # %% ../../nbs/view/18_runs.ipynb #98f7856e
@@ -128,6 +135,13 @@ def checked_day(
     try: return day and date.fromisoformat(day).isoformat()
     except ValueError: raise ConfigError(f"{day!r} is no day; write it as "
                                          "2026-11-22") from None
+
+# %% ../../nbs/view/18_runs.ipynb #979b2712
+def _judged_by(judges): # Ids of each run's
+    "Which videos judge each run, equal where they are the same."
+    number = {ids: k for k, ids in enumerate(dict.fromkeys(judges), 1)}
+    return [f"{number[ids]}: {plural(len(ids), 'video')} ({some_of(ids, 3)})" if ids
+            else "not known" for ids in judges]
 
 # %% ../../nbs/view/18_runs.ipynb #867b8768
 def runs_table(
@@ -146,14 +160,16 @@ def runs_table(
     rows = [r for r in rows if lab.lower() in r["labs"].lower()
             and r["changed"] >= since and (most_usd is None or r["USD"] <= most_usd)]
     table = pd.DataFrame(rows, columns=["run", "changed", "F1", "best epoch", "epochs",
-                                        "minutes", "USD", "status", "labs", "cfg"])
+                                        "minutes", "USD", "status", "labs", "cfg",
+                                        "judges"])
     table = table.sort_values("F1", ascending=False, ignore_index=True)
     table.attrs["left_out"] = left # name -> why
-    settings = table.pop("cfg").tolist()
+    settings, judges = table.pop("cfg").tolist(), table.pop("judges").tolist()
     for key in settings[0] if settings else ():
         values = [str(cfg.get(key)) for cfg in settings]
         if len(set(values)) > 1:
             table[f"{key} (setting)" if key in table else key] = values
+    if len({*judges}) > 1: table["judged by"] = _judged_by(judges)
     return table
 
 # %% ../../nbs/view/18_runs.ipynb #89cb8e26

@@ -33,6 +33,15 @@ def _limits(metrics, smooth_ms):
             "other way. Classes exclude each other. Probabilities are averaged over "
             f"{smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}")
 
+# %% ../../../nbs/train/ensemble/68_card.ipynb #85feac44
+def _expected(metrics, over): # What the interval was drawn of
+    "What the figure says of new videos, and what to mind about its interval."
+    if over == "labs": return (
+        "on a new lab expect about as much, on new videos of these labs perhaps more."
+        + few_note(len(metrics["by_lab"]), "lab"))
+    return ("on new videos like these expect about as much."
+            + few_note(metrics["videos"] - len(metrics.get("only_reviewed", ()))))
+
 # %% ../../../nbs/train/ensemble/68_card.ipynb #e97b3e95
 def card_text(
     metrics: dict, # See `train_recipe`
@@ -40,18 +49,17 @@ def card_text(
     smooth_ms: float, # Smoothing of the probabilities
 ) -> str: # Markdown
     "The card, but for what concerns roles and labs."
-    (low, high), extra = metrics["interval"], metrics.get("only_reviewed", ())
+    (low, high), over = metrics["interval"], metrics.get("interval_over", "videos")
     kind = "by lab" if labs_apart(metrics) else "of neighbouring videos"
     return "\n\n".join([
         f"# Model card: recipe `{metrics['recipe']}`",
         f"Trained on {metrics['videos']} videos, {metrics['frames']:,} frames; each "
         "pair of animals counts its own. It tells apart: "
         f"{', '.join(map(clean, actions))}, and none of them.",
-        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over videos: {low:.3f} "
+        f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over {over}: {low:.3f} "
         f"to {high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
-        "what is kept; on new videos like these expect about as much."
-        + few_note(metrics["videos"] - len(extra)) + zeros_line(metrics, metrics["f1"]),
+        f"what is kept; {_expected(metrics, over)}{zeros_line(metrics, metrics['f1'])}",
         "## F1 by action", action_table(metrics, metrics["f1"]),
         "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "

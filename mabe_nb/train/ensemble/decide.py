@@ -19,7 +19,7 @@ from ..scores.frames import (LabelledSequence, counts_by_video, seen_counts,
 from ..predict import (LEAST_COST, blended, decide, lasting, shortest_bouts,
                                    usual_rates, with_rates)
 from .thresholds import best_threshold, best_thresholds
-from ..scores.trust import sequence_scores
+from ..scores.trust import bootstrap, f1_intervals, sequence_scores
 from ..scores.means import (f1_by_action, lab_means, log_loss, mean_f1,
                                         time_looked_at, where_found)
 
@@ -258,6 +258,16 @@ def labelled_sequences(
     return [LabelledSequence(s.labels, p[:, 1:], c, s.fps, s.video)
             for s, p, c in zip(sequences, blends, codes)]
 
+# %% ../../../nbs/train/ensemble/40_decide.ipynb #c835dab7
+def _over_labs(sequences, whole, actions): # Nothing if a lab is in several folds
+    folds = {}
+    for s in sequences: folds.setdefault(s.lab, set()).add(s.fold)
+    if len(folds) < 2 or any(len(some) > 1 for some in folds.values()): return {}
+    counts = np.array([*counts_by_video([
+        of._replace(video=s.lab) for s, of in zip(sequences, whole)]).values()])
+    return {"interval": list(bootstrap(counts)), "interval_over": "labs",
+            "f1_interval": f1_intervals(counts, actions)}
+
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #deb12fc5
 def oof_scores(
     names, # Of the members
@@ -266,7 +276,7 @@ def oof_scores(
     actions: tuple,
     shares=None, # See `choose`
 ) -> dict: # Scores of the recipe, of each of its parts, and in each lab
-    "Scores of out-of-fold predictions, with an interval over videos."
+    "Scores of out-of-fold predictions, with an interval over videos, or over labs."
     codes, chosen = nested(sequences, shares)
     own, whole = (counts_by_video(sequences, codes),
                   labelled_sequences(sequences, codes, chosen))
@@ -279,7 +289,7 @@ def oof_scores(
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
-            **sequence_scores(whole, actions),
+            **sequence_scores(whole, actions), **_over_labs(sequences, whole, actions),
             "flattering": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
             "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}

@@ -9,6 +9,7 @@ __all__ = ['LABS', 'labs_with_enough', 'better_together', 'train_per_lab', 'PerL
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ...data.dataset import data_and_ids
@@ -23,6 +24,8 @@ from .folds import read_folds
 from .recipe import train_recipe
 from ..metrics import video_ids
 from ..model import refuse_models
+from ..scores.frames import f1_of
+from ..scores.trust import drawn_f1, interval_of
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #2c32e65d
 LABS = "labs.json" # In the folder: lab -> its recipe's folder, "" -> that of all others
@@ -39,6 +42,19 @@ def labs_with_enough(
     for lab in found: safe_id(f"lab-{safe_id(lab, 'lab')}", "folder")
     return found
 
+# %% ../../../nbs/train/ensemble/80_per_lab.ipynb #6009a7cd
+def _difference(shared, own): # Video -> action -> hit, wrong, missed
+    "Interval of how much higher the first mean F1 is, over draws of the own videos."
+    actions = sorted({a for of in own.values() for a in of})
+    counts = [np.array([[of[v].get(a, (0, 0, 0)) for a in actions] for v in own])
+              for of in (shared, own)]
+    f1 = np.array([f1_of(c.sum(0)) for c in counts])
+    if (known := ~np.isnan(f1).any(0)).sum() == 0: return -1.0, 1.0
+    draws = np.array([drawn_f1(c) for c in counts]) # The same draws of both
+    draws = np.where(np.isnan(draws), f1[:, None], draws)[..., known]
+    draws = np.subtract(*draws.mean(-1))
+    return interval_of(draws, np.subtract(*f1[:, known].mean(1)), len(own))
+
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #5d1a0006
 def better_together(
     done: dict, # Lab -> metrics; "" -> those of all videos together, if there are
@@ -48,9 +64,12 @@ def better_together(
     for lab in sorted({*shared} & {*done}):
         both = shared[lab]["macro_f1"], done[lab]["macro_f1"]
         if None not in both and both[0] > both[1]:
+            low, high = _difference(done[""]["counts"], done[lab]["counts"])
+            chance = ", so it may be chance" * (low <= 0)
             yield (f"note: all labs together do better for {lab}, F1 {both[0]:.3f} "
-                   f"against {both[1]:.3f}: to have that recipe predict it "
-                   f"take {lab!r}")
+                   f"against {both[1]:.3f} (95 % interval of the difference over its "
+                   f"videos: {low:.3f} to {high:.3f}{chance}): to have that recipe "
+                   f"predict it take {lab!r}")
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #7921387d
 @fills_its_folder

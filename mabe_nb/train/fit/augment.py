@@ -16,8 +16,9 @@ import torch
 from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
-from ...data.blocks.symmetry import (Law, absence_in, checked, drift, exchanged,
-                                          law, mirrored, scene, turned, turns_freely)
+from ...data.blocks.symmetry import (HANDED, Law, absence_in, checked, drift,
+                                          exchanged, law, mirrored, scene, turned,
+                                          turns_freely)
 from ...errors import ConfigError
 from ..inputs import Inputs
 
@@ -208,12 +209,16 @@ def make_steps(
     cfg, # `TrainConfig`
     inputs: Inputs,
     device=torch.device("cpu"),
+    actions=(), # Names of what is learned
 ) -> tuple: # Steps for `Augment`, a sentence for what was asked for and is left out
-    "The steps that a config asks for and the inputs allow."
-    steps, notes = [], []
+    "The steps that a config asks for and the inputs and labels allow."
+    steps, notes, sided = [], [], [a for a in actions if HANDED.search(a)]
     for key in ("flip", "swap_others", "rotation", "keypoint_dropout"):
         if not (cfg.use_augmentation and getattr(cfg, key)): continue
-        try: steps.append(make_step(key, getattr(cfg, key), inputs, device))
+        try:
+            if sided and key == "flip":
+                raise ConfigError(f"in a mirror {sided[0]!r} is another action")
+            steps.append(make_step(key, getattr(cfg, key), inputs, device))
         except ConfigError as e:
             if not cfg.is_default(key): notes.append(f"{key} is left out: {e}")
         else:

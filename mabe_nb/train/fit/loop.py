@@ -163,13 +163,14 @@ def check_number(self: Trainer):
 def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known actions)
     "Loss and frame-wise macro F1 of the averaged weights over whole sequences."
     model, cfg = self.average.model.eval(), self.cfg
-    size, gap, loss, count, predicted = cfg.sequence_length, cfg.gap, 0.0, 0, []
+    size, gap, loss, weight, predicted = cfg.sequence_length, cfg.gap, 0.0, 0.0, []
     apart = has_overlaps(cfg, self.valid.labels)
+    whole = torch.ones((), device=self.device) # So that a loss is a sum
     for x, labels in self.valid:
         scores = over_windows(model, x, size, gap, stride=size * gap)
         scores = torch.from_numpy(scores).to(self.device)
-        loss += len(scores) * self.valid_loss(scores, labels).item()
-        count += len(scores)
+        loss += self.valid_loss(scores, labels, whole).item()
+        weight += self.valid_loss.weight(labels).item()
         wanted = (labels >= 0).any(0).cpu().numpy()
         possible = trained_classes(cfg.loss, self.possible, wanted)
         p = probabilities_of(scores, cfg.loss, apart, possible).cpu().numpy()
@@ -177,7 +178,7 @@ def validate(self: Trainer) -> dict: # valid_loss, valid_f1 (macro over known ac
                          else decide(p, wanted))
     f1 = masked_f1(self.valid.labels.cpu().numpy(), np.concatenate(predicted))
     f1 = f1[~np.isnan(f1)]
-    return {"valid_loss": loss / max(count, 1),
+    return {"valid_loss": loss / max(weight, 1e-8),
             "valid_f1": float(f1.mean()) if len(f1) else 0.0}
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #cdf23ed4

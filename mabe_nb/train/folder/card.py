@@ -223,8 +223,10 @@ def result_line(
     if macro is None:
         return ("**No F1**: in the videos that judge no action was seen, and none was "
                 "predicted. Nobody knows how good this classifier is.")
-    return (f"**Macro F1 {macro:.3f}** (95 % interval over the videos that judge: "
-            f"{of[0]:.3f} to {of[1]:.3f}).{few_note(len(metrics['valid_videos']))}"
+    judges = len(metrics["valid_videos"])
+    span = (f" (95 % interval over the videos that judge: {of[0]:.3f} to {of[1]:.3f})"
+            * (judges > 1))
+    return (f"**Macro F1 {macro:.3f}**{span}.{few_note(judges)}"
             f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the "
             f"same videos chose epoch {best['epoch']} as the best of "
             f"{metrics['epochs']}, by an F1 of {best['valid_f1']:.3f}"

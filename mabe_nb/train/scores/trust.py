@@ -45,11 +45,12 @@ FEW_VIDEOS = 6 # From so many on an interval is as wide as it should be
 
 def few_note(
     videos: int, # That judge
+    of: str = "video", # What was drawn, or lab
 ) -> str: # Empty if they are enough
-    "What to mind about an interval of few videos."
+    "What to mind about an interval of few videos, or labs."
     if videos >= FEW_VIDEOS: return ""
-    if videos < 2: return " One video has no interval."
-    return f" Of only {videos} videos the interval is still too narrow."
+    if videos < 2: return f" One {of} has no interval."
+    return f" Of only {videos} {of}s the interval is still too narrow."
 
 # %% ../../../nbs/train/scores/15_trust.ipynb #5d2de6f0
 def drawn_f1(
