@@ -1,4 +1,6 @@
 "What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
+import unicodedata
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,6 +59,11 @@ def read(tmp_path, text, fps=10, **more):
     ('TIER_ID="rear"', "", ("me", "", "rear")), ('TIER_ID="rear"', "rear", ("me", "", "rear"))])
 def test_what_a_tier_and_a_value_stand_for(tmp_path, attributes, value, meant):
     assert read(tmp_path, eaf((attributes, [(1000, 1500, value)])), agent="me") == [[*meant, 10, 15]]
+
+
+def test_a_name_in_elan_is_the_same_however_its_letters_are_stored(tmp_path):
+    text = unicodedata.normalize("NFD", eaf(('TIER_ID="Zoë"', [(1000, 1500, "lèche")])))
+    assert read(tmp_path, text, subjects={"Zoë": "white"}) == [["white", "", "lèche", 10, 15]]
 
 
 SENTENCE = (('TIER_ID="black"', [(0, 900, "sniff")]),
