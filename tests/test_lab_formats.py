@@ -110,6 +110,13 @@ def test_an_offset_of_another_camera_does_not_matter(tmp_path):
     with pytest.raises(DataError, match="time offset"): read(tmp_path, text)
 
 
+def test_an_offset_of_a_sound_does_not_matter_beside_a_film(tmp_path):
+    sound = '<MEDIA_DESCRIPTOR MEDIA_URL="file:///v1.wav" MIME_TYPE="audio/x-wav" TIME_ORIGIN="40"/>'
+    assert read(tmp_path, eaf(ONE).replace("</HEADER>", sound + "</HEADER>"))
+    with pytest.raises(DataError, match="time offset"):
+        read(tmp_path, eaf(ONE, films=()).replace("</HEADER>", sound + "</HEADER>"))
+
+
 @pytest.fixture
 def lab(tmp_path):
     "Two videos of two animals."
