@@ -138,6 +138,10 @@ def test_each_pair_of_groups_has_its_drawn_difference_whatever_their_order():
     means = rows.assign(share=0.1 + 0.08 * (1 + np.arange(8))).groupby("group").share.mean()
     assert table.drawn.tolist() == pytest.approx([means[b] - means[a] for a, b in zip(table.a, table.b)])
     assert table.drawn_low.notna().all()
+    longer = rows.assign(watched_s=2.0, seconds=rows.share) # no share of it, but the same time
+    again = drawn_groups(pieces, draw_seconds(pieces, {}, 3), longer,
+                         compare_groups(per_unit(longer, "seconds"))[0], "seconds")
+    assert again.drawn.tolist() == pytest.approx(table.drawn.tolist())
 
 
 @pytest.mark.slow
