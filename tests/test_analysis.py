@@ -408,6 +408,11 @@ def test_the_videos_of_an_animal_are_one_case():
     assert with_groups(table_of(), each, "dose").group.tolist() == ["low", "high"]
 
 
+def test_a_row_of_groups_with_an_empty_cell_stays_and_an_empty_row_goes():
+    table = pd.DataFrame({"video": ["a", "b", ""], "dose": ["low", None, None], "sex": ["f", "m", ""]})
+    assert checked_groups(table).values.tolist() == [["a", "low", "f"], ["b", "", "m"]]
+
+
 def test_animals_that_meet_are_one_cage():
     "v0 and v1 share x, v1 and v2 share y: whom a chain of videos brings together is one case."
     names = ["x", "w", "x", "y", "y", "z", "u", "t"]
@@ -428,6 +433,8 @@ def test_animals_that_meet_are_one_cage():
     assert one.startswith("in 3 of 4 videos animals of one group meet")
     assert two == ("in 1 of 4 videos animals of different groups meet, and are compared as if "
                    "they had not")
+    three = mixed.assign(video=mixed.video.replace("v1", "v2"), subject=[*"abcdefgh"]) # 3 of one, 1 of the other
+    assert of_company(three)[0].startswith("in 3 of 3 videos animals of one group meet")
     assert of_company(rows[rows.animal == "a"]) == of_company(rows[rows.animal == "a"], "cage")
 
 

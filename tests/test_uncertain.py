@@ -37,6 +37,8 @@ def test_pieces_hold_every_frame_and_every_probability():
         assert frames.sum() == len(p) and np.isclose(sums.sum(), p.sum())
         assert np.allclose(sums.sum(0), np.bincount((p * 10).astype(int), p, 10))
     assert not len(cut(np.zeros(0), np.zeros(0, bool), 3)[0])
+    one = cut(np.full(20, 0.9), np.arange(20) // 8 == 1, 3)[0] # what was found is never cut
+    assert one.tolist() == [3, 3, 2, 8, 3, 1]
 
 
 def test_draws_have_the_mean_that_is_to_be_expected_and_calibration_moves_it():
