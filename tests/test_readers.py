@@ -953,6 +953,7 @@ def test_pose_settings(tmp_path):
     with pytest.raises(ConfigError, match="DeepLabCut"): read_poses(path, 30, "DeepLabcut")
     for fps in (0, -1, np.nan, "fast"):
         with pytest.raises(ConfigError, match="fps"): read_poses(path, fps)
+        with pytest.raises(ConfigError, match="px_per_cm must be"): read_poses(path, 30, px_per_cm=fps)
     with pytest.raises(DataError, match="file not found"): read_poses(tmp_path/"no.csv", 30)
     with pytest.raises(DataError, match="video_id"): read_poses(path, 30, video_id="../x")
     with h5py.File(tmp_path/"big.h5", "w") as f:
