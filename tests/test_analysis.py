@@ -11,13 +11,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 import mabe_nb as mb
 from mabe_nb.analysis import exports
 from mabe_nb.analysis.boris import export_boris
 from mabe_nb.analysis.clips import frame_drawer, write_clips
-from mabe_nb.analysis.comparison import compare_groups, compare_two, group_order
+from mabe_nb.analysis.comparison import compare_groups, compare_two, group_order, hedges
 from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_ethogram, export_nwb,
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
@@ -343,6 +343,19 @@ def test_small_groups_are_tested_exactly(a, b):
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n, m", [(2, 3), (4, 4), (12, 20)])
+def test_g_is_the_difference_in_pooled_deviations_without_its_bias(n, m):
+    "By the exact factor of Hedges (1981), which ours comes near."
+    a, b = np.arange(n) * 1.0, np.arange(m) * 2.0 + 3
+    pooled = (((a - a.mean())**2).sum() + ((b - b.mean())**2).sum()) / (n + m - 2)
+    free = n + m - 2
+    exact = np.exp(special.gammaln(free / 2) - special.gammaln((free - 1) / 2)) / (free / 2)**0.5
+    g, low, high = hedges(a, b)
+    assert g == pytest.approx((b.mean() - a.mean()) / pooled**0.5 * exact, rel=0.02)
+    assert g == -hedges(b, a)[0] and high - g == pytest.approx(g - low)
+    assert (high - low) / (2 * 1.96) == pytest.approx((1 / n + 1 / m + g**2 / 2 / (n + m))**0.5)
+
+
 def test_groups_without_scatter_have_a_p():
     assert compare_two([1.0] * 3, [2.0] * 3)["p"] == pytest.approx(0.1) # 2 of 20 arrangements
     assert compare_two([0.1, 0.1, 0.3], [0.1] * 4)["p"] == pytest.approx(6 / 7) # 3 of 7 hold the .3
@@ -395,6 +408,11 @@ def test_the_videos_of_an_animal_are_one_case():
     assert with_groups(table_of(), each, "dose").group.tolist() == ["low", "high"]
 
 
+def test_a_row_of_groups_with_an_empty_cell_stays_and_an_empty_row_goes():
+    table = pd.DataFrame({"video": ["a", "b", ""], "dose": ["low", None, None], "sex": ["f", "m", ""]})
+    assert checked_groups(table).values.tolist() == [["a", "low", "f"], ["b", "", "m"]]
+
+
 def test_animals_that_meet_are_one_cage():
     "v0 and v1 share x, v1 and v2 share y: whom a chain of videos brings together is one case."
     names = ["x", "w", "x", "y", "y", "z", "u", "t"]
@@ -415,6 +433,8 @@ def test_animals_that_meet_are_one_cage():
     assert one.startswith("in 3 of 4 videos animals of one group meet")
     assert two == ("in 1 of 4 videos animals of different groups meet, and are compared as if "
                    "they had not")
+    three = mixed.assign(video=mixed.video.replace("v1", "v2"), subject=[*"abcdefgh"]) # 3 of one, 1 of the other
+    assert of_company(three)[0].startswith("in 3 of 3 videos animals of one group meet")
     assert of_company(rows[rows.animal == "a"]) == of_company(rows[rows.animal == "a"], "cage")
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mabe_nb.errors import ConfigError, DataError, MabeError
@@ -200,7 +200,10 @@ def test_nearest_name():
 
 
 @few
-@given(st.text(max_size=30))
+@given(st.text(max_size=30) | st.builds(
+    lambda name, more, case: case(name) + more, st.sampled_from(sorted({*PRICES.flavor})),
+    st.sampled_from(["", "!", "+", ":2", ":9", ",T4"]), st.sampled_from([str, str.lower, str.upper])))
+@example("h100:2")
 def test_any_name_is_answered(name):
     for provider in ("modal", "hf"):
         try: got = check_gpu(name, provider, PRICES)

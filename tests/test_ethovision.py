@@ -330,6 +330,16 @@ def test_a_workbook_is_what_its_texts_are(book, tmp_path):
     assert one.bouts.equals(two.bouts) and one.labelled == two.labelled and len(one.bouts) == 4
 
 
+def test_the_last_row_of_a_workbook_counts_if_a_cell_of_it_is_empty(tmp_path):
+    rows = sheet(samples(lost=(29,)))
+    rows[-1] = [None if cell == "-" else cell for cell in rows[-1]]
+    write_book(tmp_path/"day1.xlsx", {"Track-Arena 1-Subject 1": rows + [[None] * 11] * 2})
+    write_book(tmp_path/"day2.xlsx", {"Track-Arena 1-Subject 1": sheet([]) + [[None] * 11] * 2})
+    data = open_dataset(tmp_path)
+    assert len(data["day1"]) == 30 and np.isnan(data["day1"].xy[29]).all()
+    with pytest.raises(DataError, match="day2.xlsx: has a head and no rows"): data["day2"]
+
+
 def test_a_log_in_a_workbook_is_taken_before_the_columns(tmp_path):
     log = [("Number of header lines:", 4), ("Experiment", "Open field-2"), LOG,
            ("s", "s", None, None, None), (1.467, 0.4, "Subject 1", "Rearing", "state start"),

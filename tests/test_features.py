@@ -589,3 +589,14 @@ def test_rats():
     assert 5 < np.nanmedian(by["agent.length"]) < 15
     assert np.isfinite(by["pair.nearest"]).mean() > .5
     assert set(np.unique(by["agent.front_missing"])) == {0, .5, 1}
+
+
+def test_the_parts_of_a_dataset_leave_the_target_where_there_is_one():
+    rec = smooth(1, mice=3)
+    whole, own = (compute(rec, "coords", ("mouse3", "mouse1"), parts) for parts in (None, CALMS21))
+    at = [whole.names.index(name) for name in own.names]
+    assert np.array_equal(own.values, whole.values[:, at]) and np.isfinite(own.values).all()
+    alone = compute(rec, "coords", ("mouse2", "mouse2"), CALMS21)
+    target = np.array([name.startswith("target") for name in own.names])
+    assert alone.names == own.names and np.isnan(alone.values[:, target]).all()
+    assert np.isfinite(alone.values[:, ~target]).all()

@@ -1,4 +1,6 @@
 "What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
+import unicodedata
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,6 +61,11 @@ def test_what_a_tier_and_a_value_stand_for(tmp_path, attributes, value, meant):
     assert read(tmp_path, eaf((attributes, [(1000, 1500, value)])), agent="me") == [[*meant, 10, 15]]
 
 
+def test_a_name_in_elan_is_the_same_however_its_letters_are_stored(tmp_path):
+    text = unicodedata.normalize("NFD", eaf(('TIER_ID="Zoë"', [(1000, 1500, "lèche")])))
+    assert read(tmp_path, text, subjects={"Zoë": "white"}) == [["white", "", "lèche", 10, 15]]
+
+
 SENTENCE = (('TIER_ID="black"', [(0, 900, "sniff")]),
             ('TIER_ID="words" PARENT_REF="black"', [(0, None, "a"), (None, 900, "b")]))
 NOTES = ('<TIER TIER_ID="sure" PARENT_REF="black" LINGUISTIC_TYPE_REF="s"><ANNOTATION>'
@@ -101,6 +108,13 @@ def test_an_offset_of_another_camera_does_not_matter(tmp_path):
         'side.mp4"', 'side.mp4" TIME_ORIGIN="40"')
     assert read(tmp_path, text, is_video=lambda film: film == "v1.mp4")
     with pytest.raises(DataError, match="time offset"): read(tmp_path, text)
+
+
+def test_an_offset_of_a_sound_does_not_matter_beside_a_film(tmp_path):
+    sound = '<MEDIA_DESCRIPTOR MEDIA_URL="file:///v1.wav" MIME_TYPE="audio/x-wav" TIME_ORIGIN="40"/>'
+    assert read(tmp_path, eaf(ONE).replace("</HEADER>", sound + "</HEADER>"))
+    with pytest.raises(DataError, match="time offset"):
+        read(tmp_path, eaf(ONE, films=()).replace("</HEADER>", sound + "</HEADER>"))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.live_mouse_tracker import (is_mouse_tracker, mouse_tracker_animals,
                                                      mouse_tracker_bouts, mouse_tracker_facts,
                                                      mouse_tracker_poses)
-from mabe_nb.data.poses import pose_source
+from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import DataError, MabeError
 
 ANIMAL = "ID integer primary key, RFID text, NAME text, GENOTYPE text, IND text"
@@ -72,6 +72,11 @@ def test_three_points_of_each_animal_on_one_clock(tmp_path):
     rec = open_dataset(tmp_path)["cage"]
     assert rec.mice == NAMES and rec.fps == 30 and rec.px_per_cm == 5.7
     assert pose_source(path) == "Live Mouse Tracker"
+
+
+def test_a_database_has_no_confidences(tmp_path):
+    with pytest.raises(DataError, match="a.sqlite: has no confidences"):
+        read_poses(write(tmp_path/"a.sqlite", walk(1)), min_confidence=0.5)
 
 
 def test_what_was_not_found_is_missing(tmp_path):

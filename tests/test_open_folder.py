@@ -240,6 +240,7 @@ def test_an_edited_file_stays_and_its_answers_too(lab, capsys):
 @pytest.mark.parametrize("text, words", [
     ("fsp=30", "did you mean 'fps'"), ("fps", "KEY=VALUE"), ("fps=fast", "fps"),
     ("fps=[", "no YAML"), ("animals={black: ../x}", "cannot name"),
+    ("parts={Snout: no/se}", "body part 'no/se' is no name"), ("parts={Snout: ''}", "body part '' is no name"),
     ("videos={v1: {fps: fast}}", "fps"), ("videos={v1: low}", "videos.v1")])
 def test_answers_that_are_none(lab, capsys, text, words):
     assert main(["open", str(lab), "--set", text]) == 2

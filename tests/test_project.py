@@ -2,10 +2,13 @@
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
+
+from mabe_nb.files import home
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]/".ci"))
 import version
@@ -29,6 +32,10 @@ def change(path, old, new):
     words = path.read_text()
     assert old in words
     path.write_text(words.replace(old, new, 1))
+
+
+def test_what_tests_keep_is_not_in_the_home_of_who_runs_them():
+    assert home().is_dir() and home().is_relative_to(tempfile.gettempdir())
 
 
 def test_one_version_everywhere(copy):

@@ -198,7 +198,7 @@ def test_a_table_of_bouts_with_text_for_numbers_is_in_the_order_of_the_numbers()
 @pytest.mark.parametrize("arrays", [
     {}, {"keypoints": np.zeros((3, 13, 2, 2))}, {"keypoints": np.zeros((0, 13, 2, 2, 7))},
     {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.zeros(2)},
-    {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.full(3, 7)},
+    {"keypoints": np.zeros((3, 13, 2, 2, 7)), "mount": np.array([0, 1, 7])},
     {"keypoints": np.zeros((3, 13, 2, 2, 7)), "group": np.zeros(2)},
     {"keypoints": np.array([{}, {}])}])
 def test_calms21_clips_faults(tmp_path, arrays):
@@ -273,6 +273,12 @@ def test_mabe22(tmp_path):
     assert a.video_id == "AB12" and a.mice == ("mouse1", "mouse2", "mouse3")
     assert np.argwhere(np.isnan(a.xy)).tolist() == [[4, 1, 2, 0], [4, 1, 2, 1]]
     assert a.findings[0].count == 1 and a.labelled is None and c.xy[9, 2, 11, 1] == points[9, 2, 11, 1]
+
+
+def test_labels_of_mabe22_that_name_no_mouse_are_not_used_and_it_is_said(tmp_path):
+    tree = {"sequences": {"a": {"keypoints": np.ones((9, 3, 12, 2)), "annotations": np.ones((2, 9))}}}
+    rec, = read_mabe22(write(tmp_path/"m.npy", tree))
+    assert rec.labelled is None and [(f.kind, f.count) for f in rec.findings] == [("labels_without_agent", 9)]
 
 
 @pytest.mark.parametrize("tree", [
@@ -947,6 +953,7 @@ def test_pose_settings(tmp_path):
     with pytest.raises(ConfigError, match="DeepLabCut"): read_poses(path, 30, "DeepLabcut")
     for fps in (0, -1, np.nan, "fast"):
         with pytest.raises(ConfigError, match="fps"): read_poses(path, fps)
+        with pytest.raises(ConfigError, match="px_per_cm must be"): read_poses(path, 30, px_per_cm=fps)
     with pytest.raises(DataError, match="file not found"): read_poses(tmp_path/"no.csv", 30)
     with pytest.raises(DataError, match="video_id"): read_poses(path, 30, video_id="../x")
     with h5py.File(tmp_path/"big.h5", "w") as f:
@@ -1037,6 +1044,14 @@ def test_boris_other_exports(tmp_path):
         read_boris(boris(tmp_path, "1,2", head="a,b"))
     (tmp_path/"b.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="is not text"): read_boris(tmp_path/"b.csv")
+
+
+def test_decimal_commas_of_a_boris_table_that_a_spreadsheet_saved(tmp_path):
+    rows = ("1,5;v;9;29,97;m;a;;START", "2,5;v;9;29,97;m;a;;STOP")
+    path = boris(tmp_path, *rows, head=HEAD.replace(",", ";"))
+    assert read_boris(path).values.tolist() == [["m", "m", "a", 45, 75]]
+    path.write_text(path.read_text().replace("id,x", "id;x\nTime offset (s);0,5"))
+    assert read_boris(path).values.tolist() == [["m", "m", "a", 30, 60]]
 
 
 CALTECH = "Caltech Behavior Annotator - Annotation File\n\nS1:\tstart\tend\ttype\n----\n"

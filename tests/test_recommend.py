@@ -412,3 +412,15 @@ def test_advice_of_the_guides_has_date_and_source_in_each_row(capsys):
             for text in NUMBER.findall(said.partition("because")[0]):
                 assert any(abs(float(text) - k) <= 0.0051 for k in known), (text, said)
             assert all(r in said for r in data["reasons"] + data["changes"])
+
+
+@few
+@given(near_rows, st.none() | st.floats(0.01, 60), st.none() | st.floats(0.01, 9))
+def test_if_nothing_will_do_it_is_said_which_card_comes_nearest_and_to_what(rows, budget, by):
+    if choose(rows, budget, by): return
+    cheap, fast = (min(rows, key=lambda r: r[k]) for k in ("most_usd", "high_hours"))
+    said = [s for s in answer(rows, asked(budget, by)).reasons if "comes nearest" in s]
+    want = []
+    if budget is not None and cheap["most_usd"] > budget: want.append(f"{cheap['name']} .* over \\${budget:g}$")
+    if by is not None and fast["high_hours"] > by: want.append(f"{fast['name']} .* h, over {by:g} h$")
+    assert len(said) == len(want) and all(map(re.match, want, said))

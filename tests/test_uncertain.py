@@ -37,6 +37,8 @@ def test_pieces_hold_every_frame_and_every_probability():
         assert frames.sum() == len(p) and np.isclose(sums.sum(), p.sum())
         assert np.allclose(sums.sum(0), np.bincount((p * 10).astype(int), p, 10))
     assert not len(cut(np.zeros(0), np.zeros(0, bool), 3)[0])
+    one = cut(np.full(20, 0.9), np.arange(20) // 8 == 1, 3)[0] # what was found is never cut
+    assert one.tolist() == [3, 3, 2, 8, 3, 1]
 
 
 def test_draws_have_the_mean_that_is_to_be_expected_and_calibration_moves_it():
@@ -138,6 +140,10 @@ def test_each_pair_of_groups_has_its_drawn_difference_whatever_their_order():
     means = rows.assign(share=0.1 + 0.08 * (1 + np.arange(8))).groupby("group").share.mean()
     assert table.drawn.tolist() == pytest.approx([means[b] - means[a] for a, b in zip(table.a, table.b)])
     assert table.drawn_low.notna().all()
+    longer = rows.assign(watched_s=2.0, seconds=rows.share) # no share of it, but the same time
+    again = drawn_groups(pieces, draw_seconds(pieces, {}, 3), longer,
+                         compare_groups(per_unit(longer, "seconds"))[0], "seconds")
+    assert again.drawn.tolist() == pytest.approx(table.drawn.tolist())
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mabe_nb.errors import DataError
@@ -223,7 +223,9 @@ def test_hostile_index(data):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=60))
+@given(st.binary(max_size=60) | st.dictionaries(
+    st.sampled_from("abc") | st.text(max_size=4), st.sampled_from([*KINDS, "pkl", None]), max_size=3).map(lambda d: json.dumps(d).encode()))
+@example(b'{"a": "npy", "b": "json"}')
 def test_any_index_is_read_or_refused(data):
     try: index = read_index(data)
     except DataError: return

@@ -119,7 +119,8 @@ def check_parts(
 ) -> list: # The same names
     "Names of body parts. Raises `DataError` for a bad one, or for too many."
     for name in parts:
-        if not (isinstance(name, str) and name.isprintable() and "/" not in name):
+        if not (isinstance(name, str) and name.strip() and name.isprintable()
+                and "/" not in name):
             raise DataError(f"body part {str(name)[:40]!r} is no name, expected text "
                             "without '/', line breaks or control characters", path,
                             where)

@@ -281,6 +281,6 @@ def read_poses(
     findings += (*_of_nobody(video, left_out, trackless),
                  *_renamed(video, names, mice := _mice(names)))
     return Recording(xy, mice, tuple(parts), _frame_rate(fps, rate, path),
-                     px_per_cm and _above_0("px_per_cm", px_per_cm) or scale,
+                     scale if px_per_cm is None else _above_0("px_per_cm", px_per_cm),
                      video_id=safe_id(video, "video_id", path),
                      meta={"source": source, "individuals": names}, findings=findings)
