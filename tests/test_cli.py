@@ -575,3 +575,13 @@ def test_a_path_that_is_not_utf8_is_refused_before_any_work(tmp_path, capsys):
 
 def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
     assert cli.what_is_kept("submit").endswith("a job that has begun goes on")
+
+
+@pytest.mark.parametrize("slip,hint", [
+    ("--actions", "see 'mabe train --help'"), ("--verbose", "see 'mabe train --help'"), ("-v", "see 'mabe train --help'"),
+    ("--output", "did you mean '--out'?"), ("--video", "did you mean '--train-videos'?"),
+    ("--learn-rate", "did you mean '--learning-rate'?"), ("--epoch", "did you mean '--epochs'?"),
+    ("--bach_size", "did you mean '--batch-size'?")])
+def test_only_a_near_flag_is_proposed(mabe, slip, hint):
+    "Two dashes and a few letters in common are not near: --actions was answered with --rotation."
+    assert mabe("train", "colony", "--out", "run", slip, "3")[2].strip() == f"mabe train: unknown argument {slip!r}; {hint}"
