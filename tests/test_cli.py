@@ -585,3 +585,8 @@ def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
 def test_only_a_near_flag_is_proposed(mabe, slip, hint):
     "Two dashes and a few letters in common are not near: --actions was answered with --rotation."
     assert mabe("train", "colony", "--out", "run", slip, "3")[2].strip() == f"mabe train: unknown argument {slip!r}; {hint}"
+
+
+def test_a_demo_says_only_json_on_stdout(mabe, tmp_path):
+    code, out, err = mabe("demo", "--out", str(tmp_path), "--videos", "6", "--minutes", "0.2", "--epochs", "1", "--json")
+    assert code == 0 and json.loads(out)["report"] and "5/5 report" in err
