@@ -203,7 +203,7 @@ def _run(args, ends):
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
             print(text if shown(text) == text and _in_utf8() else json.dumps(answer))
-        sys.stdout.flush()
+        if sys.stdout: sys.stdout.flush() # None: it was closed before
         if failed: raise failed
 
 

@@ -590,3 +590,10 @@ def test_only_a_near_flag_is_proposed(mabe, slip, hint):
 def test_a_demo_says_only_json_on_stdout(mabe, tmp_path):
     code, out, err = mabe("demo", "--out", str(tmp_path), "--videos", "6", "--minutes", "0.2", "--epochs", "1", "--json")
     assert code == 0 and json.loads(out)["report"] and "5/5 report" in err
+
+
+def test_a_command_whose_stdout_is_closed_does_its_work(mabe, tmp_path):
+    "As of a service that gives its programs none."
+    words = f"{sys.executable} -m mabe_nb synth {tmp_path/'c'} --videos 1 --minutes 0.1 >&-"
+    done = subprocess.run(["bash", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path/"c"/"train.csv").exists()
