@@ -597,3 +597,10 @@ def test_a_command_whose_stdout_is_closed_does_its_work(mabe, tmp_path):
     words = f"{sys.executable} -m mabe_nb synth {tmp_path/'c'} --videos 1 --minutes 0.1 >&-"
     done = subprocess.run(["bash", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path/"c"/"train.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_dataset_without_a_name_is_not_the_current_folder(mabe, work, name):
+    "As where a script's variable is empty: it was trained on whatever lies there."
+    code, out, err = mabe("audit", name)
+    assert code == 2 and out == "" and f"the dataset is {name!r}, expected the name of a folder or file" in err
