@@ -1,9 +1,11 @@
 "What one registration from outside adds, in under 25 lines, and the command line then uses."
 import importlib
 import json
+import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from short_recipe import short  # noqa: F401
@@ -263,6 +265,30 @@ def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
 
     for pair in ("mouse1", "mouse2"), ("mouse3", "mouse1"), ("mouse2", "mouse2"):
         assert {"agent.x", "target.x"} < {*compute(rec, "others+odd", pair).names}
+
+
+@pytest.mark.parametrize("of,wrong", [
+    (lambda x: {"x": np.diff(x)}, "its channel 'x' has the shape (89,), expected (90,) or (90, 2)"),
+    (lambda x: {"x": np.stack([x] * 3, 1)}, "its channel 'x' has the shape (90, 3), expected (90,) or (90, 2)"),
+    (lambda x: {"x": x.astype(str)}, "its channel 'x' is a ndarray of <U"), (lambda x: {"x": x.tolist()}, "is a list of no dtype, expected an array"),
+    (lambda x: {"x": pd.Series(x)}, "is a Series of float64, expected an array"), (lambda x: {"x": 3.0}, "is a float of no dtype, expected an array"),
+    (lambda x: {}, "gives a dict, expected channels"), (lambda x: None, "gives a NoneType, expected channels"),
+    (lambda x: x, "gives a ndarray, expected channels")])
+def test_block_that_gives_no_number_for_each_frame(colony, tmp_path, monkeypatch, of, wrong):
+    "Of one frame too few a damaged cache was written, and said to be deleted and prepared again."
+    from mabe_nb.data.blocks.registry import block, named
+    from mabe_nb.data.features import compute
+    monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
+
+    @block()
+    def odd(pair):
+        made = of(pair.points[:, 0, 0, 0])
+        return named("cm", **made) if isinstance(made, dict) else made
+
+    with pytest.raises(ConfigError, match="feature block 'odd'.*" + re.escape(wrong)):
+        compute(make_recording(1, 90, 3), "odd")
+    with pytest.raises(ConfigError, match="feature block 'odd'"): prepare(colony, "odd", tmp_path/"out", progress=False)
+    assert not [*tmp_path.glob("out/*/*/video.json")]
 
 
 def test_place(tmp_path, monkeypatch, capsys):
