@@ -167,12 +167,13 @@ def check_made(
     for k, c in () if BLOCKS[name].alone else made.items(): # else see `check_alone`
         shape, kind = (getattr(c.values, what, ()) for what in ("shape", "dtype"))
         if not is_array_api_obj(c.values) or getattr(kind, "kind", "f") not in "biuf":
-            raise ConfigError(f"{about}: its channel {k!r} is a {type(c.values).__name__}"
-                              f" of {kind or 'no dtype'}, expected an array of numbers")
+            raise ConfigError(
+                f"{about}: its channel {k!r} is a {type(c.values).__name__} of "
+                f"{kind or 'no dtype'}, expected an array of numbers")
         if (*shape,) not in ((frames,), (frames, 2)): raise ConfigError(
-            f"{about}: its channel {k!r} has the shape {(*shape,)}, expected {(frames,)} "
-            f"or {(frames, 2)}: a number for each frame, or for each frame of agent and "
-            "target")
+            f"{about}: its channel {k!r} has the shape {(*shape,)}, expected "
+            f"{(frames,)} or {(frames, 2)}: a number for each frame, or for each frame "
+            "of agent and target")
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #9834ad92
 def make_blocks(
@@ -188,7 +189,7 @@ def make_blocks(
     for name in with_needs(wanted, made):
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
         if not BLOCKS[name].make.__module__.startswith("mabe_nb."):
-            check_made(name, made[name], len(pair.points))
+            check_made(name, made[name], len(getattr(pair, "points", pair)))
         if BLOCKS[name].alone:
             check_alone(name, made[name], tuple(pair.points.shape[:2]))
         for role in {c.role for c in made[name].values()} - {*ROLES}:
