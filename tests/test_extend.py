@@ -10,6 +10,7 @@ import pytest
 import torch
 from short_recipe import short  # noqa: F401
 
+import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.cache.prepare import prepare
@@ -18,7 +19,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.extend import own_source
 from mabe_nb.kaggle.bundle import read_manifest
-from mabe_nb.train.models import NETWORKS, network
+from mabe_nb.train.models import NETWORKS, Network, make_model, network
 from mabe_nb.video_items import own_code, predict_item, prepare_item
 from mabe_nb.videos import _to_send
 
@@ -219,6 +220,53 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
         told = json.loads(capsys.readouterr().out)["false_alarms"]
         kept = json.loads((tmp_path/name/"metrics.json").read_text())["false_alarms"]
         assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
+
+
+@pytest.mark.parametrize("of,kept", [
+    (np.float32(0.5), 0.5), (np.arange(3), [0, 1, 2]), ({"a": (1, np.nan)}, {"a": [1, None]}),
+    (object(), "it gives a object, expected numbers"), (ZeroDivisionError("no frames"), "ZeroDivisionError: no frames")])
+def test_a_score_costs_no_training(colony, tmp_path, monkeypatch, of, kept):
+    "NumPy's numbers are as good as Python's; of one that fails the run goes on when it is mended."
+    from mabe_nb.train.scores.trust import SCORES, frame_score
+    monkeypatch.setattr("mabe_nb.train.scores.trust.SCORES", known := dict(SCORES))
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+
+    @frame_score("own")
+    def own(sequences, actions):
+        if isinstance(of, Exception): raise of
+        return of
+
+    train = lambda resume: mb.fit(colony, tmp_path/"run", resume=resume, epochs=1, device="cpu", features="coords", say=None)
+    if isinstance(kept, str):
+        with pytest.raises(ConfigError, match=f"score 'own' fails .*{kept}.*what was learned is kept"): train(False)
+        known["own"], kept = lambda sequences, actions: 1, 1
+    train((tmp_path/"run").exists())
+    assert json.loads((tmp_path/"run"/"metrics.json").read_text())["own"] == kept
+
+
+@pytest.mark.parametrize("forward,wrong", [
+    (lambda y: y.mean(1), r"a Tensor of the shape \(10, 7\), expected a tensor of the shape \(10, 100, 7\)"),
+    (lambda y: y.transpose(1, 2), r"a Tensor of the shape \(10, 7, 100\)"), (lambda y: y[..., :2], r"shape \(10, 100, 2\)"),
+    (lambda y: y.detach(), "scores without gradients"), (lambda y: (y, None), "a tuple"), (lambda y: None, "a NoneType"),
+    (lambda y: y.detach().numpy(), "a ndarray")])
+def test_network_that_gives_no_scores(colony, tmp_path, monkeypatch, forward, wrong):
+    "It is named, where the loss failed in words of its own."
+    class Odd(torch.nn.Linear):
+        def forward(self, x): return forward(super().forward(x))
+
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    monkeypatch.setitem(NETWORKS, "odd", Network(Odd, ()))
+    with pytest.raises(ConfigError, match=f"network 'odd' gives .*{wrong}"):
+        mb.fit(colony, tmp_path/"run", epochs=1, device="cpu", features="coords", model_type="odd", say=None)
+
+
+@pytest.mark.parametrize("reads,wrong", [
+    ((), r"network 'odd' cannot be made of .* that it reads \(none\): missing a required argument: 'width'"),
+    (("width", "depth"), r"reads \(width, depth\): too many positional"), (("widht",), "'widht'; did you mean 'width'")])
+def test_network_that_reads_other_settings(monkeypatch, reads, wrong):
+    def odd(channels, classes, width): return torch.nn.Linear(channels, classes)
+    monkeypatch.setitem(NETWORKS, "odd", Network(odd, reads))
+    with pytest.raises(ConfigError, match=wrong): make_model(mb.TrainConfig(model_type="odd"), 3, 4)
 
 
 def test_block(tmp_path, monkeypatch, capsys):
