@@ -20,7 +20,7 @@ setup(
     license="Apache-2.0",
     keywords=cfg["keywords"],
     packages=find_packages(include=[cfg["lib_path"], cfg["lib_path"] + ".*"]),
-    package_data={"mabe_nb": ["py.typed"], "mabe_nb.hardware": ["*.csv"],
+    package_data={"mabe_nb": ["py.typed", "*.pyi"], "mabe_nb.hardware": ["*.csv"],
                   "mabe_nb.view.panels": ["*.js", "*.css"],
                   "mabe_nb.view.video": ["*.js", "*.css"]},
     python_requires=">=" + cfg["min_python"],

@@ -186,9 +186,9 @@ def _in_utf8(): return "utf" in (getattr(sys.stdout, "encoding", None) or "").lo
 # %% ../nbs/cli.ipynb #00e10b75
 def _answer(args): # And the error, of what failed and has an answer all the same
     try: return args.function(args, Talk(args.json)), None
-    except MabeError as e:
-        if e.answer is None: raise
-        return e.answer, e
+    except (MabeError, KeyboardInterrupt) as e:
+        if (answer := getattr(e, "answer", None)) is None: raise
+        return answer, e
 
 # %% ../nbs/cli.ipynb #be4f5cf1
 def _run(args, ends):
@@ -203,7 +203,7 @@ def _run(args, ends):
         if args.json:
             text = json.dumps(answer, ensure_ascii=False)
             print(text if shown(text) == text and _in_utf8() else json.dumps(answer))
-        sys.stdout.flush()
+        if sys.stdout: sys.stdout.flush() # None: it was closed before
         if failed: raise failed
 
 

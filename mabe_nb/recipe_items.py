@@ -15,7 +15,7 @@ import numpy as np
 
 from .data.cache.reader import open_prepared
 from .data.corrections import with_corrections
-from .data.dataset import open_dataset
+from .data.dataset import data_and_ids, open_dataset
 from .errors import ConfigError, DataError
 from .files import atomic, read_json
 from .locks import LOCK, fills_its_folder, locked
@@ -125,7 +125,7 @@ def map_train(
     data, # Path of a dataset
     out, # Run folder, here
     recipe: str = "best", # Of `RECIPES`
-    train_ids=None, # Video ids, None: all that are labelled
+    train_ids=None, # Video ids, or text with ranges; None: all that are labelled
     folds=5, # A number, or "labs": each lab left out once
     corrections=None, # File of a review, to learn from too
     cache=None, # Folder of prepared features, here; None: one under `home`
@@ -138,7 +138,7 @@ def map_train(
 ) -> Group | MapPlan | None: # None: all members have learned, `train_recipe` ends it
     "Train a recipe's members elsewhere; `join_recipe` ends it. Raises `MabeError`."
     out = ConfigError.as_path("out", out).absolute()
-    dataset = _corrected(data, corrections)
+    dataset, train_ids = data_and_ids(_corrected(data, corrections), train_ids)
     with (tempfile.TemporaryDirectory() if plan
           else contextlib.nullcontext(out)) as folder:
         begun = _begin(dataset, Path(folder), recipe, train_ids, folds, 0, cache,
@@ -155,7 +155,7 @@ def map_train(
     if plan: return _plan(tasks, items, videos, folders, how)
     tag = {"verb": "train", "digest": tag_digest("train", str(out), digests),
            "out": str(out), "data": os.path.abspath(data), "recipe": recipe,
-           "videos": train_ids and list(train_ids), "folds": folds,
+           "videos": train_ids, "folds": folds,
            "corrections": corrections and os.path.abspath(corrections),
            "cache": cache and os.path.abspath(cache), "workers": workers}
     given = {"videos": videos, **_sharing(how)}

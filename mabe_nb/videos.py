@@ -16,7 +16,7 @@ from .data.cache.prepare import (_alone, plan_for, prepare, up_to_date,
                                         video_key)
 from .data.cache.reader import default_folder
 from .data.recording import some_of
-from .data.dataset import dataset_parts, open_dataset, select_videos
+from .data.dataset import data_and_ids, dataset_parts, open_dataset
 from .data.splits import may_be_labelled
 from .errors import DataError
 from .extend import file_texts
@@ -73,10 +73,9 @@ def _out_of_date(plan, prints):
 
 
 def _open_some(data, split, videos):
-    "A dataset and ids in it, as text; `videos`: ids and ranges of ids, None: all."
-    dataset = open_dataset(data, split)
-    ids = dataset.ids if videos is None else select_videos(dataset, videos)
-    return dataset, [str(v) for v in ids]
+    "A dataset and ids in it, as text; `videos`: ids, or text with ranges, None: all."
+    dataset, ids = data_and_ids(open_dataset(data, split), videos)
+    return dataset, [*map(str, dataset.ids)] if ids is None else ids
 
 # %% ../nbs/06_videos.ipynb #367ed219
 def map_prepare(
@@ -84,7 +83,7 @@ def map_prepare(
     features: str = "social", # Name for `compute`
     out=None, # Cache folder, here; None: one under `home`
     split: str = "train",
-    videos: str = None, # Ids and ranges of ids; None: all
+    videos=None, # Ids, or text with ranges such as "1-36,40"; None: all
     skip_broken: bool = False, # Leave out videos that cannot be read, in the end
     say=print, # Called with each line meant for a person
     **how, # See `map`: on, at_once, tasks, gpu, timeout, retries and options of the
@@ -170,7 +169,7 @@ def map_predict(
     data, # Path of a dataset
     out="submission.csv", # Table to write in the end, here
     split: str = "train",
-    videos: str = None, # Ids and ranges of ids; None: all
+    videos=None, # Ids, or text with ranges such as "1-36,40"; None: all
     checkpoint="best", # Of a single run: "best", "last" or an epoch
     doubts: bool = False, # A column more, see `with_doubts`
     overwrite: bool = False, # Replace `out`

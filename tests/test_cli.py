@@ -575,3 +575,32 @@ def test_a_path_that_is_not_utf8_is_refused_before_any_work(tmp_path, capsys):
 
 def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
     assert cli.what_is_kept("submit").endswith("a job that has begun goes on")
+
+
+@pytest.mark.parametrize("slip,hint", [
+    ("--actions", "see 'mabe train --help'"), ("--verbose", "see 'mabe train --help'"), ("-v", "see 'mabe train --help'"),
+    ("--output", "did you mean '--out'?"), ("--video", "did you mean '--train-videos'?"),
+    ("--learn-rate", "did you mean '--learning-rate'?"), ("--epoch", "did you mean '--epochs'?"),
+    ("--bach_size", "did you mean '--batch-size'?")])
+def test_only_a_near_flag_is_proposed(mabe, slip, hint):
+    "Two dashes and a few letters in common are not near: --actions was answered with --rotation."
+    assert mabe("train", "colony", "--out", "run", slip, "3")[2].strip() == f"mabe train: unknown argument {slip!r}; {hint}"
+
+
+def test_a_demo_says_only_json_on_stdout(mabe, tmp_path):
+    code, out, err = mabe("demo", "--out", str(tmp_path), "--videos", "6", "--minutes", "0.2", "--epochs", "1", "--json")
+    assert code == 0 and json.loads(out)["report"] and "5/5 report" in err
+
+
+def test_a_command_whose_stdout_is_closed_does_its_work(mabe, tmp_path):
+    "As of a service that gives its programs none."
+    words = f"{sys.executable} -m mabe_nb synth {tmp_path/'c'} --videos 1 --minutes 0.1 >&-"
+    done = subprocess.run(["bash", "-c", words], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path/"c"/"train.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_dataset_without_a_name_is_not_the_current_folder(mabe, work, name):
+    "As where a script's variable is empty: it was trained on whatever lies there."
+    code, out, err = mabe("audit", name)
+    assert code == 2 and out == "" and f"the dataset is {name!r}, expected the name of a folder or file" in err

@@ -1,13 +1,16 @@
 "What one registration from outside adds, in under 25 lines, and the command line then uses."
 import importlib
 import json
+import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from short_recipe import short  # noqa: F401
 
+import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.cache.prepare import prepare
@@ -16,7 +19,7 @@ from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
 from mabe_nb.extend import own_source
 from mabe_nb.kaggle.bundle import read_manifest
-from mabe_nb.train.models import NETWORKS, network
+from mabe_nb.train.models import NETWORKS, Network, make_model, network
 from mabe_nb.video_items import own_code, predict_item, prepare_item
 from mabe_nb.videos import _to_send
 
@@ -219,6 +222,53 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
         assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
 
 
+@pytest.mark.parametrize("of,kept", [
+    (np.float32(0.5), 0.5), (np.arange(3), [0, 1, 2]), ({"a": (1, np.nan)}, {"a": [1, None]}),
+    (object(), "it gives a object, expected numbers"), (ZeroDivisionError("no frames"), "ZeroDivisionError: no frames")])
+def test_a_score_costs_no_training(colony, tmp_path, monkeypatch, of, kept):
+    "NumPy's numbers are as good as Python's; of one that fails the run goes on when it is mended."
+    from mabe_nb.train.scores.trust import SCORES, frame_score
+    monkeypatch.setattr("mabe_nb.train.scores.trust.SCORES", known := dict(SCORES))
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+
+    @frame_score("own")
+    def own(sequences, actions):
+        if isinstance(of, Exception): raise of
+        return of
+
+    train = lambda resume: mb.fit(colony, tmp_path/"run", resume=resume, epochs=1, device="cpu", features="coords", say=None)
+    if isinstance(kept, str):
+        with pytest.raises(ConfigError, match=f"score 'own' fails .*{kept}.*what was learned is kept"): train(False)
+        known["own"], kept = lambda sequences, actions: 1, 1
+    train((tmp_path/"run").exists())
+    assert json.loads((tmp_path/"run"/"metrics.json").read_text())["own"] == kept
+
+
+@pytest.mark.parametrize("forward,wrong", [
+    (lambda y: y.mean(1), r"a Tensor of the shape \(10, 7\), expected a tensor of the shape \(10, 100, 7\)"),
+    (lambda y: y.transpose(1, 2), r"a Tensor of the shape \(10, 7, 100\)"), (lambda y: y[..., :2], r"shape \(10, 100, 2\)"),
+    (lambda y: y.detach(), "scores without gradients"), (lambda y: (y, None), "a tuple"), (lambda y: None, "a NoneType"),
+    (lambda y: y.detach().numpy(), "a ndarray")])
+def test_network_that_gives_no_scores(colony, tmp_path, monkeypatch, forward, wrong):
+    "It is named, where the loss failed in words of its own."
+    class Odd(torch.nn.Linear):
+        def forward(self, x): return forward(super().forward(x))
+
+    monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
+    monkeypatch.setitem(NETWORKS, "odd", Network(Odd, ()))
+    with pytest.raises(ConfigError, match=f"network 'odd' gives .*{wrong}"):
+        mb.fit(colony, tmp_path/"run", epochs=1, device="cpu", features="coords", model_type="odd", say=None)
+
+
+@pytest.mark.parametrize("reads,wrong", [
+    ((), r"network 'odd' cannot be made of .* that it reads \(none\): missing a required argument: 'width'"),
+    (("width", "depth"), r"reads \(width, depth\): too many positional"), (("widht",), "'widht'; did you mean 'width'")])
+def test_network_that_reads_other_settings(monkeypatch, reads, wrong):
+    def odd(channels, classes, width): return torch.nn.Linear(channels, classes)
+    monkeypatch.setitem(NETWORKS, "odd", Network(odd, reads))
+    with pytest.raises(ConfigError, match=wrong): make_model(mb.TrainConfig(model_type="odd"), 3, 4)
+
+
 def test_block(tmp_path, monkeypatch, capsys):
     from mabe_nb.data.blocks.registry import block, named
     from mabe_nb.data.cache.reader import open_prepared
@@ -263,6 +313,30 @@ def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
 
     for pair in ("mouse1", "mouse2"), ("mouse3", "mouse1"), ("mouse2", "mouse2"):
         assert {"agent.x", "target.x"} < {*compute(rec, "others+odd", pair).names}
+
+
+@pytest.mark.parametrize("of,wrong", [
+    (lambda x: {"x": np.diff(x)}, "its channel 'x' has the shape (89,), expected (90,) or (90, 2)"),
+    (lambda x: {"x": np.stack([x] * 3, 1)}, "its channel 'x' has the shape (90, 3), expected (90,) or (90, 2)"),
+    (lambda x: {"x": x.astype(str)}, "its channel 'x' is a ndarray of <U"), (lambda x: {"x": x.tolist()}, "is a list of no dtype, expected an array"),
+    (lambda x: {"x": pd.Series(x)}, "is a Series of float64, expected an array"), (lambda x: {"x": 3.0}, "is a float of no dtype, expected an array"),
+    (lambda x: {}, "gives a dict, expected channels"), (lambda x: None, "gives a NoneType, expected channels"),
+    (lambda x: x, "gives a ndarray, expected channels")])
+def test_block_that_gives_no_number_for_each_frame(colony, tmp_path, monkeypatch, of, wrong):
+    "Of one frame too few a damaged cache was written, and said to be deleted and prepared again."
+    from mabe_nb.data.blocks.registry import block, named
+    from mabe_nb.data.features import compute
+    monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
+
+    @block()
+    def odd(pair):
+        made = of(pair.points[:, 0, 0, 0])
+        return named("cm", **made) if isinstance(made, dict) else made
+
+    with pytest.raises(ConfigError, match="feature block 'odd'.*" + re.escape(wrong)):
+        compute(make_recording(1, 90, 3), "odd")
+    with pytest.raises(ConfigError, match="feature block 'odd'"): prepare(colony, "odd", tmp_path/"out", progress=False)
+    assert not [*tmp_path.glob("out/*/*/video.json")]
 
 
 def test_place(tmp_path, monkeypatch, capsys):

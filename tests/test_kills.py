@@ -13,6 +13,7 @@ import pytest
 from waiting import until
 from warm import forking
 
+import mabe_nb as mb
 from mabe_nb.cli import main
 from mabe_nb.data.synthetic import write_colony
 
@@ -169,3 +170,24 @@ def test_a_reader_that_leaves_is_no_error(place, begin, lines):
     with open(place/"pipe") as out:
         for _ in range(lines): out.readline()
     assert (p.wait(60), (place/"said").read_text()) == (141, "")
+
+
+def sleep(seconds): # an item of a group
+    import time
+    time.sleep(seconds)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_ctrl_c_leaves_a_job_running_and_is_no_success(place, group):
+    "`mabe submit ... && mabe jobs fetch ...` does not go on; a program gets the job all the same."
+    job = mb.submit(sleep, inputs={"seconds": 90}) if not group else mb.map(sleep, [90], say=None)
+    for seconds in (3, 9, 27): # until it follows
+        with open(place/"said", "w") as said:
+            p = subprocess.Popen([*MABE, "jobs", "attach", job.id, "--json"], stdout=subprocess.PIPE,
+                                 stderr=said, text=True)
+        time.sleep(seconds)
+        p.send_signal(signal.SIGINT)
+        if out := p.communicate(timeout=60)[0]: break
+    job.cancel()
+    assert p.returncode in (130, -signal.SIGINT) and json.loads(out)["status"] == "running"
+    assert "left running: " in (said := (place/"said").read_text()) and "Traceback" not in said

@@ -324,7 +324,23 @@ def test_some_videos_leave_the_others(folder, tmp_path):
     done = run(folder, out, ids=["v1"])
     assert set(done.sequences.video_id) == {"v1"}
     assert times(out) == before
-    with pytest.raises(DataError, match="has no video nope"): run(folder, out, ids=["nope"])
+    with pytest.raises(ConfigError, match="no video 'nope' among 6"): run(folder, out, ids=["nope"])
+
+
+@pytest.mark.parametrize("ids", ["v1-v3", "v3,v1,v2", ("v1", "v2", "v3"), (f"v{n}" for n in (1, 2, 3))])
+def test_videos_are_named_as_for_other_verbs(folder, tmp_path, ids):
+    "Text was taken for a list of its letters: of '12' videos 1 and 2 were prepared."
+    done = run(folder, tmp_path/"out", ids=ids)
+    assert {*done.sequences.video_id} == {"v1", "v2", "v3"}
+
+
+@pytest.mark.parametrize("given,match", [
+    (dict(ids="12"), "no video '12' among 6"), (dict(ids=1), "videos is '1', expected ids"),
+    (dict(parts="nose"), "parts is 'nose', expected a list"), (dict(parts=3), "parts is '3', expected a list")])
+def test_what_names_no_videos_or_parts_is_refused(folder, tmp_path, given, match):
+    "Of parts='nose' channels of the parts n, o, s and e were made, which hold nothing."
+    with pytest.raises(ConfigError, match=match): run(folder, tmp_path/"out", **given)
+    assert not (tmp_path/"out").exists()
 
 
 def test_no_resume_starts_over(folder, tmp_path):

@@ -1,6 +1,8 @@
 "What is sent to users: versions that agree, a changelog to scan, workflows."
+import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -80,6 +82,35 @@ def test_types_and_tables_are_packed():
     setup, manifest = ((TOP/n).read_text() for n in ("setup.py", "MANIFEST.in"))
     assert (TOP/"mabe_nb"/"py.typed").exists()
     for name in ("py.typed", "*.csv"): assert name in setup and name in manifest
+    assert "*.pyi" in setup and "mabe_nb/__init__.pyi" in manifest
+
+
+def test_editors_know_the_verbs():
+    "`python .ci/stub.py` writes it: each verb, and what it takes now."
+    from stub import stub
+    assert (TOP/"mabe_nb"/"__init__.pyi").read_text(encoding="utf-8") == stub()
+
+
+USER = """
+import mabe_nb as mb
+data = mb.open_dataset(mb.write_colony("colony", videos=None))
+rec = mb.read_poses("x.csv", fps=None)
+mb.score(data, mb.load_model("run").predict(data), say=None)["score"]
+print(mb.submit("x = 1").result(), mb.prepare(data).values(0), len(data), data["1"].fps)
+mb.opne_dataset("colony")
+mb.score(data, "s.csv", vidoes=["1"])
+mb.fit(data, 3)
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_slips_in_a_users_script(tmp_path):
+    "All verbs were Any: a misspelled one was right, and an editor completed none."
+    (tmp_path/"user.py").write_text(USER)
+    found = subprocess.run([sys.executable, "-m", "mypy", "--config-file=", f"--cache-dir={tmp_path}", "user.py"],
+                           cwd=tmp_path, env=os.environ | {"MYPYPATH": str(TOP)}, capture_output=True, text=True)
+    slips = [line for line in found.stdout.splitlines() if ": error:" in line and "stubs not installed" not in line]
+    assert [line.split(":")[1] for line in slips] == ["7", "8", "9"], found.stdout
 
 
 @pytest.mark.parametrize("name", ["test", "docs", "release"])

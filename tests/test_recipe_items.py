@@ -11,8 +11,8 @@ from test_videos import contents, mabe_home, main  # noqa: F401
 from waiting import until
 
 from mabe_nb.data.synthetic import write_colony
-from mabe_nb.errors import DataError
-from mabe_nb.recipe_items import train_item
+from mabe_nb.errors import ConfigError, DataError
+from mabe_nb.recipe_items import map_train, train_item
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.remote.inside.items import Pack
 
@@ -117,3 +117,9 @@ def test_flags_that_would_be_ignored_are_refused(lab, tmp_path, capsys):
     assert "--on is for a recipe" in capsys.readouterr().err
     assert main(*line, *QUICK, "--on", "local", "--per-lab") == 2
     assert "--per-lab is several recipes" in capsys.readouterr().err and not groups()
+
+
+def test_videos_are_named_as_for_other_verbs(lab, tmp_path):
+    "Text was taken for a list of its letters."
+    assert map_train(lab/"data", tmp_path/"no", "quick", "1-4", 2, say=None, plan=True).items == 4
+    with pytest.raises(ConfigError, match="no video '12'"): map_train(lab/"data", tmp_path/"no", train_ids="12", say=None)

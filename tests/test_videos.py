@@ -249,3 +249,15 @@ def test_a_plan_starts_nothing(lab, tmp_path, capsys):
     assert f"{VIDEOS} items in 1 tasks, 4 at once: about" in said and "0.0 h" not in said
     assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
     assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()
+
+
+@pytest.mark.parametrize("ids", [["1", "2"], ("1", "2"), "1-2", (n for n in (1, 2))])
+def test_videos_are_named_as_for_other_verbs(lab, tmp_path, ids):
+    "As `mb.split` gives them: an AttributeError was the answer."
+    group = map_prepare(lab/"data", "coords", tmp_path/"out", videos=ids, say=None)
+    assert group.items == 2 and group.spec["tag"]["videos"] == ["1", "2"]
+
+
+def test_predicted_videos_are_named_as_for_other_verbs(lab, tmp_path):
+    group = map_predict(lab/"run", lab/"data", tmp_path/"s.csv", videos=("1", "2"), say=None)
+    assert group.items == 2

@@ -63,7 +63,7 @@ def test_the_wheel_stands_alone(python, tmp_path):
     place, priced = done.stdout.split()
     assert done.returncode == 0 and priced == "True", done.stderr
     assert Path(place).is_relative_to(python.parents[1])
-    assert (Path(place).parent/"py.typed").exists()
+    assert all((Path(place).parent/n).exists() for n in ("py.typed", "__init__.pyi"))
 
 
 def test_the_package_is_imported_at_once(python, tmp_path):

@@ -264,12 +264,12 @@ def analyse(
     out, # Folder to write
     bouts=None, # Submission, its file, or a run to predict with; None: the annotations
     groups=None, # DataFrame or CSV, see `read_groups`; None: those of `dataset.yaml`
-    by: str = None, # Column of the groups to compare by
+    by: str | None = None, # Column of the groups to compare by
     value: str = "share", # What is compared, of `MEASURES`
     unit: str = "animal", # The case of a comparison: animal, video or cage
     videos=None, # Video ids, None: all
     to=("csv",), # Formats for the bouts, of `FORMATS`
-    shuffles: int = None, # For the chance of transitions, see `transitions`
+    shuffles: int | None = None, # For the chance of transitions, see `transitions`
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."

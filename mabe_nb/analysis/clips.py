@@ -184,7 +184,7 @@ def write_clips(
     data, # Dataset, path, or list of `Recording`s
     bouts: pd.DataFrame, # `Observed.bouts`, or a submission
     out, # Folder for the clips
-    action: str = None, # Only of this one
+    action: str | None = None, # Only of this one
     most: int = 20, # The surest bouts first with `with_confidence`, else the longest
     around_s: float = 1.0, # Seconds before and after
     longest_s: float = 20.0, # Of a bout; the rest is cut off

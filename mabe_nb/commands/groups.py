@@ -83,10 +83,11 @@ def follow_group(
     lost = None
     from mabe_nb.locks import locked
     try: group.wait()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         say(f"left running: 'mabe jobs attach {group.id}' follows it, "
             f"'mabe jobs cancel {group.id}' stops it")
-        return group_row(group)
+        e.answer = group_row(group) # as `MabeError.answer`
+        raise
     except MabeError as e: lost = e
     lock = group.folder.with_name(f".{group.id}.lock") # of two followers one ends it
     with locked(lock, group.folder, lambda owner: None):

@@ -108,8 +108,11 @@ OF_GUIDES = {"--symbols": "the speed guide's word for which videos: all are take
 
 
 def _hint(word, words, prog): # The word that may be meant, or where all of them are
-    near = difflib.get_close_matches(word, words, 1)
-    return f"did you mean {near[0]!r}?" if near else f"see '{prog} --help'"
+    name, known = word.lstrip("-"), {w.lstrip("-"): w for w in words}
+    near = difflib.get_close_matches(name, known, 1, 0.75) or [
+        k for k in known if len(name) > 2 < len(k) and (name.startswith(k) or any(
+            part.startswith(name) for part in k.split("-")))]
+    return f"did you mean {known[near[0]]!r}?" if near else f"see '{prog} --help'"
 
 # %% ../../nbs/commands/10_parser.ipynb #fda8a758
 class Parser(argparse.ArgumentParser):

@@ -48,15 +48,16 @@ def follow(
     job, # `Job`
     as_json: bool = False, # Show it on standard error
 ) -> dict: # About the job, as `row`
-    """Show what a job prints until it ends. Ctrl-C leaves it running.
+    """Show what a job prints until it ends. Ctrl-C leaves it running, and is passed on.
 
     Raises `JobError` if it ended in any way but well.
     """
     stream = sys.stderr if as_json else sys.stdout
     try: _show(job, stream)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as e:
         stream.write(f"\nleft running: {next_steps(job)}\n")
-        return row(job)
+        e.answer = row(job) # as `MabeError.answer`
+        raise
     about, spec = row(job), job.spec
     most = (spec.get("billed") or 0) + (spec.get("most_usd") or 0) # of all its starts
     price = f", {about['usd']:.2f} USD of at most {most:.2f}"

@@ -91,12 +91,12 @@ def _from_bouts(rows, fps, who, path):
 # %% ../../nbs/data/18_annotations.ipynb #2c369fcb
 def read_boris(
     path, # A .csv or .tsv export of BORIS, of events or of bouts, or a .boris project
-    fps: float = None, # Frames per second; None = the file's
-    agent: str = None, # Who acts, in every row; None = the subject
-    target: str = None, # To whom; None = the agent itself
-    subjects: dict = None, # BORIS's subject to the name of a mouse
-    observation: str = None, # Which one, if the file holds several
-    target_from: str = None, # Column with the target, such as Modifiers; empty: itself
+    fps: float | None = None, # Frames per second; None = the file's
+    agent: str | None = None, # Who acts, in every row; None = the subject
+    target: str | None = None, # To whom; None = the agent itself
+    subjects: dict | None = None, # BORIS's subject to the name of a mouse
+    observation: str | None = None, # Which one, if the file holds several
+    target_from: str | None = None, # Its column, such as Modifiers; empty: itself
     without=(), # Subjects whose rows are left out, as agents and as targets
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
@@ -218,7 +218,7 @@ def with_bouts(
     rec: Recording,
     bouts, # Table of bouts
     labelled=None, # (agent, target, action) looked for; None = all in the table
-    scored: tuple = None, # See `scored_window`; outside nothing is known; None = all
+    scored: tuple | None = None, # See `scored_window`; else unknown; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
     if isinstance(bouts, str | Path | int | None):

@@ -128,6 +128,7 @@ def open_dataset(
     if not isinstance(path, (str, Path)):
         raise DataError(f"{str(path)[:40]!r} is no path, expected the name of a folder "
                         "or file; `as_dataset` takes Recordings")
+    DataError.as_path("the dataset", path) # '' would be the current folder
     if split not in SPLITS: raise ConfigError.unknown("split", split, SPLITS)
     try: return _open(path := Path(path).expanduser(), split)
     except DataError:

@@ -263,12 +263,12 @@ def tracked_points(
 # %% ../../nbs/data/16_poses.ipynb #3b7127a8
 def read_poses(
     path, # A pose file of one video
-    fps: float = None, # Frames per second; needed unless the file has it
-    source: str = None, # A name in `TRACKERS`; None = found from the content
-    min_confidence: float = None, # Points less certain than this become NaN
-    video_id: str = None, # None = from the file's name, up to its first point
-    px_per_cm: float = None, # Scale; None = the file's, or unknown
-    points: tuple = None, # From `tracked_points`, if it has been read already
+    fps: float | None = None, # Frames per second; needed unless the file has it
+    source: str | None = None, # A name in `TRACKERS`; None = found from the content
+    min_confidence: float | None = None, # Points less certain than this become NaN
+    video_id: str | None = None, # None = from the file's name, up to its first point
+    px_per_cm: float | None = None, # Scale; None = the file's, or unknown
+    points: tuple | None = None, # From `tracked_points`, if it has been read already
 ) -> Recording: # Unlabelled
     "The poses of one video from any tracker. Raises `DataError` naming the file."
     source, found = points or tracked_points(path, source)

@@ -211,7 +211,7 @@ def _write(root, layout, train, test, videos, minutes, seed, messy, order):
 def write_colony(
     root, # Folder to make
     layout: str = "kaggle", # Or "calms21"
-    videos: int = None, # For training, None: 12; a sixth as many come for testing
+    videos: int | None = None, # For training, None: 12; for testing a sixth as many
     minutes: float = 1, # Length of each video
     seed: int = 0,
     messy: bool = True, # With the defects of real data

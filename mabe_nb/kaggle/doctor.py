@@ -20,7 +20,7 @@ from ..train.scores.official_counts import FRAMES, IDS
 def diagnose(
     submission: pd.DataFrame, # What would be sent
     truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
-    frames: dict = None, # Video id -> length in frames, if known
+    frames: dict | None = None, # Video id -> length in frames, if known
 ) -> pd.DataFrame: # row (counted from 0, NA for the whole table), kind, effect, message
     "Everything that is wrong with a submission. Raises `ScoreError` for a bad `truth`."
     return examine(submission, truth, frames)[1].drop(columns="done")
@@ -29,7 +29,7 @@ def diagnose(
 def fix_submission(
     submission: pd.DataFrame, # What would be sent
     truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
-    frames: dict = None, # Video id -> length in frames, if known
+    frames: dict | None = None, # Video id -> length in frames, if known
 ) -> tuple: # Submission, and a DataFrame of row, kind, effect, message, done
     """A submission that `kaggle_score` accepts, numbered anew, and every change made.
 

@@ -160,9 +160,9 @@ def compare(
     shape: Workload = Workload(), # Of the data, see `workload_of`
     gpus=("local",), # Such as "local:cpu", "modal:L4", "hf:t4-small"
     predict: str = "modal", # Provider whose other cards are predicted; None: none
-    precision: str = None, # As for `make_spec`
+    precision: str | None = None, # As for `make_spec`
     seconds: float = 10.0, # Time for each probe
-    floor: float = None, # Seconds that no card falls below; None: of recurrent layers
+    floor: float | None = None, # Least seconds of a card; None: of recurrent layers
     fresh: bool = False, # Measure again what is known?
     timeout: float = 900, # Seconds for each, all included
     each=lambda where, status: None, # Called after each place

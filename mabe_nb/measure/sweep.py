@@ -150,10 +150,10 @@ def sweep(
     shape: Workload = Workload(), # Of the data, see `workload_of`
     sizes=None, # Batch sizes; None: doubling
     on: str = "local", # "local", "modal", ...; or both words at once: "modal:L4"
-    gpu: str = None, # Card, where it is rented
-    precision: str = None, # As for `make_spec`
+    gpu: str | None = None, # Card, where it is rented
+    precision: str | None = None, # As for `make_spec`
     seconds: float = 10.0, # Time for each size
-    memory_gb: float = None, # Most memory to take; None: 90 % of what is free
+    memory_gb: float | None = None, # Most memory to take; None: 90 % of what is free
     fresh: bool = False, # Measure again what is known?
     progress: bool = False, # Draw a progress bar
     timeout: float = 900, # Seconds for each size, all included

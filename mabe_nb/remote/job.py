@@ -155,7 +155,7 @@ def submit(
     timeout: float = 3600, # Seconds for each attempt
     retries: int = 0, # Further attempts if the job dies
     with_=(), # Functions and classes, or their names, that go by source in any case
-    namespace: dict = None, # What the code finds around it; None: that of the notebook
+    namespace: dict | None = None, # What the code finds; None: that of the notebook
     secrets=(), # Names of secrets that the job needs
     limit: int = values.LIMIT, # Most bytes of all outputs, and of all inputs
     say=lambda text: None, # Told what goes along, before it goes

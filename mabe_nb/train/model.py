@@ -119,7 +119,7 @@ def refuse_models(
 def load_model(
     path, # Run folder, bundle, or a .safetensors file of a single run
     checkpoint="best", # Of a single run: "best", "last" or an epoch
-    device: str = None, # Where it predicts, see `TrainConfig`; None: as it was trained
+    device: str | None = None, # As of `TrainConfig`; None: as it was trained
     engine: str = "float32", # What does the arithmetic of networks, see `ENGINES`
 ) -> Model:
     "The model in a folder. Raises `DataError` if there is none, or it is damaged."

@@ -8,6 +8,7 @@ __all__ = ['NETWORKS', 'Network', 'network', 'Conv1DBiLSTM', 'BiLSTM', 'position
            'recurrent_layers', 'check_size']
 
 # %% ../../nbs/train/20_models.ipynb #60bd2124
+from inspect import signature
 from typing import NamedTuple
 
 import torch
@@ -247,8 +248,18 @@ def make_model(
     of = NETWORKS[cfg.model_type]
     sizes = {"width": cfg.hidden_size or of.width or cfg.lstm_hidden,
              "depth": layers_of(cfg)}
-    return byte_dropout(of.make(input_dim, num_classes, *(
-        sizes[k] if k in sizes else getattr(cfg, k) for k in of.reads)))
+    given = [_read(cfg, k, sizes) for k in of.reads]
+    try: signature(of.make).bind(input_dim, num_classes, *given)
+    except TypeError as e: raise ConfigError(
+        f"network {cfg.model_type!r} cannot be made of channels, classes and the "
+        f"settings that it reads ({', '.join(of.reads) or 'none'}): {e}") from None
+    return byte_dropout(of.make(input_dim, num_classes, *given))
+
+
+def _read(cfg, key, sizes):
+    if key in sizes: return sizes[key]
+    if hasattr(cfg, key): return getattr(cfg, key)
+    raise ConfigError.unknown("setting of a network", key, [*sizes, *dict(cfg)])
 
 
 def layers_of(

@@ -137,7 +137,8 @@ def run_demo(
     say("4/5 prediction and the official score")
     held_out = metrics["valid_videos"]
     model = load_classifier(out/"run"/"best.safetensors")
-    submission = predict_dataset(model, data, held_out, cache=cache, progress=progress)
+    submission = predict_dataset(model, data, held_out, cache=cache, say=say,
+                                 progress=progress)
     result = score_files(out, submission, solution_table(data, held_out))
     say("5/5 report")
     write_report(out/"report.html", "mabe_nb demo", report_sections(

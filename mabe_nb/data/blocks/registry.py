@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ROLES', 'BLOCKS', 'PRESETS', 'ALIASES', 'WHO', 'FEATURE_CODE', 'DATA_CODE', 'Channel', 'named', 'derived', 'Block',
-           'load_missing', 'block', 'blocks_of', 'one_each', 'with_needs', 'check_alone', 'make_blocks',
+           'load_missing', 'block', 'blocks_of', 'one_each', 'with_needs', 'check_alone', 'check_made', 'make_blocks',
            'compute_blocks', 'counterpart', 'exchanged', 'kept_once', 'order_free', 'other_order', 'users_blocks',
            'code_version']
 
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_array_api_obj
 
 import mabe_nb
 from ...errors import ConfigError
@@ -153,6 +153,28 @@ def check_alone(
                 f"has the shape {got}, expected {shape}, a number for each frame and "
                 "animal; or register it without alone=True")
 
+# %% ../../../nbs/data/blocks/05_registry.ipynb #a4009ca8
+def check_made(
+    name: str, # Of a block of one's own
+    made, # What its function gave
+    frames: int, # That each channel must have
+):
+    "Raises `ConfigError` unless that is channels of numbers, one for each frame."
+    about = f"feature block {name!r}"
+    if not isinstance(made, dict) or {*map(type, made.values())} != {Channel}:
+        raise ConfigError(f"{about} gives a {type(made).__name__}, expected channels, "
+                          "such as named('cm', width=values)")
+    for k, c in () if BLOCKS[name].alone else made.items(): # else see `check_alone`
+        shape, kind = (getattr(c.values, what, ()) for what in ("shape", "dtype"))
+        if not is_array_api_obj(c.values) or getattr(kind, "kind", "f") not in "biuf":
+            raise ConfigError(
+                f"{about}: its channel {k!r} is a {type(c.values).__name__} of "
+                f"{kind or 'no dtype'}, expected an array of numbers")
+        if (*shape,) not in ((frames,), (frames, 2)): raise ConfigError(
+            f"{about}: its channel {k!r} has the shape {(*shape,)}, expected "
+            f"{(frames,)} or {(frames, 2)}: a number for each frame, or for each frame "
+            "of agent and target")
+
 # %% ../../../nbs/data/blocks/05_registry.ipynb #9834ad92
 def make_blocks(
     pair, # What the blocks are computed from: `Animals`
@@ -166,6 +188,8 @@ def make_blocks(
     made = dict(known or {})
     for name in with_needs(wanted, made):
         made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
+        if not BLOCKS[name].make.__module__.startswith("mabe_nb."):
+            check_made(name, made[name], len(getattr(pair, "points", pair)))
         if BLOCKS[name].alone:
             check_alone(name, made[name], tuple(pair.points.shape[:2]))
         for role in {c.role for c in made[name].values()} - {*ROLES}:

@@ -7,6 +7,7 @@ __all__ = ['MOST', 'Plan', 'video_key', 'up_to_date', 'prepare_video', 'forget_v
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
 import hashlib, json, os, shutil, warnings
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from importlib import import_module
@@ -21,8 +22,8 @@ from .arrays import (CHANNELS, DamagedFile, about_values,
                                        pairs_on_demand, swaps, write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_video)
-from ..dataset import (as_dataset, BROKEN, Dataset, dataset_parts, LastRead,
-                                  may_be_labelled, own_readers)
+from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
+                                  LastRead, may_be_labelled, own_readers)
 from ..recording import BOUT_COLUMNS, pairs, tracks_hash
 from ...errors import ConfigError, DataError
 from ...extend import own_modules
@@ -163,9 +164,13 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
              most=float("inf")) -> Plan:
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset, unlabelled)
+    if isinstance(parts, str) or not isinstance(parts, Iterable):
+        raise ConfigError(f"parts is {str(parts)[:40]!r}, expected a list of names of "
+                          "body parts")
+    parts = tuple(parts)
     code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
-    return Plan(dataset, out, features, tuple(parts), unlabelled, code, selves,
+    return Plan(dataset, out, features, parts, unlabelled, code, selves,
                 kept_once(blocks), order_free(blocks), most)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #5b1e08f4
@@ -272,7 +277,7 @@ def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
     out=None, # Folder, default: one in `home()` for this dataset and settings
-    ids=None, # Video ids to prepare, default all
+    ids=None, # Video ids, or text with ranges such as "1-36,40"; None: all
     parts=None, # Body parts to use, default: all of the videos that it may take
     workers: int = 1, # Processes
     resume: bool = True, # Keep what is up to date; False = start over
@@ -283,10 +288,8 @@ def prepare(
     most: float = float("inf"), # Bytes of a video's features that are kept, see `MOST`
 ) -> Prepared:
     "Compute features of all pairs once. Raises `DataError` for unusable data."
-    dataset = as_dataset(dataset)
-    ids = list(dict.fromkeys(map(str, dataset.ids if ids is None else ids)))
-    unknown = sorted({*ids} - {*dataset.ids})
-    if unknown: raise DataError(f"has no video {', '.join(unknown[:5])}", dataset.root)
+    dataset, ids = data_and_ids(dataset, ids)
+    if ids is None: ids = [*map(str, dataset.ids)]
     if not ids: raise DataError("has no videos, expected at least one", dataset.root)
     plan = plan_for(dataset, out, features, parts, unlabelled, selves, most)
     with disk_errors(plan.out), _alone(plan.out):

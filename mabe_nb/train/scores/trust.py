@@ -235,14 +235,34 @@ def _counts(sequences): return np.array([*counts_by_video(sequences).values()])
 for name, of in ("calibration", calibration), ("budgets", budget_errors):
     frame_score(name)(of)
 
+# %% ../../../nbs/train/scores/15_trust.ipynb #340ed51b
+def _plain(x): # Of JSON: NumPy's numbers and arrays as Python's, NaN as None
+    if isinstance(x, dict): return {str(k): _plain(v) for k, v in x.items()}
+    if isinstance(x, (np.ndarray, np.generic)): x = x.tolist()
+    if isinstance(x, (list, tuple)): return [_plain(v) for v in x]
+    if isinstance(x, float) and not np.isfinite(x): return None
+    if x is None or isinstance(x, (str, int, float)): return x
+    raise TypeError(f"it gives a {type(x).__name__}, expected numbers, text, lists and "
+                    "dicts of them")
+
+
+def _score(name, of, sequences, actions):
+    if of.__module__.startswith("mabe_nb."): return of(sequences, actions)
+    try: return _plain(of(sequences, actions))
+    except Exception as e: # whatever a foreign function raises
+        raise ConfigError(
+            f"score {name!r} fails ({type(e).__name__}: {e}); what was learned is "
+            "kept: mend it, and go on (resume=True, --resume; a recipe always does)"
+            ) from e
+
 # %% ../../../nbs/train/scores/15_trust.ipynb #2d5f4352
 def sequence_scores(
     sequences: list, # Of `LabelledSequence`
     actions, # Names
 ) -> dict: # Name of a score -> what it gives
-    "Every registered score."
+    "Every registered score. Raises `ConfigError` for one of one's own that fails."
     load_announced()
-    return {name: of(sequences, actions) for name, of in SCORES.items()}
+    return {name: _score(name, of, sequences, actions) for name, of in SCORES.items()}
 
 
 def validation_scores(

@@ -280,7 +280,7 @@ def review(
     minutes: float = 10.0, # That a person has, which says how many moments there are
     videos=None, # Ids, or text such as "1-3"; None: those that nobody has annotated
     corrections=None, # File of the answers; None: `corrections.jsonl` beside the data
-    author: str = None, # None: the name of the user
+    author: str | None = None, # None: the name of the user
     films=None, # Video id -> film, or a folder of them; None: those beside the poses
     cache=None, # Folder of prepared features; None: one under `home`
 ) -> ReviewPanel:
