@@ -1207,6 +1207,23 @@ def test_jobs_are_removed(mabe_home, capsys):
     assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]
 
 
+@pytest.mark.parametrize("text", ['{"id": ', "[]", '{"id": 3}', "\xff"])
+def test_a_job_that_cannot_be_read_is_removed_when_asked_by_its_name(mabe_home, capsys, text):
+    job, runs = submit("1"), submit("import time; time.sleep(60)")
+    job.wait()
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    kept = (runs.folder/"job.json").read_bytes()
+    for one in (job, runs): (one.folder/"job.json").write_bytes(text.encode("latin-1"))
+    assert main(["jobs", "rm", runs.id]) == 2 # its process would go on unseen
+    assert f"job {runs.id} still runs on this machine" in capsys.readouterr().err and runs.folder.exists()
+    (runs.folder/"job.json").write_bytes(kept)
+    runs.cancel()
+    assert main(["jobs", "rm", job.id]) == 0
+    assert f"job {job.id}: removed: its folder on this disk alone" in capsys.readouterr().out
+    assert not job.folder.exists() and main(["jobs", "rm", job.id]) == 2
+    assert main(["jobs", "rm", "../x"]) == 2 and mabe_home.exists()
+
+
 def test_two_who_remove_and_send_at_once(mabe_home, monkeypatch):
     job = submit("1")
     job.wait()
