@@ -884,14 +884,22 @@ DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
     ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
     ("p.slp", "not hdf", "truncated or no HDF5"),
     ("p.csv", "scorer,net\nbodyparts,nose\n", "no row 'coords'"),
-    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "cannot be"),
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "row 4: a y is 'z', expected a number"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n", "p.csv"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv"),
     ("p.csv", DLC + "0,1,1,1\n1,1,1,1\n2,1,\n", "row 6: has 3 of 4 cells: the file is cut off"),
     ("p.csv", DLC + "0,1,1,1\n1,1\n2,1,1,1\n", "row 5: has 2 of 4 cells: the row is damaged"),
     ("p.csv", DLC.replace(",", ";") + "0;1,5;1;1\n1;2,5\n", "row 5: has 2 of 4 cells: the file is cut off"),
     ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,1", "row 3: has 3 of 5 cells"),
-    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells")])
+    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells"),
+    ("p.csv", DLC + "0,1,1,1\n1,12. Mai,1,1\n", "row 5: a x is '12. Mai', expected a number; a spreadsheet"),
+    ("p.csv", DLC + "0,1,1,1\n1,1_0,1,1\n", "row 5: a x is '1_0', expected a number"),
+    ("p.csv", DLC + "0,1,1,1\n" + DLC + "1,1,1,1\n", "row 5: the frame is 'scorer', expected a number"),
+    ("p.csv", DLC + "0,1,1,1\n,,,\n1,1,1,1\n", "row 5: has no frame number; take out rows that are empty"),
+    ("p.csv", DLC + "0,1,1,1\n1e300,1,1,1\n", "frame 1e+300 in a file of 2 rows"),
+    ("p.csv", "track,frame_idx,a.x,a.y,a.score\nA,0,1,1,1\nA,1,1,#REF!,1\n", "row 3: a.y is '#REF!', expected a number"),
+    ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,x,1,1\n", "row 3: a_y is 'x', expected a number"),
+    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1.2.,1\n", "row 3: a_1_y is '1.2.', expected a number")])
 def test_pose_faults(tmp_path, name, text, says):
     (tmp_path/name).write_text(text)
     with pytest.raises(DataError, match=name) as e: read_poses(tmp_path/name, fps=30)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['delimiter', 'open_table', 'read_table', 'check_table', 'check_rows', 'column_names', 'rows_by', 'frame_span',
-           'parse_number', 'parse_seconds', 'number_from_0']
+           'parse_number', 'parse_seconds', 'number_from_0', 'as_numbers']
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #f5e7e58d
 import csv, io, math, re
@@ -211,3 +211,25 @@ def number_from_0(
     if 0 <= (number := parse(value)) < 1e9: return number
     raise DataError(f"{name} is {str(value)[:40]!r}, expected a number from 0",
                     path, where)
+
+# %% ../../../nbs/data/formats/10_text_tables.ipynb #a5167d6f
+def as_numbers(
+    table: pd.DataFrame, # From `read_table`
+    names, # Of its columns, for the message
+    path, # File it came from, for the message
+    head: int, # Lines above its first row
+) -> pd.DataFrame: # The same columns, NaN where a cell is empty
+    "Cells as numbers. Raises `DataError` for one that is none, naming row and column."
+    out = {}
+    for (column, cells), name in zip(table.items(), names):
+        out[column] = cells
+        if cells.dtype.kind in "iuf": continue
+        filled = cells.notna() & (cells.astype(str).str.strip() != "")
+        out[column] = found = pd.to_numeric(cells.where(filled), errors="coerce")
+        if (wrong := (found.isna() & filled).to_numpy()).any():
+            at = wrong.argmax()
+            raise DataError(
+                f"{name} is {str(cells.iloc[at])[:40]!r}, expected a number; a "
+                "spreadsheet may have changed it, export the file again", path,
+                f"row {at + head + 1}")
+    return pd.DataFrame(out)
