@@ -250,8 +250,8 @@ def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
 
 @pytest.mark.parametrize("name, content, words", [
     ("cage5.csv", b"", "is empty"),
-    ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),
-    ("cage5.csv", "Time,Behavior\n".encode("utf-16"), "no text in UTF-8"),
+    ("cage5.tsv", "нюхает".encode("cp1251"), "no text in UTF-8"),
+    ("cage5.csv", "Time,Behavior\n".encode("utf-16")[:-1], "no text in UTF-8"),
     ("cage5DLC_net.CSV", b"scorer,n\n", "ends in .CSV; name it .csv"),
     ("cage5.analysis.h5", b"\x89HDF\r\n\x1a\n" + bytes(80), "truncated or no HDF5")])
 def test_a_file_that_cannot_be_told_says_why(lab, tmp_path, name, content, words):
@@ -758,7 +758,7 @@ def test_a_film_beside_poses_that_are_not_whole(two):
 
 
 def test_training_says_that_an_annotation_is_not_read(two, monkeypatch):
-    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-16"))
+    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-32"))
     monkeypatch.chdir(two.parent)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")

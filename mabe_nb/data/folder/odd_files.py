@@ -9,6 +9,7 @@ __all__ = ['not_read', 'leads_out', 'why_odd', 'odd_files', 'file_types', 'too_d
 import os
 from pathlib import Path
 
+from ..formats.text_tables import text_encoding
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
@@ -65,7 +66,7 @@ def why_odd(
     if not path.stat().st_size: return "is empty"
     if path.suffix in TEXT:
         try:
-            with path.open(encoding="utf-8") as f: f.read(2**16)
+            with path.open(encoding=text_encoding(path)) as f: f.read(2**16)
         except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
     if path.suffix in FOREIGN: return UNREAD
     if path.suffix in SHEETS: return WORKBOOK
