@@ -277,9 +277,8 @@ def as_numbers(
     head: int, # Lines above its first row
 ) -> pd.DataFrame: # The same columns, NaN where a cell is empty
     "Cells as numbers. Raises `DataError` for one that is none, naming row and column."
-    out = {}
+    out = table.copy(deep=False)
     for (column, cells), name in zip(table.items(), names):
-        out[column] = cells
         if cells.dtype.kind in "iuf": continue
         filled = cells.notna() & (cells.astype(str).str.strip() != "")
         out[column] = found = pd.to_numeric(cells.where(filled), errors="coerce")
@@ -289,4 +288,4 @@ def as_numbers(
                 f"{name} is {str(cells.iloc[at])[:40]!r}, expected a number; a "
                 "spreadsheet may have changed it, export the file again", path,
                 f"row {at + head + 1}")
-    return pd.DataFrame(out)
+    return out
