@@ -14,6 +14,7 @@ from ..formats.text_tables import text_encoding
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
+from ...files import regular_file
 from ...safe_names import printable
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cc11e17
@@ -64,12 +65,13 @@ def why_odd(
     if path.is_symlink() and not path.exists(): return "is a link that leads nowhere"
     if small in PACKED: return "is packed; unpack it if it holds poses or annotations"
     if path.suffix != small: return f"ends in {path.suffix}; name it {small}"
-    if not path.stat().st_size: return "is empty"
-    if path.suffix in TEXT:
-        try:
+    try:
+        if not regular_file(path).stat().st_size: return "is empty"
+        if path.suffix in TEXT:
             with path.open(encoding=text_encoding(path)) as f: f.read(2**16)
-        except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
-        except DataError as e: return e.what # it may not be read
+    except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
+    except DataError as e: return e.what # it may not be read, or is gone
+    except OSError as e: return f"cannot be read: {e.strerror}"
     if path.suffix in FOREIGN: return UNREAD
     if path.suffix in SHEETS: return WORKBOOK
     try: pose_source(path)
