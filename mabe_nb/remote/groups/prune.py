@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import ConfigError, DataError, MabeError
+from ...errors import ConfigError, MabeError
 from ...locks import remove_folder
 from .group import attach, groups
-from ..job import jobs
+from ..job import jobs, jobs_folder
 from ..places.base import get
 from ..places.job_state import ENDED, last_start
+from ...safe_names import safe_id
 
 # %% ../../../nbs/remote/groups/50_prune.ipynb #8ec75ce9
 def prune(
@@ -58,6 +59,8 @@ def to_remove(
 ): # `Job`, `Group` or `Damaged`
     "What has an id, also if it cannot be read. Raises `MabeError` if there is none."
     try: return attach(id)
-    except DataError as e:
-        if e.path is None or Path(e.path).parent.name != id: raise # No name of a folder
-        return Damaged(Path(e.path).parent)
+    except MabeError:
+        for kind in "groups", "jobs":
+            folder = jobs_folder().parent/kind/safe_id(id, "job")
+            if folder.is_dir(): return Damaged(folder)
+        raise
