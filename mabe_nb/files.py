@@ -125,7 +125,9 @@ def regular_file(
     path, # Of a file that exists
 ) -> Path:
     "Path of a plain file, or of a link to one. Raises `DataError` for anything else."
-    try: mode = os.stat(path).st_mode
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode) and not os.access(path, os.R_OK): open(path).close()
     except FileNotFoundError: raise DataError("file not found", path) from None
     except TypeError: raise DataError("is no name of a file", repr(path)[:80]) from None
     except (OSError, ValueError) as e: # ValueError: a zero byte in the name

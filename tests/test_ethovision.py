@@ -376,3 +376,28 @@ def test_a_workbook_that_would_fill_the_memory_is_not_opened(book, monkeypatch):
     exports._exports.cache_clear()
     assert not is_track(book)
     exports._exports.cache_clear()
+
+
+@pytest.mark.parametrize("comma, encoding, cell, said", [
+    (";", "utf-16", "12. Mai", "12. Mai"), (",", "utf-8", "1.234.567", "1.234.567"), (";", "cp1252", "1 234,5", "1 234.5")])
+def test_a_number_that_a_spreadsheet_made_a_date_of_is_not_missing(tmp_path, comma, encoding, cell, said):
+    rows = [[*r] for r in samples(lost=(3,))]
+    rows[7][2] = cell
+    path = write(tmp_path/"t.txt", rows, comma=comma, encoding=encoding)
+    with pytest.raises(DataError, match=f"row 19: X center is '{said}', expected a number"): read_poses(path)
+    for lost in "-", "", "lost": # any sign for what is missing
+        rows[7][2:6] = [lost] * 4
+        assert np.isnan(read_poses(write(path, rows, comma=comma, encoding=encoding)).xy[[3, 7]]).all()
+
+
+def test_a_date_in_a_workbook_is_no_missing_point(tmp_path):
+    import datetime
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for line in (("Number of header lines:", len(HEAD) + 3), *HEAD, NAMES, UNITS, *([float(c) if i < 7 else c for i, c in enumerate(r)] for r in samples(at=1))):
+        book.active.append(list(line))
+    book.save(tmp_path/"t.xlsx")
+    assert np.isfinite(read_poses(tmp_path/"t.xlsx").xy).all()
+    book.active.cell(19, 3).value = datetime.datetime(2026, 5, 12)
+    book.save(tmp_path/"t.xlsx")
+    with pytest.raises(DataError, match="row 19: X center is '2026-05-12"): read_poses(tmp_path/"t.xlsx")

@@ -241,9 +241,10 @@ def test_job_of_an_odd_price_is_left_out(tmp_path, monkeypatch):
     sent = job.submit(["true"])
     sent.wait()
     path = tmp_path/"jobs"/sent.id/"job.json"
-    for odd in ("x", [1], float(10**13), -1, True):
+    for odd in ("x", [1], float(10**13), -1, True, float("nan"), -1e9):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"most_usd": odd}))
         with pytest.raises(DataError, match="most_usd is"): job.attach(sent.id)
+        assert costs.reserved(tmp_path/"jobs") == 0, "no budget is larger for it"
 
 
 @pytest.mark.slow

@@ -812,8 +812,8 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
     with pytest.warns(UserWarning, match=f"is a copy of job '{job.id}'"): assert len(jobs()) == 1
     with pytest.raises(DataError, match="is a copy"): attach(f"{job.id}.bak")
     shutil.rmtree(job.folder.with_name(f"{job.id}.bak"))
-    for key, value in (("billed", "x"), ("started", None), ("cwd", None)):
-        write_json(job.folder/"job.json", job.spec | {key: value})
+    for key, value in (("billed", "x"), ("started", None), ("cwd", None), ("billed", float("nan")), ("timeout", float("nan"))):
+        (job.folder/"job.json").write_text(json.dumps(job.spec | {key: value}))
         with pytest.warns(UserWarning, match=f"'{key}' is missing or of the wrong"): assert jobs() == []
     write_json(job.folder/"job.json", {k: v for k, v in job.spec.items() if k not in ("gpu", "secrets", "sender")})
     assert attach(job.id).status() == "done" # of an earlier version
@@ -1205,6 +1205,25 @@ def test_jobs_are_removed(mabe_home, capsys):
     main(["jobs", "rm", new.id])
     assert f"job {new.id}: removed" in capsys.readouterr().out
     assert [p.name for p in (mabe_home/"jobs").iterdir()] == [runs.id]
+
+
+@pytest.mark.parametrize("text", ['{"id": ', "[]", '{"id": 3}', "\xff", None])
+def test_a_job_that_cannot_be_read_is_removed_when_asked_by_its_name(mabe_home, capsys, text):
+    job, runs = submit("1"), submit("import time; time.sleep(60)")
+    job.wait()
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    kept = (runs.folder/"job.json").read_bytes()
+    for one in (job, runs):
+        text_of_one = text or json.dumps(one.spec | {"on": "a place of an extension that is gone"})
+        (one.folder/"job.json").write_bytes(text_of_one.encode("latin-1"))
+    assert main(["jobs", "rm", runs.id]) == 2 # its process would go on unseen
+    assert f"job {runs.id} still runs on this machine" in capsys.readouterr().err and runs.folder.exists()
+    (runs.folder/"job.json").write_bytes(kept)
+    runs.cancel()
+    assert main(["jobs", "rm", job.id]) == 0
+    assert f"job {job.id}: removed: its folder on this disk alone" in capsys.readouterr().out
+    assert not job.folder.exists() and main(["jobs", "rm", job.id]) == 2
+    assert main(["jobs", "rm", "../x"]) == 2 and mabe_home.exists()
 
 
 def test_two_who_remove_and_send_at_once(mabe_home, monkeypatch):

@@ -1,6 +1,10 @@
 "Folders as labs keep them: files by day and by kind, one BORIS file for many videos."
 import json
+import os
+import shutil
 import struct
+import subprocess
+import sys
 import warnings
 from itertools import product
 
@@ -250,8 +254,8 @@ def test_a_folder_of_annotations_of_which_none_can_be_read_is_told(two):
 
 @pytest.mark.parametrize("name, content, words", [
     ("cage5.csv", b"", "is empty"),
-    ("cage5.tsv", "schnüffeln".encode("cp1252"), "no text in UTF-8"),
-    ("cage5.csv", "Time,Behavior\n".encode("utf-16"), "no text in UTF-8"),
+    ("cage5.tsv", "нюхает".encode("cp1251"), "no text in UTF-8"),
+    ("cage5.csv", "Time,Behavior\n".encode("utf-16")[:-1], "no text in UTF-8"),
     ("cage5DLC_net.CSV", b"scorer,n\n", "ends in .CSV; name it .csv"),
     ("cage5.analysis.h5", b"\x89HDF\r\n\x1a\n" + bytes(80), "truncated or no HDF5")])
 def test_a_file_that_cannot_be_told_says_why(lab, tmp_path, name, content, words):
@@ -758,7 +762,7 @@ def test_a_film_beside_poses_that_are_not_whole(two):
 
 
 def test_training_says_that_an_annotation_is_not_read(two, monkeypatch):
-    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-16"))
+    (two/"v3.boris.csv").write_bytes((two/"v2.boris.csv").read_text().encode("utf-32"))
     monkeypatch.chdir(two.parent)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -930,3 +934,46 @@ def test_what_is_packed_or_leads_out_of_the_folder_is_told(two, tmp_path):
         assert any(s.startswith(words) for s in said), (words, said)
     assert open_dataset(two).ids == ("V1", "v1", "v2") and open_dataset(two/"day3").ids == ("v7",)
     assert any(m.startswith("day3 is a link") for _, m in errors_and_warnings(two))
+
+
+def unprivileged(code, *args):
+    "Run code as somebody whom modes of files bind, as they do not bind root; its lines."
+    drop = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    done = subprocess.run([*drop, sys.executable, "-W", "ignore", "-c", code, *map(str, args)],
+                          capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+READ = """if True:
+    import sys, mabe_nb as mb
+    from mabe_nb.data.poses import read_poses
+    from mabe_nb.errors import MabeError
+    for step in (lambda: [*mb.open_dataset(sys.argv[1]).ids, *(f.message for f in mb.open_dataset(sys.argv[1]).findings())],
+                 lambda: read_poses(sys.argv[2], 30), lambda: mb.load_model(sys.argv[3])):
+        try: print(step())
+        except MabeError as e: print(e)
+    """
+
+
+@pytest.mark.skipif(os.name == "nt" or not (os.geteuid() or shutil.which("setpriv")), reason="needs setpriv")
+def test_what_a_user_may_not_read_is_told_and_the_rest_is_read(two, tmp_path):
+    (two/"sub").mkdir()
+    (two/"lost+found").mkdir(mode=0)
+    shutil.copy(two/"v1DLC_net.csv", two/"sub"/"v7.csv")
+    (model := tmp_path/"model").mkdir()
+    (h5 := tmp_path/"v.h5").write_bytes(b"x")
+    closed = {p: p.stat().st_mode for p in (two/"v1DLC_net.csv", two/"v2.boris.csv", two/"sub", model, h5)}
+    try:
+        for p in closed: p.chmod(0)
+        found, poses, loaded = unprivileged(READ, two, h5, model)
+        (two.chmod(0o400), closed.setdefault(two, 0o700)) # whose names may be read alone
+        alone = unprivileged(READ, two, h5, model)[0]
+    finally:
+        for p, mode in reversed(closed.items()): p.chmod(mode)
+    assert "'v2'" in found and "'v1'" not in found and "lost+found" not in found
+    for said in ("v1DLC_net.csv cannot be read: Permission denied, not read", "v2.boris.csv cannot be read: Permission denied",
+                 "sub cannot be looked into: Permission denied"): assert said in found
+    assert poses == f"{h5}: cannot be read: Permission denied"
+    for path, said in (model, loaded), (two, alone):
+        assert said == f"{path}: cannot be read: Permission denied; ask its owner, or give a folder of yours"

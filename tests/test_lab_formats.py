@@ -294,9 +294,14 @@ def test_a_binary_table_of_boris_or_of_a_soid_is_read(lab, name):
 
 @pytest.mark.parametrize("rows, words", [
     ([*BINARY, ("9.0", "0", "0", "0")], "row 6: Time is '9.0'.*even steps"),
-    ([*BINARY * 5, ("2.8", "0", "0.5", "0")], "row 22: expected 0, 1 or a count")])
+    ([*BINARY * 5, ("2.8", "0", "0.5", "0")], "row 22: expected 0, 1 or a count"),
+    ([*BINARY * 5, ("2.8", "0", "0", "0", "0")], "is no table .*Expected 4 fields in line 22, saw 5"),
+    ([*BINARY * 5, ("2.8", '"0', "0", "0")], "is no table .*EOF inside string"),
+    ([*BINARY * 5, ("2.8", "0", "\xff", "0")], "is no table"),
+    ([("time", "sniff", "rear", "sniff"), *BINARY], "row 1: has two columns 'sniff'")])
 def test_faults_of_a_binary_table(tmp_path, rows, words):
-    (tmp_path/"v1.csv").write_text(binary(*rows))
+    text = binary(*rows)
+    (tmp_path/"v1.csv").write_bytes((text if rows[0] in BINARY else text.split("\n", 1)[1]).encode("latin-1"))
     with pytest.raises(DataError, match=words): read_step_table(tmp_path/"v1.csv", 30)
 
 

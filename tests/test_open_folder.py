@@ -15,7 +15,7 @@ from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.settings import make_settings, read_settings
 from mabe_nb.data.folder.settings_file import write_settings
-from mabe_nb.data.formats.simba import simba_actions
+from mabe_nb.data.formats.simba import read_simba, simba_actions
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.scored_tables import read_scored
 from mabe_nb.data.poses import pose_source, read_poses
@@ -318,6 +318,30 @@ def test_simba_poses_and_actions_of_one_file(tmp_path):
     assert {x for _, _, x in rec.labelled} == {"Attack", "Sniffing"}, "looked for, never seen"
     assert data.labelled("day2") is None and data["day2"].labelled is None
     assert match_files(data).table.annotation.tolist() == ["day1.csv", "none"]
+
+
+def test_rows_of_simba_that_were_sorted_or_lost_and_cells_that_a_spreadsheet_changed(tmp_path):
+    "Each of these moved points or actions to other frames, or made them missing, without a word."
+    path, table = tmp_path/"v.csv", simba_table(12)
+    for spoilt, words in (
+            (table.sort_values("Nose_1_x"), "expected a row for each frame of the video, in their order"),
+            (table.drop(index=5), "row 7: frame 6 follows 4"),
+            (pd.concat([table[:4], table[3:]]), "row 6: frame 3 follows 3"),
+            (table.astype({"Nose_1_y": str}).replace({"Nose_1_y": {str(table.Nose_1_y[3]): "12. Mai"}}),
+             "row 5: Nose_1_y is '12. Mai', expected a number")):
+        spoilt.to_csv(path)
+        with pytest.raises(DataError, match=words): read_poses(path, 30)
+    table.drop(index=5).to_csv(path)
+    with pytest.raises(DataError, match="row 7: frame 6 follows 4"): read_simba(path)
+    table.iloc[3:].to_csv(path) # of a film that was cut
+    assert len(read_poses(path, 30)) == 9
+    table.assign(Attack=1).to_csv(path)
+    text = path.read_text()
+    for same in (text.replace("\n", "\n\n"), "\n".join(",".join(f'"{c}"' for c in x.split(",")) for x in text.split())):
+        path.write_text(same)
+        assert simba_actions(path) == ("Attack", "Sniffing") and len(read_simba(path)) == 1
+    path.write_text(text[:-2])
+    with pytest.raises(DataError, match="expected 0 and 1 in every row of Attack, Sniffing"): read_simba(path)
 
 
 def test_features_of_zones_are_no_actions(tmp_path):

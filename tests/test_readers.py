@@ -9,15 +9,18 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from mabe_nb.analysis.groups import read_groups
 from mabe_nb.data.annotations import (annotation_source, read_boris, scored_window,
                                       with_bouts)
 from mabe_nb.data.audit import KINDS
 from mabe_nb.data.checks import check
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
+from mabe_nb.data.folder.odd_files import why_odd
 from mabe_nb.data.folder.tracker_folder import LabNote
+from mabe_nb.data.formats.bout_tables import read_bout_table
 from mabe_nb.data.formats.caltech import read_caltech
-from mabe_nb.data.formats.frame_tables import read_frame_table
+from mabe_nb.data.formats.frame_tables import read_frame_table, read_step_table
 from mabe_nb.data.calms21 import PARTS, read_calms21
 from mabe_nb.data.formats.mabe22 import read_mabe22
 from mabe_nb.data.poses import read_poses, tracked_points
@@ -890,14 +893,22 @@ DLC = "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n"
     ("p.txt", "x", "not recognised"), ("p.h5", "not hdf", "truncated or no HDF5"),
     ("p.slp", "not hdf", "truncated or no HDF5"),
     ("p.csv", "scorer,net\nbodyparts,nose\n", "no row 'coords'"),
-    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "cannot be"),
+    ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n0,1,z,1\n", "row 4: a y is 'z', expected a number"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\n", "p.csv"),
     ("p.csv", "scorer,n,n,n\nbodyparts,a,a,a\ncoords,x,y,likelihood\nimg1.png,1,1,1\n", "p.csv"),
     ("p.csv", DLC + "0,1,1,1\n1,1,1,1\n2,1,\n", "row 6: has 3 of 4 cells: the file is cut off"),
     ("p.csv", DLC + "0,1,1,1\n1,1\n2,1,1,1\n", "row 5: has 2 of 4 cells: the row is damaged"),
     ("p.csv", DLC.replace(",", ";") + "0;1,5;1;1\n1;2,5\n", "row 5: has 2 of 4 cells: the file is cut off"),
     ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,1", "row 3: has 3 of 5 cells"),
-    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells")])
+    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1", "row 3: has 3 of 4 cells"),
+    ("p.csv", DLC + "0,1,1,1\n1,12. Mai,1,1\n", "row 5: a x is '12. Mai', expected a number; a spreadsheet"),
+    ("p.csv", DLC + "0,1,1,1\n1,1_0,1,1\n", "row 5: a x is '1_0', expected a number"),
+    ("p.csv", DLC + "0,1,1,1\n" + DLC + "1,1,1,1\n", "row 5: the frame is 'scorer', expected a number"),
+    ("p.csv", DLC + "0,1,1,1\n,,,\n1,1,1,1\n", "row 5: has no frame number; take out rows that are empty"),
+    ("p.csv", DLC + "0,1,1,1\n1e300,1,1,1\n", "frame 1e+300 in a file of 2 rows"),
+    ("p.csv", "track,frame_idx,a.x,a.y,a.score\nA,0,1,1,1\nA,1,1,#REF!,1\n", "row 3: a.y is '#REF!', expected a number"),
+    ("p.csv", "fnum,a_x,a_y,a_z,a_score\n0,1,1,1,1\n1,1,x,1,1\n", "row 3: a_y is 'x', expected a number"),
+    ("p.csv", ",a_1_x,a_1_y,a_1_p\n0,1,1,1\n1,1,1.2.,1\n", "row 3: a_1_y is '1.2.', expected a number")])
 def test_pose_faults(tmp_path, name, text, says):
     (tmp_path/name).write_text(text)
     with pytest.raises(DataError, match=name) as e: read_poses(tmp_path/name, fps=30)
@@ -923,6 +934,68 @@ def test_a_table_of_poses_that_a_spreadsheet_has_saved(tmp_path, source):
         rec = read_poses(path, fps=30)
         assert rec.meta["source"] == source and rec.xy.tolist() == [[[[1.5, 2.25]]], [[[3.5, 4.25]]]]
         if source == "SimBA": assert read_simba(path).values.tolist() == [["mouse1", "mouse2", "sniff", 1, 2]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+def test_texts_as_a_spreadsheet_of_windows_saves_them(tmp_path, encoding):
+    "\"Unicode text\" is UTF-16 with tabs, plain CSV has the umlauts of the country's code page."
+    def write(name, text):
+        (tmp_path/name).write_bytes(text.replace("\n", "\r\n").encode(encoding))
+        return tmp_path/name
+    for source, text in TABLES.items():
+        text = text.replace("nose", "Füße").replace("a_1", "Füße_1").replace("a_", "Füße_").replace("a,a,a", "Füße,Füße,Füße")
+        rec = read_poses(write("v.csv", text.replace(",", "\t" if encoding != "cp1252" else ";")), fps=30)
+        assert rec.meta["source"] == source and rec.parts == ("Füße",)
+        assert rec.xy.tolist() == [[[[1.5, 2.25]]], [[[3.5, 4.25]]]]
+    boris = "Subject;Behavior;Status;Time\nm;schnüffeln;START;1,5\nm;schnüffeln;STOP;2\n"
+    for name, text in ("v.txt", boris), ("v.csv", boris.replace("Status;Time", "Start (s);Stop (s)").replace(
+            "START;1,5\nm;schnüffeln;STOP;", "1,5;")):
+        assert annotation_source(write(name, text)) == "BORIS"
+        assert read_boris(tmp_path/name, 10).values.tolist() == [["m", "m", "schnüffeln", 15, 20]]
+    assert annotation_source(write("v.csv", ";rück;läuft\n0;0;1\n1;1;0\n")) == "frames"
+    assert read_frame_table(tmp_path/"v.csv").action.tolist() == ["läuft", "rück"]
+    assert annotation_source(write("v.csv", "time;läuft\n0,0;0\n0,1;1\n0,2;0\n")) == "steps"
+    assert read_step_table(tmp_path/"v.csv", 10).values.tolist() == [["mouse1", "mouse2", "läuft", 1, 2]]
+    assert annotation_source(write("v.csv", "agent;action;start;stop\nGrün;läuft;1,5;2\n")) == "bouts"
+    assert read_bout_table(tmp_path/"v.csv", 10).values.tolist() == [["Grün", "", "läuft", 15, 20]]
+    assert read_groups(write("g.csv", "video;Gruppe\nv;für µ 20 °C\n")).Gruppe.tolist() == ["für µ 20 °C"]
+
+
+@pytest.mark.parametrize("text", [
+    "нюхает".encode("cp1251"), "οσμή".encode("cp1253"), "wąchać".encode("cp1250"), "renifle là".encode("cp1252"),
+    "schnüffeln".encode("cp850"), "schnüffeln".encode("mac-roman"), "groß".encode("mac-roman"),
+    "嗅".encode("gbk"), "嗅ぐ".encode("shift-jis"), "mouse嗅".encode("gbk"), b"\xff\xfe", b"\xff\xfea", "läuft".encode("utf-32")])
+def test_letters_of_which_nothing_tells_the_code_page_are_not_guessed(tmp_path, text):
+    (tmp_path/"v.csv").write_bytes(b"agent,action,start,stop\n" * (text[0] != 0xff) + b"m," * (text[0] != 0xff) + text)
+    assert annotation_source(tmp_path/"v.csv") is None
+    with pytest.raises(DataError, match="is not text in UTF-8"): read_bout_table(tmp_path/"v.csv", 10)
+    with pytest.raises(DataError): read_poses(tmp_path/"v.csv", 10)
+    assert "is no text in UTF-8" in why_odd(tmp_path/"v.csv")
+
+
+def test_excel_leaves_out_commas_where_the_last_columns_of_sixteen_rows_are_empty(tmp_path):
+    head = ["scorer" + 6 * ",n", "individuals,a,a,a,b,b,b", "bodyparts" + 6 * ",nose", "coords" + 2 * ",x,y,likelihood"]
+    rows = [f"{f},{f}.5,2,0.9,{f}.25,4,0.8" for f in range(60)]
+    for f in (*range(20, 44), *range(52, 60)): rows[f] = f"{f},{f}.5,2,0.9,,," # b is not seen
+    def excel(cut=()): # rows 1 to 16 of the sheet, 17 to 32, ...
+        lines, out = head + rows, []
+        for k in range(0, len(lines), 16):
+            gone = all(x.endswith(",,,") for x in lines[k:k + 16])
+            out += [x[:-3] if gone else x for x in lines[k:k + 16]]
+        for i in cut: out[i] = ",".join(out[i].split(",")[:-1])
+        (tmp_path/"v.csv").write_text("\n".join(out) + "\n")
+        return read_poses(tmp_path/"v.csv", 30)
+    rec, lines = excel(), (tmp_path/"v.csv").read_text().split("\n")
+    assert {len(x.split(",")) for x in lines[32:48]} == {4} and len(lines[31].split(",")) == 7
+    (tmp_path/"w.csv").write_text("\n".join(head + rows) + "\n")
+    assert np.array_equal(rec.xy, read_poses(tmp_path/"w.csv", 30).xy, equal_nan=True)
+    assert rec.mice == ("a", "b") and np.isnan(rec.xy[20:44, 1]).all() and np.isfinite(rec.xy[44:52, 1]).all()
+    for i, why in (40, "row 41: has 3 of 7 cells: the row is damaged"), (10, "row 11: has 6 of 7"), (63, "the file is cut off here"):
+        with pytest.raises(DataError, match=why): excel([i])
+    rows[47] += ",1" # not what Excel does: a block of two kinds of rows
+    rows[29] = "29,29.5,2,0.9"
+    (tmp_path/"v.csv").write_text("\n".join(head + rows) + "\n")
+    with pytest.raises(DataError, match="row 34: has 4 of 7 cells"): read_poses(tmp_path/"v.csv", 30)
 
 
 def test_numbers_in_a_column_without_a_name_are_refused(tmp_path):
@@ -1173,7 +1246,9 @@ def test_a_bout_where_another_action_was_not_looked_at_is_told(tmp_path):
     ("a,b\n" + "0,1\n" * 30 + "0,2\n", "row 32: expected 2 cells"),
     ("a,b\n" + "0,1\n" * 30 + "0\n", "row 32: expected 2"), ("a,b\n0,7\n", "is no table"),
     ("a\n-1\n", "no frame that somebody"), ("a\n0\n-1\n1\n", "row 3: has frames with -1"),
-    ("0,1\n0,1\n", "is no table"), ("", "is no table"), ("a\n", "is no table")])
+    ("0,1\n0,1\n", "is no table"), ("", "is no table"), ("a\n", "is no table"),
+    (",a,b\n" + "".join(f"{i},0,1\n" for i in range(30)) + ",,\n30,0,1\n", "row 32: expected 2 cells"),
+    ("a,a\n0,1\n", "row 1: has two columns 'a'")])
 def test_bad_tables_of_frames(tmp_path, text, words):
     (tmp_path/"v.csv").write_text(text)
     with pytest.raises(DataError, match=words): read_frame_table(tmp_path/"v.csv")

@@ -17,9 +17,8 @@ from scipy.sparse.csgraph import connected_components
 from .measures import MEASURES, _name, _some
 from ..errors import ConfigError, DataError, first_line
 from ..data.folder.names import did_you_mean
-from ..data.formats.text_tables import check_table
+from ..data.formats.text_tables import check_table, text_of
 from ..data.recording import some_of
-from ..files import read_text
 from ..safe_names import differ_in_capitals, plain_id
 
 # %% ../../nbs/analysis/30_groups.ipynb #7e119cca
@@ -51,8 +50,7 @@ def read_groups(
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
     check_table(path)
-    text = io.StringIO(read_text(path, "a CSV table", "utf-8-sig", most=2**24,
-                                 composed=True))
+    text = io.StringIO(text_of(path, "a CSV table", 2**24))
     head = text.readline()
     text.seek(0)
     comma = max(",;\t", key=head.count)

@@ -191,7 +191,7 @@ def _check_bouts(job, place, say):
 # %% ../../nbs/commands/60_remote.ipynb #99cab0ae
 def _rm(job, args, say):
     job.remove()
-    say(f"job {job.id}: removed")
+    say(f"job {job.id}: removed" + getattr(job, "left", ""))
     return {"removed": [job.id]}
 
 
@@ -219,6 +219,7 @@ def jobs(args, say):
     "List, follow, read, stop or fetch from jobs that were sent."
     from mabe_nb.commands.groups import act_on_group
     from mabe_nb.remote.groups.group import Group, attach
+    from mabe_nb.remote.groups.prune import to_remove
     actions = {"attach": _attach, "logs": _logs, "cancel": _cancel_or_resume,
                "fetch": _fetch, "resume": _cancel_or_resume, "rm": _rm}
     alone = {"list": _list, "costs": _costs, "prune": _prune}
@@ -237,7 +238,7 @@ def jobs(args, say):
     if not args.id:
         raise ConfigError(f"which job? 'mabe jobs {args.action} ID'; 'mabe jobs list' "
                           "shows them")
-    found = attach(args.id)
+    found = (to_remove if args.action == "rm" else attach)(args.id)
     if isinstance(found, Group): return act_on_group(found, args.action, args, say)
     return actions[args.action](found, args, say)
 

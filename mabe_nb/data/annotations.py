@@ -11,7 +11,6 @@ import math
 from pathlib import Path
 
 from ..errors import DataError
-from ..files import regular_file
 from .checks import pieces, seen, table, unseen
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
@@ -22,7 +21,8 @@ from .formats.frame_tables import (
     NO_ACTION, frames_looked_at, is_frame_table, is_solomon, is_step_table, step_span)
 from .formats.live_mouse_tracker import has_events
 from .formats.simba import simba_actions, simba_head
-from .formats.text_tables import frame_span, number_from_0, parse_seconds
+from .formats.text_tables import (
+    frame_span, number_from_0, parse_seconds, text_encoding)
 from .recording import (
     Finding, Recording, bout_table, labelled_in, plural)
 
@@ -139,7 +139,7 @@ def annotation_source(
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
     try:
-        with open(regular_file(path), encoding="utf-8-sig") as f: text = f.read(2**16)
+        with open(path, encoding=text_encoding(path)) as f: text = f.read(2**16)
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .folder.files import sort_files
-from .folder.odd_files import why_odd, FOREIGN, UNREAD
+from .folder.odd_files import looked_into, why_odd, FOREIGN, UNREAD
 from .folder import tracker_folder # noqa: F401 (in `READERS`)
 from . import calms21 # noqa: F401
 from .formats import mabe22 # noqa: F401
@@ -130,7 +130,8 @@ def open_dataset(
                         "or file; `as_dataset` takes Recordings")
     DataError.as_path("the dataset", path) # '' would be the current folder
     if split not in SPLITS: raise ConfigError.unknown("split", split, SPLITS)
-    try: return _open(path := Path(path).expanduser(), split)
+    path = looked_into(Path(path).expanduser())
+    try: return _open(path, split)
     except DataError:
         if not any((path/name).is_file() for name in MODEL_FILES): raise
         raise DataError("holds a model, expected a dataset; a command takes the model "

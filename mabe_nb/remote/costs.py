@@ -118,7 +118,7 @@ def reserved(
         if path.parent.name == but or (path.parent/"receipt.json").exists(): continue
         try: most = read_json(path).get("most_usd") or 0.0
         except (DataError, AttributeError): continue
-        usd += most if type(most) is float else 0.0
+        usd += most if type(most) is float and 0 <= most < 1e12 else 0.0
     return usd
 
 

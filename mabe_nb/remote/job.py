@@ -225,7 +225,7 @@ def _read_job(folder):
     spec = {"gpu": None, "secrets": []} | spec
     later = {k: kind for k, kind in _LATER.items() if k in spec}
     for key, kind in (_KEYS | later).items():
-        if not isinstance(spec.get(key), kind):
+        if not isinstance(value := spec.get(key), kind) or value != value: # NaN
             raise DataError(f"{key!r} is missing or of the wrong type; remove the "
                             "folder if the job is of no use any more", file)
     if spec["id"] != folder.name:

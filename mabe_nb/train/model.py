@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..data.folder.odd_files import looked_into
 from ..data.recording import frames_by_action
 from ..errors import ConfigError, DataError
 from ..files import read_json
@@ -94,8 +95,7 @@ def kind_of(
     if not isinstance(path, (str, Path)):
         raise DataError(f"{str(path)[:40]!r} is no path, expected the folder of a "
                         "model")
-    path = Path(path)
-    if path.is_file(): return "classifier"
+    if (path := looked_into(Path(path))).is_file(): return "classifier"
     if not path.exists(): raise DataError("run folder not found", path)
     for kind, (marks, _) in MODELS.items():
         if any((path/mark).exists() for mark in marks): return kind

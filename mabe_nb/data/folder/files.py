@@ -16,7 +16,7 @@ from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
 from .odd_files import (
-    PACKED, file_types, leads_out, not_read, odd_files, too_deep)
+    PACKED, closed_folders, file_types, leads_out, not_read, odd_files, too_deep)
 from .video_names import video_name
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
@@ -47,13 +47,15 @@ def lab_files(
     root, # Folder
     deepest: int = DEEPEST, # Folders in one another, 0: the top one alone
     deeper: list = None, # Gets the folders below these
+    closed: list = None, # Gets an error for each that may not be looked into
 ): # Yields each folder's list of files, the top one first, with links that lead to none
     "Files of a folder and all below, without what is passed over. Raises `DataError`."
     root = Path(root)
     if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
         "is a whole disk, or of the system itself; give the folder of the recordings",
         root)
-    for at, folders, files in os.walk(root):
+    told = [] if closed is None else closed
+    for at, folders, files in os.walk(root, onerror=told.append):
         here = Path(at)
         folders[:] = sorted(f for f in folders if f[0] != "." and f not in TRAINING)
         own = here != root and any(f in files for f in (*OWN, "dataset.yaml"))
@@ -159,9 +161,9 @@ def _named(path, root, findings):
 # %% ../../../nbs/data/folder/25_files.ipynb #34ba06fb
 def _files_of(root, deepest, endings, findings):
     "Pose files by video, and annotations with their program."
-    poses, tables, deeper = {}, [], []
+    poses, tables, deeper, closed = {}, [], [], []
     ends = file_types()
-    for files in lab_files(root, deepest, deeper):
+    for files in lab_files(root, deepest, deeper, closed):
         odd, known = [], len(poses) + len(tables)
         for path in files:
             if printable(path.name) != path.name: odd.append(path) # bytes of no text
@@ -179,6 +181,7 @@ def _files_of(root, deepest, endings, findings):
         here = files[0].parent if files else root
         if here == root or is_plain(here.name) or len(poses) + len(tables) > known:
             findings += odd_files(odd, root)
+    findings += closed_folders(closed, root)
     if deepest: findings += too_deep(deeper, deepest, root)
     earlier = {*_earlier_stages(poses)}
     return by_video(poses, endings), [t for t in tables if t[0] not in earlier]

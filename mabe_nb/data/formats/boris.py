@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .text_tables import parse_number, parse_seconds
+from .text_tables import parse_number, parse_seconds, text_of
 from ...errors import DataError
 from ...files import parse_json, read_text, regular_file
 
@@ -84,8 +84,7 @@ def _places(head, target_from, path):
 # %% ../../../nbs/data/formats/27_boris.ipynb #aece8b80
 def _read_cells(path):
     "Cells of each line of a CSV or TSV, and what parts them."
-    lines = read_text(path, "an annotation", "utf-8-sig", most=2**25,
-                      composed=True).splitlines()
+    lines = text_of(path, "an annotation").splitlines()
     head = next((x for x in lines
                  if "Behavior" in x and re.search(r"Time|Start \(s\)", x)), "")
     comma = max("\t;,", key=head.count)

@@ -9,10 +9,9 @@ __all__ = ['CALTECH', 'BENTO', 'caltech_rows', 'read_caltech', 'bento_rate', 'be
 import re
 
 from .frame_tables import NO_ACTION
-from .text_tables import frame_span, number_from_0
+from .text_tables import frame_span, number_from_0, text_of
 from ..recording import bout_table
 from ...errors import DataError
-from ...files import read_text
 
 # %% ../../../nbs/data/formats/34_caltech.ipynb #2d6d38ef
 def _frames(first, last, path, where):
@@ -67,8 +66,7 @@ CALTECH, BENTO = "caltech behavior annotator", "bento annotation file" # First w
 
 def _lines(path):
     "The lines of a text file. Raises `DataError` if it is none."
-    return read_text(path, "an annotation", "utf-8-sig", most=2**25,
-                     composed=True).splitlines()
+    return text_of(path, "an annotation").splitlines()
 
 
 def caltech_rows(

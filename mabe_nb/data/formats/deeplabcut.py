@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .text_tables import (
-    check_rows, check_table, open_table, read_table)
+    as_numbers, check_rows, check_table, open_table, read_table)
 from ...errors import DataError
 
 # %% ../../../nbs/data/formats/12_deeplabcut.ipynb #0004e40d
@@ -64,8 +64,13 @@ def row_frames(
     head: int, # Lines above the first row
 ): # (rows,) int or float
     "The frame number of each row. Raises `DataError`."
-    try: return np.asarray(pd.to_numeric(first))
-    except ValueError: return _picture_frames(first, path, head)
+    first = pd.Series(first)
+    if pd.to_numeric(first, errors="coerce").isna().all() and first.notna().any():
+        return _picture_frames(first, path, head)
+    numbers = as_numbers(first.to_frame(), ["the frame"], path, head).iloc[:, 0]
+    if not (lost := numbers.isna().to_numpy()).any(): return numbers.to_numpy()
+    raise DataError("has no frame number; take out rows that are empty, or export the "
+                    "file again", path, f"row {lost.argmax() + head + 1}")
 
 
 # %% ../../../nbs/data/formats/12_deeplabcut.ipynb #6a4d850d
@@ -140,5 +145,7 @@ def csv_poses(
     names = head[:, 1:]
     if head[0, 0] != "scorer": # SimBA leaves that row out
         names = np.vstack([np.full_like(names[:1], "none"), names])
-    columns = [table[c] for c in table.columns[1:]]
-    return laid_out([*zip(*names)], columns, frames, path)
+    names = [*zip(*names)]
+    points = as_numbers(table.iloc[:, 1:], [" ".join(map(str, n[1:])) for n in names],
+                        path, len(head))
+    return laid_out(names, [points[c] for c in points], frames, path)

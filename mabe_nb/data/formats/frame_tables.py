@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from ..recording import bout_table, LabNote, plural, run_lengths
-from ...errors import DataError
-from .text_tables import check_table, column_names, delimiter
-from .text_tables import (
-    frame_span, open_table, parse_seconds, rows_by)
+from ...errors import DataError, first_line
+from mabe_nb.data.formats.text_tables import (
+    check_table, column_names, delimiter, frame_span, open_table, parse_seconds,
+    read_table, rows_by)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5fdbf20d
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
@@ -43,7 +43,8 @@ def _frame_rows(lines):
     head = _whole(rows[0]) if rows else []
     first = int(bool(head) and head[0].lower() in NUMBERED)
     rows = [[*map(_number, _whole(r))] for r in rows[1:]]
-    return head[first:], [r[first:] for r in rows], [r[0] for r in rows if first]
+    return (head[first:], [r[first:] for r in rows],
+            ["".join(r[:1]) for r in rows if first])
 
 
 def is_frame_table(
@@ -55,6 +56,14 @@ def is_frame_table(
             and all(len(r) == len(names) and {*r} <= {"0", "1", "-1"} for r in cells))
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5a75c7e3
+def _check_names(names, path):
+    "Raises `DataError` for two columns of one name, or one without."
+    if len({*names}) == len(names) and all(names): return
+    again = next((n for i, n in enumerate(names) if n in names[:i]), "")
+    why = f"two columns {again[:40]!r}; take one out or rename it"
+    raise DataError(f"has {why if again else 'a column without a name'}", path, "row 1")
+
+
 def _check_numbers(numbers, before, row, path):
     "The last frame's number or None. Raises `DataError` unless they count up by one."
     for i, frame in enumerate(numbers, row):
@@ -89,6 +98,7 @@ def frame_table(
             names, *_ = _frame_rows([head])
             if not is_frame_table([head, *block]):
                 raise DataError("is no table of 0, 1 and -1 with a row a frame", path)
+            _check_names(names, path)
             while block:
                 _, cells, numbers = _frame_rows([head, *block])
                 _check_cells(cells, len(names), row, path)
@@ -206,15 +216,18 @@ def step_table(
 ) -> tuple: # Names of the actions; (rows, actions) bool; seconds of rows and of the end
     "A table with a row for each step of time. Raises `DataError` naming the row."
     check_table(path)
-    with open(path, encoding="utf-8-sig") as f: parted = delimiter([f.readline()])
-    table = pd.read_csv(path, sep=parted, dtype=str, keep_default_na=False)
+    try: table = read_table(path, header=None, dtype=str).fillna("")
+    except ValueError as e: # a row too long, or bytes that are no text
+        raise DataError(f"is no table ({first_line(e)})", path) from None
+    names, table = [n.strip() for n in table.iloc[0]], table[1:]
+    _check_names(names, path)
     count = table.iloc[:, 1:].apply(pd.to_numeric, errors="coerce")
     if not len(table): raise DataError("has a head and no rows", path)
     if (wrong := ~((count >= 0) & (count % 1 == 0)).all(axis=1)).any():
         raise DataError("expected 0, 1 or a count in each column but time", path,
                         f"row {int(wrong.to_numpy().argmax()) + 2}")
     times, step = _steps(table.iloc[:, 0].tolist(), range(2, len(table) + 2), path)
-    return [c.strip() for c in count], count.to_numpy() > 0, [*times, times[-1] + step]
+    return names[1:], count.to_numpy() > 0, [*times, times[-1] + step]
 
 
 def step_span(
@@ -222,8 +235,7 @@ def step_span(
     fps: float, # Frames per second
 ) -> tuple: # First frame, frame to end before
     "The frames that a table of steps tells of."
-    with open(path, encoding="utf-8-sig") as f:
-        solomon = is_solomon([f.readline().strip()])
+    with open_table(path) as f: solomon = is_solomon([f.readline(2**20).strip()])
     begin, *_, end = _solomon(path)[0] if solomon else step_table(path)[2]
     return frame_span(begin, end, fps)
 

@@ -9,14 +9,14 @@ __all__ = ['BINARY_FEATURES', 'simba_head', 'simba_animals', 'simba_poses', 'sim
 # %% ../../../nbs/data/formats/26_simba.ipynb #64434da5
 import csv, re
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from .text_tables import (
-    check_rows, open_table, parse_number, read_table, rows_by)
+    as_numbers, check_rows, open_table, parse_number, read_table, rows_by)
 from ..recording import bout_table, run_lengths
 from ...errors import ConfigError, DataError, first_line
 from ...files import regular_file
@@ -67,16 +67,27 @@ def simba_animals(
     return {"mouse1": {p: p for p in points}}
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #ce28dcf6
-def _column(path, names, lines):
-    "Some columns of a table as numbers, one row a frame."
-    try: table = read_table(path, header=lines - 1, usecols=list(names),
+def _check_frames(cells, path, lines):
+    "Raises `DataError` if the first column numbers the rows, and not one by one."
+    if not (known := pd.to_numeric(cells, errors="coerce")).notna().any(): return
+    if (wrong := known.diff().ne(1).to_numpy()[1:]).any():
+        at = wrong.argmax() + 1
+        was, found = (str(cells.iloc[i])[:40] for i in (at - 1, at))
+        raise DataError(f"frame {found} follows {was}; expected a row for each frame "
+                        "of the video, in their order", path, f"row {at + lines + 1}")
+
+
+def _columns(path, names, own, lines):
+    "Some columns of a table, of its `own`, as numbers, one row a frame."
+    at = [own.index(name) + 1 for name in names]
+    try: table = read_table(path, header=None, skiprows=lines, usecols=[0, *at],
                             low_memory=False)
     except (ValueError, OSError) as e:
         raise DataError(f"is no table of SimBA ({first_line(e)})",
                         path) from None
-    out = table[list(names)].apply(pd.to_numeric, errors="coerce")
-    if len(out): return out.to_numpy(np.float32)
-    raise DataError("has a head and no frames", path)
+    if not len(table): raise DataError("has a head and no frames", path)
+    _check_frames(table[0], path, lines)
+    return as_numbers(table[at], names, path, lines).to_numpy(np.float32)
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #094f624d
 def simba_poses(
@@ -92,7 +103,7 @@ def simba_poses(
     parts = list(next(iter(groups.values())))
     order = [f"{own[p]}_{c}" for own in groups.values() for p in parts for c in "xyp"]
     check_rows(path, lines)
-    values = _column(path, order, lines).reshape(-1, len(groups), len(parts), 3)
+    values = _columns(path, order, names, lines).reshape(-1, len(groups), len(parts), 3)
     gone = (values == 0).all(-1, keepdims=True)
     values = np.where(gone, np.nan, values)
     return values[..., :2], values[..., 2], list(groups), parts
@@ -123,6 +134,7 @@ def simba_units(
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #f8d47b66
 BINARY_FEATURES = re.compile("prob| in zone$| facing$", re.I) # Of 0 and 1
+_BINARY = "0", "1", "0.0", "1.0"
 
 
 @lru_cache(256)
@@ -133,9 +145,11 @@ def _binary_tail(path, size, time):
     if not points or not left: return ()
     flat = left
     with open_table(path, "replace") as f:
-        for line in islice(f, lines, None):
+        rows = (x for x in islice(f, lines, None) if not x.isspace())
+        for line, after in pairwise(chain(rows, [None])):
             cells = line.rstrip("\r\n").rsplit(",", flat)[-flat:]
-            off = [i for i, c in enumerate(cells) if c not in ("0", "1", "0.0", "1.0")]
+            known = _BINARY if after else {*_BINARY, ""} # it may be cut off in the last
+            off = [i for i, c in enumerate(cells) if c.strip('"') not in known]
             if off: flat = len(cells) - 1 - off[-1]
             if not flat: return ()
     own = names[-flat:]
@@ -164,7 +178,7 @@ def read_simba(
     for name in actions:
         if name not in names:
             raise ConfigError.unknown("column", name, names, str(path))
-    values = _column(path, actions, lines) if actions else np.zeros((0, 0))
+    values = _columns(path, actions, names, lines) if actions else np.zeros((0, 0))
     if not np.isin(values, (0, 1)).all():
         raise DataError("expected 0 and 1 in every row of " + ", ".join(actions), path)
     return bout_table((agent, target, name, start, stop)

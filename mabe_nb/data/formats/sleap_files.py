@@ -14,7 +14,8 @@ import pandas as pd
 
 from .binary.hdf import check_hdf
 from .hdf_poses import known_rate
-from .text_tables import check_rows, check_table, read_table
+from .text_tables import (
+    as_numbers, check_rows, check_table, read_table)
 from ...errors import DataError
 
 
@@ -37,7 +38,8 @@ def anipose_poses(
     "Points and scores of one animal. Raises what movement does, or `DataError`."
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
-    table = read_table(path)
+    table = read_table(path).rename(columns=str.strip)
+    table = as_numbers(table, table, path, 1)
     with quiet():
         from movement.io import load_poses
         data = load_poses.from_anipose_style_df(table)
@@ -65,10 +67,10 @@ def at_frames(
     if len(np.unique(whole)) != len(whole):
         raise DataError("frame numbers repeat; expected each frame once", path)
     if whole.max() >= 100 * len(whole) + 100_000:
-        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows; "
+        raise DataError(f"frame {whole.max():.15g} in a file of {len(whole):,} rows; "
                         "expected frame numbers of one video", path)
     if (whole.max() + 1) * values[0].nbytes > max(2**28, 100 * values.nbytes):
-        raise DataError(f"frame {whole.max():.0f} in a file of {len(whole):,} rows "
+        raise DataError(f"frame {whole.max():.15g} in a file of {len(whole):,} rows "
                         "that are too wide for so many frames", path)
     out = np.full((int(whole.max()) + 1, *values.shape[1:]), np.nan, values.dtype)
     out[whole.astype(int)] = values
@@ -157,8 +159,10 @@ def _read_tracks(path):
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
     names = [n for n in read_table(path, nrows=0) if n.endswith("track")]
-    return read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
-                      na_values=["", "nan"])
+    table = read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
+                       na_values=["", "nan"])
+    own = [n for n in table if re.search(r"(^|\.)(x|y|score)$|^frame_idx$", n)]
+    return table.assign(**as_numbers(table[own], own, path, 1))
 
 
 def _check_parts(rows, parts, cells, path):

@@ -207,13 +207,29 @@ def cells_of(
     return table
 
 
+def _check_points(table, numbers, path, export):
+    "Raises `DataError` for a cell with digits that is no number; a sign is missing."
+    for column, cells in table.items():
+        odd = numbers[column].isna() & cells.astype(str).str.contains("[0-9]")
+        if not odd.any(): continue
+        at = int(odd.to_numpy().argmax())
+        raise DataError(
+            f"{export.names[column]} is {str(cells.iloc[at])[:40]!r}, expected a "
+            "number; a spreadsheet may have changed it, export the file again", path,
+            f"row {export.lines + at + 1}")
+
+
 def numbers_of(
     path, # An export
     export: Export, # Of it
     wanted: list, # Numbers of columns
+    points: bool = False, # Nothing but numbers, and a sign for what is missing?
 ): # (rows, columns) float64, NaN where there is none
     "Some columns of an export as numbers. Raises `DataError`."
     table = cells_of(path, export, wanted)
     if export.comma not in ("", ","):
         table = table.apply(lambda cells: cells.str.replace(",", "."))
-    return table.apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    out = table.apply(pd.to_numeric, errors="coerce")
+    if points: _check_points(table, out, path, export)
+    return out.to_numpy(float)
+

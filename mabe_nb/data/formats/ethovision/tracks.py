@@ -114,7 +114,7 @@ class _Track(NamedTuple):
 
 def _track(path, export, columns):
     "The rows of a track."
-    times, *values = numbers_of(path, export, [0, *columns]).T
+    times, *values = numbers_of(path, export, [0, *columns], True).T
     steps = np.diff(times)
     if not len(steps): raise DataError("has one row; two tell the sample rate", path)
     if (wrong := ~(steps > 0)).any():
