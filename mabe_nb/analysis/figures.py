@@ -55,6 +55,11 @@ def _draw_watched(ax, rows, watched):
                        linewidth=0)
     return "; grey: watched"
 
+# %% ../../nbs/analysis/40_figures.ipynb #f3139d60
+def _bars(ax, colors): # Of the legend
+    return [ax.bar([0], [0], color=c, label=a, hatch=pattern_of(c), edgecolor="white",
+                   linewidth=0) for a, c in zip(_shorts(colors), colors.values())]
+
 # %% ../../nbs/analysis/40_figures.ipynb #2b142eeb
 @styled
 def plot_raster(
@@ -77,9 +82,8 @@ def plot_raster(
            xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            title="What each animal did" + some + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, handles=[
-        ax.bar([0], [0], color=c, label=a, hatch=pattern_of(c), edgecolor="white",
-               linewidth=0) for a, c in zip(_shorts(colors), colors.values())])
+    ax.legend(handles=_bars(ax, colors), loc="upper left", bbox_to_anchor=(1, 1),
+              fontsize=8)
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 

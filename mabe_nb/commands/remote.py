@@ -225,10 +225,9 @@ def jobs(args, say):
     alone = {"list": _list, "costs": _costs, "prune": _prune}
     if args.action != "fetch" or not args.name:
         refuse_without(args, "fetch ID NAME", "--to", "--overwrite")
-    if args.action != "logs": refuse_without(args, "logs ID", "--tail")
-    if args.action != "list": refuse_without(args, "list", "--all-users")
-    if args.action != "resume": refuse_without(args, "resume ID", "--failed")
-    if args.action != "prune": refuse_without(args, "prune", "--days")
+    for words, flag in (("logs ID", "--tail"), ("list", "--all-users"),
+                        ("resume ID", "--failed"), ("prune", "--days")):
+        if args.action != words.split()[0]: refuse_without(args, words, flag)
     spare = [args.id] * (args.action in alone) + [args.name] * (args.action != "fetch")
     if any(spare):
         raise ConfigError(f"{args.action} has no use for {spare[0] or args.name!r}")

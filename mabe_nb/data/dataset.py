@@ -120,6 +120,7 @@ def _open(path, split):
     raise DataError("; ".join([f"{why}; looked for {known}, or a folder of such files",
                                *(some or [f.message for f in odd[:1]])]), path)
 
+# %% ../../nbs/data/20_dataset.ipynb #e327b96d
 def open_dataset(
     path, # Kaggle folder, tracker files, CalMS21 or MABe22 file, or folder of such
     split: str = "train", # "train" or "test", where there are two
@@ -208,9 +209,7 @@ class LastRead:
 
     def __getitem__(self, video_id):
         last, rec = self.last
-        if last != video_id:
-            rec = self.dataset[video_id]
-            self.last = video_id, rec
+        if last != video_id: self.last = _, rec = video_id, self.dataset[video_id]
         return rec
 
     def __getattr__(self, name): # All else, but what Python itself looks for

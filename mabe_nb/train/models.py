@@ -261,7 +261,7 @@ def _read(cfg, key, sizes):
     if hasattr(cfg, key): return getattr(cfg, key)
     raise ConfigError.unknown("setting of a network", key, [*sizes, *dict(cfg)])
 
-
+# %% ../../nbs/train/20_models.ipynb #1610c525
 def layers_of(
     cfg, # `TrainConfig`
 ) -> int:

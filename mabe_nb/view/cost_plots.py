@@ -132,7 +132,6 @@ def plot_compare(
         ax.set(xticks=[], xlabel="price: none")
         ax.set_xticks([], minor=True)
     figure.set_label("Time and price: " + "; ".join(
-        f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' if f else ''})"
-        for w, s, u, b, f in
-        good[["where", "seconds", "usd", "basis", "front"]].values))
+        f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' * bool(f)})" for w, s,
+        u, b, f in good[["where", "seconds", "usd", "basis", "front"]].values))
     return figure, ax

@@ -116,14 +116,13 @@ def plot_learning_curve(
     ax=None, # Two axes
 ) -> tuple: # figure, two axes
     "Losses and validation score by epoch."
-    figure, axes = _axes(ax, 8, 3, 2)
-    left, right = axes
+    figure, (left, right) = figure, axes = _axes(ax, 8, 3, 2)
     if history.empty:
         right.set_axis_off()
         return _empty(figure, left, "No epoch was trained.")[0], axes
     score = next(c for c in history if c.startswith("valid") and c.endswith("f1"))
     rows = history.rename(columns={score: "valid_f1"}).to_dict("records")
-    epoch, best = history.epoch, best_row(rows)
+    epoch, best, count = history.epoch, best_row(rows), plural(len(rows), "epoch")
     best_f1 = f"Best F1 {best['valid_f1']:.3f} in epoch {best['epoch']:.0f}"
     left.plot(epoch, history.train_loss, "o-", ms=3, color=COLORS[0])
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
@@ -134,8 +133,7 @@ def plot_learning_curve(
              f"Loss: no number from epoch {lost.min():.0f} on")
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
     for a in axes: _mark_epoch(a, best["epoch"])
-    epochs = plural(len(rows), "epoch")
-    figure.set_label(f"Losses and validation score, {epochs}. {best_f1}")
+    figure.set_label(f"Losses and validation score, {count}. {best_f1}")
     return figure, axes
 
 # %% ../../nbs/view/10_plots.ipynb #699d96cf
@@ -159,8 +157,7 @@ def plot_confusion(
                              zip(_shorts(total.index, 16), total)])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    ax.set(xlabel="predicted", ylabel="truth (frames)",
-           title="What is taken for what")
+    ax.set(xlabel="predicted", ylabel="truth (frames)", title="What is taken for what")
     figure.set_label("Confusion matrix; rightly predicted share: " + ", ".join(
         f"{a} {share[i, list(confusion).index(a)]:.2f}" for i, a in
         enumerate(confusion.index) if a in list(confusion)))
@@ -197,8 +194,7 @@ def plot_tracks(
     part = int(np.isfinite(xy[..., 0]).sum((0, 1)).argmax())
     figure, ax = _axes(ax, 5.5, 4.8)
     if not np.isfinite(xy).any(): return _empty(figure, ax, "No animal was seen.")
-    for i, mouse in enumerate(_shorts(rec.mice)):
-        _draw_path(ax, xy[:, i, part], i, mouse)
+    for i, m in enumerate(_shorts(rec.mice)): _draw_path(ax, xy[:, i, part], i, m)
     _explain_marks(ax)
     when = f"{start / rec.fps:.1f} to {stop / rec.fps:.1f} s"
     ax.set(xlabel=f"x ({unit})", ylabel=f"y ({unit})",

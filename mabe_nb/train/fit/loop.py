@@ -96,6 +96,7 @@ def before_step(self: Trainer, i: int, steps: int, stop: threading.Event):
     for group in self.optimizer.param_groups: group["lr"] = rate
     if self.team.size == 1: return
     self.team.reseed(self.cfg.seed, self.epoch, i)
+    self.left.copy_(self.leaving)
     self.leaving.fill_(stop.is_set())
 
 # %% ../../../nbs/train/fit/70_loop.ipynb #eca0adb0
@@ -119,7 +120,6 @@ def run_epoch(self: Trainer,
         self.recorder.after_step(sizes[i])
         if i % 50 == 49 or i + 1 == len(steps): self.check_number()
         leave = stop.is_set() if self.team.size == 1 else self.left.item()
-        self.left.copy_(self.leaving)
         if leave or time.monotonic() - saved > self.save_seconds:
             self.recorder.keep_state(*self.state())
             saved = time.monotonic()

@@ -113,6 +113,7 @@ def draw_curve(self: Explorer, ax, pair, start, stop):
     plot_feature(*self.values(), self.rec.fps, of_pair(self.rec.bouts, *pair),
                  actions_of(self.rec, pair), start, stop, ax=ax)
 
+# %% ../../../nbs/view/video/60_explorer.ipynb #166d3bfa
 @patch
 def plot(self: Explorer) -> tuple: # figure, axes
     "The chosen channel by behaviour, see `plot_by_behaviour`."

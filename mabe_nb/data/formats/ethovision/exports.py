@@ -206,7 +206,7 @@ def cells_of(
     if table is None or not len(table): raise DataError("has a head and no rows", path)
     return table
 
-
+# %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #20dabd66
 def _check_points(table, numbers, path, export):
     "Raises `DataError` for a cell with digits that is no number; a sign is missing."
     for column, cells in table.items():
@@ -218,7 +218,7 @@ def _check_points(table, numbers, path, export):
             "number; a spreadsheet may have changed it, export the file again", path,
             f"row {export.lines + at + 1}")
 
-
+# %% ../../../../nbs/data/formats/ethovision/10_exports.ipynb #0a4797bf
 def numbers_of(
     path, # An export
     export: Export, # Of it
