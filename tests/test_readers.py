@@ -998,6 +998,16 @@ def test_excel_leaves_out_commas_where_the_last_columns_of_sixteen_rows_are_empt
     with pytest.raises(DataError, match="row 34: has 4 of 7 cells"): read_poses(tmp_path/"v.csv", 30)
 
 
+@pytest.mark.parametrize("source", TABLES)
+def test_points_in_a_table_that_is_not_called_csv_are_told(tmp_path, source):
+    "Excel's Unicode text ends in .txt."
+    for name, encoding in ("v.txt", "utf-16"), ("v.tsv", "utf-8"):
+        (tmp_path/name).write_bytes(TABLES[source].replace(",", "\t").encode(encoding))
+        assert why_odd(tmp_path/name) == f"holds points of {source}; name it .csv"
+    (tmp_path/"v.txt").write_text("notes,of\nthe day\n")
+    assert why_odd(tmp_path/"v.txt") is None
+
+
 def test_numbers_in_a_column_without_a_name_are_refused(tmp_path):
     (tmp_path/"v.csv").write_text(DLC.replace("\n", ",\n") + "0,1,1,1,\n1,1,1,1,7\n")
     with pytest.raises(DataError, match="its head: has numbers in a column without a name"):

@@ -129,10 +129,10 @@ _SLEAP = {".slp": slp_poses, ".csv": sleap_csv_poses, **dict.fromkeys(HDF, sleap
 for _name, _readers, _claims in (
         ("DeepLabCut", _DLC, lambda path: (
             _header(path)[0] in ("scorer", "individuals", "bodyparts")
-            if path.suffix == ".csv" else _is_dlc(path))),
+            if path.suffix not in HDF else _is_dlc(path))),
         ("SLEAP", _SLEAP, lambda path: (
             not check_films(path) if path.suffix == ".slp" else
-            is_sleap_csv(_header(path)) if path.suffix == ".csv" else _is_sleap(path))),
+            _is_sleap(path) if path.suffix in HDF else is_sleap_csv(_header(path)))),
         ("LightningPose", _DLC, lambda path: False), # as DeepLabCut's
         ("Anipose", {".csv": anipose_poses}, lambda path: (
             "fnum" in (names := _header(path)) # Its angles have none
