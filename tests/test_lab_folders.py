@@ -926,11 +926,13 @@ def test_what_is_packed_or_leads_out_of_the_folder_is_told(two, tmp_path):
     assert sentences(two) == []
     (two/"day3").symlink_to(tmp_path/"share"/"day3")
     (two/"v8.csv").symlink_to(tmp_path/"share"/"v8.csv")
+    (tmp_path/"share"/"v9.zip").write_bytes(b"PK")
+    (two/"v9.zip").symlink_to(tmp_path/"share"/"v9.zip")
     for name in ("v5.csv.gz", "v6.ZIP"): (two/name).write_bytes(b"PK")
     (two/"V1DLC_net.csv").write_bytes((two/"v1DLC_net.csv").read_bytes())
     said = sentences(two)
     for words in ("day3 is a link to a folder, which is not followed", "v8.csv is a link that leads nowhere, not read",
-                  "v5.csv.gz is packed; unpack it", "v6.ZIP is packed; unpack it", "V1 and v1 differ in capitals alone"):
+                  "v9.zip is packed; unpack it", "v5.csv.gz is packed; unpack it", "v6.ZIP is packed; unpack it", "V1 and v1 differ in capitals alone"):
         assert any(s.startswith(words) for s in said), (words, said)
     assert open_dataset(two).ids == ("V1", "v1", "v2") and open_dataset(two/"day3").ids == ("v7",)
     assert any(m.startswith("day3 is a link") for _, m in errors_and_warnings(two))

@@ -424,3 +424,9 @@ def test_if_nothing_will_do_it_is_said_which_card_comes_nearest_and_to_what(rows
     if budget is not None and cheap["most_usd"] > budget: want.append(f"{cheap['name']} .* over \\${budget:g}$")
     if by is not None and fast["high_hours"] > by: want.append(f"{fast['name']} .* h, over {by:g} h$")
     assert len(said) == len(want) and all(map(re.match, want, said))
+
+
+@pytest.mark.parametrize("fit", ["maybe", "no"])
+def test_a_card_that_holds_it_with_luck_is_not_said_to_be_too_small(fit):
+    said = [s for s in answer([row_of("A", 1, 1, 1, fit)], asked()).reasons if "no card is likely to hold it" in s]
+    assert len(said) == 1 and "; the largest, modal:A, has 16 GB: 'mabe estimate' has remedies" in said[0]

@@ -12,7 +12,7 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
 from mabe_nb.train.scores.trust import (bin_counts, bootstrap, borders, calibration,
-                                        drawn_f1, f1_intervals, near_borders,
+                                        drawn_f1, f1_intervals, few_note, near_borders,
                                         percent_points, sequence_scores)
 from mabe_nb.train.scores.frames import by_video, f1_of, seen_counts, video_counts
 from mabe_nb.view.runs import calibration_table
@@ -190,6 +190,11 @@ def test_an_interval_of_few_videos_is_wider_than_its_draws():
     low, high = np.percentile(drawn_f1(few)[~np.isnan(drawn_f1(few))], percent_points(3))
     at = f1_of(few.sum(0))[0]
     assert f1_intervals(few, "a")["a"] == pytest.approx([low, max(high, 2 * at - low)], abs=1e-4)
+
+
+def test_what_is_said_of_an_interval_depends_on_how_many_videos_judge():
+    assert few_note(1) == " One video has no interval." and few_note(6) == few_note(60) == ""
+    for n in (2, 5): assert few_note(n) == f" Of only {n} videos the interval is still too narrow."
 
 
 def test_a_single_video_gives_no_interval():

@@ -86,7 +86,7 @@ def _nearest(rows, request): # Nothing will do: what is closest, and what it lac
     held = [r for r in timed if r["fits"] in ("yes", "likely")]
     if not held:
         big = max(rows, key=lambda r: r["memory_gb"], default=None)
-        return ["no card holds it" + (f"; the largest, {big['name']}, has "
+        return ["no card is likely to hold it" + (f"; the largest, {big['name']}, has "
                 f"{big['memory_gb']:g} GB" if big else "") + ": 'mabe estimate' has "
                 "remedies"]
     cheap, fast = (min(held, key=lambda r: r[k]) for k in ("most_usd", "high_hours"))
