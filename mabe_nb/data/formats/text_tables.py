@@ -36,10 +36,13 @@ def _encoding(path, state): # `state`: when the file was written, and its size
         if len(data) > 16 and any(map(all, first)) and not all(map(any, first)):
             return "utf-16-le" if all(first[0]) else "utf-16-be"
         if b"\0" in data: return UTF8
-        data += f.read(2**25)
-        try: codecs.getincrementaldecoder("utf-8")().decode(data)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        more = (f.read(2**16) for _ in range(512)) # 32 MB, and never all at once
+        try:
+            for piece in itertools.chain([data], more): decoder.decode(piece)
         except UnicodeDecodeError:
-            return UTF8 if _UNSURE.search(data) or f.read(1) else "cp1252"
+            f.seek(0)
+            return UTF8 if _UNSURE.search(f.read(2**25)) or f.read(1) else "cp1252"
     return UTF8
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #b55ff43d
