@@ -98,10 +98,9 @@ def run_epoch(self: Trainer,
     if not first: self.epoch_rng = self.rng.bit_generator.state
     losses, (steps, parts) = self.valid_losses(), self.plan_epoch()
     if not steps: raise DataError("no window with a known label to learn from")
-    sizes = [*map(len, steps)]
+    sizes, windows = [*map(len, steps)], self.read_ahead(parts[first:])
     self.recorder.before_epoch(self.epoch, sum(sizes), sum(sizes[:first]))
     self.model.train()
-    windows = self.read_ahead(parts[first:])
     for i in range(first, len(steps)):
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(cfg, self.epoch + i / len(steps), losses)
