@@ -369,6 +369,16 @@ def test_a_machine_without_a_font_for_a_name_says_so_once(fonts_here):
         "font for them; install one, on Debian and Ubuntu fonts-noto-cjk, and draw again"}
 
 
+def test_a_figure_with_boxes_says_so_once_and_not_for_each_letter(fonts_here):
+    fonts_here()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        plots.plot_scores(scores_of("\u55c5\u63a2\u9f20"))[0]._repr_png_()
+        plots.plot_scores(scores_of("\u0915"))[0]._repr_png_() # of which nothing else is said
+    said = [str(w.message) for w in told]
+    assert len(said) == 2 and "no font" in said[0] and "DEVANAGARI" in said[1], said
+
+
 def sections(name):
     table = pd.DataFrame({"video": [name], name: [0.5], "none": [None]}, index=[name])
     return [(name, [name, {name: name, "score": 0.5, "lost": float("nan")}, table]),

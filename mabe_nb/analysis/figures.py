@@ -41,6 +41,8 @@ def _draw_rows(ax, rows, bouts, colors):
         for action, some in of[key].groupby("action") if key in of else ():
             spans = np.c_[some.start, some.stop - some.start]
             _draw_bouts(ax, spans.tolist(), (y - 0.4, 0.8), colors[action])
+    names = zip(*(_shorts(some, 22) for some in zip(*rows)))
+    ax.set_yticks(range(len(rows)), [*map("  ".join, names)])
     return sum(len(of[key]) for key in rows if key in of)
 
 # %% ../../nbs/analysis/40_figures.ipynb #f52f8943
@@ -76,8 +78,6 @@ def plot_raster(
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
     grey = _draw_watched(ax, rows, seen.watched)
     shown = _draw_rows(ax, rows, seen.bouts, colors)
-    names = zip(*(_shorts(some, 22) for some in zip(*rows)))
-    ax.set_yticks(range(len(rows)), [*map("  ".join, names)])
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="time (s)",
            xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
            title="What each animal did" + some + grey)

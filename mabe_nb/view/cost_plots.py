@@ -85,6 +85,11 @@ def _points(ax, rows, least, measured):
                     rotation_mode="anchor", fontweight="bold" if best else "normal")
 
 # %% ../../nbs/view/12_cost_plots.ipynb #e7126d62
+def _without_price(ax): # A place on this axis is none
+    ax.set(xticks=[], xlabel="price: none")
+    ax.set_xticks([], minor=True)
+
+
 def _logarithmic(ax, free): # Where what costs nothing stands, None: nothing does
     ax.set(xscale="log", yscale="log", xlabel="price (USD)", ylabel="time (s)",
            title="Time and price")
@@ -128,9 +133,7 @@ def plot_compare(
         rows = good[(good.basis != "predicted") == measured]
         if len(rows): _points(ax, rows, least, measured)
     _logarithmic(ax, least if (good.usd <= 0).any() else None)
-    if not len(paid): # A place on this axis is no price
-        ax.set(xticks=[], xlabel="price: none")
-        ax.set_xticks([], minor=True)
+    if not len(paid): _without_price(ax)
     figure.set_label("Time and price: " + "; ".join(
         f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' * bool(f)})" for w, s,
         u, b, f in good[["where", "seconds", "usd", "basis", "front"]].values))

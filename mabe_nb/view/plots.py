@@ -109,6 +109,14 @@ def _mark_epoch(ax, best):
     ax.grid(axis="y")
     ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
+
+def _lost_words(history):
+    "From which epoch on a loss is no number, if it is none."
+    known = np.isfinite(history[["train_loss", "valid_loss"]]).all(axis=1)
+    lost = history.epoch[~known]
+    return "" if lost.empty else f": no number from epoch {lost.min():.0f} on"
+
+
 # %% ../../nbs/view/10_plots.ipynb #63c8fc7f
 @styled
 def plot_learning_curve(
@@ -128,9 +136,7 @@ def plot_learning_curve(
     left.plot(epoch, history.valid_loss, "s--", ms=3, color=COLORS[1])
     right.plot(epoch, history[score], "s-", ms=3, color=COLORS[2])
     left.legend(["training", "validation"])
-    lost = epoch[~np.isfinite(history[["train_loss", "valid_loss"]]).all(axis=1)]
-    left.set(xlabel="epoch", ylabel="loss", title="Loss" if lost.empty else
-             f"Loss: no number from epoch {lost.min():.0f} on")
+    left.set(xlabel="epoch", ylabel="loss", title="Loss" + _lost_words(history))
     right.set(xlabel="epoch", ylabel="macro F1", ylim=(0, 1), title=best_f1)
     for a in axes: _mark_epoch(a, best["epoch"])
     figure.set_label(f"Losses and validation score, {count}. {best_f1}")
@@ -175,9 +181,10 @@ def _draw_path(ax, path, i, name):
 
 
 def _explain_marks(ax):
-    "Ring and square, for the legend."
+    "The legend, with ring and square."
     for marker, name in (("o", "begin"), ("s", "end")):
         ax.plot([], [], marker, mfc="none", color=_ink(ax), label=name)
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 # %% ../../nbs/view/10_plots.ipynb #f47f20a8
 @styled
@@ -201,9 +208,8 @@ def plot_tracks(
            title=f"{_short(rec.parts[part])} in video {_short(rec.video_id)}, {when}")
     ax.set_aspect("equal", adjustable="datalim")
     ax.invert_yaxis()
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    animals = plural(len(rec.mice), "animal")
-    figure.set_label(f"Paths of {animals} in video {rec.video_id}, {when}")
+    who = f"{plural(len(rec.mice), 'animal')} in video {rec.video_id}"
+    figure.set_label(f"Paths of {who}, {when}")
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #47261e17

@@ -6,7 +6,7 @@
 __all__ = ['INK', 'GRID', 'STYLE', 'DRAWING', 'Picture', 'drawing', 'Drawn', 'styled']
 
 # %% ../../nbs/view/09_style.ipynb #cfe4e2f6
-import io, threading
+import io, threading, warnings
 from base64 import b64encode
 from contextlib import contextmanager
 from functools import wraps
@@ -18,7 +18,7 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 
 from .colors import pattern_of
-from .fonts import font_families, warn_of_boxes
+from .fonts import BOXES, font_families, warn_of_boxes
 
 # %% ../../nbs/view/09_style.ipynb #88bbf619
 INK, GRID = "#757575", "#b6b6ba"
@@ -39,7 +39,9 @@ class Picture(Figure):
 
     def _repr_png_(self):
         out, plain = io.BytesIO(), self.get_facecolor()[:3] == (1, 1, 1)
-        self.savefig(out, format="png", dpi=100, transparent=plain) # else ink is lost
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", BOXES) # `warn_of_boxes` says it once
+            self.savefig(out, format="png", dpi=100, transparent=plain) # or lose ink
         return out.getvalue()
 
     def _repr_mimebundle_(self, **how):

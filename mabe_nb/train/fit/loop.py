@@ -109,10 +109,9 @@ def run_epoch(self: Trainer,
     if not first: self.epoch_rng = self.rng.bit_generator.state
     steps, parts = self.plan_epoch()
     if not steps: raise DataError("no window with a known label to learn from")
-    sizes = [*map(len, steps)]
+    sizes, windows = [*map(len, steps)], self.read_ahead(parts[first:])
     self.recorder.before_epoch(self.epoch, sum(sizes), sum(sizes[:first]))
     self.model.train()
-    windows = self.read_ahead(parts[first:])
     for i in range(first, len(steps)):
         self.before_step(i, len(steps), stop)
         self.total.add_(self.take_step(steps[i], parts[i], windows), alpha=sizes[i])

@@ -105,6 +105,8 @@ def curve_height(self: Explorer, width: float) -> float: # Inches
     rows = -(-of_pairs.max() // max(int((width - 1) / 1.7), 1)) if len(of_pairs) else 0
     return 1.7 + 0.2 * rows * (rows > 1)
 
+
+# %% ../../../nbs/view/video/60_explorer.ipynb #715732e5
 @patch
 def draw_curve(self: Explorer, ax, pair, start, stop):
     "The strip; it stays empty without features of the pair."

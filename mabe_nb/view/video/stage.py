@@ -152,7 +152,8 @@ def go(self: Stage, frame: int):
     self.send({"go": frame}) # before whoever listens to the number does long work
     self.frame = frame
 
-# %% ../../../nbs/view/video/35_stage.ipynb #9f36c190
+
+# %% ../../../nbs/view/video/35_stage.ipynb #78b3e454
 @patch
 def in_words(self: Stage) -> str:
     "What is shown, for who sees no widgets."
