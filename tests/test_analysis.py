@@ -1070,3 +1070,11 @@ def test_a_format_that_cannot_be_written_is_named_before_any_work(tmp_path, monk
         mb.analyse([recording([])], tmp_path/"out", to=["csv", "nwb", "ethogram"], say=None)
     with pytest.raises(ConfigError, match="unknown format 'xls'"): mb.analyse([recording([])], tmp_path/"out", to=["xls"])
     assert not (tmp_path/"out").exists()
+
+
+def test_one_format_is_named_alone(tmp_path):
+    "Its letters were taken for formats: unknown format 'b'."
+    data = [recording([("a", "b", "sniff", 0, 10)], "1")]
+    for name, to in ("one", "boris"), ("list", ["boris"]): mb.analyse(data, tmp_path/name, to=to, say=None)
+    made = [sorted(p.relative_to(tmp_path/n).as_posix() for p in (tmp_path/n).rglob("*")) for n in ("one", "list")]
+    assert made[0] == made[1] and any("boris" in name for name in made[0])

@@ -16,7 +16,7 @@ from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.synthetic import write_colony
-from mabe_nb.errors import ConfigError
+from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.extend import own_source
 from mabe_nb.kaggle.bundle import read_manifest
 from mabe_nb.train.models import NETWORKS, Network, make_model, network
@@ -57,6 +57,20 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
                  "--valid-videos", "cage4"]) == 0
     assert "3 videos to learn from, 1 to judge by" in capsys.readouterr().out
     assert main(["audit", str(tmp_path/"home")]) == 2 # no such files there
+
+
+@pytest.mark.parametrize("change,wrong", [
+    (dict(xy=np.full((9, 2, 2, 2), "1.5")), "xy holds <U3, expected numbers"), (dict(xy=np.full((9, 2, 2, 2), None)), "xy holds object"),
+    (dict(animals=[0, 1]), r"animals are \[0, 1\], expected 2 different names"), (dict(animals=["a", "a"]), "expected 2 different names"),
+    (dict(parts=["nose"]), r"parts are \['nose'\], expected 2"), (dict(confidence=np.ones(3)), r"confidence has the shape \(3,\), expected")])
+def test_tracker_format_with_a_mistake(tmp_path, monkeypatch, change, wrong):
+    "A TypeError from inside, or two animals of one name."
+    from mabe_nb.data.poses import TRACKERS, Points, tracker
+    monkeypatch.setitem(TRACKERS, "Odd", None) # and out again when the test ends
+    made = Points(np.ones((9, 2, 2, 2)), None, ["a", "b"], ["nose", "tail"], 30)._replace(**change)
+    tracker("Odd", [".odd"])(lambda path: made)
+    (tmp_path/"one.odd").write_text("1")
+    with pytest.raises(DataError, match=f"one.odd: cannot be read as Odd: .*{wrong}"): mb.read_poses(tmp_path/"one.odd")
 
 
 READER = """

@@ -904,8 +904,8 @@ def test_ctrl_c_leaves_it_running(monkeypatch):
     stream = Stream()
     with monkeypatch.context() as m:
         m.setattr(sys, "stdout", stream)
-        with pytest.raises(KeyboardInterrupt) as found: commands.follow(job)
-    assert found.value.answer["status"] == "running"
+        with pytest.raises(KeyboardInterrupt) as stopped: commands.follow(job)
+    assert stopped.value.answer["status"] == "running"
     assert f"mabe jobs attach {job.id}" in stream.said and "cancel" in stream.said
 
 

@@ -180,7 +180,7 @@ def sleep(seconds): # an item of a group
 @pytest.mark.parametrize("group", [False, True])
 def test_ctrl_c_leaves_a_job_running_and_is_no_success(place, group):
     "`mabe submit ... && mabe jobs fetch ...` does not go on; a program gets the job all the same."
-    job = mb.submit(sleep, inputs={"seconds": 90}) if not group else mb.map(sleep, [90], say=None)
+    job = mb.submit(sleep, inputs={"seconds": 90}, say=None) if not group else mb.map(sleep, [90], say=None)
     for seconds in (3, 9, 27): # until it follows
         with open(place/"said", "w") as said:
             p = subprocess.Popen([*MABE, "jobs", "attach", job.id, "--json"], stdout=subprocess.PIPE,

@@ -254,3 +254,11 @@ def test_a_hostile_result_stays_text():
     ({"seconds": 0}, "seconds is 0"), ({"precision": "fp4"}, "unknown precision")])
 def test_bad_input_is_one_sentence(ask, words):
     with pytest.raises(ConfigError, match=words): sweep(TINY, **ask)
+
+
+def test_a_price_is_said_to_nobody():
+    "`mb.sweep(..., say=None)` and `mb.compare` on rented cards, as for all verbs: it was a TypeError."
+    from mabe_nb.measure.results import say_price
+    said = []
+    for say in (None, said.append): say_price([({}, "modal", "L4")], fresh=True, say=say)
+    assert len(said) == 1 and "1 probe of at most 900 s" in said[0]

@@ -268,12 +268,13 @@ def analyse(
     value: str = "share", # What is compared, of `MEASURES`
     unit: str = "animal", # The case of a comparison: animal, video or cage
     videos=None, # Video ids, None: all
-    to=("csv",), # Formats for the bouts, of `FORMATS`
+    to=("csv",), # Format or formats for the bouts, of `FORMATS`
     shuffles: int | None = None, # For the chance of transitions, see `transitions`
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
     data, say = as_dataset(data), or_silent(say)
+    if isinstance(to, str): to = to,
     known = _check(data, out, groups, by, value, unit, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     rows, cases, notes = _by_group(data, tables, known, groups, by, value, unit)

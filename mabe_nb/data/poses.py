@@ -243,6 +243,18 @@ def _frame_rate(fps, found, path):
                         "dataset.yaml)", path)
     return _above_0("fps", found if fps is None else fps)
 
+# %% ../../nbs/data/16_poses.ipynb #66711616
+def _as_said(found): # `Points` that are what they say, else ValueError
+    shape, kind = np.shape(found.xy), np.asarray(found.xy).dtype
+    if kind.kind not in "fiu": raise ValueError(f"xy holds {kind}, expected numbers")
+    for what, names, n in zip(("animals", "parts"), found[2:4], shape[1:]):
+        if not all(isinstance(name, str) for name in names) or len({*names}) < n:
+            raise ValueError(f"{what} are {list(names)}, expected {n} different names")
+    if found.confidence is not None and np.shape(found.confidence) != shape[:3]:
+        raise ValueError(f"confidence has the shape {np.shape(found.confidence)}, "
+                         f"expected {shape[:3]}")
+    return found
+
 # %% ../../nbs/data/16_poses.ipynb #5e7090c6
 def tracked_points(
     path, # A pose file of one video
@@ -254,7 +266,7 @@ def tracked_points(
         raise ConfigError.unknown("source", source, TRACKERS, own=True)
     if path.suffix in (*HDF, ".nwb", ".nc"): check_hdf(path)
     source = source or pose_source(path)
-    try: return source, Points(*TRACKERS[source].read(path))
+    try: return source, _as_said(Points(*TRACKERS[source].read(path)))
     except DataError: raise
     except Exception as e: # Whatever a foreign loader raises, the file is the cause
         why = ' '.join(str(e).split())[:200] or type(e).__name__

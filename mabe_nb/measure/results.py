@@ -198,5 +198,6 @@ def say_price(
         try: most = quote(on, gpu, timeout, **options)["most_usd"]
         except MabeError: continue # it will not start, and its row says why
         number, usd = number + bool(most), usd + most
-    if usd: say(f"at most about {usd:.2f} USD: {number} probe{'s' * (number > 1)} of "
-                f"at most {timeout:g} s on rented cards")
+    if usd and say:
+        say(f"at most about {usd:.2f} USD: {number} probe{'s' * (number > 1)} of "
+            f"at most {timeout:g} s on rented cards")

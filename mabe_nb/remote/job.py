@@ -164,7 +164,7 @@ def submit(
 ) -> Job:
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
     ConfigError.bounded("start_within", start_within, 0, 30 * 86400)
-    command = _command(source)
+    command, say = _command(source), say or (lambda text: None)
     specs = [_spec(command and team_command(command, cards, place), place, cards,
                    outputs, timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]
