@@ -273,8 +273,7 @@ def analyse(
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    data, say = as_dataset(data), or_silent(say)
-    if isinstance(to, str): to = to,
+    data, say, to = as_dataset(data), or_silent(say), (to,) if isinstance(to, str) else to
     known = _check(data, out, groups, by, value, unit, to)
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     rows, cases, notes = _by_group(data, tables, known, groups, by, value, unit)
