@@ -258,6 +258,9 @@ def _check(data, out, groups, by, value, unit, to):
     check_formats(to)
     return None if by is None else groups_to_compare(data, groups, by, value, unit)
 
+# %% ../../nbs/analysis/70_analyse.ipynb #6c782741
+def _named(to): return (to,) if isinstance(to, str) else to # One format or several
+
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
     data, # Dataset, path, or list of `Recording`s
@@ -273,8 +276,8 @@ def analyse(
     say=print, # Called with each line meant for a person; None: nothing is said
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
-    data, say, to = as_dataset(data), or_silent(say), (to,) if isinstance(to, str) else to
-    known = _check(data, out, groups, by, value, unit, to)
+    data, say = as_dataset(data), or_silent(say)
+    known = _check(data, out, groups, by, value, unit, to := _named(to))
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     rows, cases, notes = _by_group(data, tables, known, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
