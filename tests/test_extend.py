@@ -3,6 +3,7 @@ import importlib
 import json
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.colony.recording import make_recording
+from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.extend import own_source
@@ -334,7 +336,7 @@ def test_block_of_each_animal_has_a_number_for_each(monkeypatch, of, exchange):
     (lambda x: {"x": np.stack([x] * 3, 1)}, "its channel 'x' has the shape (90, 3), expected (90,) or (90, 2)"),
     (lambda x: {"x": x.astype(str)}, "its channel 'x' is a ndarray of <U"), (lambda x: {"x": x.tolist()}, "is a list of no dtype, expected an array"),
     (lambda x: {"x": pd.Series(x)}, "is a Series of float64, expected an array"), (lambda x: {"x": 3.0}, "is a float of no dtype, expected an array"),
-    (lambda x: {}, "gives a dict, expected channels"), (lambda x: None, "gives a NoneType, expected channels"),
+    (lambda x: None, "gives a NoneType, expected channels"),
     (lambda x: x, "gives a ndarray, expected channels")])
 def test_block_that_gives_no_number_for_each_frame(colony, tmp_path, monkeypatch, of, wrong):
     "Of one frame too few a damaged cache was written, and said to be deleted and prepared again."
@@ -350,6 +352,28 @@ def test_block_that_gives_no_number_for_each_frame(colony, tmp_path, monkeypatch
     with pytest.raises(ConfigError, match="feature block 'odd'.*" + re.escape(wrong)):
         compute(make_recording(1, 90, 3), "odd")
     with pytest.raises(ConfigError, match="feature block 'odd'"): prepare(colony, "odd", tmp_path/"out", progress=False)
+    assert not [*tmp_path.glob("out/*/*/video.json")]
+
+
+def test_block_without_a_channel_of_these_parts(colony, tmp_path, monkeypatch):
+    "Beside others it is none; alone there is nothing to learn from."
+    from mabe_nb.data.blocks.registry import block
+    from mabe_nb.data.features import compute
+    monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
+
+    @block()
+    def odd(pair): return {}
+
+    rec = make_recording(1, 90, 3)
+    assert compute(rec, "own+odd").names == compute(rec, "own").names
+    assert len(prepare(colony, "between+odd", tmp_path/"both", progress=False).sequences)
+    for names in "odd", "own+odd":
+        with pytest.raises(ConfigError, match="no channel is left for .* with these body parts"):
+            prepare(colony, names, tmp_path/"out", progress=False)
+    ends = [rec.parts.index(p) for p in ("nose", "tail_base")]
+    few = replace(rec, xy=rec.xy[:, :, ends], parts=("nose", "tail_base"))
+    with pytest.raises(ConfigError, match="no channel is left for mouse1 with"):
+        prepare(RecordingList([few]), "parts+between", tmp_path/"ends", progress=False)
     assert not [*tmp_path.glob("out/*/*/video.json")]
 
 

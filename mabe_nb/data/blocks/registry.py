@@ -161,7 +161,7 @@ def check_made(
 ):
     "Raises `ConfigError` unless that is channels of numbers, one for each frame."
     about = f"feature block {name!r}"
-    if not isinstance(made, dict) or {*map(type, made.values())} != {Channel}:
+    if not isinstance(made, dict) or {*map(type, made.values())} - {Channel}:
         raise ConfigError(f"{about} gives a {type(made).__name__}, expected channels, "
                           "such as named('cm', width=values)")
     for k, c in () if BLOCKS[name].alone else made.items(): # else see `check_alone`
