@@ -133,6 +133,17 @@ def test_a_job_is_done_if_all_of_its_tasks_are():
     assert job.wait(60) == "done"
 
 
+@pytest.mark.slow
+def test_a_task_that_has_not_begun_is_waited_for(tmp_path):
+    job = local("import os, time\nif os.environ['RANK'] == '1': time.sleep(8)", tasks_per_node=2)
+    first = job.folder/"status.json"
+    until(lambda: (job.folder/"tasks"/"1").exists() and first.exists() and '"done"' in first.read_text())
+    (job.folder/"tasks"/"1").rename(tmp_path/"1") # as before it made its folder
+    assert job.status() == "running"
+    (tmp_path/"1").rename(job.folder/"tasks"/"1")
+    assert job.wait(60) == "done"
+
+
 def nap(i):
     import time
     print("on")

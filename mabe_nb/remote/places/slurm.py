@@ -189,9 +189,10 @@ def _has_process(folder, spec): # Its words name the folder of submitit's array
 @patch
 def state(self: Backend, folder, spec):
     found = DiskPlace.state(self, folder, spec)
-    others = (sorted((folder/"tasks").glob("[0-9]*"))
-              if found["status"] == "done" else ())
-    for task in others: # a job is done if all of its tasks are
+    tasks = math.prod(spec["options"].get(k, 1) for k in ("nodes", "tasks_per_node"))
+    others = range(1, tasks if found["status"] == "done" else 1)
+    for task in (folder/"tasks"/str(rank) for rank in others):
+        # a job is done if all of its tasks are, those too that have not begun
         try: own = checked_state(b"".join(read_plain(task/"status.json", 2**20)))
         except DataError:
             if self.alive(folder, spec): return unended("running")
