@@ -16,9 +16,9 @@ import pandas as pd
 
 from ..recording import bout_table, LabNote, plural, run_lengths
 from ...errors import DataError, first_line
-from mabe_nb.data.formats.text_tables import (
-    check_table, column_names, delimiter, frame_span, open_table, parse_seconds,
-    read_table, rows_by)
+from .text_tables import check_table, column_names, delimiter
+from .text_tables import (
+    frame_span, open_table, parse_seconds, read_table, rows_by)
 
 # %% ../../../nbs/data/formats/28_frame_tables.ipynb #5fdbf20d
 NUMBERED = "", "unnamed: 0", "frame" # Names of a first column with the frame's number
