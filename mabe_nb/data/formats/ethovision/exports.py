@@ -210,9 +210,10 @@ def cells_of(
 def _check_points(table, numbers, path, export):
     "Raises `DataError` for a cell with digits that is no number; a sign is missing."
     for column, cells in table.items():
-        odd = numbers[column].isna() & cells.astype(str).str.contains("[0-9]")
-        if not odd.any(): continue
-        at = int(odd.to_numpy().argmax())
+        lost = cells[numbers[column].isna().to_numpy()].astype(str)
+        odd = lost[lost.str.contains("[0-9]")]
+        if odd.empty: continue
+        at = table.index.get_loc(odd.index[0])
         raise DataError(
             f"{export.names[column]} is {str(cells.iloc[at])[:40]!r}, expected a "
             "number; a spreadsheet may have changed it, export the file again", path,
