@@ -52,6 +52,8 @@ def load_what_pages_need():
 
 def main(notes, *names):
     "Run in a few processes; False if one failed or there was none to run."
+    if notes.endswith(".ipynb"): # else its lines would go into the notebook
+        sys.exit(f"first the file for the journal, then notebooks: {notes} is one")
     from nbdev.config import get_config
     flags, top = get_config().tst_flags.split(), os.getcwd()
     paths = {p: os.path.relpath(p) for p in wanted(top, names)}
