@@ -7,9 +7,8 @@ __all__ = ['UNPACKED', 'MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_ro
            'as_words', 'read_videos', 'triple', 'read_whitelist', 'read_bouts', 'fit_bouts']
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #0cb52d44
-import csv, warnings
+import csv, os, warnings
 from contextlib import suppress
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -43,7 +42,7 @@ def read_columns(
                     raise DataError(f"{n or 'no'} columns named {name!r} among "
                                     f"{names[:12]}, expected one each of {columns}",
                                     path)
-            about, size = file.metadata, Path(path).stat().st_size
+            about, size = file.metadata, os.path.getsize(path)
             room = sum(about.row_group(i).total_byte_size
                        for i in range(about.num_row_groups))
             if (about.num_rows > max(2**20, per_byte * size)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TRACKING', 'PLACES_PER_ROW', 'PLACES_ALWAYS', 'PIECE', 'NOWHERE', 'LONG', 'read_points', 'tracked_mice',
-           'tracked_parts', 'array_shape', 'places', 'scatter', 'count_rows', 'count_points', 'extent', 'Tracking',
+           'tracked_parts', 'array_shape', 'places', 'extent', 'scatter', 'count_rows', 'count_points', 'Tracking',
            'read_tracking']
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #4976fad9
@@ -144,20 +144,33 @@ def places(
     out += code
     return out.astype(np.intp)
 
+# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #3fc1c370
+def extent(
+    values: np.ndarray, # (rows,) of one coordinate
+) -> tuple: # Smallest, largest, whether all are finite
+    "How far the points reach that are there."
+    low, high = values.min(), values.max()
+    if np.isnan(low): return np.fmin.reduce(values), np.fmax.reduce(values), False
+    return low, high, bool(np.isfinite(low) and np.isfinite(high))
+
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #b45a5243
 def scatter(
     table: pa.Table, # From `read_points`
     shape: tuple, # From `array_shape`
     mice: list, # Numbers of the tracked mice
     parts: tuple, # Names along the last axis
-) -> np.ndarray: # (frames*mice*parts,) complex64, x + iy, NaN = missing
-    "The points in their places."
+) -> tuple: # (frames*mice*parts,) complex64, x + iy, NaN = missing; and as `extent`
+    "The points in their places, and how far they reach (x, y)."
     out = np.full(2*np.prod(shape), np.nan, np.float32).view(np.complex64)
+    ends = []
     for batch in table.to_batches(PIECE):
+        x, y = batch["x"].to_numpy(), batch["y"].to_numpy()
+        ends.append((extent(x), extent(y))) # now, while they are in the cache
         xy = np.empty(len(batch), np.complex64)
-        xy.real, xy.imag = batch["x"].to_numpy(), batch["y"].to_numpy()
+        xy.real, xy.imag = x, y
         out[places(batch, mice, parts)] = xy
-    return out
+    low, high, solid = np.array(ends).T # each (x or y, pieces)
+    return out, np.fmin.reduce(low, 1), np.fmax.reduce(high, 1), bool(solid.all())
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #95a0499a
 def count_rows(
@@ -191,8 +204,8 @@ def _outside(z, width, height): # How many points
 def count_points(
     z: np.ndarray, # From `scatter`; (0, 0) and infinite points become NaN in place
     solid: bool, # Whether every row holds a finite point
-    low: tuple, # Smallest x, smallest y
-    high: tuple, # Largest x, largest y
+    low: np.ndarray, # Smallest x, smallest y
+    high: np.ndarray, # Largest x, largest y
     size: tuple, # Width, height in pixels, None = unknown
 ) -> list: # (kind, count, text) of what was found
     "Points that are missing, infinite or outside the picture."
@@ -213,22 +226,6 @@ def count_points(
             ("points_outside", outside, "points outside the picture, kept"),
             ("missing_points", int(np.count_nonzero(z.view(np.uint64) == NOWHERE)),
              f"of {len(z)} points are missing")]
-
-# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #facd1e10
-def extent(
-    table: pa.Table, # From `read_points`
-) -> tuple: # (x, y) smallest, (x, y) largest, whether all are finite
-    "Range of the coordinates, by one pass over memory that is already there."
-    low, high, solid = [], [], True
-    for name in "xy":
-        chunks = [c.to_numpy() for c in table[name].chunks if len(c)]
-        ends = np.array([(c.min(), c.max()) for c in chunks])
-        solid &= bool(np.isfinite(ends).all())
-        if np.isnan(ends).any():
-            ends = np.array([(np.fmin.reduce(c), np.fmax.reduce(c)) for c in chunks])
-        low.append(float(np.fmin.reduce(ends[:, 0])))
-        high.append(float(np.fmax.reduce(ends[:, 1])))
-    return tuple(low), tuple(high), solid
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #1303d6e4
 class Tracking(NamedTuple):
@@ -254,8 +251,7 @@ def read_tracking(
     mice = tracked_mice(table)
     parts, counts = tracked_parts(table, listed, path)
     shape = array_shape(table, len(mice), len(parts), path)
-    z = scatter(table, shape, mice, parts)
-    low, high, solid = extent(table)
+    z, low, high, solid = scatter(table, shape, mice, parts)
     counts += [*count_rows(table, z, shape, mice, parts, solid),
                *count_points(z, solid, low, high, size)]
     found += counted(video, counts)
