@@ -617,7 +617,20 @@ def test_a_bout_of_three_frames_in_an_hour_is_seen():
     canvas.draw()
     box = ax.get_window_extent()
     inside = np.asarray(canvas.buffer_rgba())[:, int(box.x0) + 2:int(box.x1), :3].astype(int)
-    assert (np.ptp(inside, 2) > 100).any(1).sum() > 5 # A coloured line, as high as the row
+    assert (np.ptp(inside, 2) > 80).any(1).sum() > 5 # A coloured line, as high as most of its lane
+
+
+def test_actions_of_a_raster_are_told_apart_without_colours():
+    "Sniff, approach and rear were one olive for those who do not tell red from green."
+    names = ("sniff", "approach", "rear", "attack")
+    seen = observe([recording([(*MICE[:2], a, 50 * k, 50 * k + 25) for k, a in enumerate(names)])])
+    ax = plot_raster(seen)[1]
+    lanes = [(b.y0, b.y1) for c in ax.collections for b in [p.get_extents() for p in c.get_paths()]]
+    assert len({*lanes}) == 4 and len(lanes) == 4
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == sorted(names)
+    low = dict(zip(sorted(names), sorted(lanes)))
+    colors = {tuple(c.get_facecolor()[0][:3]): c.get_paths()[0].get_extents().y0 for c in ax.collections}
+    assert {a: colors[to_rgb(c)] for a, c in colors_of(names).items()} == {a: y for a, (y, _) in low.items()}
 
 
 def test_an_action_has_its_colour_and_shares_it_with_none():
