@@ -300,6 +300,25 @@ def test_nothing_of_a_pose_with_long_names_is_cut_off():
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
 
+def test_names_of_cards_and_of_sizes_cover_nothing():
+    "Ten cards of one time lay over each other and over their ranges; so did twenty sizes."
+    names = "T4 L4 A10 A100-40GB L40S A100-80GB RTX-PRO-6000 H100 H200 B200".split()
+    cards = pd.DataFrame({"where": [f"modal:{n}" for n in names], "basis": "predicted", "seconds": 0.18,
+                          "usd": np.geomspace(1, 4, 10), "front": False, "low": 0.05, "high": 0.5})
+    figure, ax = plot_compare(cards)
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_text().startswith("modal")]
+    assert len(boxes) == 10 and all(ax.bbox.count_contains(b.corners()) == 4 for b in boxes)
+    assert all(a.count_overlaps([b for b in boxes if b is not a]) == 0 for a in boxes)
+    sizes = np.unique(np.geomspace(1, 8192, 25).round())
+    rows = pd.DataFrame({"batch": sizes, "status": "ok", "ms": 1.0, "p10": 1.0, "p90": 1.0,
+                         "windows_s": sizes * 1e3, "gb": sizes})
+    figure, axes = plot_sweep(Sweep(rows, None, None, 512, {}))
+    FigureCanvasAgg(figure).draw()
+    for ax in axes:
+        ticks = [t.get_window_extent() for t in ax.get_xticklabels() if t.get_text()]
+        assert len(ticks) > 5 and all(a.x1 < b.x0 for a, b in zip(ticks, ticks[1:]))
+
+
 def test_what_costs_nothing_has_no_axis_of_dollars():
     table = pd.DataFrame({"where": ["here", "slurm"], "basis": "measured", "seconds": [9.0, 8],
                           "low": 7.0, "high": 9.5, "usd": 0.0, "front": True})
