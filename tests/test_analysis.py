@@ -598,6 +598,15 @@ def test_clips_show_what_they_say(tmp_path, colony, capsys):
     with pytest.raises(DataError, match="no points to draw"): frame_drawer(empty)
 
 
+def test_a_clip_says_who_is_who():
+    "Its text named mouse1 and mouse2, and nothing in the picture did."
+    rec = make_recording(seed=1, frames=60, mice=2)
+    white = [(frame_drawer(r)(30) == 255).all(-1) for r in (rec, rec.replace(
+        xy=rec.xy[:, :1], mice=rec.mice[:1], bouts=bout_table(), labelled=None))]
+    assert white[0].sum() > 60 and not white[1].any() # there one needs no name
+
+
+
 def test_pictures_of_nothing(colony):
     seen = observe([recording([])])
     assert plot_raster(seen)[0].get_label() == "There are no bouts."
