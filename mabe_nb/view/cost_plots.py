@@ -121,7 +121,7 @@ def _name_points(ax, rows, least):
                  for place in _places(a[1] - dot[1], b[1] - dot[1], wide, tall)]
         k = next((k for k, box in enumerate(boxes) if not box.count_overlaps(taken)
                   and ax.bbox.count_contains(box.corners()) == 4), 0)
-        taken.append(boxes[k])
+        taken.append(boxes[k].padded(3))
         text.set_position(ax.transData.inverted().transform(boxes[k].p0))
         if k > 3: _join(ax, dot, boxes[k])
 
