@@ -38,14 +38,14 @@ def _draw_bouts(pen, size, frame, window, spans):
 
 
 def _draw_animal(pen, points, lines, color, name):
-    "What is seen of an animal: points, lines between them, edged in black, and its name."
+    "What is seen of an animal, edged in black: points, lines between them, its name."
     seen = np.isfinite(points).all(1)
-    for color, more in (("black", 1), (color, 0)):
+    for ink, more in (("black", 1), (color, 0)):
         for i, j in lines:
             if seen[i] and seen[j]:
-                pen.line([*points[[i, j]].ravel().tolist()], color, 3 + 2 * more)
+                pen.line(points[[i, j]].ravel().tolist(), ink, 3 + 2 * more)
         for x, y in points[seen].tolist():
-            pen.ellipse((x-3-more, y-3-more, x+3+more, y+3+more), color)
+            pen.ellipse((x-3-more, y-3-more, x+3+more, y+3+more), ink)
     if name and seen.any():
         x, y = points[seen][points[seen, 1].argmin()].tolist()
         pen.text((x, y - 6), name, "white", anchor="mb", font_size=13, stroke_width=2,

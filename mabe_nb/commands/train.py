@@ -158,8 +158,9 @@ def train(args, say) -> dict:
     if args.recipe: return train_with_recipe(args, data, *ids, say)
     if args.corrections: ids = reviewed_split(data, *ids, cfg)
     rows, tell = [], epoch_event(cfg)
-    metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init, say=say,
-                  progress=say.progress, each=lambda row: (rows.append(row), tell(row)))
+    def each(row): rows.append(row); tell(row)
+    metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init,
+                  say=say, progress=say.progress, each=each)
     if not metrics: return {} # the first process of the team reports
     for row in rows[-1:]: tell(row, row["epoch"]) # all there is, if it stopped early
     _say_scores(metrics, args.out, say)
