@@ -137,7 +137,7 @@ def _draw_bouts(ax, spans, lane, color, shown, lowest=0.2): # s; lane: foot, hei
     "Bouts in their lane; the seconds that a height is a share of, 0 if none is."
     spans, (foot, height) = np.reshape(spans, (-1, 2)).astype(float), lane
     step = (shown[1] - shown[0]) / _STEPS
-    short = spans[:, 1] < step
+    short = spans[:, 1] < step / 2
     seen, many = spans[~short].tolist(), sum(~short) > 500 # else a picture of many MB
     ax.broken_barh(seen, lane, color=color, rasterized=many, linewidth=0)
     if hatch := pattern_of(color):
