@@ -598,6 +598,15 @@ def test_clips_show_what_they_say(tmp_path, colony, capsys):
     with pytest.raises(DataError, match="no points to draw"): frame_drawer(empty)
 
 
+def test_a_clip_says_who_is_who():
+    "Its text named mouse1 and mouse2, and nothing in the picture did."
+    rec = make_recording(seed=1, frames=60, mice=2)
+    white = [(frame_drawer(r)(30) == 255).all(-1) for r in (rec, rec.replace(
+        xy=rec.xy[:, :1], mice=rec.mice[:1], bouts=bout_table(), labelled=None))]
+    assert white[0].sum() > 60 and not white[1].any() # there one needs no name
+
+
+
 def test_pictures_of_nothing(colony):
     seen = observe([recording([])])
     assert plot_raster(seen)[0].get_label() == "There are no bouts."
@@ -617,7 +626,20 @@ def test_a_bout_of_three_frames_in_an_hour_is_seen():
     canvas.draw()
     box = ax.get_window_extent()
     inside = np.asarray(canvas.buffer_rgba())[:, int(box.x0) + 2:int(box.x1), :3].astype(int)
-    assert (np.ptp(inside, 2) > 100).any(1).sum() > 5 # A coloured line, as high as the row
+    assert (np.ptp(inside, 2) > 80).any(1).sum() > 5 # A coloured line, as high as most of its lane
+
+
+def test_actions_of_a_raster_are_told_apart_without_colours():
+    "Sniff, approach and rear were one olive for those who do not tell red from green."
+    names = ("sniff", "approach", "rear", "attack")
+    seen = observe([recording([(*MICE[:2], a, 50 * k, 50 * k + 25) for k, a in enumerate(names)])])
+    ax = plot_raster(seen)[1]
+    lanes = [(b.y0, b.y1) for c in ax.collections for b in [p.get_extents() for p in c.get_paths()]]
+    assert len({*lanes}) == 4 and len(lanes) == 4
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == sorted(names)
+    low = dict(zip(sorted(names), sorted(lanes)))
+    colors = {tuple(c.get_facecolor()[0][:3]): c.get_paths()[0].get_extents().y0 for c in ax.collections}
+    assert {a: colors[to_rgb(c)] for a, c in colors_of(names).items()} == {a: y for a, (y, _) in low.items()}
 
 
 def test_an_action_has_its_colour_and_shares_it_with_none():

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from waiting import until
 
+from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.cli import main
 from mabe_nb.commands import remote as commands
@@ -1246,3 +1247,15 @@ def test_a_process_of_another_container_is_not_taken_for_ended():
     machine, _ = json.loads(out.stdout)
     assert machine != this_process()[0] and not has_ended([machine, 2**22 + 1])
     assert has_ended([this_process()[0], 2**22 + 1]) and not has_ended(this_process())
+
+
+def test_the_bar_of_a_training_that_stopped_early_is_full(tmp_path):
+    "It stayed at a tenth, beside the word done."
+    write_colony(tmp_path/"colony", videos=3, minutes=0.2)
+    job = submit(["mabe", "train", str(tmp_path/"colony"), "--out", str(tmp_path/"run"), "--features",
+                  "coords", "--hidden-size", "8", "--epochs", "40", "--early-stopping-patience", "1",
+                  "--learning-rate", "1e-9", "--min-lr", "0", "--train-videos", "1,2",
+                  "--valid-videos", "3"], timeout=300)
+    assert job.wait() == "done", job.log(40)
+    told = [(e["step"], e["total"]) for e in job.events() if e["k"] == "progress"]
+    assert told[0][1] == 40 and told[-1][0] == told[-1][1] == told[-2][0] < 40

@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from mabe_nb.analysis.figures import plot_budgets, plot_raster
@@ -133,6 +135,68 @@ def test_an_ethogram_counts_what_it_shows_and_is_no_page_of_many_megabytes():
     assert len(figure_svg(plots.plot_ethogram(table, 30)[0])) < 1e6
 
 
+def test_an_ethogram_of_two_hours_is_as_full_as_the_animal_was_busy():
+    "Bouts of a second were lines of a pixel, and 600 of them filled the lane."
+    at = np.sort(np.random.default_rng(0).choice(6_000, 600, replace=False)) * 36
+    table = bout_table([("m", "m", "sniff", t, t + 30) for t in at]) # 8 % of the time
+    figure, ax = plots.plot_ethogram(table, 30, start=0, stop=216_000)
+    assert ax.get_title("left") == "Ethogram; low bars: share of 14 s"
+    assert inked(figure, ax) < 0.25
+    figure, ax = plots.plot_ethogram(table.head(1), 30, start=0, stop=216_000)
+    assert 0 < inked(figure, ax) # a lone one is seen
+    _, ax = plots.plot_ethogram(table, 30, start=0, stop=1800)
+    assert ax.get_title("left") == "Ethogram"
+
+
+def inked(figure, ax):
+    "Share of a picture of one lane that has a colour."
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    left, low, right, high = ax.transData.transform(
+        [(0, 0.42), (ax.get_xlim()[1], -0.42)]).round().astype(int).ravel()
+    seen = np.asarray(canvas.buffer_rgba()).astype(int)[::-1, :, :3]
+    return (np.ptp(seen[low:high, left:right], axis=2) > 60).mean()
+
+
+def contrast(a, b):
+    "As WCAG 2 has it, from 1 to 21."
+    light = [np.dot(np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4),
+                    [0.2126, 0.7152, 0.0722]) for c in map(np.array, (a, b))]
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
+def test_a_grid_is_fainter_than_what_it_helps_to_read_on_either_page():
+    "On a dark page it was brighter than words and curves."
+    _, (ax, _) = plots.plot_learning_curve(history())
+    line = ax.yaxis.get_gridlines()[0]
+    for paper in (1.0, 17 / 255): # JupyterLab's
+        drawn = [paper + line.get_alpha() * (c - paper) for c in to_rgb(line.get_color())]
+        assert 1.2 < contrast(drawn, [paper] * 3) < 0.6 * contrast(to_rgb(INK), [paper] * 3)
+
+
+def test_numbers_in_a_table_can_be_read_on_every_shade():
+    "White on a middle blue was 2.9 to 1."
+    share = np.linspace(0, 1, 30)
+    table = pd.DataFrame(np.round(1e4 * np.c_[share, 1 - share]), columns=["a", "b"])
+    _, ax = plots.plot_confusion(table)
+    image, = ax.images
+    for text in ax.texts:
+        x, y = text.get_position()
+        ground = image.to_rgba(image.get_array())[y, x, :3]
+        assert contrast(to_rgb(text.get_color()), ground) >= 4.5, text.get_text()
+
+
+def test_what_differs_in_colour_differs_in_a_line_or_a_mark_too():
+    "For those who see no colours, and in a print: the first animals and groups."
+    rec = make_recording(seed=1, frames=60, mice=4)
+    _, ax = plots.plot_tracks(rec)
+    assert len({line.get_linestyle() for line in ax.get_lines()[::3][:4]}) == 4
+    cases = pd.DataFrame([(g, str(k), "sniff", k) for g in "abcd" for k in range(3)],
+                         columns=["group", "unit", "action", "value"])
+    keys = plot_budgets(cases)[1].get_legend().legend_handles
+    assert len({key.get_marker() for key in keys}) == 4
+
+
 def test_the_best_epoch_of_the_curve_is_the_one_that_a_run_keeps():
     nothing = history(4).assign(valid_macro_f1=0.0, valid_loss=[0.9, 0.5, 0.7, 0.8])
     assert "Best F1 0.000 in epoch 2" in plots.plot_learning_curve(nothing)[0].get_label()
@@ -234,6 +298,25 @@ def test_nothing_of_a_pose_with_long_names_is_cut_off():
     for part in (ax.yaxis.label, ax.get_legend()):
         box = part.get_window_extent()
         assert box.x0 >= 0 and box.x1 <= figure.bbox.width
+
+
+def test_names_of_cards_and_of_sizes_cover_nothing():
+    "Ten cards of one time lay over each other and over their ranges; so did twenty sizes."
+    names = "T4 L4 A10 A100-40GB L40S A100-80GB RTX-PRO-6000 H100 H200 B200".split()
+    cards = pd.DataFrame({"where": [f"modal:{n}" for n in names], "basis": "predicted", "seconds": 0.18,
+                          "usd": np.geomspace(1, 4, 10), "front": False, "low": 0.05, "high": 0.5})
+    figure, ax = plot_compare(cards)
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_text().startswith("modal")]
+    assert len(boxes) == 10 and all(ax.bbox.count_contains(b.corners()) == 4 for b in boxes)
+    assert all(a.count_overlaps([b for b in boxes if b is not a]) == 0 for a in boxes)
+    sizes = np.unique(np.geomspace(1, 8192, 25).round())
+    rows = pd.DataFrame({"batch": sizes, "status": "ok", "ms": 1.0, "p10": 1.0, "p90": 1.0,
+                         "windows_s": sizes * 1e3, "gb": sizes})
+    figure, axes = plot_sweep(Sweep(rows, None, None, 512, {}))
+    FigureCanvasAgg(figure).draw()
+    for ax in axes:
+        ticks = [t.get_window_extent() for t in ax.get_xticklabels() if t.get_text()]
+        assert len(ticks) > 5 and all(a.x1 < b.x0 for a, b in zip(ticks, ticks[1:]))
 
 
 def test_what_costs_nothing_has_no_axis_of_dollars():

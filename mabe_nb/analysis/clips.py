@@ -22,6 +22,7 @@ from ..data.folder.films import find_films
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError
 from ..view.colors import COLORS
+from ..view.style import _shorts
 from ..view.video.scene import skeleton
 
 # %% ../../nbs/analysis/60_clips.ipynb #b18b0138
@@ -36,13 +37,19 @@ def _draw_bouts(pen, size, frame, window, spans):
     pen.line((at(frame), height - 14, at(frame), height), "white", 3)
 
 
-def _draw_animal(pen, points, lines, color):
-    "What is seen of an animal: points, and lines between them."
+def _draw_animal(pen, points, lines, color, name):
+    "What is seen of an animal, edged in black: points, lines between them, its name."
     seen = np.isfinite(points).all(1)
-    for i, j in lines:
-        if seen[i] and seen[j]:
-            pen.line([*points[i].tolist(), *points[j].tolist()], color, 3)
-    for x, y in points[seen].tolist(): pen.ellipse((x-3, y-3, x+3, y+3), color)
+    for ink, more in (("black", 1), (color, 0)):
+        for i, j in lines:
+            if seen[i] and seen[j]:
+                pen.line(points[[i, j]].ravel().tolist(), ink, 3 + 2 * more)
+        for x, y in points[seen].tolist():
+            pen.ellipse((x-3-more, y-3-more, x+3+more, y+3+more), ink)
+    if name and seen.any():
+        x, y = points[seen][points[seen, 1].argmin()].tolist()
+        pen.text((x, y - 6), name, "white", anchor="mb", font_size=13, stroke_width=2,
+                 stroke_fill="black")
 
 # %% ../../nbs/analysis/60_clips.ipynb #92436cb7
 def _tracked_in(rec, known, film):
@@ -87,13 +94,14 @@ def frame_drawer(
     """
     fitted, scale, shift = _fitted(rec, size, film)
     lines, colors = skeleton(rec.parts), [ImageColor.getrgb(c) for c in COLORS]
+    names = _shorts(rec.mice, 16) if len(rec.mice) > 1 else [""] # who is who
 
     def draw(frame, text="", window=None, spans=(), picture=None):
         image = (Image.new("RGB", fitted) if picture is None
                  else Image.fromarray(picture))
         pen = ImageDraw.Draw(image)
         for m, points in enumerate(rec.xy[frame] * scale + shift):
-            _draw_animal(pen, points, lines, colors[m % len(colors)])
+            _draw_animal(pen, points, lines, colors[m % len(colors)], names[m])
         pen.text((8, 6), text[:200], "white", font_size=18, stroke_width=2,
                  stroke_fill="black")
         if window: _draw_bouts(pen, fitted, frame, window, spans)

@@ -16,7 +16,9 @@ from scipy import stats
 from .comparison import group_order
 from .measures import MEASURES, Observed
 from ..view.colors import ACTION_COLORS, COLORS, action_color, pattern_of
-from ..view.style import _axes, _draw_bouts, _empty, _ink, _shorts, styled
+from ..view.style import (_axes, _draw_bouts, _empty, _height_words, _ink,
+                                _shorts, styled)
+from ..view.video.scene import mark_of
 
 # %% ../../nbs/analysis/40_figures.ipynb #d2692e55
 def colors_of(
@@ -34,16 +36,19 @@ def colors_of(
 
 
 # %% ../../nbs/analysis/40_figures.ipynb #5e1c07d4
-def _draw_rows(ax, rows, bouts, colors):
-    "Bouts of each (video, animal) on a line of its own; how many there are."
-    of = dict(list(bouts.groupby(["video", "agent"])))
+def _draw_rows(ax, rows, bouts, colors, end):
+    "Bouts of each (video, animal) in a row, its actions from top to bottom; how many."
+    of, steps = dict(list(bouts.groupby(["video", "agent"]))), []
+    place, high = {a: k for k, a in enumerate(colors)}, max(1 / len(colors), 0.25)
+    foot = high + (1 - high) * np.linspace(0, 1, len(colors))
     for y, key in enumerate(rows):
         for action, some in of[key].groupby("action") if key in of else ():
+            lane = y - 0.36 + 0.72 * foot[place[action]], -0.72 * high
             spans = np.c_[some.start, some.stop - some.start]
-            _draw_bouts(ax, spans.tolist(), (y - 0.4, 0.8), colors[action])
+            steps.append(_draw_bouts(ax, spans, lane, colors[action], (0, end), 0.6))
     names = zip(*(_shorts(some, 22) for some in zip(*rows)))
     ax.set_yticks(range(len(rows)), [*map("  ".join, names)])
-    return sum(len(of[key]) for key in rows if key in of)
+    return sum(len(of[key]) for key in rows if key in of), _height_words(steps)
 
 # %% ../../nbs/analysis/40_figures.ipynb #f52f8943
 def _draw_watched(ax, rows, watched):
@@ -76,27 +81,28 @@ def plot_raster(
     colors = colors_of(seen.watched.action)
     figure, ax = _axes(ax, 9, max(1.2 + 0.2 * len(rows), 0.4 + 0.18 * len(colors)))
     if not len(seen.bouts): return _empty(figure, ax, "There are no bouts.")
-    grey = _draw_watched(ax, rows, seen.watched)
-    shown = _draw_rows(ax, rows, seen.bouts, colors)
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="time (s)",
-           xlim=(0, (seen.watched.begin + seen.watched.seconds).max()),
-           title="What each animal did" + some + grey)
+    grey, end = _draw_watched(ax, rows, seen.watched), (
+        seen.watched.begin + seen.watched.seconds).max()
+    shown, low = _draw_rows(ax, rows, seen.bouts, colors, end)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel="time (s)", xlim=(0, end),
+           title="What each animal did" + some + low + grey)
     ax.tick_params(axis="y", length=0, labelsize=7)
     ax.legend(handles=_bars(ax, colors), loc="upper left", bbox_to_anchor=(1, 1),
-              fontsize=8)
+              fontsize=8, title_fontsize=8, alignment="left",
+              title="in a row from\ntop to bottom" if len(colors) > 1 else None)
     figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
     return figure, ax
 
 
 # %% ../../nbs/analysis/40_figures.ipynb #3a086ce4
-def _mean_bar(ax, x, values, color, label, rng, dot): # Points
-    "The mean as a bar, each case as a dot, and 95 % of the mean as a line."
-    size, mean = len(values), values.mean()
-    ax.bar(x, mean, 0.8, color=color, alpha=0.35, label=label)
-    ax.plot(x + rng.uniform(-0.2, 0.2, size), values, "o", ms=dot, color=color,
-            alpha=0.8)
-    if size > 1:
-        half = stats.t.ppf(0.975, size - 1) * values.std() / np.sqrt(size)
+def _mean_bar(ax, x, values, look, label, rng, size): # Points
+    "The mean as a bar, each case as a mark, and 95 % of the mean as a line."
+    (color, mark), n, mean = look, len(values), values.mean()
+    ax.bar(x, mean, 0.8, facecolor=(color, 0.35), edgecolor=color, linewidth=0.8)
+    ax.plot(x + rng.uniform(-0.2, 0.2, n), values, mark, ms=size, color=color,
+            alpha=0.8, label=label)
+    if n > 1:
+        half = stats.t.ppf(0.975, n - 1) * values.std() / np.sqrt(n)
         ax.plot([x, x], [mean - half, mean + half], color=_ink(ax), linewidth=1.2)
 
 
@@ -111,7 +117,7 @@ def _explain_bars(ax, label):
     ax.set(ylabel=label, title="By group", ylim=(0, None))
     ax.grid(axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, title_fontsize=8,
-              title="bar: mean\nline: 95 % interval\ndot: one case", alignment="left")
+              title="bar: mean\nline: 95 % interval\nmark: one case", alignment="left")
 
 # %% ../../nbs/analysis/40_figures.ipynb #25670529
 @styled
@@ -126,13 +132,13 @@ def plot_budgets(
     n, m = len(actions), len(groups)
     bar = min(0.45, 18 / max(n * (m + 1), 1)) # Inches; a picture has an end
     figure, ax = _axes(ax, 2 + bar * n * (m + 1), max(3.2, 0.8 + 0.18 * m)) # names fit
-    rng, wide, dot = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
+    rng, wide, size = np.random.default_rng(0), m + 0.8, max(1, 6.7 * bar)
     colors = COLORS if m <= len(COLORS) else cycle(ACTION_COLORS)
     for g, (group, name, color) in enumerate(zip(groups, _shorts(groups), colors)):
         for i, action in enumerate(actions):
             some = cases[(cases.group == group) & (cases.action == action)].value
             label = None if i else name
-            _mean_bar(ax, i * wide + g, some, color, label, rng, dot)
+            _mean_bar(ax, i * wide + g, some, (color, mark_of(g)), label, rng, size)
     _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
     _explain_bars(ax, MEASURES[value])
     figure.set_label(f"{MEASURES[value]} of {n} actions in {m} groups")
@@ -143,7 +149,7 @@ def _draw_table(ax, values, words, rows, columns, most):
     ax.imshow(np.nan_to_num(values), cmap="Blues", vmin=0, vmax=most, aspect="auto")
     for (i, j), x in np.ndenumerate(values):
         ax.text(j, i, words[i][j], ha="center", va="center", fontsize=8,
-                color="white" if x > 0.55 * most else "#08306b")
+                color="white" if x > 0.72 * most else "black") # at least 4.5 to 1
     ax.set_xticks(range(len(columns)), _shorts(columns, 16), rotation=40, ha="right",
                   rotation_mode="anchor")
     ax.set_yticks(range(len(rows)), _shorts(rows, 16))

@@ -184,12 +184,12 @@ def check_out(
 # %% ../../nbs/commands/10_parser.ipynb #d764f7d6
 def epoch_event(
     cfg, # `TrainConfig`
-): # Function of an epoch's row
+): # Function of an epoch's row, and of how many there are
     "What tells the job that a run is part of how far it is; else does nothing."
-    if "MABE_EVENTS" not in os.environ: return lambda row: None
+    if "MABE_EVENTS" not in os.environ: return lambda row, epochs=None: None
     from mabe_nb.remote.inside.cell import progress
-    return lambda row: progress(row["epoch"], cfg.epochs, train_loss=row["train_loss"],
-                                valid_f1=row["valid_f1"])
+    return lambda row, epochs=cfg.epochs: progress(
+        row["epoch"], epochs, train_loss=row["train_loss"], valid_f1=row["valid_f1"])
 
 # %% ../../nbs/commands/10_parser.ipynb #50daed47
 def plain(

@@ -157,9 +157,12 @@ def train(args, say) -> dict:
     ids = named_split(args, data, say)
     if args.recipe: return train_with_recipe(args, data, *ids, say)
     if args.corrections: ids = reviewed_split(data, *ids, cfg)
+    rows, tell = [], epoch_event(cfg)
+    def each(row): rows.append(row); tell(row)
     metrics = run(data, args.out, cfg, *ids, resume=args.resume, init=args.init,
-                  say=say, progress=say.progress, each=epoch_event(cfg))
+                  say=say, progress=say.progress, each=each)
     if not metrics: return {} # the first process of the team reports
+    for row in rows[-1:]: tell(row, row["epoch"]) # all there is, if it stopped early
     _say_scores(metrics, args.out, say)
     say(disk_use_line(list_caches()))
     return metrics

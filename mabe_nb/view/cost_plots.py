@@ -8,13 +8,22 @@ __all__ = ['plot_sweep', 'plot_compare']
 # %% ../../nbs/view/12_cost_plots.ipynb #408b79a4
 import numpy as np
 import pandas as pd
+from matplotlib.transforms import Bbox
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..hardware.speed_guide import time_words
 from .colors import COLORS
-from .style import _axes, _empty, _ink, styled
+from .style import _axes, _empty, _ink, _short, styled
 
 # %% ../../nbs/view/12_cost_plots.ipynb #dd7308fb
+def _apart(sizes, near): # Names of ticks, empty where the last named one is too near
+    last, names = -np.inf, []
+    for size in sizes:
+        if far := np.log2(size) - last >= near: last = np.log2(size)
+        names.append(f"{size:g}" if far else "")
+    return names
+
+
 def _by_batch(ax, good, failed, values, line, unit):
     batch = good.batch.to_numpy(float)
     if line is not None and len(batch):
@@ -22,8 +31,9 @@ def _by_batch(ax, good, failed, values, line, unit):
         ax.plot(at, line(at), color=COLORS[1], linewidth=1.2, label="fitted line")
     ax.plot(batch, values, "o", ms=5, color=COLORS[0], label="measured")
     ax.set_xscale("log", base=2)
-    sizes = sorted({*good.batch, *failed.batch})
-    ax.set_xticks(sizes, [f"{s:g}" for s in sizes])
+    sizes = np.unique([*good.batch, *failed.batch])
+    near = np.ptp(np.log2(sizes)) / 8 if len(sizes) else 0
+    ax.set_xticks(sizes, _apart(sizes, near))
     ax.minorticks_off()
     ax.set(xlabel="batch (windows)", ylabel=unit)
     ax.grid(axis="y")
@@ -77,12 +87,51 @@ def _points(ax, rows, least, measured):
                 else COLORS[7], elinewidth=0.9, capsize=2, zorder=1)
     ax.plot(at, rows.seconds, "o", ms=7, color=COLORS[0], mfc=COLORS[0] if measured
             else "none", label="measured" if measured else "predicted")
-    rows, down = rows.assign(usd=at).sort_values("usd"), -1
-    for name, x, y, best in zip(rows["where"], rows.usd, rows.seconds, rows.front):
-        down = -down # names of neighbours go up and down in turn
-        ax.annotate(str(name)[:28], (x, y), (5, 6 * down), textcoords="offset points",
-                    fontsize=8, color=_ink(ax), rotation=35 * down, va="center",
-                    rotation_mode="anchor", fontweight="bold" if best else "normal")
+
+# %% ../../nbs/view/12_cost_plots.ipynb #b926a192
+def _places(low, high, wide, tall): # From a point; the ends of its range; all in pixels
+    "Corners where its name may stand, the nearest first."
+    yield from ((x, y) for y in (2, -2 - tall) for x in (6, -6 - wide))
+    for tier in range(12):
+        for y in (high + 4 + tier * tall, low - 4 - (tier + 1) * tall):
+            yield from ((x * wide, y) for x in (-0.5, 0, -1))
+
+
+def _steps(dots): # In pixels
+    "Where the line runs that joins the cards of the front."
+    dots = dots[np.argsort(dots[:, 0])]
+    ends = [(a, b) for p, q in zip(dots, dots[1:])
+            for a, b in ((p, (q[0], p[1])), ((q[0], p[1]), q))]
+    return [Bbox([np.minimum(a, b) - 1, np.maximum(a, b) + 1]) for a, b in ends]
+
+
+def _name_points(ax, rows, least):
+    "Names of points where they cover no point, no range and no other name."
+    ax.figure.draw_without_rendering() # so that places are known
+    usd, tall = rows.usd.clip(lower=least), 11 / 72 * ax.figure.dpi
+    low, dots, high = (ax.transData.transform(np.c_[usd, y.fillna(rows.seconds)])
+                       for y in (rows.low, rows.seconds, rows.high))
+    around = [*zip(dots - 5, dots + 5), *zip(low - 1, high + 1)]
+    taken = [*map(Bbox, around), *_steps(dots[rows.front])]
+    for name, best, a, dot, b in zip(rows["where"], rows.front, low, dots, high):
+        text = ax.text(0, 0, _short(name), fontsize=8, color=_ink(ax), va="bottom",
+                       fontweight="bold" if best else "normal")
+        wide = text.get_window_extent().width
+        boxes = [Bbox.from_bounds(*(dot + place), wide, tall)
+                 for place in _places(a[1] - dot[1], b[1] - dot[1], wide, tall)]
+        k = next((k for k, box in enumerate(boxes) if not box.count_overlaps(taken)
+                  and ax.bbox.count_contains(box.corners()) == 4), 0)
+        taken.append(boxes[k].padded(3))
+        text.set_position(ax.transData.inverted().transform(boxes[k].p0))
+        if k > 3: _join(ax, dot, boxes[k])
+
+
+def _join(ax, dot, box):
+    "A thin line from a point to its name."
+    end = box.y0 if box.y0 > dot[1] else box.y1
+    ends = ax.transData.inverted().transform([dot, (dot[0], end)])
+    ax.plot(*ends.T, color=_ink(ax), linewidth=0.5, zorder=0.5)
+
 
 # %% ../../nbs/view/12_cost_plots.ipynb #e7126d62
 def _without_price(ax): # A place on this axis is none
@@ -104,7 +153,7 @@ def _logarithmic(ax, free): # Where what costs nothing stands, None: nothing doe
         axis.set_minor_formatter(NullFormatter())
     ax.margins(x=0.16, y=0.16)
     ax.grid(which="major")
-    ax.legend(loc="best")
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
 
 # %% ../../nbs/view/12_cost_plots.ipynb #00c4b966
 def _front(ax, cards, least):
@@ -134,6 +183,7 @@ def plot_compare(
         if len(rows): _points(ax, rows, least, measured)
     _logarithmic(ax, least if (good.usd <= 0).any() else None)
     if not len(paid): _without_price(ax)
+    _name_points(ax, good, least)
     figure.set_label("Time and price: " + "; ".join(
         f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' * bool(f)})" for w, s,
         u, b, f in good[["where", "seconds", "usd", "basis", "front"]].values))

@@ -12,8 +12,8 @@ import pandas as pd
 from ..data.recording import plural
 from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
-from .style import (INK, _axes, _draw_bouts, _empty, _ink, _short, _shorts,
-                                _spans, styled)
+from .style import (INK, _axes, _draw_bouts, _empty, _height_words, _ink,
+                                _short, _shorts, _spans, styled)
 
 # %% ../../nbs/view/10_plots.ipynb #8f433c2f
 SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
@@ -53,18 +53,20 @@ def plot_audit(
     return figure, ax
 
 # %% ../../nbs/view/10_plots.ipynb #4bd2d422
-def _draw_lanes(ax, lanes, tables, spans): # (action, source) each; `spans` in s
-    "Bouts in their lanes, those of one action close together and in its colour."
+def _draw_lanes(ax, lanes, tables, fps, shown): # (action, source) each; frames
+    "Bouts in their lanes, those of one action together; what the title then says."
     lane = np.arange(len(lanes))
     rows, first = lane + lane // len(tables) * 0.5, next(iter(tables))
-    for y, (action, name) in zip(rows, lanes):
-        bouts = tables[name][tables[name].action == action]
-        _draw_bouts(ax, spans(bouts), (y - 0.42, 0.84), action_color(action))
+    of = lambda action, name: tables[name][tables[name].action == action]
+    steps = [_draw_bouts(ax, _spans(of(*lane), fps, *shown), (y + 0.42, -0.84),
+                         action_color(lane[0]), np.divide(shown, fps))
+             for y, lane in zip(rows, lanes)]
     short = _shorts([action for action, _ in lanes])
     ax.set_yticks(rows, [f"{a}   {name}" if name == first else name
                          for a, (_, name) in zip(short, lanes)])
     ax.set_ylim(rows[-1] + 0.7, -0.7)
     ax.tick_params(axis="y", length=0, labelsize=8)
+    return _height_words(steps)
 
 
 def _actions_in(tables): return sorted({a for b in tables.values() for a in b.action})
@@ -95,8 +97,8 @@ def plot_ethogram(
     lanes = [(a, n) for a in actions for n in tables]
     figure, ax = _axes(ax, 9, 1.1 + 0.2 * len(lanes) + 0.08 * len(actions))
     if not lanes: return _empty(figure, ax, "There are no bouts.")
-    _draw_lanes(ax, lanes, tables, lambda bouts: _spans(bouts, fps, start, stop))
-    ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram")
+    low = _draw_lanes(ax, lanes, tables, fps, (start, stop))
+    ax.set(xlim=(start / fps, stop / fps), xlabel="time (s)", title="Ethogram" + low)
     ax.grid(axis="x")
     when = f"from {start / fps:g} to {stop / fps:g} s"
     figure.set_label(f"Ethogram {when}: {_numbers_of(tables, actions)}")
@@ -156,7 +158,7 @@ def plot_confusion(
     ax.imshow(np.nan_to_num(share), cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (i, j), x in np.ndenumerate(share):
         ax.text(j, i, "–" if np.isnan(x) else f"{x:.2f}", ha="center", va="center",
-                fontsize=8, color="white" if x > 0.55 else "#08306b")
+                fontsize=8, color="white" if x > 0.72 else "black") # at least 4.5 to 1
     ax.set_xticks(range(m), _shorts(confusion, 16), rotation=40, ha="right",
                   rotation_mode="anchor")
     ax.set_yticks(range(n), [f"{a} ({t:,.0f})" for a, t in
@@ -173,7 +175,7 @@ def plot_confusion(
 def _draw_path(ax, path, i, name):
     "The path of the i-th animal, from a ring (first seen) to a square (last seen)."
     color = COLORS[i % len(COLORS)]
-    line = ("-", "--", ":")[i // len(COLORS) % 3]
+    line = ("-", "--", "-.", ":")[(i + i // len(COLORS)) % 4]
     ax.plot(*path.T, line, color=color, linewidth=1.2, label=name)
     seen = path[np.isfinite(path).all(-1)]
     for point, marker in zip((*seen[:1], *seen[-1:]), "os"):

@@ -68,7 +68,7 @@ def figure_svg(figure: Figure) -> str:
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = re.sub(r"<!--.*?-->", "", out.getvalue(), flags=re.S)
     svg = svg[svg.index("<svg"):].replace(f": {INK}", ": currentColor")
-    svg = svg.replace(f": {GRID}", ": currentColor; stroke-opacity: 0.2")
+    svg = svg.replace(f"stroke-opacity: {GRID}", "stroke-opacity: 0.2")
     return svg.replace(">", ">" + THEME, 1)
 
 # %% ../../nbs/view/20_report.ipynb #29e9090a

@@ -21,11 +21,11 @@ from .colors import pattern_of
 from .fonts import BOXES, font_families, warn_of_boxes
 
 # %% ../../nbs/view/09_style.ipynb #88bbf619
-INK, GRID = "#757575", "#b6b6ba"
+INK, GRID = "#757575", 0.5 # Colour; opacity of lines of a grid
 STYLE = {
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK,
-    "xtick.color": INK, "ytick.color": INK, "grid.color": GRID, "grid.linewidth": 0.6,
-    "font.size": 9,
+    "xtick.color": INK, "ytick.color": INK, "grid.color": INK, "grid.alpha": GRID,
+    "grid.linewidth": 0.6, "font.size": 9,
     "axes.titlesize": 10, "axes.titlelocation": "left", "axes.titleweight": "bold",
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "legend.frameon": False, "figure.facecolor": "white", "axes.facecolor": "white",
@@ -131,10 +131,27 @@ def _shorts(names, width=28): # As `_short`; no two look the same
 
 
 # %% ../../nbs/view/09_style.ipynb #e57e0e0d
-def _draw_bouts(ax, spans, y, color): # (begin, length) each; y and height of the lane
-    many = len(spans) > 500 # else a picture of many MB
-    ax.broken_barh(spans, y, color=color, rasterized=many,
-                   linewidth=0.8) # a frame of an hour is seen
+_STEPS = 500 # In a lane, more than a pixel each
+
+def _draw_bouts(ax, spans, lane, color, shown, lowest=0.2): # s; lane: foot, height
+    "Bouts in their lane; the seconds that a height is a share of, 0 if none is."
+    spans, (foot, height) = np.reshape(spans, (-1, 2)).astype(float), lane
+    step = (shown[1] - shown[0]) / _STEPS
+    short = spans[:, 1] < step / 2
+    seen, many = spans[~short].tolist(), sum(~short) > 500 # else a picture of many MB
+    ax.broken_barh(seen, lane, color=color, rasterized=many, linewidth=0)
     if hatch := pattern_of(color):
-        ax.broken_barh(spans, y, facecolor="none", edgecolor="white", linewidth=0,
+        ax.broken_barh(seen, lane, facecolor="none", edgecolor="white", linewidth=0,
                        hatch=hatch, rasterized=many)
+    if not short.any(): return 0
+    share, at = np.histogram(spans[short].sum(1) - spans[short, 1] / 2, _STEPS, shown,
+                             weights=spans[short, 1] / step)
+    top = foot + height * np.where(share > 0, share.clip(lowest, 1), 0)
+    ax.fill_between(at, foot, np.append(top, foot), step="post", color=color,
+                    linewidth=0)
+    return step
+
+
+def _height_words(steps): # What a title then says
+    step = float(f"{max(steps, default=0):.2g}")
+    return f"; low bars: share of {step:g} s" * (step > 0)

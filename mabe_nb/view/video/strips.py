@@ -39,7 +39,7 @@ def _probability(ax, k, p, labels, span, fps, base, name):
     at, high = np.append(at, span[1]) / fps, np.append(high, high[-1])
     ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
                     color=color, linewidth=0)
-    ax.axhline(base + 0.92, color=GRID, linewidth=0.6, zorder=0)
+    ax.axhline(base + 0.92, color=_ink(ax), alpha=GRID, linewidth=0.6, zorder=0)
     if labels is not None: _truth(ax, labels[:span[1], k], fps, span[0], base, color)
 def _name_rows(ax, at, names):
     "Names of what lies on each line, without ticks."
