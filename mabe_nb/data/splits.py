@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
+from .copies.motion import motion_marks
 from .dataset import (
     as_dataset, each_video, may_be_labelled, read_video, warn_untracked)
 from .recording import (BOUT_COLUMNS, Recording, bout_table,
@@ -71,12 +72,12 @@ def marks(
     "Codes by which other recordings with some of the same poses can be found."
     codes, points = frame_codes(rec)
     if not len(codes): return codes
-    whole = np.frombuffer(
-        hashlib.blake2b(codes.tobytes(), digest_size=16).digest()[:8], np.uint64)
+    whole = hashlib.blake2b(codes.tobytes(), digest_size=8).digest()
     n = -(-8 // (len(rec.mice) * len(rec.parts))) # Frames together
     odd = np.random.PCG64(8).random_raw(n) | np.uint64(1)
     steps = [k for k in THINNED[:None if n > 1 else 1] if (n - 1) * k < len(codes)]
-    return np.concatenate([*(_sequences(codes, points, odd, k) for k in steps), whole])
+    return np.concatenate([*(_sequences(codes, points, odd, k) for k in steps),
+                           np.frombuffer(whole, np.uint64), motion_marks(rec)])
 
 # %% ../../nbs/data/60_splits.ipynb #29faf720
 def _known(rec): # Bouts where somebody looked
