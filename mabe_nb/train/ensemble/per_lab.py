@@ -118,7 +118,8 @@ class PerLab:
         return tuple(sorted({a for r in self.recipes.values() for a in r.actions}))
 
     @property
-    def parts(self) -> tuple: return next(iter(self.recipes.values())).parts
+    def parts(self) -> tuple:
+        return tuple(sorted({p for r in self.recipes.values() for p in r.parts}))
 
     @property
     def labs(self) -> dict: return self.merged(lambda recipe: recipe.labs)
