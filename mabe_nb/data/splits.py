@@ -168,8 +168,8 @@ def check_no_leak(
     first = {group[i]: i for i in reversed([*train_ids])}
     for i in valid_ids:
         if (other := first.get(group[i])) is not None:
-            what = ("it is on both sides of the split" if other == i else
-                    f"it shares poses with video {other} in training")
+            what = ("it is on both sides of the split" if other == i else "it shares "
+                    f"poses with video {other} in training, perhaps shifted or scaled")
             raise DataError(f"{what}; move one of them", where=f"validation video {i}")
 
 # %% ../../nbs/data/60_splits.ipynb #d8b2e677
