@@ -55,8 +55,8 @@ def _by_id(recordings, root):
     "Recordings by the id of their video. Raises `DataError` for an id used twice."
     found = {}
     for rec in recordings:
-        if found.setdefault(rec.video_id, rec) is not rec:
-            raise DataError(f"video {rec.video_id!r} is there twice, expected one", root)
+        if found.setdefault(rec.video_id, rec) is not rec: raise DataError(
+            f"video {rec.video_id!r} is there twice, expected one", root)
     return found
 
 # %% ../../nbs/data/20_dataset.ipynb #0d40a8b6
