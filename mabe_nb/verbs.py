@@ -6,6 +6,7 @@
 __all__ = ['split', 'fit', 'score', 'best_thresholds']
 
 # %% ../nbs/04_verbs.ipynb #0914dc1c
+import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,9 @@ def _config(config: Any, settings: dict[str, Any], init: str | Path | None) -> A
     elif not isinstance(config, dict | None):
         raise ConfigError(f"config is {str(config)[:40]!r}, expected a TrainConfig, "
                           "a YAML file or a dict of settings")
+    known = [*TrainConfig.model_fields, *inspect.signature(fit).parameters]
+    for key in settings:
+        if key not in known: raise ConfigError.unknown("setting", key, known)
     start: Any = None if init is None else open_start(init)
     return make_config({**(start.settings() if start else {}), **(config or {}),
                         **settings})

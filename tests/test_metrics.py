@@ -379,6 +379,19 @@ def test_chance_keeps_rates_and_loses_timing():
     assert always["scores"] == [1.0] * 20
 
 
+def test_chance_is_the_same_in_any_order_of_rows_and_kind_of_ids():
+    bouts = [attack(i * 100 % 700, i * 100 % 700 + 40) for i in range(12)]
+    solution = answer(*bouts).assign(video_id=[2, 10, 1] * 4)
+    submission = solution[[*IDS, *FRAMES]].assign(
+        start_frame=lambda t: t.start_frame + 9, stop_frame=lambda t: t.stop_frame + 9)
+    want = chance_score(solution, submission)["scores"]
+    for seed in range(4):
+        mixed = [t.sample(frac=1, random_state=seed) for t in (solution, submission)]
+        assert chance_score(*mixed)["scores"] == want
+        text = [t.astype({"video_id": str}) for t in mixed]
+        assert chance_score(*text)["scores"] == want
+
+
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(small_case(), st.integers(0, 99))

@@ -9,6 +9,7 @@ from short_recipe import short  # noqa: F401
 
 from mabe_nb import cli
 from mabe_nb.analysis.analyse import analyse
+from mabe_nb.data.cache.reader import open_prepared
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import write_colony
@@ -19,7 +20,7 @@ from mabe_nb.train.ensemble.per_lab import (better_together, labs_with_enough, l
                                             train_per_lab)
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.metrics import kaggle_score, solution_table
-from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.ensemble.recipe import begin_training, train_recipe
 from mabe_nb.train.model import load_model
 from mabe_nb.train.runs import train
 from mabe_nb.train.scores.frames import f1_of
@@ -56,6 +57,19 @@ def test_each_lab_learns_from_its_own_videos(data, run):
         left = sorted(sum(metrics["folds"], []))
         assert left == [v for v in data.ids if lab in ("", data.lab(v))]
         assert (work/"run"/(f"lab-{lab}" if lab else "all")/"card.md").exists()
+
+
+def test_a_lab_learns_from_the_parts_that_it_tracks(tmp_path):
+    "Six parts beside the usual ones count, and those of other labs took the places of its own."
+    parts = ("nose", "tail_base", "tail_tip"), ("ear_left", "ear_right", "hip_left", "hip_right",
+                                                 "lateral_left", "lateral_right", "nose", "tail_base")
+    data = RecordingList([video(i, lab).replace(parts=names, xy=np.resize(
+        video(i, lab).xy, (1500, 2, len(names), 2))) for i, (lab, names) in enumerate(
+            (lab, names) for lab, names in zip(("One", "Two"), parts) for _ in range(3))])
+    begin_training(data, tmp_path/"one", "quick", ["0", "1", "2"], 3, cache=tmp_path/"f")
+    names = open_prepared(tmp_path/"f"/"directed").names
+    assert any("tail_tip" in name for name in names)
+    assert not any("hip_left" in name for name in names)
 
 
 def test_what_may_be_chance_is_not_told_as_better():

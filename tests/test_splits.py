@@ -220,6 +220,26 @@ def test_a_copy_of_fewer_frames_a_second_is_found(mice, parts):
     assert groups(copies[:2]).group.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("mice, parts", [(1, 1), (2, 7)])
+def test_a_copy_elsewhere_in_the_picture_is_found(mice, parts):
+    "Shifted, turned, mirrored, in centimetres, rounded, cut: each was a group of its own."
+    def video(seed):
+        steps = np.random.default_rng(seed).normal(0, 3, (9000, mice, parts, 2)).cumsum(0)
+        return Recording(abs((steps + 200) % 800 - 400).astype(np.float32), tuple("ab"[:mice]),
+                         tuple("hijklmn"[:parts]), 30.0, video_id=str(seed))
+    recs = [video(k) for k in range(8)]
+    copy = lambda i, name, of: recs[i].replace(xy=of(recs[i].xy).astype(np.float32), video_id=name)
+    turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
+    copies = [copy(0, "shifted", lambda xy: xy + [7.3, -31]), copy(1, "turned", lambda xy: xy @ turn),
+              copy(2, "mirrored", lambda xy: xy * [-1, 1] + [400, 0]), copy(3, "cm", lambda xy: xy / 17.3),
+              copy(4, "rounded", lambda xy: (xy * 0.63).round(1)), copy(5, "cut", lambda xy: xy[3000:4500] + 9)]
+    assert groups([*recs, *copies]).group.tolist() == [*range(8), *range(6)]
+    holes = recs[0].xy.copy()
+    holes[np.random.default_rng(0).random(holes.shape[:-1]) < 0.3] = np.nan
+    lost = recs[0].replace(xy=holes, video_id="lost"), recs[0].replace(xy=holes * 3, video_id="large")
+    assert groups([*recs[1:], *lost]).group.tolist() == [*range(7), 7, 7]
+
+
 def test_points_that_are_lost_at_the_same_place_connect_nothing():
     "As trackers write those that they do not see, before the animal comes back at a door."
     def video(seed):

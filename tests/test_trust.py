@@ -12,7 +12,7 @@ from mabe_nb.errors import ConfigError, DataError
 from mabe_nb.train.ensemble.decide import Decision, OutOfFold, labelled_sequences, nested
 from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
 from mabe_nb.train.scores.trust import (bin_counts, bootstrap, borders, calibration,
-                                        drawn_f1, f1_intervals, few_note, near_borders,
+                                        drawn_f1, f1_intervals, interval_of, near_borders,
                                         percent_points, sequence_scores)
 from mabe_nb.train.scores.frames import by_video, f1_of, seen_counts, video_counts
 from mabe_nb.view.runs import calibration_table
@@ -183,18 +183,32 @@ def test_an_interval_of_few_videos_is_wider_than_its_draws():
     for n, wider in ((4, 1.3), (10, 1.1), (40, 1.0)):
         drawn, (low, high) = drawn_f1(counts[:n])[:, 0], bootstrap(counts[:n])
         plain, at = np.percentile(drawn, (2.5, 97.5)), f1_of(counts[:n].sum(0))[0]
-        assert wider * np.ptp(plain) < high - low <= 2 * max(abs(drawn - at)) + 1e-4
+        assert wider * np.ptp(plain) < high - low < 2.5 * np.ptp(plain)
         assert high - at >= at - low - 2e-4 # a lot of few that has none of an action does not know
         assert f1_intervals(counts[:n], "a")["a"] == pytest.approx([low, high], abs=1e-4)
     few = np.concatenate([counts[:3], 0 * counts[:20]]) # in the others it was not looked for
-    low, high = np.percentile(drawn_f1(few)[~np.isnan(drawn_f1(few))], percent_points(3))
-    at = f1_of(few.sum(0))[0]
-    assert f1_intervals(few, "a")["a"] == pytest.approx([low, max(high, 2 * at - low)], abs=1e-4)
+    want = interval_of(drawn_f1(few)[:, 0], f1_of(few.sum(0))[0], 3)
+    assert f1_intervals(few, "a")["a"] == pytest.approx(want, abs=1e-4)
+    low, high = np.nanpercentile(drawn_f1(few), percent_points(3))
+    assert want[0] < low - 0.05 and want[1] > high + 0.05 # No draw is worse than the worst video
 
 
-def test_what_is_said_of_an_interval_depends_on_how_many_videos_judge():
-    assert few_note(1) == " One video has no interval." and few_note(6) == few_note(60) == ""
-    for n in (2, 5): assert few_note(n) == f" Of only {n} videos the interval is still too narrow."
+@pytest.mark.parametrize("n", [3, 6])
+def test_intervals_of_few_videos_hold_the_f1_of_all(n):
+    "Until it was so, that of an action of a third of the videos did in 45 and 65 % of lots."
+    rng = np.random.default_rng(n)
+    frames = rng.gamma(1.5, 300, (70, 2)) * (rng.random((70, 2)) < (1, 0.35))
+    right = rng.beta((4, 1.5), 1.5, (70, 2))
+    wrong = frames * (1 - right)
+    counts = np.stack([frames * right, wrong * rng.random((70, 2)) * 2, wrong], 2).astype(int)
+    true, held = f1_of(counts.sum(0)), {"mean": [], "a": [], "b": []}
+    for _ in range(150):
+        lot = counts[rng.integers(0, 70, n)]
+        known = ~np.isnan(f1_of(lot.sum(0)))
+        ends = f1_intervals(lot, "ab") | {"mean": bootstrap(lot)}
+        for name, of in zip(("a", "b", "mean"), (*true, true[known].mean())):
+            if ends[name]: held[name].append(ends[name][0] <= of <= ends[name][1])
+    assert np.mean(held["mean"]) > 0.86 < np.mean(held["a"]) and np.mean(held["b"]) > 0.68
 
 
 def test_a_single_video_gives_no_interval():
@@ -304,8 +318,8 @@ def test_odd_curves():
 
 
 def test_the_macro_interval_is_of_the_same_actions_in_every_draw():
-    "A draw without an action is no better for it: of two videos one lacks the poor one."
-    counts = np.array([[[90, 10, 10], [1, 9, 9]], [[90, 10, 10], [0, 0, 0]]])
+    "A draw without an action is no better for it: of eight videos six lack the poor one."
+    counts = np.array([[[90, 10, 10], [1, 9, 9]]] * 2 + [[[90, 10, 10], [0, 0, 0]]] * 6)
     good, poor = f1_of(counts.sum(0))
     low, high = bootstrap(counts)
     assert low <= (good + poor) / 2 <= high < good - 0.1

@@ -136,7 +136,7 @@ def shared_tracks(
         other = found[mine.a.where(mine.a != v, mine.b).mode()[0]]
         rows.append(_row(*found[v][:2], "duplicated_tracks", 1, len(mine) / size[v],
                          f"shares poses with video {other[0]} ({other[1] or 'no lab'})"
-                         "; a split that parts them leaks"))
+                         ", perhaps shifted or scaled; a split that parts them leaks"))
     return rows
 
 # %% ../../nbs/data/50_audit.ipynb #ece18888

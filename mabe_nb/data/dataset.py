@@ -55,9 +55,8 @@ def _by_id(recordings, root):
     "Recordings by the id of their video. Raises `DataError` for an id used twice."
     found = {}
     for rec in recordings:
-        if found.setdefault(rec.video_id, rec) is not rec:
-            raise DataError(f"video id {rec.video_id!r} is there twice, expected "
-                            "one Recording a video", root)
+        if found.setdefault(rec.video_id, rec) is not rec: raise DataError(
+            f"video {rec.video_id!r} is there twice, expected one", root)
     return found
 
 # %% ../../nbs/data/20_dataset.ipynb #0d40a8b6
@@ -280,9 +279,10 @@ def own_readers() -> list: # Functions from a path to `Points`
 def dataset_parts(
     dataset, # See `open_dataset`
     unlabelled: bool = True, # Also of videos without labels, where others have some
+    ids=None, # Video ids, None: all
 ) -> tuple: # Sorted, see `part_index`
     "Body parts that any video has that can be read. Raises `DataError` if none can."
-    ids, table = dataset.ids, getattr(dataset, "table", None)
+    ids, table = ids or dataset.ids, getattr(dataset, "table", None)
     if not unlabelled: ids = [v for v in ids if may_be_labelled(dataset, v)] or ids
     found, broken, unlisted = set(), None, ids
     if table is not None and "body_parts_tracked" in table:

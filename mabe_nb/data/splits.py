@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
+from .copies.motion import motion_marks
 from .dataset import (
     as_dataset, each_video, may_be_labelled, read_video, warn_untracked)
 from .recording import (BOUT_COLUMNS, Recording, bout_table,
@@ -71,12 +72,12 @@ def marks(
     "Codes by which other recordings with some of the same poses can be found."
     codes, points = frame_codes(rec)
     if not len(codes): return codes
-    whole = np.frombuffer(
-        hashlib.blake2b(codes.tobytes(), digest_size=16).digest()[:8], np.uint64)
+    whole = hashlib.blake2b(codes.tobytes(), digest_size=8).digest()
     n = -(-8 // (len(rec.mice) * len(rec.parts))) # Frames together
     odd = np.random.PCG64(8).random_raw(n) | np.uint64(1)
     steps = [k for k in THINNED[:None if n > 1 else 1] if (n - 1) * k < len(codes)]
-    return np.concatenate([*(_sequences(codes, points, odd, k) for k in steps), whole])
+    return np.concatenate([*(_sequences(codes, points, odd, k) for k in steps),
+                           np.frombuffer(whole, np.uint64), motion_marks(rec)])
 
 # %% ../../nbs/data/60_splits.ipynb #29faf720
 def _known(rec): # Bouts where somebody looked
@@ -167,8 +168,8 @@ def check_no_leak(
     first = {group[i]: i for i in reversed([*train_ids])}
     for i in valid_ids:
         if (other := first.get(group[i])) is not None:
-            what = ("it is on both sides of the split" if other == i else
-                    f"it shares poses with video {other} in training")
+            what = ("it is on both sides of the split" if other == i else "it shares "
+                    f"poses with video {other} in training, perhaps shifted or scaled")
             raise DataError(f"{what}; move one of them", where=f"validation video {i}")
 
 # %% ../../nbs/data/60_splits.ipynb #d8b2e677

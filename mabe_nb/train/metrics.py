@@ -130,9 +130,9 @@ def chance_score(
     bouts, length = _joined(bouts, solution, submission, scored or {})
     if rounds is None: rounds = min(max(300_000 // max(len(bouts.row), 1), 4), 20)
     known = _judgeable(solution, submission)
-    names, circles = known["video_id"].unique(), _circles(solution, known, frames)
+    names = sorted(known["video_id"].unique(), key=str) # In whatever order rows are
     video = pd.Index(names).get_indexer(submission["video_id"].iloc[bouts.row])
-    low, n = (x.reindex(names).to_numpy(np.int64)[video] for x in circles)
+    low, n = (x.loc[names].to_numpy()[video] for x in _circles(solution, known, frames))
     low, n = _own_circles(low, n, length[bouts.group[bouts.known:]])
     start, stop = bouts.start[bouts.known:], bouts.stop[bouts.known:]
     count, rng, scores = FrameCounter(bouts), np.random.default_rng(seed), []

@@ -11,7 +11,6 @@ from ..folder.card import (action_table, as_table, clean, lab_table,
                                        least_line, rates_line, trust_sections,
                                        zeros_line)
 from ..scores.means import labs_apart
-from ..scores.trust import few_note
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #dd9c3a94
 def _members_table(metrics):
@@ -34,13 +33,11 @@ def _limits(metrics, smooth_ms):
             f"{smooth_ms:g} ms. {rates_line(metrics)}{least_line(metrics)}")
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #85feac44
-def _expected(metrics, over): # What the interval was drawn of
-    "What the figure says of new videos, and what to mind about its interval."
+def _expected(over): # What the interval was drawn of
+    "What the figure says of new videos."
     if over == "labs": return (
-        "on a new lab expect about as much, on new videos of these labs perhaps more."
-        + few_note(len(metrics["by_lab"]), "lab"))
-    return ("on new videos like these expect about as much."
-            + few_note(metrics["videos"] - len(metrics.get("only_reviewed", ()))))
+        "on a new lab expect about as much, on new videos of these labs perhaps more.")
+    return "on new videos like these expect about as much."
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #e97b3e95
 def card_text(
@@ -59,7 +56,7 @@ def card_text(
         f"**Macro F1 {metrics['macro_f1']:.3f}** (95 % interval over {over}: {low:.3f} "
         f"to {high:.3f}), every video predicted by models that never saw it, in "
         f"{len(metrics['folds'])} folds {kind}. The models of all folds together are "
-        f"what is kept; {_expected(metrics, over)}{zeros_line(metrics, metrics['f1'])}",
+        f"what is kept; {_expected(over)}{zeros_line(metrics, metrics['f1'])}",
         "## F1 by action", action_table(metrics, metrics["f1"]),
         "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "

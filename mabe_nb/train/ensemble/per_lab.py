@@ -53,7 +53,7 @@ def _difference(shared, own): # Video -> action -> hit, wrong, missed
     draws = np.array([drawn_f1(c) for c in counts]) # The same draws of both
     draws = np.where(np.isnan(draws), f1[:, None], draws)[..., known]
     draws = np.subtract(*draws.mean(-1))
-    return interval_of(draws, np.subtract(*f1[:, known].mean(1)), len(own))
+    return interval_of(draws, np.subtract(*f1[:, known].mean(1)), len(own), -1.0)
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #5d1a0006
 def better_together(
@@ -118,7 +118,8 @@ class PerLab:
         return tuple(sorted({a for r in self.recipes.values() for a in r.actions}))
 
     @property
-    def parts(self) -> tuple: return next(iter(self.recipes.values())).parts
+    def parts(self) -> tuple:
+        return tuple(sorted({p for r in self.recipes.values() for p in r.parts}))
 
     @property
     def labs(self) -> dict: return self.merged(lambda recipe: recipe.labs)

@@ -178,7 +178,8 @@ def begin_training(
     if not len(table): raise DataError("no labelled videos to learn from", dataset.root)
     if not table.filter(like="frames_").fillna(0).to_numpy().any():
         raise DataError("no action was seen in any video to learn from", dataset.root)
-    splits, parts = make_folds(table, folds), dataset_parts(dataset, unlabelled=False)
+    ids, splits = list(table.video_id), make_folds(table, folds)
+    parts = dataset_parts(dataset, ids=ids) # A lab's own, where each has its recipe
     if crowded(dataset, table): specs = for_crowds(specs)
     begin_recipe(out, {"members": [spec.plan() for spec in specs], "folds": splits,
                        "parts": parts, "seed": seed}, fresh)
@@ -186,15 +187,15 @@ def begin_training(
                  *missing_action_notes(actions_by_lab(table)),
                  *fold_notes(fold_facts(table, splits)),
                  *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
-    specs, prepared = prepare_members(specs, dataset, list(table.video_id), parts,
-                                      cache, workers, progress)
+    specs, prepared = prepare_members(specs, dataset, ids, parts, cache, workers,
+                                      progress)
     of = prepared[specs[0].name]
     seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
     for line in [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
                  *together(np.concatenate(seen), of.actions, "")]: say(f"note: {line}")
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
-    keep_members_sources(out, sum(tasks.values(), []), list(table.video_id), fresh, say)
+    keep_members_sources(out, sum(tasks.values(), []), ids, fresh, say)
     return specs, tasks, table, splits, parts, getattr(dataset, "only_reviewed", ())
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #dcd0eac8

@@ -12,7 +12,6 @@ import re
 
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
-from ..scores.trust import few_note
 from ..scores.means import false_alarm_note, mean_of_labs
 
 # %% ../../../nbs/train/folder/30_card.ipynb #bf6abd37
@@ -224,9 +223,9 @@ def result_line(
         return ("**No F1**: in the videos that judge no action was seen, and none was "
                 "predicted. Nobody knows how good this classifier is.")
     judges = len(metrics["valid_videos"])
-    span = (f" (95 % interval over the videos that judge: {of[0]:.3f} to {of[1]:.3f})"
-            * (judges > 1))
-    return (f"**Macro F1 {macro:.3f}**{span}.{few_note(judges)}"
+    span = (f" (95 % interval over the videos that judge: {of[0]:.3f} to {of[1]:.3f})."
+            if judges > 1 else ". One video has no interval.")
+    return (f"**Macro F1 {macro:.3f}**{span}"
             f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the "
             f"same videos chose epoch {best['epoch']} as the best of "
             f"{metrics['epochs']}, by an F1 of {best['valid_f1']:.3f}"
