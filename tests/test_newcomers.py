@@ -240,6 +240,15 @@ def test_one_name_for_all_makes_one_animal_of_them(tmp_path):
 
 # words and numbers in Python
 
+def doubled(x): return 2 * x
+
+
+def test_nothing_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    job = mb.submit("x = 1", inputs=None, outputs=None, secrets=None, with_=None)
+    assert job.wait() == "done" and mb.map(doubled, [4], with_=doubled, say=None).wait() == "done"
+
+
 DATA = RecordingList([make_recording([5, i], 300, mice=2, parts=PARTS).replace(video_id=str(i))
                       for i in range(3)])
 BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
@@ -257,7 +266,13 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
     (lambda: mb.fit(DATA, ""), "expected the name of a folder"), (lambda: mb.fit(DATA, " ", recipe="quick"), "expected the name of a folder"),
     (lambda: mb.analyse(DATA, ""), "expected the name of a folder"),
-    (lambda: mb.read_poses(None, fps=30), "None")])
+    (lambda: mb.read_poses(None, fps=30), "None"),
+    (lambda: mb.submit("x = 1", inputs=[1]), r"inputs is '\[1\]', expected a dict"),
+    (lambda: mb.submit("x = 1", outputs=3), "'3' is no name for an output"),
+    (lambda: mb.submit("x = 1", secrets=3), "'3' is no name for a secret"),
+    (lambda: mb.map(doubled, [1], given=[3]), r"given is '\[3\]', expected a dict"),
+    (lambda: mb.map(doubled, [1], folders="data"), "folders is 'data', expected a dict"),
+    (lambda: mb.map(doubled, [1], tasks="two"), "tasks is 'two', expected a whole")])
 def test_a_wrong_argument_gets_a_sentence(call, words):
     with pytest.raises(MabeError, match=words): call()
 
