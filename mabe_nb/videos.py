@@ -8,6 +8,7 @@ __all__ = ['MEASURED', 'map_prepare', 'move_prepared', 'join_prepared', 'map_pre
 # %% ../nbs/06_videos.ipynb #de8bcbb8
 import os, shutil, tempfile
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from .data.cache.reader import default_folder
 from .data.recording import some_of
 from .data.dataset import data_and_ids, dataset_parts, open_dataset
 from .data.splits import may_be_labelled
-from .errors import DataError
+from .errors import ConfigError, DataError, of_kind
 from .extend import file_texts
 from .files import atomic, write_csv
 from .remote.events import clean
@@ -178,8 +179,12 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
+    options = of_kind("options", options or {}, dict, "{'overlap': True}")
+    out = ConfigError.as_path("out", out)
     model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
     dataset, ids = _open_some(data, split, videos)
+    try: signature(model.predict).bind(dataset, **options)
+    except TypeError as e: raise ConfigError(f"options of predict: {e}") from None
     given = dict(split=split, checkpoint=checkpoint,
                  options=_with_thresholds(options), code=code, hashes=hashes)
     prints = {v: _print(dataset, v) for v in ids}

@@ -10,7 +10,7 @@ __all__ = ['events_as_bouts', 'read_boris', 'streams_of', 'scored_window', 'anno
 import math
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, of_kind
 from .checks import pieces, seen, table, unseen
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
@@ -221,6 +221,7 @@ def with_bouts(
     scored: tuple | None = None, # See `scored_window`; else unknown; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
+    of_kind("rec", rec, Recording, "data['v1']")
     if isinstance(bouts, str | Path | int | None):
         raise DataError("bouts are no table; read_boris reads a file")
     if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target}
