@@ -18,6 +18,11 @@ from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #cdd77f22
+def _table(submission): # Of a file too
+    return (read_submission(submission) if isinstance(submission, (str, Path))
+            else submission)
+
+
 def diagnose(
     submission, # What would be sent: a table, or its CSV file
     truth, # Solution, data (see `as_dataset`), or a table of video_id, lab_id and
@@ -97,11 +102,6 @@ def read_submission(
                     f"{', '.join(map(str, table.columns[:12]))}", path)
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #f8b9fcac
-def _table(submission):
-    return (read_submission(submission) if isinstance(submission, (str, Path))
-            else submission)
-
-
 def _wide(path):
     with open(path, newline="", encoding="utf-8", errors="replace") as f:
         rows = csv.reader(f, delimiter=_parted(path)["sep"])
