@@ -1,5 +1,5 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
+import gzip, json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
 from xml.dom import minidom
 from zipfile import ZipFile
 
@@ -21,7 +21,7 @@ from mabe_nb.analysis.comparison import compare_groups
 from mabe_nb.analysis.groups import per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
-from mabe_nb.data.annotations import read_boris, scored_window
+from mabe_nb.data.annotations import annotation_source, read_boris, scored_window
 from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.calms21 import _video_id, read_calms21
@@ -65,6 +65,22 @@ def test_yaml_of_megabytes(read, tmp_path):
     (tmp_path/"d.yaml").write_bytes(b"fps: 25\n" + b"\n" * 2**21)
     with bounded(5), pytest.raises(DataError, match="d.yaml: has 2,097,160 bytes"):
         read(tmp_path/"d.yaml")
+
+
+@pytest.mark.parametrize("read, text", [
+    (read_frame_table, ",background,sniff\n0,1,0\n1,0,1\n2,0,1\n"),
+    (read_groups, "video,animal,treatment\n1,mouse1,drug\n2,mouse1,none\n"),
+    (lambda path: read_poses(path, 30).xy, "scorer,net,net,net\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n0,1,2,1\n1,2,3,1\n"),
+    (read_submission, ",".join(COLUMNS) + "\n1,mouse1,mouse2,chase,10,20\n")])
+def test_a_table_that_is_packed_or_has_a_line_for_excel(read, text, tmp_path):
+    path = tmp_path/"t.csv"
+    path.write_text(text)
+    wanted, source = read(path), annotation_source(path)
+    if read is not read_submission: # which no program writes for Excel
+        path.write_text("sep=;\r\n" + text.replace(",", ";"))
+        assert str(read(path)) == str(wanted) and annotation_source(path) == source
+    path.write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DataError, match="t.csv: is packed by gzip or zip"): read(path)
 
 
 @pytest.mark.slow

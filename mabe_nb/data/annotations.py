@@ -22,7 +22,7 @@ from .formats.frame_tables import (
 from .formats.live_mouse_tracker import has_events
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import (
-    frame_span, number_from_0, parse_seconds, text_encoding)
+    SEP_LINE, frame_span, number_from_0, parse_seconds, text_encoding)
 from .recording import (
     Finding, Recording, bout_table, labelled_in, plural)
 
@@ -139,7 +139,7 @@ def annotation_source(
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
     try:
-        with open(path, encoding=text_encoding(path)) as f: text = f.read(2**16)
+        with open(path, encoding=text_encoding(path)) as f: text = SEP_LINE.sub("", f.read(2**16))
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"
