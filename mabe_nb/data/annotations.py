@@ -139,7 +139,8 @@ def annotation_source(
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
     try:
-        with open(path, encoding=text_encoding(path)) as f: text = SEP_LINE.sub("", f.read(2**16))
+        with open(path, encoding=text_encoding(path)) as f:
+            text = SEP_LINE.sub("", f.read(2**16))
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"
