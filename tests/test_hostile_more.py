@@ -1,5 +1,6 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
 import gzip, json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
+from dataclasses import replace
 from xml.dom import minidom
 from zipfile import ZipFile
 
@@ -15,6 +16,7 @@ from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
+import mabe_nb as mb
 from mabe_nb import cli
 from mabe_nb.analysis.clips import frame_drawer
 from mabe_nb.analysis.comparison import compare_groups
@@ -46,10 +48,12 @@ from mabe_nb.files import (parse_json, plain_cell, read_json, read_tensors, refu
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
+from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.ensemble.blend import Recipe, load_recipe
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
+from mabe_nb.workers import or_silent
 
 COLUMNS = ["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
@@ -757,3 +761,14 @@ def test_a_parquet_file_with_texts_far_larger_than_itself(tmp_path, monkeypatch)
     assert len(read_columns(path, ["action"])) == 2
     monkeypatch.setattr(tables, "UNPACKED", 2**20)
     with pytest.raises(DataError, match="bytes of values, far more"): read_columns(path, ["action"])
+
+
+def test_no_name_gives_orders_to_a_terminal_from_python(run, tmp_path, capsys): # noqa: F811
+    "On the command line none did; in a notebook models, datasets, errors and what is said showed them raw."
+    data, model = open_dataset(write_small(tmp_path/"mice\x1b[2J", ("1", "2"))), load_classifier(run/"best.safetensors")
+    evil = replace(model, actions=("\x1b[2J\u202e", *model.actions[1:]))
+    told = repr(data), repr(evil), repr(mb.audit(data)), str(DataError("no \x1b[2J", "a\x9bb")), str(ConfigError("\x07"))
+    or_silent(print)("said of \x1b[2J")
+    told += (capsys.readouterr().out,)
+    assert not [t for t in told if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", t)]
+    assert all("\\x1b[2J" in t for t in told[:4]) and told[5] == "said of \\x1b[2J\n"

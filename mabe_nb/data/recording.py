@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError
+from ..errors import DataError, shown
 from ..patch import patch
 
 # %% ../../nbs/data/00_recording.ipynb #7dd2ddb7
@@ -142,9 +142,10 @@ class Recording:
 @patch
 def __repr__(self: Recording):
     n, m, p, _ = self.xy.shape
-    return (f"Recording {self.video_id} ({self.lab_id or 'no lab'}): "
-            f"{plural(n, 'frame')} at {self.fps:g} fps, {plural(m, 'animal')} x "
-            f"{plural(p, 'part')}, {plural(len(self.bouts), 'bout')}")
+    return shown(
+        f"Recording {self.video_id} ({self.lab_id or 'no lab'}): "
+        f"{plural(n, 'frame')} at {self.fps:g} fps, {plural(m, 'animal')} x "
+        f"{plural(p, 'part')}, {plural(len(self.bouts), 'bout')}")
 
 
 @patch
