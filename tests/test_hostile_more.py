@@ -763,7 +763,7 @@ def test_a_parquet_file_with_texts_far_larger_than_itself(tmp_path, monkeypatch)
     with pytest.raises(DataError, match="bytes of values, far more"): read_columns(path, ["action"])
 
 
-def test_no_name_gives_orders_to_a_terminal_from_python(run, tmp_path, capsys): # noqa: F811
+def test_no_name_gives_orders_to_a_terminal_from_python(run, tmp_path, capsys):
     "On the command line none did; in a notebook models, datasets, errors and what is said showed them raw."
     data, model = open_dataset(write_small(tmp_path/"mice\x1b[2J", ("1", "2"))), load_classifier(run/"best.safetensors")
     evil = replace(model, actions=("\x1b[2J\u202e", *model.actions[1:]))
