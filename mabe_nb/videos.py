@@ -158,9 +158,12 @@ def _to_send(run, checkpoint):
             own_code() | file_texts(model.files()))
 
 
-def _with_thresholds(options):
+def _with_thresholds(options, model):
     "Options of `predict`, whose thresholds may be in a file that stays here."
     from mabe_nb.train.model import read_thresholds
+    options = of_kind("options", options or {}, dict, "{'overlap': True}")
+    try: signature(model.predict).bind(None, **options)
+    except TypeError as e: raise ConfigError(f"options of predict: {e}") from None
     if "thresholds" not in options: return options
     return options | {"thresholds": read_thresholds(options["thresholds"])}
 
@@ -179,18 +182,14 @@ def map_predict(
     **how, # As for `map_prepare`
 ) -> Group | MapPlan:
     "Predict videos elsewhere; `join_predicted` writes the table. Raises `MabeError`."
-    options = of_kind("options", options or {}, dict, "{'overlap': True}")
-    out = ConfigError.as_path("out", out)
     model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
     dataset, ids = _open_some(data, split, videos)
-    try: signature(model.predict).bind(dataset, **options)
-    except TypeError as e: raise ConfigError(f"options of predict: {e}") from None
     given = dict(split=split, checkpoint=checkpoint,
-                 options=_with_thresholds(options), code=code, hashes=hashes)
+                 options=_with_thresholds(options, model), code=code, hashes=hashes)
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
-           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
-           "data": os.path.abspath(data), "split": split,
+           "out": os.path.abspath(ConfigError.as_path("out", out)), "doubts": doubts,
+           "overwrite": overwrite, "data": os.path.abspath(data), "split": split,
            "learned_from": sorted(model.learned_from & set(ids)),
            "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)

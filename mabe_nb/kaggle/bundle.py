@@ -206,6 +206,7 @@ def _copy_files(folder, files): # Name -> file of the model
 
 def _manifest(folder, model, dataset):
     "What is known of a bundle before it is tried."
+    if dataset is not None: dataset = as_dataset(dataset)
     return {"format": FORMAT, "kind": kind_of(folder/"model"),
             "version": mabe_nb.__version__, "python": sys.version.split()[0],
             "evidence": model.evidence(dataset),
@@ -225,7 +226,6 @@ def make_bundle(
     if out.exists():
         raise ConfigError(f"{out} already exists; choose another folder (--out)")
     ConfigError.bounded("frames", frames, 0, 10**12)
-    if dataset is not None: dataset = as_dataset(dataset)
     name, model = safe_id(out.resolve().name, "bundle", plain=True), load_model(run)
     files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:

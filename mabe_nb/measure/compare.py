@@ -171,8 +171,7 @@ def compare(
     **options, # Of the places other than this machine, as for `submit`
 ) -> pd.DataFrame: # A place each; seconds and usd of an epoch, or of 10^6 windows
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
-    targets, shape = _targets(gpus), as_workload(shape, cfg)
-    windows = shape.windows or 1e6
+    targets, windows = _targets(gpus), (shape := as_workload(shape, cfg)).windows or 1e6
     if predict: prices(predict) # a name that is none, before anything is paid
     asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
     rates = [_rate(on, gpu, options) for _, on, gpu in asks]

@@ -82,9 +82,10 @@ FIRST, LAST = 16, 4096
 DOUBLED = [2**n for n in range(4, 13)] # From `FIRST` to `LAST`
 
 def checked_sizes(
-    sizes, # Whole numbers, or one
+    sizes, # Whole numbers, or one; None: none are named
 ) -> list:
     "Sizes in order, none twice. Raises `ConfigError`."
+    if sizes is None: return None
     alone = isinstance(sizes, str) or not isinstance(sizes, Iterable)
     sizes = [sizes] if alone else list(sizes)
     for size in sizes:
@@ -165,9 +166,8 @@ def sweep(
     **options, # Of the place, as for `submit`
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
-    (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
+    (on, named), sizes, shape = where(on), checked_sizes(sizes), as_workload(shape, cfg)
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
-    shape = as_workload(shape, cfg)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)
     for rows in _so_far(_measured(cfg, sizes, ask, on, gpu, how, say), sizes, progress):

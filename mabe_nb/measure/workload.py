@@ -39,18 +39,17 @@ def checked_workload(
 
 # %% ../../nbs/measure/05_workload.ipynb #b59714fb
 def workload_of(
-    dataset, # See `as_dataset`
+    dataset, # See `open_dataset`
     cfg, # `TrainConfig`
 ) -> Workload:
     "The workload of a dataset under some settings. Raises `DataError` as training."
-    from mabe_nb.data.dataset import as_dataset
     from mabe_nb.data.cache.prepare import prepare
     from mabe_nb.train.fit.frames import epoch_starts
     from mabe_nb.train.inputs import features_of, fit_inputs
     from mabe_nb.train.arithmetic.windows import with_gap
     from mabe_nb.train.training_set import frames_at
     from mabe_nb.data.splits import choose_videos
-    learn, _ = choose_videos(dataset := as_dataset(dataset), cfg)
+    learn, _ = choose_videos(dataset, cfg)
     prepared = prepare(dataset, features_of(cfg), ids=learn, progress=False,
                        workers=max(cfg.num_workers, 1))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(learn))
@@ -76,8 +75,10 @@ def as_workload(
     cfg: TrainConfig,
 ) -> Workload:
     "The workload that is meant. Raises `ConfigError` for other settings."
+    from mabe_nb.data.dataset import as_dataset
     if isinstance(shape, Workload): return shape
-    return workload_of(shape, of_kind("cfg", cfg, TrainConfig, "TrainConfig()"))
+    of_kind("cfg", cfg, TrainConfig, "TrainConfig()")
+    return workload_of(as_dataset(shape), cfg)
 
 # %% ../../nbs/measure/05_workload.ipynb #b3f9d609
 SETTINGS = ("model_type", "conv_channels", "lstm_hidden", "lstm_layers", "hidden_size",
