@@ -15,8 +15,8 @@ from threading import Thread
 
 from .commands import (analysis, data, hardware, measure, predict, remote,
                               review, runs, score, train)
-from .commands.parser import Parser, Talk, plain, shown
-from .errors import ConfigError, MabeError
+from .commands.parser import Parser, Talk, plain
+from .errors import ConfigError, MabeError, shown
 from .extend import load_file
 
 # %% ../nbs/cli.ipynb #6ce5a7fb

@@ -8,6 +8,7 @@ __all__ = ['MEASURED', 'map_prepare', 'move_prepared', 'join_prepared', 'map_pre
 # %% ../nbs/06_videos.ipynb #de8bcbb8
 import os, shutil, tempfile
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from .data.cache.reader import default_folder
 from .data.recording import some_of
 from .data.dataset import data_and_ids, dataset_parts, open_dataset
 from .data.splits import may_be_labelled
-from .errors import DataError
+from .errors import ConfigError, DataError, of_kind
 from .extend import file_texts
 from .files import atomic, write_csv
 from .remote.events import clean
@@ -157,9 +158,12 @@ def _to_send(run, checkpoint):
             own_code() | file_texts(model.files()))
 
 
-def _with_thresholds(options):
+def _with_thresholds(options, model):
     "Options of `predict`, whose thresholds may be in a file that stays here."
     from mabe_nb.train.model import read_thresholds
+    options = of_kind("options", options or {}, dict, "{'overlap': True}")
+    try: signature(model.predict).bind(None, **options)
+    except TypeError as e: raise ConfigError(f"options of predict: {e}") from None
     if "thresholds" not in options: return options
     return options | {"thresholds": read_thresholds(options["thresholds"])}
 
@@ -181,11 +185,11 @@ def map_predict(
     model, run, checkpoint, hashes, code = _to_send(run, checkpoint)
     dataset, ids = _open_some(data, split, videos)
     given = dict(split=split, checkpoint=checkpoint,
-                 options=_with_thresholds(options), code=code, hashes=hashes)
+                 options=_with_thresholds(options, model), code=code, hashes=hashes)
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
-           "out": os.path.abspath(out), "doubts": doubts, "overwrite": overwrite,
-           "data": os.path.abspath(data), "split": split,
+           "out": os.path.abspath(ConfigError.as_path("out", out)), "doubts": doubts,
+           "overwrite": overwrite, "data": os.path.abspath(data), "split": split,
            "learned_from": sorted(model.learned_from & set(ids)),
            "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import ConfigError
+from .errors import ConfigError, shown
 
 # %% ../nbs/02_workers.ipynb #a5b84ece
 AGAIN = ("this script starts workers, and they import it: put what it does under  "
@@ -109,7 +109,8 @@ def side_by_side(
 def or_silent(
     say, # Called with each line meant for a person; None: nobody wants to hear
 ): # Such a function in any case
-    "What to call with each line."
+    "What to call with each line; what is printed is no order to a terminal."
+    if say is print: return lambda text: print(shown(text))
     return say or (lambda text: None)
 
 

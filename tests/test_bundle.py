@@ -70,7 +70,7 @@ def work(tmp_path_factory):
     ids = [v for v in data.ids[:7] if data.annotated(v)]
     train(data, root/"run", TINY, ids[:-2], ids[-2:], cache=root/"features")
     train_recipe(data, root/"blend", "quick", ids, folds=2, cache=root/"more")
-    make_bundle(root/"run", root/"kit", data)
+    make_bundle(root/"run", root/"kit", root/"colony") # a path will do
     return root
 
 

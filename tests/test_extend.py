@@ -221,7 +221,7 @@ def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch,
 @pytest.mark.slow
 def test_score(colony, tmp_path, monkeypatch, capsys):
     from mabe_nb.train.scores.frames import frame_counts
-    from mabe_nb.train.scores.trust import SCORES, frame_score
+    from mabe_nb.train.scores.trust import SCORES, TAKEN, frame_score
     monkeypatch.setenv("MABE_HOME", str(colony.parent/"home"))
     monkeypatch.setattr("mabe_nb.train.scores.trust.SCORES", dict(SCORES))
 
@@ -236,6 +236,30 @@ def test_score(colony, tmp_path, monkeypatch, capsys):
         told = json.loads(capsys.readouterr().out)["false_alarms"]
         kept = json.loads((tmp_path/name/"metrics.json").read_text())["false_alarms"]
         assert told == kept and len(kept) > 2 and all(n >= 0 for n in kept.values())
+        keys = {*json.loads((tmp_path/name/"metrics.json").read_text())} - {*SCORES}
+        assert keys - {"false_alarms"} <= TAKEN, keys - TAKEN
+    for name in ("best", "videos", "valid"): # would be lost
+        with pytest.raises(ConfigError, match=f"cannot be named '{name}'"): frame_score(name)(false_alarms)
+
+
+@pytest.mark.parametrize("what", ["block", "network", "layer"])
+def test_what_fails_in_code_of_ones_own_is_told_as_such(colony, tmp_path, monkeypatch, capsys, what):
+    from mabe_nb.data.blocks.registry import block
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    monkeypatch.setitem(BLOCKS, "odd", None) # and out again when the test ends
+    monkeypatch.setitem(NETWORKS, "odd", Network(lambda channels, classes: {}[channels], ()))
+    if what == "layer":
+        class Odd(torch.nn.Linear):
+            def forward(self, x): return super().forward(x[..., :2])
+        monkeypatch.setitem(NETWORKS, "odd", Network(Odd, ()))
+
+    @block()
+    def odd(pair): return pair.nothing
+
+    flags = ["--features", "odd"] if what == "block" else ["--features", "coords", "--model-type", "odd"]
+    assert main(["train", str(colony), "--out", str(tmp_path/"run"), "--epochs", "1", *flags]) == 2
+    error, kind = capsys.readouterr().err, "feature block" if what == "block" else "network"
+    assert f"{kind} 'odd', which is not of this package, fails: " in error and ".py, line " in error, error
 
 
 @pytest.mark.parametrize("of,kept", [

@@ -1,5 +1,6 @@
 "Damage that a fuzz of November 2026 found in newer readers: each is one sentence, in bounds."
-import json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
+import gzip, json, os, pickle, re, shutil, struct, subprocess, sys, zipfile
+from dataclasses import replace
 from xml.dom import minidom
 from zipfile import ZipFile
 
@@ -15,13 +16,14 @@ from test_hostile import bounded, run, colony # noqa: F401 (fixtures)
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
+import mabe_nb as mb
 from mabe_nb import cli
 from mabe_nb.analysis.clips import frame_drawer
 from mabe_nb.analysis.comparison import compare_groups
 from mabe_nb.analysis.groups import per_unit, read_groups, with_groups
 from mabe_nb.analysis.measures import checked_submission, measure, observe
 from mabe_nb.analysis.sequences import MOST_ACTIONS, transitions
-from mabe_nb.data.annotations import read_boris, scored_window
+from mabe_nb.data.annotations import annotation_source, read_boris, scored_window
 from mabe_nb.data.cache import arrays
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.calms21 import _video_id, read_calms21
@@ -46,10 +48,12 @@ from mabe_nb.files import (parse_json, plain_cell, read_json, read_tensors, refu
 from mabe_nb.kaggle.doctor import read_submission
 from mabe_nb.remote import compound, costs, job
 from mabe_nb.remote.values import read_value, write_value
+from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.ensemble.blend import Recipe, load_recipe
 from mabe_nb.train.folder.recorder import NOW, STATE
 from mabe_nb.train.runs import train
+from mabe_nb.workers import or_silent
 
 COLUMNS = ["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"]
 
@@ -65,6 +69,22 @@ def test_yaml_of_megabytes(read, tmp_path):
     (tmp_path/"d.yaml").write_bytes(b"fps: 25\n" + b"\n" * 2**21)
     with bounded(5), pytest.raises(DataError, match="d.yaml: has 2,097,160 bytes"):
         read(tmp_path/"d.yaml")
+
+
+@pytest.mark.parametrize("read, text", [
+    (read_frame_table, ",background,sniff\n0,1,0\n1,0,1\n2,0,1\n"),
+    (read_groups, "video,animal,treatment\n1,mouse1,drug\n2,mouse1,none\n"),
+    (lambda path: read_poses(path, 30).xy, "scorer,net,net,net\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n0,1,2,1\n1,2,3,1\n"),
+    (read_submission, ",".join(COLUMNS) + "\n1,mouse1,mouse2,chase,10,20\n")])
+def test_a_table_that_is_packed_or_has_a_line_for_excel(read, text, tmp_path):
+    path = tmp_path/"t.csv"
+    path.write_text(text)
+    wanted, source = read(path), annotation_source(path)
+    if read is not read_submission: # which no program writes for Excel
+        path.write_text("sep=;\r\n" + text.replace(",", ";"))
+        assert str(read(path)) == str(wanted) and annotation_source(path) == source
+    path.write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DataError, match="t.csv: is packed by gzip or zip"): read(path)
 
 
 @pytest.mark.slow
@@ -741,3 +761,14 @@ def test_a_parquet_file_with_texts_far_larger_than_itself(tmp_path, monkeypatch)
     assert len(read_columns(path, ["action"])) == 2
     monkeypatch.setattr(tables, "UNPACKED", 2**20)
     with pytest.raises(DataError, match="bytes of values, far more"): read_columns(path, ["action"])
+
+
+def test_no_name_gives_orders_to_a_terminal_from_python(run, tmp_path, capsys):
+    "On the command line none did; in a notebook models, datasets, errors and what is said showed them raw."
+    data, model = open_dataset(write_small(tmp_path/"mice\x1b[2J", ("1", "2"))), load_classifier(run/"best.safetensors")
+    evil = replace(model, actions=("\x1b[2J\u202e", *model.actions[1:]))
+    told = repr(data), repr(evil), repr(mb.audit(data)), str(DataError("no \x1b[2J", "a\x9bb")), str(ConfigError("\x07"))
+    or_silent(print)("said of \x1b[2J")
+    told += (capsys.readouterr().out,)
+    assert not [t for t in told if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", t)]
+    assert all("\\x1b[2J" in t for t in told[:4]) and told[5] == "said of \\x1b[2J\n"

@@ -1,6 +1,7 @@
 "What people do who do not know the package: other orders, spellings, encodings and types."
 import json
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -240,8 +241,18 @@ def test_one_name_for_all_makes_one_animal_of_them(tmp_path):
 
 # words and numbers in Python
 
+def doubled(x): return 2 * x
+
+
+def test_nothing_is_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    job = mb.submit("x = 1", inputs=None, outputs=None, secrets=None, with_=None)
+    assert job.wait() == "done" and mb.map(doubled, [4], with_=doubled, say=None).wait() == "done"
+
+
 DATA = RecordingList([make_recording([5, i], 300, mice=2, parts=PARTS).replace(video_id=str(i))
                       for i in range(3)])
+CFG = mb.TrainConfig(epochs=1, features="coords", conv_channels=[4], lstm_hidden=4, device="cpu")
 BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])
 
 
@@ -257,7 +268,24 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
     (lambda: mb.fit(DATA, ""), "expected the name of a folder"), (lambda: mb.fit(DATA, " ", recipe="quick"), "expected the name of a folder"),
     (lambda: mb.analyse(DATA, ""), "expected the name of a folder"),
-    (lambda: mb.read_poses(None, fps=30), "None")])
+    (lambda: mb.read_poses(None, fps=30), "None"),
+    (lambda: mb.submit("x = 1", inputs=[1]), r"inputs is '\[1\]', expected a dict"),
+    (lambda: mb.submit("x = 1", outputs=3), "'3' is no name for an output"),
+    (lambda: mb.submit("x = 1", secrets=3), "'3' is no name for a secret"),
+    (lambda: mb.map(doubled, [1], given=[3]), r"given is '\[3\]', expected a dict"),
+    (lambda: mb.map(doubled, [1], folders="data"), "folders is 'data', expected a dict"),
+    (lambda: mb.map(doubled, [1], tasks="two"), "tasks is 'two', expected a whole"),
+    (lambda: mb.with_bouts(DATA, BOUTS), "expected a Recording, such as data"),
+    (lambda: mb.with_bouts(DATA["0"], {"a": 1}), "expected rows of agent, target, action"),
+    (lambda: mb.with_bouts(DATA["0"], [3]), "expected rows of agent, target, action"),
+    (lambda: mb.sweep(CFG, 3), "'3' is no dataset"), (lambda: mb.sweep(CFG, sizes="16"), "size '16', expected whole"),
+    (lambda: mb.compare(CFG, "local"), "local: does not exist"),
+    (lambda: mb.diagnose(BOUTS, 3), "'3' is no dataset"), (lambda: mb.fix_submission(BOUTS, None), "is no dataset"),
+    (lambda: mb.diagnose(BOUTS, DATA, 3), "frames is '3', expected a dict"),
+    (lambda: mb.diagnose(BOUTS, DATA, {"0": "x"}), "frames is 'x', expected a number"),
+    (lambda: mb.submitted_bouts(3, "0"), "lacks the column video_id"),
+    (lambda: mb.with_corrections(DATA, 3), "path is '3'"), (lambda: mb.analyse(DATA, "new", to=3), "unknown format 3"),
+    (lambda: mb.bundle("run", "kit", frames="x"), "frames is 'x'")])
 def test_a_wrong_argument_gets_a_sentence(call, words):
     with pytest.raises(MabeError, match=words): call()
 
@@ -273,7 +301,7 @@ def test_units_of_poses_have_bounds(tmp_path, how, words):
     assert mb.read_poses(path, fps=30, px_per_cm="16").px_per_cm == 16.0
 
 
-def test_settings_of_predict_have_bounds(tmp_path):
+def test_settings_of_predict_have_bounds(tmp_path, monkeypatch):
     model = mb.fit(DATA, tmp_path/"run", epochs=1, features="coords", conv_channels=[4],
                    lstm_hidden=4, device="cpu", say=None, progress=False)
     for how, words in (({"least_ms": np.nan}, "least_ms"), ({"smooth_ms": -500}, "smooth_ms"),
@@ -281,6 +309,36 @@ def test_settings_of_predict_have_bounds(tmp_path):
         with pytest.raises(MabeError, match=words): model.predict(DATA, ["0"], **how)
     with pytest.raises(MabeError, match="is no dataset"): model.predict(5)
     with pytest.raises(MabeError, match="videos is '5'"): model.predict(DATA, 5)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    mb.write_kaggle(DATA, tmp_path/"data")
+    elsewhere = lambda out=tmp_path/"s.csv", **how: mb.map_predict(
+        tmp_path/"run", tmp_path/"data", out, say=None, **how)
+    for how, words in (({"options": 3}, "options is '3'"), ({"options": {"nope": 1}}, "argument 'nope'"),
+                       ({"out": None}, "out is 'None'")):
+        with pytest.raises(MabeError, match=words): elsewhere(**how)
+    assert elsewhere(options=None).wait() == "done"
+
+
+def test_what_is_meant_is_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    mb.write_kaggle(DATA, "data")
+    truth = mb.solution_table("data")
+    truth[[*BOUTS]].to_csv("sub.csv", index=False)
+    table, wanted = truth[[*BOUTS]], mb.diagnose(truth[[*BOUTS]], mb.open_dataset("data"))
+    for given in ("data", Path("data"), DATA): pd.testing.assert_frame_equal(mb.diagnose(table, given), wanted)
+    assert len(mb.fix_submission("sub.csv", Path("data"))[0]) == len(table)
+    assert mb.sweep(CFG, DATA, sizes=16, seconds=0.1).knee == 16
+
+
+def test_features_are_not_written_among_the_data(tmp_path, capsys):
+    mb.write_kaggle(DATA, tmp_path/"data")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["prepare", str(tmp_path/"data"), "--features", "coords", "--out", str(tmp_path/"data")]) == 2
+    assert "holds a dataset (train.csv); choose another folder" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(DataError, match="has parts ear_left.*, none of .'unknown'"):
+        mb.prepare(DATA, "coords", tmp_path/"cache", parts=["unknown"])
 
 
 # tables

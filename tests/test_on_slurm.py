@@ -144,6 +144,22 @@ def test_a_task_that_has_not_begun_is_waited_for(tmp_path):
     assert job.wait(60) == "done"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["killed", "cancelled"])
+def test_a_job_is_not_done_if_a_task_was_ended_before_it_could_say_so(how):
+    job = local("import os, time\nif os.environ['RANK'] == '1': (CKPT/str(os.getpid())).touch(); time.sleep(60)",
+                tasks_per_node=2)
+    first = job.folder/"status.json"
+    until(lambda: first.exists() and '"done"' in first.read_text() and os.listdir(job.folder/"ckpt"))
+    if how == "cancelled": job.cancel()
+    else:
+        code = psutil.Process(int(os.listdir(job.folder/"ckpt")[0]))
+        for process in (code.parent(), code): process.kill() # its runner first, which would tell
+    until(lambda: not job.backend.alive(job.folder, job.spec))
+    assert job.status() == {"killed": "died"}.get(how, how)
+    if how == "killed": assert "task 1: its process was killed" in job.state()["error"]["message"]
+
+
 def nap(i):
     import time
     print("on")

@@ -259,7 +259,7 @@ def _check(data, out, groups, by, value, unit, to):
     return None if by is None else groups_to_compare(data, groups, by, value, unit)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #6c782741
-def _named(to): return (to,) if isinstance(to, str) else to # One format or several
+def _named(to): return to if isinstance(to, (list, tuple)) else (to,) # One or several
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(

@@ -5,14 +5,13 @@
 # %% auto #0
 __all__ = ['LISTED', 'DATA', 'OF_GUIDES', 'COUNT', 'NATURAL', 'PRESETS', 'OVERWRITE', 'SKIP_BROKEN', 'CHECKPOINT', 'WORKERS',
            'MINUTES', 'SEED', 'setting_words', 'setting_help', 'offer', 'add_settings', 'config_from', 'add_data',
-           'add_selection', 'Parser', 'number', 'check_out', 'epoch_event', 'plain', 'shown', 'Talk', 'pick',
-           'refuse_without']
+           'add_selection', 'Parser', 'number', 'check_out', 'epoch_event', 'plain', 'Talk', 'pick', 'refuse_without']
 
 # %% ../../nbs/commands/10_parser.ipynb #b4b211f4
 import argparse, difflib, os, re, sys
 from pathlib import Path
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, shown
 
 # %% ../../nbs/commands/10_parser.ipynb #cb4d51ef
 LISTED = {"features": ("coords", "directed", "kaggle288", "social"),
@@ -200,17 +199,6 @@ def plain(
     name = err.filename2 or err.filename # of a copy, the one that is written
     place = f"{name}: " if name else ""
     return place + str(err.strerror or err).partition("\n")[0]
-
-# %% ../../nbs/commands/10_parser.ipynb #22bb0c9d
-_HIDDEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e"
-                     "\\u2066-\\u2069\\ud800-\\udfff]")
-
-
-def shown(
-    text, # Anything, with names from anybody's files in it
-) -> str:
-    "Text that a terminal only shows: control characters and reversals by their codes."
-    return _HIDDEN.sub(lambda m: m[0].encode("unicode_escape").decode(), str(text))
 
 # %% ../../nbs/commands/10_parser.ipynb #43865232
 class Talk:

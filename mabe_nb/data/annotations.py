@@ -10,7 +10,7 @@ __all__ = ['events_as_bouts', 'read_boris', 'streams_of', 'scored_window', 'anno
 import math
 from pathlib import Path
 
-from ..errors import DataError
+from ..errors import DataError, of_kind
 from .checks import pieces, seen, table, unseen
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
@@ -22,7 +22,7 @@ from .formats.frame_tables import (
 from .formats.live_mouse_tracker import has_events
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import (
-    frame_span, number_from_0, parse_seconds, text_encoding)
+    SEP_LINE, frame_span, number_from_0, parse_seconds, text_encoding)
 from .recording import (
     Finding, Recording, bout_table, labelled_in, plural)
 
@@ -139,7 +139,8 @@ def annotation_source(
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
     try:
-        with open(path, encoding=text_encoding(path)) as f: text = f.read(2**16)
+        with open(path, encoding=text_encoding(path)) as f:
+            text = SEP_LINE.sub("", f.read(2**16))
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"
@@ -221,6 +222,7 @@ def with_bouts(
     scored: tuple | None = None, # See `scored_window`; else unknown; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."
+    of_kind("rec", rec, Recording, "data['v1']")
     if isinstance(bouts, str | Path | int | None):
         raise DataError("bouts are no table; read_boris reads a file")
     if names := sorted({*(bouts := bout_table(bouts)).agent, *bouts.target}

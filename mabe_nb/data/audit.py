@@ -19,7 +19,7 @@ from .checks import check, part_distances, seen
 from .dataset import as_dataset, each_video
 from .recording import LabNote, Recording
 from .splits import marks
-from ..errors import DataError
+from ..errors import DataError, shown
 from ..files import write_json
 from ..patch import patch
 
@@ -89,8 +89,8 @@ class AuditReport:
     def __repr__(self):
         kinds = self.table.severity.value_counts()
         counts = ", ".join(f"{kinds.get(s, 0)} {s}s" for s in ORDER[:2])
-        return (f"Audit of {self.name}: {self.videos} videos, {self.frames:,} frames, "
-                f"{counts}, {kinds.get('info', 0)} notes")
+        return shown(f"Audit of {self.name}: {self.videos} videos, {self.frames:,} "
+                     f"frames, {counts}, {kinds.get('info', 0)} notes")
 
 # %% ../../nbs/data/50_audit.ipynb #1f6fb47b
 @patch

@@ -287,7 +287,7 @@ def with_corrections(
 ) -> CorrectedDataset:
     "A dataset with what people said in reviews. Raises `ConfigError` or `DataError`."
     data = as_dataset(data)
-    path = corrections_file(data) if path is None else Path(path)
+    path = corrections_file(data) if path is None else ConfigError.as_path("path", path)
     found = CorrectedDataset(data, read_corrections(path))
     if found.rows: return found
     raise ConfigError(f"no corrections of these videos are in {path}; "

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError
+from ..errors import DataError, shown
 from ..patch import patch
 
 # %% ../../nbs/data/00_recording.ipynb #7dd2ddb7
@@ -76,7 +76,10 @@ def bout_table(
 ) -> pd.DataFrame: # Columns of `BOUT_COLUMNS`, sorted by start; frames are int64
     "A table of bouts in the one order and with the one set of dtypes used everywhere."
     if isinstance(rows, pd.DataFrame): rows = _rows_of(rows)
-    rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
+    try: rows = sorted(rows, key=lambda r: (r[3], r[4], *r[:3]))
+    except (TypeError, LookupError): raise DataError(
+        f"bouts are {str(rows)[:40]!r}, expected rows of agent, target, action, start "
+        "and stop") from None
     columns, index = list(zip(*rows)) or [()] * 5, pd.RangeIndex(len(rows))
     kinds = [object] * 3 + [np.int64] * 2
     return pd.DataFrame({c: pd.Series(v, index, dtype=kind) for c, v, kind
@@ -139,9 +142,10 @@ class Recording:
 @patch
 def __repr__(self: Recording):
     n, m, p, _ = self.xy.shape
-    return (f"Recording {self.video_id} ({self.lab_id or 'no lab'}): "
-            f"{plural(n, 'frame')} at {self.fps:g} fps, {plural(m, 'animal')} x "
-            f"{plural(p, 'part')}, {plural(len(self.bouts), 'bout')}")
+    return shown(
+        f"Recording {self.video_id} ({self.lab_id or 'no lab'}): "
+        f"{plural(n, 'frame')} at {self.fps:g} fps, {plural(m, 'animal')} x "
+        f"{plural(p, 'part')}, {plural(len(self.bouts), 'bout')}")
 
 
 @patch
@@ -281,7 +285,8 @@ def submitted_bouts(
 ) -> pd.DataFrame: # See `bout_table`
     "One video of a submission as bouts."
     columns = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]
-    if gone := [c for c in ("video_id", *columns) if c not in submission]:
+    if gone := [c for c in ("video_id", *columns)
+                if c not in getattr(submission, "columns", ())]:
         raise DataError(f"a submission lacks the column {', '.join(gone)}")
     rows = submission[submission.video_id.astype(str) == str(video_id)]
     return bout_table((a, a if t == "self" else t, *rest) for a, t, *rest

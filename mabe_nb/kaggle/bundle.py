@@ -16,7 +16,7 @@ import numpy as np
 from packaging.utils import canonicalize_name
 
 import mabe_nb
-from ..data.dataset import RecordingList
+from ..data.dataset import RecordingList, as_dataset
 from ..data.recording import Recording
 from ..errors import ConfigError, DataError, MabeError
 from ..extend import load_file
@@ -206,6 +206,7 @@ def _copy_files(folder, files): # Name -> file of the model
 
 def _manifest(folder, model, dataset):
     "What is known of a bundle before it is tried."
+    if dataset is not None: dataset = as_dataset(dataset)
     return {"format": FORMAT, "kind": kind_of(folder/"model"),
             "version": mabe_nb.__version__, "python": sys.version.split()[0],
             "evidence": model.evidence(dataset),
@@ -215,7 +216,7 @@ def _manifest(folder, model, dataset):
 def make_bundle(
     run, # Run folder of `train`, `train_recipe` or `train_per_lab`
     out, # Folder to make; must not exist yet
-    dataset=None, # That it was trained on; tells which lab has labels of what
+    dataset=None, # What it was trained on; tells which lab has labels of what
     thresholds=None, # JSON file, for a single classifier
     wheels: bool = False, # Download what Kaggle's image lacks
     frames: int = 5_000_000, # To tell the time for: 200 videos of 25,000
@@ -224,6 +225,7 @@ def make_bundle(
     out = ConfigError.as_path("out", out)
     if out.exists():
         raise ConfigError(f"{out} already exists; choose another folder (--out)")
+    ConfigError.bounded("frames", frames, 0, 10**12)
     name, model = safe_id(out.resolve().name, "bundle", plain=True), load_model(run)
     files = _files_of(model, thresholds)
     with locked_beside(out), atomic(out) as tmp:

@@ -7,6 +7,7 @@ __all__ = ['diagnose', 'fix_submission', 'read_submission']
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #14928ac1
 import csv, warnings
+from pathlib import Path
 
 import pandas as pd
 
@@ -17,25 +18,32 @@ from .examine import examine
 from ..train.scores.official_counts import FRAMES, IDS
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #cdd77f22
+def _table(submission): # Of a file too
+    return (read_submission(submission) if isinstance(submission, (str, Path))
+            else submission)
+
+
 def diagnose(
-    submission: pd.DataFrame, # What would be sent
-    truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
+    submission, # What would be sent: a table, or its CSV file
+    truth, # Solution, data (see `as_dataset`), or a table of video_id, lab_id and
+           # behaviors_labeled
     frames: dict | None = None, # Video id -> length in frames, if known
 ) -> pd.DataFrame: # row (counted from 0, NA for the whole table), kind, effect, message
-    "Everything that is wrong with a submission. Raises `ScoreError` for a bad `truth`."
-    return examine(submission, truth, frames)[1].drop(columns="done")
+    "All that is wrong with a submission. Raises `MabeError` for a bad `truth`."
+    return examine(_table(submission), truth, frames)[1].drop(columns="done")
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #499dec0c
 def fix_submission(
-    submission: pd.DataFrame, # What would be sent
-    truth, # Solution, dataset, or table of video_id, lab_id and behaviors_labeled
+    submission, # What would be sent: a table, or its CSV file
+    truth, # Solution, data (see `as_dataset`), or a table of video_id, lab_id and
+           # behaviors_labeled
     frames: dict | None = None, # Video id -> length in frames, if known
 ) -> tuple: # Submission, and a DataFrame of row, kind, effect, message, done
     """A submission that `kaggle_score` accepts, numbered anew, and every change made.
 
     Raises `ScoreError` if a column is missing or no row is left.
     """
-    fixed, notes = examine(submission, truth, frames)
+    fixed, notes = examine(_table(submission), truth, frames)
     if fixed is None:
         counts = ", ".join(f"{k} {n}" for k, n in notes.kind.value_counts().items())
         raise ScoreError(f"nothing of the submission can be kept: {counts}")

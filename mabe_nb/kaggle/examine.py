@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError, ScoreError
+from ..data.dataset import as_dataset
+from ..errors import ConfigError, DataError, ScoreError, of_kind
 from .overlaps import claims_of, crowded_pairs
 from ..train.scores.official_counts import FRAMES, IDS, kind_of
 from ..train.metrics import solution_table, video_ids, whitelist_text
@@ -58,7 +59,7 @@ def _classes(truth):
 # %% ../../nbs/kaggle/10_examine.ipynb #effb5b87
 def _known(truth, frames):
     "`_Known` of a dataset or table. Raises `ScoreError` if it lacks a column."
-    if hasattr(truth, "ids"): truth = known_videos(truth)
+    if not isinstance(truth, pd.DataFrame): truth = known_videos(as_dataset(truth))
     for c in ("video_id", "lab_id", "behaviors_labeled"):
         if c not in truth: raise ScoreError(f"the table of videos has no column {c}")
     videos, listed = {}, {}
@@ -67,8 +68,9 @@ def _known(truth, frames):
         tokens, before = _tokens(video, text), listed.get(str(video))
         videos[str(video)] = video
         listed[str(video)] = before if tokens is None else tokens | (before or set())
-    return _Known(videos, listed, _classes(truth),
-                  {str(v): int(n) for v, n in (frames or {}).items()})
+    of_kind("frames", frames := frames or {}, dict, "{'7': 900}")
+    lengths = {str(v): ConfigError.bounded("frames", n, 0) for v, n in frames.items()}
+    return _Known(videos, listed, _classes(truth), lengths)
 
 # %% ../../nbs/kaggle/10_examine.ipynb #4b183c49
 def _list_of(dataset, video): # None if nobody made one, or it cannot be read

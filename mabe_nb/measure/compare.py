@@ -17,7 +17,7 @@ from ..errors import ConfigError, MabeError
 from ..hardware.catalog import (card, check_gpu, cost, gpus, prices,
                                       usd_per_hour)
 from .choice import run_hours
-from .workload import Workload, make_spec
+from .workload import Workload, as_workload, make_spec
 from .results import beside_card, run_probes, say_price, where
 from .sweep import rate_of
 
@@ -157,7 +157,7 @@ COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
 # %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(
     cfg, # `TrainConfig`, with the batch size to compare at
-    shape: Workload = Workload(), # Of the data, see `workload_of`
+    shape: Workload = Workload(), # Of the data; or those, see `as_workload`
     gpus=("local",), # Such as "local:cpu", "modal:L4", "hf:t4-small"
     predict: str = "modal", # Provider whose other cards are predicted; None: none
     precision: str | None = None, # As for `make_spec`
@@ -171,7 +171,7 @@ def compare(
     **options, # Of the places other than this machine, as for `submit`
 ) -> pd.DataFrame: # A place each; seconds and usd of an epoch, or of 10^6 windows
     "The same training step on many cards at once. Raises `ConfigError` for bad input."
-    targets, windows = _targets(gpus), shape.windows or 1e6
+    targets, windows = _targets(gpus), (shape := as_workload(shape, cfg)).windows or 1e6
     if predict: prices(predict) # a name that is none, before anything is paid
     asks = [(make_spec(cfg, shape, precision, seconds), *where(t)) for t in targets]
     rates = [_rate(on, gpu, options) for _, on, gpu in asks]

@@ -7,6 +7,7 @@ __all__ = ['KNEE', 'FIRST', 'LAST', 'DOUBLED', 'COLUMNS', 'Line', 'fit_line', 'k
            'sweep', 'rate_of', 'summarize', 'held_up_by', 'other_cards', 'gains', 'to_json']
 
 # %% ../../nbs/measure/30_sweep.ipynb #12085099
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..errors import ConfigError
 from ..hardware.catalog import card
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
-from .workload import Workload, make_spec
+from .workload import Workload, as_workload, make_spec
 from .results import run_probes, say_price, where
 from ..train.config import make_config
 
@@ -81,10 +82,12 @@ FIRST, LAST = 16, 4096
 DOUBLED = [2**n for n in range(4, 13)] # From `FIRST` to `LAST`
 
 def checked_sizes(
-    sizes, # Whole numbers, None
+    sizes, # Whole numbers, or one; None: none are named
 ) -> list:
     "Sizes in order, none twice. Raises `ConfigError`."
-    sizes = list(sizes)
+    if sizes is None: return None
+    alone = isinstance(sizes, str) or not isinstance(sizes, Iterable)
+    sizes = [sizes] if alone else list(sizes)
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) \
                 or not 1 <= size <= 100_000:
@@ -147,8 +150,8 @@ COLUMNS = ("on", "gpu", "batch", "status", "ms", "p10", "p90", "known", "windows
 # %% ../../nbs/measure/30_sweep.ipynb #23312023
 def sweep(
     cfg, # `TrainConfig`; its batch_size does not matter
-    shape: Workload = Workload(), # Of the data, see `workload_of`
-    sizes=None, # Batch sizes; None: doubling
+    shape: Workload = Workload(), # Of the data; or those, see `as_workload`
+    sizes=None, # Batch sizes, or one; None: doubling
     on: str = "local", # "local", "modal", ...; or both words at once: "modal:L4"
     gpu: str | None = None, # Card, where it is rented
     precision: str | None = None, # As for `make_spec`
@@ -163,7 +166,7 @@ def sweep(
     **options, # Of the place, as for `submit`
 ) -> Sweep:
     "Measure a training step at several batch sizes. Raises `ConfigError`."
-    (on, named), sizes = where(on), sizes if sizes is None else checked_sizes(sizes)
+    (on, named), sizes, shape = where(on), checked_sizes(sizes), as_workload(shape, cfg)
     rate = rate_of(on, gpu := _one_card(named, gpu), **options)
     ask = dict(shape=shape, precision=precision, seconds=seconds, memory_gb=memory_gb)
     how = dict(fresh=fresh, timeout=timeout, options=options, beat=beat)

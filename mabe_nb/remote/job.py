@@ -9,7 +9,7 @@ __all__ = ['submit', 'attach', 'all_jobs', 'jobs', 'refresh_reserved', 'quote']
 import json, os, re, secrets as random_secrets, shutil, time, warnings
 from contextlib import suppress
 
-from ..errors import ConfigError, DataError, MabeError
+from ..errors import ConfigError, DataError, MabeError, of_kind
 from ..files import atomic, disk_errors, home, read_json, refused, write_json
 from ..safe_names import safe_id
 from ..locks import this_process
@@ -23,13 +23,12 @@ from .choice import (START_WITHIN, first_usable, moves_on, places_named,
 from .handle import Job
 from . import fetch # noqa: F401, a method of `Job`
 from .definitions import made_anew
-from .travel import files_here, goes_words, job_code
+from .travel import files_here, goes_words, job_code, listed
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a
 def _names(kind, names, good):
-    "A list of names. Raises `ConfigError`."
-    names = [names] if isinstance(names, str) else list(names)
-    for name in names:
+    "A list of names; None: of none. Raises `ConfigError`."
+    for name in (names := listed(names)):
         if not good(name):
             raise ConfigError(f"{str(name)[:80]!r} is no name for {kind}")
     return list(dict.fromkeys(names))
@@ -165,6 +164,7 @@ def submit(
     "Start a job. Raises `MabeError`, and leaves nothing behind, if it cannot start."
     ConfigError.bounded("start_within", start_within, 0, 30 * 86400)
     command, say = _command(source), say or (lambda text: None)
+    inputs = of_kind("inputs", inputs or {}, dict, "{'x': x}")
     specs = [_spec(command and team_command(command, cards, place), place, cards,
                    outputs, timeout, retries, secrets, limit, options)
              for place, cards in places_named(on, gpu)]

@@ -17,7 +17,7 @@ import torch
 
 from ..data.cache.prepare import MOST, prepare
 from ..data.dataset import data_and_ids
-from ..errors import ConfigError, DataError, MabeError
+from ..errors import ConfigError, DataError, MabeError, shown
 from ..files import read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
@@ -51,8 +51,8 @@ class Classifier:
 
     def __repr__(self):
         rates = " to ".join(f"{fps:g}" for fps in sorted({*self.inputs.fps}))
-        return (f"Classifier: {self.cfg.model_type} on {self.inputs.features}, learned "
-                f"at {rates} frames per second; {', '.join(self.actions)}")
+        return shown(f"Classifier: {self.cfg.model_type} on {self.inputs.features}, "
+                     f"learned at {rates} frames per second; {', '.join(self.actions)}")
 
     @property
     def parts(self) -> tuple: return self.inputs.parts

@@ -13,7 +13,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kaggle_files import write_small
 
-JOB = "261122-144352-a1d2b9"
+JOB, GROUP, OUTPUTS = "261122-144352-a1d2b9", "261122-144352-a1d2c0", "261122-144352-a1d2c1"
 VOCAB = {"attack": 0, "mount": 1, "other": 2}
 
 
@@ -119,6 +119,78 @@ def run(path):
           cache=path.parent/"cache")
 
 
+def recipe(path):
+    "A recipe of few trees and a small network, one for each lab, and a bundle of the run."
+    from dataclasses import replace
+
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.kaggle.bundle import make_bundle
+    from mabe_nb.train.ensemble.per_lab import train_per_lab
+    from mabe_nb.train.ensemble.presets import RECIPES
+    from mabe_nb.train.ensemble.recipe import train_recipe
+    top, whole = path.parent, RECIPES["quick"]
+    few = {"net": {"epochs": 1, "conv_channels": [4], "lstm_hidden": 4}, "boost": {"rounds": 2}}
+    data, how = open_dataset(top/"kaggle"), {"folds": 2, "cache": top/"cache_of_recipe"}
+    RECIPES["quick"] = tuple(replace(m, settings=m.settings | few[m.kind]) for m in whole)
+    try:
+        train_recipe(data, path, "quick", **how)
+        train_per_lab(data, top/"labs", "quick", **how)
+    finally: RECIPES["quick"] = whole
+    make_bundle(top/"run", top/"kit", data, thresholds=top/"thresholds.json")
+
+
+def corrections(path):
+    from mabe_nb.data.corrections import Correction, add_correction
+    for video, verdict, action, span in (("1", "accept", "chase", (10, 20)), ("2", "relabel", "sniff", (5, 9)),
+                                         ("3", "nothing", "", (25, 30))):
+        add_correction(path, Correction(video, "mouse1", "mouse2", verdict, action, *span, ("chase", "sniff"),
+                                        ("chase", 10, 20) if verdict == "accept" else None), "me")
+
+
+def of_one(item, factor):
+    import numpy
+    if item["n"] == 2: raise ValueError("no two")
+    return {"n": factor * item["n"], "a": numpy.arange(3)}
+
+
+def group(path):
+    "A group of three items of which one fails, and a job with outputs of every kind."
+    import mabe_nb as mb
+    was = os.environ.get("MABE_HOME")
+    os.environ["MABE_HOME"] = str(path)
+    try:
+        sent = mb.map(of_one, [{"n": i} for i in range(3)], at_once=1, given={"factor": 3}, say=None)
+        made = mb.submit("import numpy as np, pandas as pd\na = np.ones((2, 3))\nd = {'u': [1, {'w': a}]}\n"
+                         "t = pd.DataFrame({'x': [1, 2], 'y': list('ab')})\ns = 'text'", outputs=["a", "d", "t", "s"])
+        sent.wait(progress=False), made.wait()
+    finally:
+        if was is None: del os.environ["MABE_HOME"]
+        else: os.environ["MABE_HOME"] = was
+    for old, new in ((sent.id, GROUP), (made.id, OUTPUTS)):
+        for file in sorted(path.rglob("*.json")): file.write_text(file.read_text().replace(old, new))
+        for folder in sorted(path.glob(f"*/{old}*")): folder.rename(folder.with_name(folder.name.replace(old, new)))
+
+
+def watched(path):
+    "A tracker's folder that is watched, and the run that predicts it."
+    from mabe_nb.analysis.watch import watch
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.train.config import TrainConfig
+    from mabe_nb.train.runs import train
+    folder, run = path.parent/"lab_watched", path.parent/"run_of_lab"
+    folder.mkdir()
+    for k, name in enumerate(("v2", "v3")): # no two share their poses
+        table = pd.read_csv(path.parent/"lab"/f"{name}.csv", header=[0, 1, 2, 3], index_col=0)
+        table.iloc[:, :] = RNG(k).random(table.shape) * 99
+        table.to_csv(folder/f"{name}.csv")
+    for name in ("v2.boris.csv", "scored.csv"): (folder/name).write_text(LAB[name])
+    (folder/"dataset.yaml").write_text(LAB["dataset.yaml"] + "target: b\n")
+    train(open_dataset(folder), run, TrainConfig(
+        epochs=1, conv_channels=[4], lstm_hidden=4, device="cpu", features="coords", sequence_length=4), ["v2"],
+        ["v3"], cache=path.parent/"cache_of_lab")
+    watch(run, folder, path, 0, say=lambda line: None)
+
+
 def jobs(path):
     "A job on this machine that has ended, its receipt, and where it lies."
     from mabe_nb.remote import costs, job
@@ -195,4 +267,6 @@ def make(folder):
                         ("run", run), ("home", jobs), ("lab", lab), ("film.mp4", film)):
         write(folder/name)
     for name, text in TEXTS.items(): (folder/name).write_text(text)
+    for name, write in (("recipe", recipe), ("kaggle/corrections.jsonl", corrections), ("groups", group),
+                        ("watched", watched)): write(folder/name)
     return folder

@@ -156,6 +156,65 @@ def jobs(folder):
         by_command("jobs", *words)(folder)
 
 
+def tasks(*words):
+    "What is made of a damaged group, or of a job's outputs: all of it, or by a command."
+    def act(folder):
+        from mabe_nb.remote.groups.group import attach
+        os.environ["MABE_HOME"] = str(folder/"groups")
+        if words: return by_command("jobs", *words)(folder)
+        group = attach(corpus.GROUP)
+        group.counts(), repr(group.rest()), group.results(), group.cost(), group.log(), group.status()
+    return act
+
+
+def outputs(folder):
+    from mabe_nb.remote.groups.group import attach
+    os.environ["MABE_HOME"] = str(folder/"groups")
+    repr(attach(corpus.OUTPUTS).result())
+
+
+def go_on(folder):
+    "With a recipe that was stopped before it was whole; its networks are then others."
+    (folder/"recipe"/"recipe.json").unlink()
+    by_command("train", "{}/kaggle", "--recipe", "quick", "--folds", "2", "--fresh", "--out", "{}/recipe")(folder)
+
+
+def bundle(folder):
+    "Predict with a bundle whose files are what its manifest says, and with it video by video."
+    from mabe_nb.data.dataset import open_dataset
+    from mabe_nb.files import file_hash
+    from mabe_nb.kaggle.bundle import open_bundle
+    from mabe_nb.kaggle.offline import at_least_one_row, predict_in_parts, requested_actions, write_submission
+    manifest = folder/"kit"/"manifest.json"
+    try:
+        about = json.loads(manifest.read_text())
+        about["files"] = {n: file_hash(folder/"kit"/n) for n in about["files"]}
+        manifest.write_text(json.dumps(about))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError): pass # the manifest is what is damaged
+    kit, data = open_bundle(folder/"kit"), open_dataset(folder/"kaggle")
+    requested_actions(kit, data)
+    table, left = predict_in_parts(kit, data, folder/"parts")
+    assert not left, left
+    write_submission(at_least_one_row(table, kit, data), data, folder/"s.csv")
+
+
+def corrected(folder):
+    from mabe_nb.data.corrections import with_corrections
+    data = with_corrections(folder/"kaggle")
+    for v in data.ids: repr(data[v]), data.labelled(v), data.annotations(v), data.fingerprint(v), data.scored(v)
+
+
+def told(folder):
+    "What a run says of itself, and how runs are compared."
+    from mabe_nb.train.model import load_model
+    from mabe_nb.view.runs import epochs_of, find_runs, plot_runs, runs_table, warnings_of
+    plot_runs(runs_table(find_runs(folder)))
+    warnings_of(epochs_of(folder/"run"/"log.jsonl"))
+    for name in ("run", "recipe"):
+        model = load_model(folder/name)
+        model.evidence(), model.labs, model.learned_from, model.files(), repr(model)
+
+
 def predict(folder):
     by_command("predict", "{}/run", "{}/kaggle", "--out", "{}/s.csv", "--overwrite")(folder)
 
@@ -191,6 +250,30 @@ SUBJECTS = [ # Name in the corpus, the file that is damaged, what is done, is a 
     *(("*", f"cache/{n}", by_command("prepare", "{}/kaggle", "--features", "coords", "--out",
                                      "{}/cache")) for n in (
         "manifest.json", "Ours/1/video.json", "Ours/1/mouse1-mouse2.npy")),
+    *(("*", f"{model}/{n}", by_command("predict", f"{{}}/{model}", "{}/kaggle", "--out", "{}/s.csv")) for model, n in (
+        ("recipe", "recipe.json"), ("recipe", "metrics.json"), ("recipe", "members/net-1-1.safetensors"),
+        ("recipe", "members/trees-1-1.safetensors"), ("labs", "labs.json"), ("labs", "lab-Ours/recipe.json"))),
+    *(("*", f"recipe/{n}", go_on) for n in (
+        "plan.json", "sources.json", "members/net-1-1.safetensors", "oof/sequences.csv", "oof/net.npy")),
+    *(("*", f"{model}/{n}", by_command("analyse", f"{{}}/{model}", "{}/kaggle", "--out", "{}/new")) for model, n in (
+        ("run", "metrics.json"), ("recipe", "metrics.json"), ("labs", "labs.json"), ("labs", "lab-Ours/metrics.json"))),
+    *(("*", f"{n}", told) for n in ("run/metrics.json", "run/videos.json", "run/log.jsonl", "run/config.yaml",
+                                    "recipe/metrics.json", "recipe/recipe.json", "recipe/oof/sequences.csv")),
+    *(("*", f"kit/{n}", bundle) for n in ("manifest.json", "model/best.safetensors", "model/thresholds.json")),
+    ("*", "kit/manifest.json", by_command("predict", "{}/kit", "{}/kaggle", "--out", "{}/s.csv")),
+    ("*", "kaggle/corrections.jsonl", corrected),
+    *(("*", n, by_command("retrain", "{}/run", "{}/kaggle", "--out", "{}/new")) for n in (
+        "kaggle/corrections.jsonl", "run/metrics.json", "run/videos.json", "run/config.yaml")),
+    ("*", "kaggle/corrections.jsonl", by_command("review", "{}/run", "{}/kaggle", "--out", "{}/m.csv")),
+    ("*", "run/best.safetensors", by_command("export", "{}/run", "--onnx", "{}/onnx")),
+    ("*", "run/best.safetensors", by_command("train", "{}/kaggle", "--init", "{}/run", "--epochs", "1", "--out", "{}/new")),
+    *(("groups", f"groups/groups/{corpus.GROUP}/{n}", tasks(*words)) for n in (
+        "group.json", "failed/2-1.json", "done/1.safetensors", "pack/pack.json", "pack/in/items.json")
+      for words in ([], ["resume", corpus.GROUP, "--failed"], ["rm", corpus.GROUP])),
+    *(("groups", f"groups/jobs/{corpus.OUTPUTS}/{n}", outputs) for n in (
+        "out/index.json", "out/a.npy", "out/d.safetensors", "out/t.parquet", "out/s.json", "job.json", "status.json")),
+    *(("*", f"watched/{n}", by_command("predict", "{}/run_of_lab", "{}/lab_watched", "--watch", "0", "--out", "{}/watched"))
+      for n in ("model.json", "videos/v2.json", "videos/v3.json")),
     *(("home", f"home/{n}", jobs) for n in ("costs.jsonl", *(f"jobs/{corpus.JOB}/{f}" for f in (
         "job.json", "status.json", "log", "attempt", "alive"))))]
 
@@ -289,7 +372,9 @@ def fuzz(cases, seed, minutes=None, say=print):
         for number in range(cases):
             if until and time.monotonic() > until: break
             rng = random.Random(f"{seed}/{number}")
-            name, act, path, damaged = case(good, top/"work", rng)
+            # another folder each time: a task that was started again may still write to the last
+            shutil.rmtree(top/f"work{number - 1}", ignore_errors=True)
+            name, act, path, damaged = case(good, top/f"work{number}", rng)
             kind, seconds, grown = one(act, path, top/"log", damaged)
             counts.setdefault(name, Counter())[kind] += 1
             if kind in GOOD: continue

@@ -19,7 +19,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 
 import mabe_nb
 from ...errors import ConfigError
-from ...extend import load_announced, own_source
+from ...extend import blamed, load_announced, own_source
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #91fc7081
 ROLES = ("value", "statistic", "mask", "x", "y")
@@ -181,17 +181,15 @@ def make_blocks(
     wanted, # Names of blocks
     known=None, # What is there already: block -> name -> `Channel`
 ) -> dict: # Block -> name -> `Channel` of (frames,) or (frames, 2), of all needed
-    """The channels of blocks as they are made.
-
-    Raises `ConfigError` for an unknown role, and for a block of animals that is not.
-    """
+    "The channels of blocks as they are made. Raises `ConfigError` for an unfit block."
     made = dict(known or {})
     for name in with_needs(wanted, made):
-        made[name] = BLOCKS[name].make(pair, *(made[k] for k in BLOCKS[name].needs))
-        if not BLOCKS[name].make.__module__.startswith("mabe_nb."):
+        of = BLOCKS[name]
+        with blamed(f"feature block {name!r}", of.make):
+            made[name] = of.make(pair, *(made[k] for k in of.needs))
+        if not of.make.__module__.startswith("mabe_nb."):
             check_made(name, made[name], len(getattr(pair, "points", pair)))
-        if BLOCKS[name].alone:
-            check_alone(name, made[name], tuple(pair.points.shape[:2]))
+        if of.alone: check_alone(name, made[name], tuple(pair.points.shape[:2]))
         for role in {c.role for c in made[name].values()} - {*ROLES}:
             raise ConfigError.unknown("role", role, ROLES)
     return made

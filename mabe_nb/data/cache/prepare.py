@@ -18,13 +18,14 @@ from typing import NamedTuple
 from ..blocks.bodies import seen_parts, unseen_stretches, y_stretch
 from ..blocks.registry import (DATA_CODE, blocks_of, code_version,
                                           kept_once, order_free, users_blocks)
+from ..body_parts import part_index
 from .arrays import (CHANNELS, DamagedFile, about_values,
                                        pairs_on_demand, swaps, write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_video)
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
-from ..recording import BOUT_COLUMNS, pairs, tracks_hash
+from ..recording import BOUT_COLUMNS, pairs, some_of, tracks_hash
 from ...errors import ConfigError, DataError
 from ...extend import own_modules
 from ...files import atomic, disk_errors, temporary, write_json
@@ -248,8 +249,10 @@ def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`
     if not any(e["names"] for e in entries):
         raise DataError("nothing to prepare: " + _nothing(ids, skipped, left_out),
                         plan.dataset.root)
-    others = set(plan.dataset.ids) - {e["video_id"] for e in entries} - {
-        video_id for video_id, _ in skipped}
+    known = sorted({p for e in entries for p in part_index(e["parts"])})
+    if known and not {*known} & {*part_index(plan.parts)}: raise DataError(
+        f"has parts {some_of(known, 9)}, none of {plan.parts}", plan.dataset.root)
+    others = {*plan.dataset.ids} - {*dict(skipped)} - {e["video_id"] for e in entries}
     kept = [e for e in entries if not e.get("when_asked")]
     current = {plan.out/e["folder"] for e in kept} # The others lack their pairs
     forget_videos(plan.out, lambda folder: folder in current or folder.name in others)

@@ -46,7 +46,10 @@ def of_prepare(
 def check_cache(
     out, # Folder to fill
 ):
-    "Raises `ConfigError` if its manifest.json is not ours; a damaged one is made anew."
+    "Raises `ConfigError` for a dataset, or a manifest.json not ours; not if damaged."
+    for name in ("train.csv", "test.csv", "dataset.yaml"):
+        if (Path(out)/name).exists(): raise ConfigError(
+            f"{out} holds a dataset ({name}); choose another folder (--out)")
     try: about = read_json(file := Path(out)/"manifest.json")
     except DataError: return
     if about and not str(isinstance(about, dict)

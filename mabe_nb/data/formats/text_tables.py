@@ -24,12 +24,15 @@ _UNSURE = re.compile( # Another byte, one in the way of a word of such, ß of a 
     b"[" + _OTHER + b"]|[\x80-\xff][" + _LETTERS + b"]|[A-Za-z\x80-\xff]["
     + _SIGNS + b"]")
 UTF8 = "utf-8-sig" # Windows writes a mark before the text
+SEP_LINE = re.compile(r"(?i)\Asep=[,;\t]\r?\n") # Tells Excel what parts the columns
 
 
 @lru_cache(4096)
 def _encoding(path, state): # `state`: when the file was written, and its size
     with open(path, "rb") as f:
         data = f.read(2**16)
+        if data.startswith((b"\x1f\x8b", b"PK\3\4")): raise DataError(
+            "is packed by gzip or zip, as a workbook is: unpack it, or save CSV", path)
         if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-16" if any(data[2:4]) else UTF8
         first = data[:256:2], data[1:256:2]
@@ -62,7 +65,8 @@ def text_of(
     most: int = 2**25, # Bytes
 ) -> str:
     "A text that a program or spreadsheet has saved. Raises `DataError`."
-    return read_text(path, kind, text_encoding(path), most, composed=True)
+    text = read_text(path, kind, text_encoding(path), most, composed=True)
+    return SEP_LINE.sub("", text)
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #e61ac08f
 def delimiter(
@@ -70,7 +74,6 @@ def delimiter(
 ) -> str: # A comma, a semicolon or a tab
     "What parts the columns, by the head; a decimal comma may stand further down."
     return max(",;\t", key=lines[0].count) if lines else ","
-
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #4503561a
 def _end(file):
@@ -104,7 +107,6 @@ class _Plain(io.RawIOBase):
         self.file.close()
         super().close()
 
-
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #6ada8106
 def open_table(
     path, # CSV, also as a spreadsheet saved it
@@ -116,9 +118,11 @@ def open_table(
     if encoding.startswith("utf-16"):
         with file: text = file.read().decode(encoding, errors)
         file, encoding = io.BytesIO(text.encode()), UTF8
-    head = file.readline(2**20).decode("utf-8", "replace")
-    file.seek(0)
+    head, begin = file.readline(2**20).decode(UTF8, "replace"), 0
+    if SEP_LINE.match(head):
+        begin, head = file.tell(), file.readline(2**20).decode(UTF8, "replace")
     commas, end = delimiter([head]) != ",", _end(file)
+    file.seek(begin)
     raw = io.BufferedReader(_Plain(file, end, commas)) if commas or end else file
     return io.TextIOWrapper(raw, encoding=encoding, errors=errors)
 
@@ -129,7 +133,6 @@ def read_table(
 ) -> pd.DataFrame:
     "A table that may have semicolons, by pandas."
     with open_table(path) as f: return pd.read_csv(f, **how)
-
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #bccd85bf
 def check_table(
@@ -257,7 +260,6 @@ def parse_seconds(
         return parse_number(value)
     hours, minutes, seconds = (float(p or 0) for p in parts.groups())
     return 3600 * hours + 60 * minutes + seconds
-
 
 # %% ../../../nbs/data/formats/10_text_tables.ipynb #28d55853
 def number_from_0(

@@ -10,7 +10,7 @@ import inspect, os, shutil, time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, of_kind
 from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
@@ -21,16 +21,18 @@ from ..places.base import get
 from ..places.job_state import data_files
 from ..costs import price_note
 from ..definitions import made_anew
-from ..travel import cell_code, files_here
+from ..travel import cell_code, files_here, listed
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #23aca12c
-def _code(function, with_, given):
+def _code(function, with_, given, folders={}):
     "Name and `JobCode` of a function. Raises `ConfigError` if it cannot be sent."
     if not inspect.isfunction(function):
         raise ConfigError(f"cannot send a {type(function).__name__}; expected a "
                           "function of one argument, written with 'def'")
-    name = function.__name__
+    for name, values in (("given", given), ("folders", folders)):
+        of_kind(name, values, dict, "{'argument': value}")
+    name, given = function.__name__, given | folders
     if name == "<lambda>":
         raise ConfigError("a lambda has no source of its own; write it with 'def'")
     try: inspect.signature(function).bind(None, **given)
@@ -38,7 +40,7 @@ def _code(function, with_, given):
         raise ConfigError(f"{name!r} must take one argument, the item"
                           f"{', and those given' * bool(given)}: {e}") from None
     known = {**function.__globals__, name: function}
-    return name, cell_code(f"{name};", (), (), [function, *with_], known,
+    return name, cell_code(f"{name};", (), (), [function, *listed(with_)], known,
                            options=None)
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #f5602667
@@ -69,18 +71,17 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
     at_once = ConfigError.bounded("at_once", at_once, 1, 1000, True)
-    need = -(-len(items) // get(on).most_items)
-    if need > (tasks or at_once):
+    tasks = ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True)
+    if (need := -(-len(items) // get(on).most_items)) > tasks:
         raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: "
                           f"give tasks={need} or more (--tasks {need})")
-    if (tasks or 0) > at_once and not get(on).holds_back:
+    if tasks > at_once and not get(on).holds_back:
         raise ConfigError(f"{on} starts all tasks at once: leave out tasks, or give "
                           f"at_once={tasks} (--at-once {tasks})")
     if on == "modal": options = {"max_containers": at_once} | options
     return {"id": new_id(), "on": on, "items": len(items), "function": function,
             "at_once": at_once, "attempts": ATTEMPTS, "round": 0, "gpu": gpu,
-            "tasks": ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True),
-            "timeout": task_seconds(timeout, on),
+            "tasks": tasks, "timeout": task_seconds(timeout, on),
             "retries": retries, "secrets": _names("a secret", secrets, _variable),
             "options": options, "created": time.time(), "tag": tag}
 
@@ -143,7 +144,7 @@ def map(
     if not isinstance(items, Iterable):
         raise ConfigError(f"items is {str(items)[:40]!r}, expected a list of what to "
                           "call it with")
-    items, (name, code) = list(items), _code(function, with_, given | folders)
+    items, (name, code) = list(items), _code(function, with_, given, folders)
     say = or_silent(say)
     spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets,
                  options, tag)

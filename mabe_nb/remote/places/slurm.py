@@ -186,6 +186,11 @@ def _has_process(folder, spec): # Its words name the folder of submitit's array
     return str(folder.with_name(spec["handle"].get("first", folder.name))) in out.stdout
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #17647e24
+def _of_task(folder): # None: it has not ended, or was killed
+    try: return checked_state(b"".join(read_plain(folder/"status.json", 2**20)))
+    except DataError: return None
+
+
 @patch
 def state(self: Backend, folder, spec):
     found = DiskPlace.state(self, folder, spec)
@@ -193,10 +198,9 @@ def state(self: Backend, folder, spec):
     others = range(1, tasks if found["status"] == "done" else 1)
     for task in (folder/"tasks"/str(rank) for rank in others):
         # a job is done if all of its tasks are, those too that have not begun
-        try: own = checked_state(b"".join(read_plain(task/"status.json", 2**20)))
-        except DataError:
-            if self.alive(folder, spec): return unended("running")
-            continue
+        own = _of_task(task)
+        if not own and self.alive(folder, spec): return unended("running")
+        own = own or _of_task(task) or self.gone(folder, spec) # killed without a word
         if own["status"] != "done":
             error = own["error"] or {
                 "type": "Task", "message": own["status"], "traceback": ""}

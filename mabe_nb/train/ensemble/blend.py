@@ -14,7 +14,7 @@ import pandas as pd
 
 from ...data.cache.prepare import MOST
 from ...data.dataset import data_and_ids, LastRead
-from ...errors import DataError, MabeError
+from ...errors import DataError, MabeError, shown
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
@@ -51,7 +51,7 @@ class Recipe:
     def __repr__(self):
         made = ", ".join(f"{len(some)} x {name} on {some[0].features}"
                          for name, some in self.members.items())
-        return f"Recipe: {made}; {', '.join(self.actions)}"
+        return shown(f"Recipe: {made}; {', '.join(self.actions)}")
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #931c546d
 def _recipe_from(about, folder, *how): # `device` and `engine`

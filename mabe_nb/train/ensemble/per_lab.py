@@ -14,7 +14,7 @@ import pandas as pd
 
 from ...data.dataset import data_and_ids
 from ...data.splits import labelled_groups
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, shown
 from ...files import read_json, write_json
 from ...safe_names import safe_id
 from ...locks import fills_its_folder
@@ -137,7 +137,7 @@ class PerLab:
 @patch
 def __repr__(self: PerLab):
     labs = ", ".join(lab or "all others" for lab in sorted(self.recipes, reverse=True))
-    return f"PerLab: recipes of {labs}; {', '.join(self.actions)}"
+    return shown(f"PerLab: recipes of {labs}; {', '.join(self.actions)}")
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #64707734
 def load_per_lab(

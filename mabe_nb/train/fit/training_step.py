@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ...errors import ConfigError
+from ...extend import blamed
 from ...patch import patch
 from .augment import Augment
 from .optim import Average, EagerAdamW, Precision
@@ -195,8 +196,10 @@ def part_loss(self: TrainingStep,
     "What some windows add to the loss of a step."
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
     x, order, share = self.augment(x)
-    with self.precision.context(): scores = self.model(x)
-    check_scores(scores, (*x.shape[:2], self.classes), self.cfg.model_type)
+    name = self.cfg.model_type
+    with self.precision.context(), blamed(f"network {name!r}", NETWORKS[name].make):
+        scores = self.model(x)
+    check_scores(scores, (*x.shape[:2], self.classes), name)
     loss = self.loss(scores, labels, whole)
     if order is None: return loss
     return share * loss + (1 - share) * self.loss(scores, labels[order], whole)
