@@ -1,6 +1,7 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
 import json, os, pickle, subprocess, sys, warnings
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import h5py
@@ -603,14 +604,16 @@ def neuroconv_file(path, *animals):
     file, nodes = pynwb.NWBFile("mice", "1", datetime.now(UTC)), ["nose", "ear_left", "tailBase"]
     xy, skeletons = np.random.default_rng(0).random((6, len(animals), 3, 2)) * 100, []
     module = file.create_processing_module("behavior", "poses")
+    one = int(version("ndx-pose").split(".")[1]) >= 4 # Before 0.4 it took several cameras
     for k, (name, camera, film) in enumerate(animals):
         device = file.devices[camera] if camera in file.devices else file.create_device(name=camera)
         skeletons.append(ndx_pose.Skeleton(name=f"Skeleton{name}", nodes=nodes))
         series = [ndx_pose.PoseEstimationSeries(
             name=f"PoseEstimationSeries{part.title().replace('_', '')}", data=xy[:, k, i], unit="pixels", rate=25.,
             reference_frame="corner", confidence=np.ones(6), starting_time=0.) for i, part in enumerate(nodes)]
-        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series, device=device,
-                                           skeleton=skeletons[-1], original_videos=film and [film]))
+        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series,
+                                           skeleton=skeletons[-1], original_videos=film and [film],
+                                           **{"device": device} if one else {"devices": [device]}))
     module.add(ndx_pose.Skeletons(skeletons=skeletons))
     with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(file)
     return xy
