@@ -64,7 +64,7 @@ def complete(parser: Parser):
     if "_ARGCOMPLETE" not in os.environ: return
     try: import argcomplete
     except ImportError: return
-    argcomplete.autocomplete(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False)
 
 # %% ../nbs/cli.ipynb #94d9fdef
 KEPT = {"train": "what was learned is kept: --resume goes on",

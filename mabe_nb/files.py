@@ -29,7 +29,9 @@ def home() -> Path:
 def refused(path, error):
     "The error for what the disk does not let anybody write."
     own = Path(path).absolute().is_relative_to(home().absolute())
-    return DataError(f"cannot be written: {error.strerror or error}"
+    no_locks = error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    why = "its file system keeps no locks" if no_locks else error.strerror or error
+    return DataError(f"cannot be written: {why}"
                      + "; set MABE_HOME to a folder that can be" * own, path)
 
 
@@ -246,9 +248,8 @@ def write_csv(
     "A table as CSV that no spreadsheet runs and no reader breaks."
     texts = [c for c in table if table[c].dtype.kind not in "biuf"]
     table = table.assign(**{c: table[c].map(spreadsheet_cell) for c in texts})
-    odd = any(isinstance(v, str) and "\r" in v
-              for values in (table.columns, *(table[c].unique() for c in texts))
-              for v in values)
+    cells = [*table.columns, *(v for c in texts for v in table[c].unique())]
+    odd = any(isinstance(v, str) and "\r" in v for v in cells)
     with atomic(path) as tmp: table.rename(columns=spreadsheet_cell).to_csv(
         tmp, index=False, quoting=2 if odd else 0, # 2: quote all text
         lineterminator="\n")
@@ -292,8 +293,7 @@ def npy_header(
 ) -> tuple: # Shape, whether in Fortran's order, dtype
     "What a `.npy` file says of its array. NumPy may raise anything for damage."
     from numpy.lib import format
-    first = format.read_magic(file)[0] == 1
-    out = (format.read_array_header_1_0 if first
-           else format.read_array_header_2_0)(file)
+    version = min(format.read_magic(file)[0], 2)
+    out = getattr(format, f"read_array_header_{version}_0")(file)
     if all(type(n) is int and abs(n) < 2**63 for n in out[0]): return out
     raise ValueError("its shape is none")

@@ -567,6 +567,11 @@ def test_tab_completes_commands_flags_and_words(tmp_path, line, words):
     assert completed(line, tmp_path, module) == words
 
 
+def test_tab_offers_folders_and_not_each_flag_too(tmp_path):
+    (tmp_path/"pens").mkdir()
+    assert completed("mabe audit ", tmp_path, "mabe_nb") == {"pens/", "tab"}
+
+
 def test_a_path_that_is_not_utf8_is_refused_before_any_work(tmp_path, capsys):
     folder = tmp_path/os.fsdecode(b"K\xe4fig")
     assert cli.main(["synth", str(folder), "--videos", "2", "--minutes", "0.1"]) == 2

@@ -267,6 +267,15 @@ def test_where_a_disk_has_no_locks_the_file_says_who_holds_it(tmp_path, monkeypa
     assert not (tmp_path/LOCK).exists()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows locks in another way")
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP]) # Of NFS without its service, and others
+def test_a_disk_that_refuses_locks_is_told_from_one_that_cannot_be_written(tmp_path, monkeypatch, code):
+    "It was 'cannot be written: No locks available', and what is written there without a lock was."
+    def none(*asked): raise OSError(code, os.strerror(code))
+    monkeypatch.setattr("fcntl.flock", none)
+    with pytest.raises(DataError, match="run: cannot be written: its file system keeps no locks"): fit(tmp_path/"run")
+
+
 HOLD = """
 import sys, time
 from mabe_nb.locks import LOCK, locked

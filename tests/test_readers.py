@@ -1,6 +1,7 @@
 "Readers of CalMS21, MABe22, trackers' poses and scoring programs' bouts."
 import json, os, pickle, subprocess, sys, warnings
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import h5py
@@ -331,7 +332,7 @@ def test_deeplabcut_holds_what_movement_reads(tmp_path, ending, several):
     xy[rng.random(xy.shape) < 0.1] = np.nan
     data = load_poses.from_numpy(xy, rng.random(xy[:, 0].shape), animals, ["nose", "neck", "tail"])
     save_poses.to_dlc_file(data, path := tmp_path/f"v.{ending}", split_individuals=False)
-    got, want = tracked_points(path)[1], load_poses.from_file(path, source_software="DeepLabCut")
+    got, want = tracked_points(path)[1], load_poses.from_dlc_file(path)
     order = ["time", *(d for d in want.dims if d.startswith("individual")),
              *(d for d in want.dims if d.startswith("keypoint"))]
     assert np.array_equal(got.xy, want.position.transpose(*order, "space").values.astype(np.float32), equal_nan=True)
@@ -603,14 +604,16 @@ def neuroconv_file(path, *animals):
     file, nodes = pynwb.NWBFile("mice", "1", datetime.now(UTC)), ["nose", "ear_left", "tailBase"]
     xy, skeletons = np.random.default_rng(0).random((6, len(animals), 3, 2)) * 100, []
     module = file.create_processing_module("behavior", "poses")
+    one = int(version("ndx-pose").split(".")[1]) >= 4 # Before 0.4 it took several cameras
     for k, (name, camera, film) in enumerate(animals):
         device = file.devices[camera] if camera in file.devices else file.create_device(name=camera)
         skeletons.append(ndx_pose.Skeleton(name=f"Skeleton{name}", nodes=nodes))
         series = [ndx_pose.PoseEstimationSeries(
             name=f"PoseEstimationSeries{part.title().replace('_', '')}", data=xy[:, k, i], unit="pixels", rate=25.,
             reference_frame="corner", confidence=np.ones(6), starting_time=0.) for i, part in enumerate(nodes)]
-        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series, device=device,
-                                           skeleton=skeletons[-1], original_videos=film and [film]))
+        module.add(ndx_pose.PoseEstimation(name=f"PoseEstimation{name}", pose_estimation_series=series,
+                                           skeleton=skeletons[-1], original_videos=film and [film],
+                                           **{"device": device} if one else {"devices": [device]}))
     module.add(ndx_pose.Skeletons(skeletons=skeletons))
     with pynwb.NWBHDF5IO(str(path), "w") as io: io.write(file)
     return xy
@@ -828,6 +831,9 @@ def test_nwb_of_two_films_is_refused(tmp_path):
     with pytest.raises(DataError, match="2 films or cameras"): read_poses(tmp_path/"v.nwb", 30)
 
 
+def animals_of(data): return next(d for d in data.dims if d.startswith("individual")) # With an s before 0.17
+
+
 def test_what_movement_saves(tmp_path):
     from movement.io import load_poses
     xy = np.random.default_rng(0).random((6, 2, 3, 2))
@@ -839,7 +845,7 @@ def test_what_movement_saves(tmp_path):
     assert np.allclose(rec.xy, xy.transpose(0, 3, 2, 1))
     (tmp_path/"bad.nc").write_bytes((tmp_path/"v.nc").read_bytes()[:3000])
     with pytest.raises(DataError, match="truncated or no HDF5"): read_poses(tmp_path/"bad.nc")
-    data.isel(individuals=0, time=slice(2, 4)).transpose().to_netcdf(tmp_path/"one.nc")
+    data.isel({animals_of(data): 0, "time": slice(2, 4)}).transpose().to_netcdf(tmp_path/"one.nc")
     assert np.array_equal(read_poses(tmp_path/"one.nc").xy[2:], rec.xy[2:4, :1])
     data.isel(space=0).to_netcdf(tmp_path/"x.nc")
     with pytest.raises(DataError, match="expected time, space, keypoints and individuals"):
@@ -864,7 +870,7 @@ def test_other_kinds_of_netcdf(tmp_path):
     data = load_poses.from_numpy(xy, fps=25., source_software="ours", individual_names=["white", "no 2"],
                                  keypoint_names=["nose", "körper", "tail"])
     for only in (slice(None), 1): # One animal has a name without an axis
-        data.isel(individuals=only).to_netcdf(tmp_path/"v.nc", format="NETCDF4_CLASSIC")
+        data.isel({animals_of(data): only}).to_netcdf(tmp_path/"v.nc", format="NETCDF4_CLASSIC")
         rec = read_poses(tmp_path/"v.nc") # whose names are letters, as in netCDF 3
         assert rec.parts == ("nose", "körper", "tail") and rec.mice == ("white", "no_2")[-rec.xy.shape[1]:]
         assert np.allclose(rec.xy, xy.transpose(0, 3, 2, 1)[:, -rec.xy.shape[1]:])

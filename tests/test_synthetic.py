@@ -1,5 +1,5 @@
 "Synthetic colonies: exact layouts, exact seeds, honest errors, learnable behaviour."
-import json, os
+import errno, json, os, shutil, subprocess, sys
 
 import numpy as np
 import pandas as pd
@@ -286,11 +286,21 @@ def test_an_interrupted_colony_leaves_nothing(tmp_path, monkeypatch, layout, err
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(os.name == "nt" or not os.getuid(), reason="root writes anywhere")
-def test_a_folder_that_cannot_be_written(tmp_path):
+def test_a_full_disk_asks_for_room(tmp_path, monkeypatch):
+    def full(*args): raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("mabe_nb.data.synthetic.make_recording", full)
+    with pytest.raises(DataError, match="c: no space is left on the disk; free some"): write_colony(tmp_path/"c")
+
+
+@pytest.mark.skipif(os.name == "nt" or not (os.geteuid() or shutil.which("setpriv")), reason="needs setpriv")
+def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_given(tmp_path):
+    "Not by that of a file in it which was never to stay."
+    drop = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-all"]
+    words = f"from mabe_nb.data.synthetic import *; write_colony({str(tmp_path/'c')!r})"
     tmp_path.chmod(0o500)
-    with pytest.raises(DataError, match="cannot be written"): write_colony(tmp_path/"c")
+    done = subprocess.run([*drop, sys.executable, "-c", words], capture_output=True, text=True, check=False)
     tmp_path.chmod(0o700)
+    assert f"{tmp_path/'c'}: cannot be written: Permission denied" in done.stderr
 
 
 def test_labs_are_told_apart():

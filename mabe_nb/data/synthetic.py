@@ -18,7 +18,7 @@ from .colony.recording import HALF, PARTS, everything, make_recording
 from .formats.kaggle.write import whitelist_text, write_kaggle
 from .recording import Recording
 from ..errors import ConfigError, DataError
-from ..files import atomic
+from ..files import atomic, disk_errors
 
 # %% ../../nbs/data/22_synthetic.ipynb #15ca9dd6
 class Lab(NamedTuple):
@@ -199,13 +199,13 @@ def _order(layout, videos, labs): # Labs of videos in turn, videos to train and 
 def _write(root, layout, train, test, videos, minutes, seed, messy, order):
     "Write it whole or not at all. Raises `DataError` where nothing can be written."
     try:
-        with atomic(root) as tmp:
+        with disk_errors(root, "free some and run this again"), atomic(root) as tmp:
             LAYOUTS[layout](tmp, train, test, minutes, seed, messy, order)
             (tmp/"README.txt").write_text(
                 f"{README}Layout {layout}, {videos} videos for training, {minutes} "
                 f"minutes each, seed {seed}, {'messy' if messy else 'clean'}.\n")
-    except OSError as e:
-        raise DataError(f"cannot be written: {e.strerror}", root) from None
+    except DataError as e: # Of a file inside, by a name that soon is none
+        raise DataError(e.what, root) from None
 
 # %% ../../nbs/data/22_synthetic.ipynb #65325b87
 def write_colony(

@@ -40,7 +40,8 @@ def _day(text):
     try: day = date(*map(int, parts if len(parts) == 3 else [*parts, "1"]))
     except (ValueError, TypeError):
         raise ValueError(f"{text!r}, expected a day such as 2026-08-30") from None
-    if (day - date.today()).days > 1: raise ValueError(f"{text!r}, which is to come")
+    if (day - (today := date.today())).days > 1: raise ValueError(
+        f"{text!r}, which is to come by this machine's clock: that says {today}")
     return text
 
 # %% ../../nbs/hardware/05_tables.ipynb #38031a7d
