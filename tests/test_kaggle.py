@@ -15,7 +15,7 @@ from mabe_nb.data.features import compute
 from mabe_nb.data.formats.kaggle.tracking import PIECE
 from mabe_nb.data.kaggle import read_kaggle, write_kaggle
 from mabe_nb.data.recording import Recording, bout_table, frame_labels
-from mabe_nb.errors import DataError, MabeError
+from mabe_nb.errors import ConfigError, DataError, MabeError
 from mabe_nb.train.ensemble.recipe import begin_training
 
 REAL = Path(__file__).parents[2]/"shared"/"data"
@@ -68,6 +68,15 @@ def written(draw):
 
 @quick
 @given(written(), st.data())
+@pytest.mark.parametrize("given, said", [
+    ("data", "recordings are 'data'"), (3, "recordings are '3'"), (["x"], "recordings is 'x'")])
+def test_what_is_no_recording_is_not_written(tmp_path, given, said):
+    with pytest.raises(ConfigError, match=said): write_kaggle(given, tmp_path/"out")
+    assert not (tmp_path/"out").exists()
+    with pytest.raises(ConfigError, match="unknown split 'valid'"):
+        write_kaggle([], tmp_path/"out", "valid")
+
+
 def test_round_trip(tmp_path, sample, data):
     xy, parts, table = sample
     there = np.zeros(xy.shape[:3], bool)

@@ -119,7 +119,7 @@ def array_shape(
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a720c017
 PIECE = 2**15 # Rows at once: their temporaries stay in the processor's cache
-NOWHERE = np.complex64(complex(np.nan, np.nan)).view(np.uint64) # A missing point, as bits
+NOWHERE = np.complex64(complex(np.nan, np.nan)).view(np.uint64) # A point that is not
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #aa56c211
 def places(

@@ -7,14 +7,16 @@ __all__ = ['COLUMNS', 'whitelist_text', 'tracking_table', 'annotation_table', 'w
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #ee264bb3
 import json
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from .tables import MICE, triple
 from ...recording import Recording, looked_at
-from ....errors import ConfigError, DataError
+from ....errors import ConfigError, DataError, of_kind
 from ....files import atomic
 from ....safe_names import safe_id
 
@@ -84,6 +86,8 @@ def annotation_table(
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #862aed7c
 def _paths(root, split): # Of the table of videos and of the folders of both kinds
+    if split not in (known := ("train", "test")):
+        raise ConfigError.unknown("split", split, known)
     paths = {"videos": root/f"{split}.csv"}
     paths |= {kind: root/f"{split}_{kind}" for kind in ("tracking", "annotation")}
     for path in paths.values():
@@ -94,6 +98,14 @@ def _paths(root, split): # Of the table of videos and of the folders of both kin
 
 def _remove_empty(folder):
     with suppress(OSError): folder.rmdir()
+
+
+def _each(recordings): # One alone, too
+    if isinstance(recordings, Recording): return [recordings]
+    if isinstance(recordings, (str, Path)) or not isinstance(recordings, Iterable):
+        raise ConfigError(f"recordings are {str(recordings)[:40]!r}, expected some, such "
+                          "as open_dataset(folder) gives")
+    return (of_kind("recordings", rec, Recording, "[data['v1']]") for rec in recordings)
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #3a51c633
 def _whole(rec):
@@ -120,7 +132,7 @@ def write_kaggle(
     with ExitStack() as stack:
         if not root.exists(): stack.callback(_remove_empty, root)
         file = stack.enter_context(atomic(paths["videos"])) # appears last
-        for rec in recordings:
+        for rec in _each(recordings):
             rows.append(_row(rec))
             tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
             if split == "train" and rec.labelled is not None:
