@@ -17,10 +17,13 @@ from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
 from .odd_files import (
     PACKED, closed_folders, file_types, leads_out, not_read, odd_files, too_deep)
-from .video_names import video_name
+from .video_names import (
+    recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
-from ..formats.ethovision.tracks import is_track, recording_name, tracks_of
+from ..formats.ethovision.tracks import is_track
+from mabe_nb.data.formats.trajectories.idtracker import (
+    idtracker_files, idtracker_session)
 from ..formats.bout_tables import OF_VIDEO, label_rows
 from ..formats.text_tables import rows_by
 from ..poses import pose_source, trackers
@@ -63,6 +66,10 @@ def lab_files(
         if deep and not own and deeper is not None: deeper += [here/f for f in folders]
         links = [f for f in folders if (here/f).is_symlink()] # which are not followed
         if deep or own: folders.clear()
+        if here == idtracker_session(here): # the rest of it is the program's own
+            folders.clear()
+            files = [f for f in files if Path(f).suffix not in (".json", ".log")] + [
+                str(p.relative_to(here)) for p in idtracker_files(here)[:1]]
         if not own: yield [p for p in (here/f for f in sorted(files) + links)
                            if p.name[0] != "." and (p.is_file() or p.is_symlink())]
 
@@ -176,7 +183,7 @@ def _files_of(root, deepest, endings, findings):
             if printable(path.name) != path.name: odd.append(path) # bytes of no text
             elif _holds_nothing(path):
                 odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
-            elif path != tracks_of(path)[0]: continue # of a subject beside the first
+            elif path != recording_files(path)[0]: continue # the first stands for all
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
                 if not (video := _named(path, root, findings)): continue
                 if tracked: poses.setdefault(video, []).append(path)

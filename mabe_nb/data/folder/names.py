@@ -17,6 +17,7 @@ from ..checks import seen
 from .settings import FolderSettings, of_video
 from ..formats.boris import boris_observations
 from ..formats.bout_tables import scorers_in
+from ..formats.trajectories.idtracker import idtracker_session
 from ..recording import Finding, Recording, plural, some_of
 from ...errors import DataError
 from ...safe_names import plain_id
@@ -226,7 +227,9 @@ def naming_folders(
     root, # The folder that was opened
 ) -> list: # Names
     "The folders of a file that are part of its video's name."
-    above = path.relative_to(root).parts[:-1]
+    session = idtracker_session(path)
+    inside = session is not None and session.is_relative_to(root)
+    above = (session if inside else path).relative_to(root).parts[:-1]
     return [f for up, f in zip(("", *above), above)
             if not is_plain(f) and not OF_MARS.fullmatch(up)]
 
