@@ -21,7 +21,7 @@ from ...safe_names import printable
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cc11e17
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".mat", ".npy", ".npz", ".odx", ".sds", ".trk"}) # JAABA, TRex, ...
+FOREIGN = frozenset({".odx", ".sds"}) # The Observer, Stoelting, ...
 PACKED = frozenset({".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz"})
 OF_ONE_FRAME = frozenset({".json", ".npy", ".npz"}) # Perhaps: one stands for all
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
@@ -99,10 +99,9 @@ def odd_files(
     "What is said of files; of kinds that may be one a frame, of the first alone."
     kinds = {}
     for p in paths:
-        kind = p.suffix.lower()
-        kinds.setdefault(kind if kind in OF_ONE_FRAME else p, []).append(p)
-    for p, *more in kinds.values():
-        why = why_odd(p)
+        kind, why = p.suffix.lower(), why_odd(p)
+        kinds.setdefault((kind, why) if kind in OF_ONE_FRAME else (p, why), []).append(p)
+    for (_, why), (p, *more) in kinds.items():
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
         damaged = (why not in (None, JSON, UNREAD)
                    and p.suffix.lower() not in {*SHEETS, *PACKED})
