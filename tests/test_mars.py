@@ -12,7 +12,7 @@ from mabe_nb.data.calms21 import MARS_PARTS, is_mars, mars_poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
-from mabe_nb.data.formats.binary.npy import mat_arrays, read_mat
+from mabe_nb.data.formats.binary.mat import mat_arrays, read_mat
 from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import DataError, MabeError
 

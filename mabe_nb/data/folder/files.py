@@ -18,7 +18,7 @@ from .names import STAGES, did_you_mean, is_plain, naming_folders
 from .odd_files import (
     PACKED, closed_folders, file_types, leads_out, not_read, odd_files, too_deep)
 from .video_names import (
-    recording_files, recording_name, video_name)
+    names_folder, recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
 from ..formats.ethovision.tracks import is_track
@@ -33,7 +33,8 @@ from ...safe_names import printable
 # %% ../../../nbs/data/folder/25_files.ipynb #f1a4b844
 OWN = ("best.safetensors", "recipe.json", "labs.json", "manifest.json", "measures.csv",
        "report.html", "train.csv", "test.csv") # Of a folder that this package wrote
-TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # DeepLabCut's
+TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models", # DeepLabCut's
+                      "perframe"}) # JAABA's
 DEEPEST = 5 # Folders in one another
 
 # %% ../../../nbs/data/folder/25_files.ipynb #6e11d3b1
@@ -86,8 +87,9 @@ def video_of(
     root, # The folder that was opened
 ) -> str:
     "Name of the video that a file is of. Raises `DataError` for what can be no name."
-    return video_name(
-        "_".join([*naming_folders(Path(path), Path(root)), recording_name(path)]))
+    folders = naming_folders(path := Path(path), Path(root))
+    own = path.suffix if folders and names_folder(path) else f"_{recording_name(path)}"
+    return video_name(("_".join(folders) + own).removeprefix("_"))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #c5c8ea05
 class LabFiles(NamedTuple):
@@ -166,7 +168,7 @@ def _named(path, root, findings):
     except DataError as e: findings.append(not_read(path, root, e.what))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #7cd28f2a
-BOTH = "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker" # Poses and actions
+BOTH = "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker", "JAABA" # Poses, too
 
 def _holds_nothing(path): # Or what nobody looks into
     return (not path.is_file() or not path.stat().st_size
