@@ -46,6 +46,12 @@ def is_poses(
     try: return bool(pose_source(path))
     except DataError: return False
 
+# %% ../../../nbs/data/folder/25_files.ipynb #67eaa221
+def _of_session(session, names): # Of the files in its own folder
+    "Names of what is read of a session of idtracker.ai; the rest is the program's own."
+    best = [str(p.relative_to(session)) for p in idtracker_files(session)[:1]]
+    return [n for n in names if Path(n).suffix not in (".json", ".log")] + best
+
 # %% ../../../nbs/data/folder/25_files.ipynb #6a07705d
 def lab_files(
     root, # Folder
@@ -54,10 +60,9 @@ def lab_files(
     closed: list = None, # Gets an error for each that may not be looked into
 ): # Yields each folder's list of files, the top one first, with links that lead to none
     "Files of a folder and all below, without what is passed over. Raises `DataError`."
-    root = Path(root)
-    if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
-        "is a whole disk, or of the system itself; give the folder of the recordings",
-        root)
+    if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root := Path(root))):
+        raise DataError("is a whole disk, or of the system itself; give the folder of "
+                        "the recordings", root)
     told = [] if closed is None else closed
     for at, folders, files in os.walk(root, onerror=told.append):
         here = Path(at)
@@ -66,11 +71,8 @@ def lab_files(
         deep = len(here.relative_to(root).parts) >= deepest
         if deep and not own and deeper is not None: deeper += [here/f for f in folders]
         links = [f for f in folders if (here/f).is_symlink()] # which are not followed
+        if here == idtracker_session(here): deep, files = True, _of_session(here, files)
         if deep or own: folders.clear()
-        if here == idtracker_session(here): # the rest of it is the program's own
-            folders.clear()
-            files = [f for f in files if Path(f).suffix not in (".json", ".log")] + [
-                str(p.relative_to(here)) for p in idtracker_files(here)[:1]]
         if not own: yield [p for p in (here/f for f in sorted(files) + links)
                            if p.name[0] != "." and (p.is_file() or p.is_symlink())]
 

@@ -96,11 +96,12 @@ def odd_files(
     paths, # Of one folder
     root, # The folder that was opened
 ): # Yields `Finding`s
-    "What is said of files; of kinds that may be one a frame, of the first alone."
+    "What is said of files; of kinds that may be one a frame, once for each reason."
     kinds = {}
     for p in paths:
         kind, why = p.suffix.lower(), why_odd(p)
-        kinds.setdefault((kind, why) if kind in OF_ONE_FRAME else (p, why), []).append(p)
+        alike = kind if kind in OF_ONE_FRAME else p
+        kinds.setdefault((alike, why), []).append(p)
     for (_, why), (p, *more) in kinds.items():
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
         damaged = (why not in (None, JSON, UNREAD)

@@ -39,7 +39,7 @@ def scored_columns(
     "The actions that a table has a column of, seen or not."
     source, names = annotation_source(path), settings.action_names
     if source == "SimBA": found = settings.actions or simba_actions(path)
-    elif source == "JAABA": found = settings.actions or jaaba_actions(path)
+    elif source == "JAABA": found = settings.actions or (*jaaba_actions(path),)
     elif source == "EthoVision":
         found = () if logs_in(path) else settings.actions or ethovision_actions(path)
     elif read := {"frames": frame_table, "steps": step_table}.get(source):
@@ -94,7 +94,7 @@ def _named_by_mouse_tracker(path, rec, settings):
               or {b[2] for b in found})
     return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #cf8fd56f
 def _named_by_jaaba(path, rec, settings):
     "Bouts of an experiment's scores; whom the settings have left out has none."
     names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice))

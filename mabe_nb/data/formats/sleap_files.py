@@ -102,13 +102,14 @@ def _slp_tables(path):
     with h5py.File(path) as f:
         about = f["metadata"].attrs
         if (version := float(about.get("format_id", 1))) >= NEWEST: raise DataError(
-            f"has the format {version:g} of SLEAP, which is newer than is known; export "
-            "it as analysis HDF5", path)
+            f"has the format {version:g} of SLEAP, which is newer than is known; "
+            "export it as analysis HDF5", path)
         tracks, films = ([*map(text, f[k][:])] for k in ("tracks_json", "videos_json"))
-        return (*(f[k][:] for k in ("frames", "instances", "points", "pred_points")),
-                [str(t[1]) for t in tracks], films, text(about["json"]), version)
+        tables = (f[k][:] for k in ("frames", "instances", "points", "pred_points"))
+        return (*tables, [str(t[1]) for t in tracks], films, text(about["json"]),
+                version)
 
-
+# %% ../../../nbs/data/formats/48_sleap_files.ipynb #80210013
 def _slp_parts(head, used, path):
     "Names of body parts of the skeletons that are used. Raises `DataError`."
     kinds = [s.get("nx_graph", s) for s in head["skeletons"]]
@@ -194,7 +195,8 @@ def slp_poses(
         xy[place], sure[place] = found[here], score[here]
         trackless += at[lost].tolist()
     rate = _slp_rate(films, int(frames["video"][0])) if len(frames) else None
-    return xy, sure, row, tracks or ["id_0"], parts, rate, None, (), (*sorted(trackless),)
+    return (xy, sure, row, tracks or ["id_0"], parts, rate, None, (),
+            (*sorted(trackless),))
 
 # %% ../../../nbs/data/formats/48_sleap_files.ipynb #5a1c9e02
 def is_sleap_csv(

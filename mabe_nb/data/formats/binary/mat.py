@@ -16,14 +16,14 @@ from .hdf import check_hdf
 from ....errors import DataError
 from ....files import regular_file
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #4b3be72b
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #7626c0e0
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8",
          12: "i8", 13: "u8", 16: "u1", 17: "u2"} # The last are letters
 MATRIX, PACKED, COMPLEX = 14, 15, 0x800
 CELL, STRUCT, TEXT, NUMBERS = 1, 2, 4, range(6, 16) # Classes of arrays
 BEGIN = 4096 # Bytes in which an array says what it is
 
-
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #a24cf80f
 def _element(data, at, order): # Byte order: "<" or ">"
     "Type of an element, where it begins and ends, and where the next one begins."
     kind, size = struct.unpack_from(order + "II", data, at)
@@ -45,7 +45,7 @@ def _announced(data, order, at=8):
     if min(shape, default=-1) < 0: kind = 0
     return kind, data[begin:end].decode("latin-1"), shape, at
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #a26e64f0
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #81478006
 def _order(path):
     "The byte order of a file. Raises `DataError` for one of another kind."
     with open(regular_file(path), "rb") as f:
@@ -54,6 +54,14 @@ def _order(path):
     return order
 
 
+def _bytes(path, at, size, kind, most):
+    "An array with its tag, unpacked."
+    with open(path, "rb") as f:
+        f.seek(at - 8)
+        data = f.read(8 + size)
+    return zlib.decompressobj().decompress(data[8:], most) if kind == PACKED else data
+
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #c48c95ce
 def _variables(path):
     "Class, name, shape, place, bytes there and type of each variable of a file."
     order = _order(path)
@@ -69,14 +77,6 @@ def _variables(path):
                 f.seek(at + size + (-size % 8 if kind != PACKED else 0))
         except (struct.error, ValueError, zlib.error) as e:
             raise DataError(f"cannot be read as a MATLAB file ({e})", path) from None
-
-
-def _bytes(path, at, size, kind, most):
-    "An array with its tag, unpacked."
-    with open(path, "rb") as f:
-        f.seek(at - 8)
-        data = f.read(8 + size)
-    return zlib.decompressobj().decompress(data[8:], most) if kind == PACKED else data
 
 # %% ../../../../nbs/data/formats/binary/25_mat.ipynb #46e50b97
 def mat_arrays(
@@ -110,10 +110,19 @@ def read_mat(
     except (struct.error, KeyError, ValueError, zlib.error) as e:
         raise DataError(f"{name} cannot be read ({e})", path) from None
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #859a8f24
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #3a131224
 DEEPEST = 6 # Cells and structs in one another
 
 
+def _fields(data, at, order):
+    "Names of a struct's fields, and where its first value is."
+    _, first, _, at = _element(data, at, order)
+    width, = struct.unpack_from(order + "I", data, first)
+    _, first, last, at = _element(data, at, order)
+    return [data[i:i + width].split(b"\0")[0].decode("latin-1")
+            for i in range(first, last, max(width, 1))], at
+
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #3b6a7aa5
 def _value(data, at, order, deep=0):
     "What lies in an element, and where the next one begins."
     kind, begin, end, after = _element(data, at, order)
@@ -126,13 +135,7 @@ def _value(data, at, order, deep=0):
         letters = _numbers(data, at, shape, order)[0]
         return "".join(map(chr, letters.ravel(order="C").tolist())), after
     if kind not in (CELL, STRUCT): return None, after
-    fields = [""]
-    if kind == STRUCT:
-        _, first, _, at = _element(data, at, order)
-        width, = struct.unpack_from(order + "I", data, first)
-        _, first, last, at = _element(data, at, order)
-        fields = [data[i:i + width].split(b"\0")[0].decode("latin-1")
-                  for i in range(first, last, max(width, 1))]
+    fields, at = _fields(data, at, order) if kind == STRUCT else ([""], at)
     out = {name: [] for name in fields}
     for _ in range(math.prod(shape) if fields else 0):
         for name in fields:
@@ -140,7 +143,7 @@ def _value(data, at, order, deep=0):
             out[name].append(value)
     return (out if kind == STRUCT else out[""]), after
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #7d8a5741
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #30c90508
 def _hdf_value(item, left, deep=0): # `left`: bytes that may still be read
     "What lies in a dataset or group of a file of version 7.3."
     import h5py
@@ -150,7 +153,8 @@ def _hdf_value(item, left, deep=0): # `left`: bytes that may still be read
     if isinstance(item, h5py.Group): # whose fields are lists if they are of several
         return {name: found if isinstance(found, list) and
                 "MATLAB_class" not in v.attrs else [found]
-                for name, v in item.items() for found in (_hdf_value(v, left, deep + 1),)}
+                for name, v in item.items()
+                for found in (_hdf_value(v, left, deep + 1),)}
     if "MATLAB_empty" in item.attrs: return np.zeros((0, 0))
     if item.dtype == h5py.ref_dtype:
         return [_hdf_value(item.file[r], left, deep + 1) for r in item[()].ravel()]
@@ -158,7 +162,7 @@ def _hdf_value(item, left, deep=0): # `left`: bytes that may still be read
     text = bytes(item.attrs.get("MATLAB_class", b"")) == b"char"
     return "".join(map(chr, values.ravel().tolist())) if text else values
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #8c67ecdd
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #e9ed185c
 def is_mat73(
     path, # Any file
 ) -> bool:
@@ -171,13 +175,14 @@ def mat_names(
     path, # A `.mat` file of any version
 ) -> dict: # Name -> shape, () of what has none
     "What a file says it holds. Raises `DataError`."
-    if not is_mat73(path): return {name: shape for _, name, shape, *_ in _variables(path)}
+    if not is_mat73(path):
+        return {name: shape for _, name, shape, *_ in _variables(path)}
     import h5py
     check_hdf(path)
     with h5py.File(path) as f:
         return {name: getattr(v, "shape", ())[::-1] for name, v in f.items()}
 
-# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #ee280195
+# %% ../../../../nbs/data/formats/binary/25_mat.ipynb #d3ef05b0
 def mat_value(
     path, # A `.mat` file of any version
     name: str, # Of a variable in it, see `mat_names`
@@ -190,7 +195,8 @@ def mat_value(
             left = [2**24 + 100 * Path(path).stat().st_size]
             with h5py.File(path) as f: return _hdf_value(f[name], left)
         at, size, kind = next(v[3:] for v in _variables(path) if v[1] == name)
-        return _value(_bytes(path, at, size, kind, 2**26 + 100 * size), 0, _order(path))[0]
+        data = _bytes(path, at, size, kind, 2**26 + 100 * size)
+        return _value(data, 0, _order(path))[0]
     except DataError: raise
     except Exception as e: # h5py answers damage with exceptions of many kinds
         raise DataError(f"{name} cannot be read ({e})", path) from None

@@ -23,7 +23,7 @@ def is_apt(
     with open(path, "rb") as f: old = f.read(6) == b"MATLAB"
     return (old or is_mat73(path)) and "pTrk" in mat_names(path)
 
-# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #0fde49e4
+# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #a305657e
 def _whole(sparse, path):
     "The array that is stored as its numbers and their places."
     size, at, found = (np.ravel(sparse[k][0]) for k in ("size", "idx", "val"))
@@ -35,7 +35,7 @@ def _whole(sparse, path):
     out[at] = found
     return out.reshape(size, order="F")
 
-
+# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #beebb33a
 def _pieces(path, name, axes):
     "First frame and values of each target, the frame last; none if there are no such."
     if name not in mat_names(path): return []
@@ -43,7 +43,8 @@ def _pieces(path, name, axes):
     if isinstance(value, list): # A target alone may have lost its last axis
         first = np.ravel(mat_value(path, "startframes")).astype(int) - 1
         if len(first) != len(value):
-            raise DataError(f"has {len(value)} targets and {len(first)} startframes", path)
+            raise DataError(f"has {len(value)} targets and {len(first)} startframes",
+                            path)
         return [*zip(first, value)]
     if isinstance(value, dict): return _split(0, _whole(value, path), axes)
     frames = np.ravel(mat_value(path, "pTrkFrm")).astype(int) - 1 \
@@ -55,7 +56,7 @@ def _split(first, value, axes): # By target
     value = value[..., None] if value.ndim == axes else value
     return [(first, value[..., k]) for k in range(value.shape[-1])]
 
-# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #efa8753f
+# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #f0d56ffa
 def _check(pieces, path):
     "Raises `DataError` for pieces that are no points, or of too many targets."
     if not pieces: raise DataError("has no target", path)
@@ -63,7 +64,8 @@ def _check(pieces, path):
         f"has {len(pieces):,} targets; join each animal's in APT", path)
     shape = pieces[0][1].shape[:2]
     for first, p in pieces:
-        if p.size and (p.ndim != 3 or p.shape[:2] != shape or p.dtype.kind not in "fiu"):
+        if p.size and (
+                p.ndim != 3 or p.shape[:2] != shape or p.dtype.kind not in "fiu"):
             raise DataError(f"has points by {p.shape}, expected (landmarks, 2, frames)",
                             path, "pTrk")
         if p.size and not 0 <= first < 2**31: raise DataError(

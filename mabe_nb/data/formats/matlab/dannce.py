@@ -36,7 +36,7 @@ def _frames(ids, path):
     step = steps.min() if len(steps) else 1
     return np.round((ids - ids[0] * (step > 1)) / step) - (ids[0] == step == 1)
 
-# %% ../../../../nbs/data/formats/matlab/30_dannce.ipynb #a037ab17
+# %% ../../../../nbs/data/formats/matlab/30_dannce.ipynb #4e1eb8d4
 @tracker("DANNCE", (".mat",), is_dannce)
 def dannce_poses(
     path, # A file of predictions
@@ -44,8 +44,10 @@ def dannce_poses(
     "Points of all animals. Raises `DataError`."
     xyz = np.asarray(mat_value(path, "pred"))
     if xyz.ndim == 3: xyz = xyz[:, None]
-    if xyz.dtype.kind not in "fiu" or xyz.shape[2] != 3 or not xyz.size: raise DataError(
-        f"has points by {xyz.shape}, expected (frames, animals, 3, landmarks)", path)
+    if xyz.dtype.kind not in "fiu" or xyz.shape[2] != 3 or not xyz.size:
+        raise DataError(
+            f"has points by {xyz.shape}, expected (frames, animals, 3, landmarks)",
+            path)
     xyz = xyz.swapaxes(2, 3).astype(np.float32)
     sure = mat_value(path, "p_max") if "p_max" in mat_names(path) else None
     sure = (np.reshape(sure, xyz.shape[:3]).astype(np.float32)
@@ -53,7 +55,8 @@ def dannce_poses(
     at = _frames(mat_value(path, "sampleID"), path)
     if len(at) != len(xyz): raise DataError(
         f"has {len(xyz):,} frames and numbers of {len(at):,}", path, "sampleID")
-    return Points(at_frames(np.where(np.isfinite(xyz), xyz, np.float32(np.nan)), at, path),
+    xyz[~np.isfinite(xyz).all(-1)] = np.nan
+    return Points(at_frames(xyz, at, path),
                   None if sure is None else at_frames(sure, at, path),
                   [f"mouse{k + 1}" for k in range(xyz.shape[1])],
                   [f"point{k + 1}" for k in range(xyz.shape[2])])

@@ -21,7 +21,7 @@ from ..text_tables import (
 from ....errors import DataError
 from ....files import read_json
 
-# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #90f99f67
+# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #50185000
 SESSION, DEEPEST = "session_", 4 # Begin of the folder's name; folders to a table in it
 STEM = re.compile(r"(trajectories|validated|with(out)?_gaps).*")
 STAGES = "validated", "wo_gaps", "without_gaps" # The best first; then all others
@@ -33,19 +33,20 @@ def idtracker_session(
 ) -> Path: # None if it is in none
     "The session folder that something lies in, or is."
     path = Path(path)
-    for above in [path, *path.parents][:DEEPEST]:
-        if above.name.startswith(SESSION) and any(
-                p.is_dir() for p in above.glob("trajectories*")): return above
+    return next((above for above in [path, *path.parents][:DEEPEST]
+                 if above.name.startswith(SESSION) and any(
+                     p.is_dir() for p in above.glob("trajectories*"))), None)
 
-
+# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #e4a852f1
 def idtracker_files(
     path, # A file or folder
 ) -> list: # Paths
     "The trajectories of a session, of which the first is read; of no session none."
     if not (session := idtracker_session(path)): return []
-    found = (p for deep in ("*", "*_csv/*") for p in session.glob(f"trajectories*/{deep}")
+    found = (p for deep in ("*", "*_csv/*")
+             for p in session.glob(f"trajectories*/{deep}")
              if p.suffix in ENDINGS and STEM.fullmatch(p.stem) and p.is_file())
-    stage = lambda p: next((i for i, s in enumerate(STAGES) if s in p.stem), len(STAGES))
+    stage = lambda p: [s in p.stem for s in (*STAGES, "")].index(True)
     return sorted(found, key=lambda p: (
         stage(p), "with_gaps" in p.stem, ENDINGS.index(p.suffix), p))
 
@@ -129,14 +130,15 @@ def _names(labels, animals):
     if named and not all(n.isdecimal() for n in labels): return labels
     return [f"mouse{i + 1}" for i in range(animals)]
 
-# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #a2ddcea2
+# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #1f339705
 @tracker("idtracker.ai", ENDINGS, is_idtracker)
 def idtracker_poses(
     path, # Trajectories of a session
 ) -> Points: # One part; probabilities of who each is
     "Where each animal is in each frame. Raises `DataError`."
     path = Path(path)
-    read = _of_hdf if path.suffix in HDF else {".npy": read_npy}.get(path.suffix, _of_table)
+    read = (_of_hdf if path.suffix in HDF else
+            read_npy if path.suffix == ".npy" else _of_table)
     found = read(path)
     if not isinstance(found, dict): raise DataError(
         "holds no trajectories, expected a dictionary with them", path)
