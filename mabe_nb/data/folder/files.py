@@ -15,8 +15,9 @@ from typing import NamedTuple
 from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
-from .odd_files import (
-    PACKED, closed_folders, file_types, leads_out, not_read, odd_files, too_deep)
+from mabe_nb.data.folder.odd_files import (
+    PACKED, closed_folders, file_types, leads_out, lost_poses, not_read, odd_files,
+    too_deep)
 from .video_names import (
     names_folder, recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
@@ -195,8 +196,8 @@ def _files_of(root, deepest, endings, findings):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
         here = files[0].parent if files else root
-        if here == root or is_plain(here.name) or len(poses) + len(tables) > known:
-            findings += odd_files(odd, root)
+        ours = here == root or is_plain(here.name) or len(poses) + len(tables) > known
+        findings += (odd_files if ours else lost_poses)(odd, root)
     findings += closed_folders(closed, root)
     if deepest: findings += too_deep(deeper, deepest, root)
     earlier = {*_earlier_stages(poses)}
