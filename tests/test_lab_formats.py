@@ -22,7 +22,9 @@ from mabe_nb.data.formats.frame_tables import read_solomon, read_step_table
 from mabe_nb.data.kaggle import write_kaggle
 from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import LabNote, Recording
+from mabe_nb.data.splits import choose_videos
 from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
 
 
 def eaf(*tiers, films=("file:///C:/films/v1.mp4",), more="", units="milliseconds"):
@@ -330,6 +332,13 @@ def test_what_is_not_read_is_named_and_what_to_do(lab):
     assert [s.split()[0] for s in said] == ["t.npy", "v1.odx", "v1_id0.npz", "v1_t.h5"]
     assert all("export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP" in s for s in said)
     assert said[2].endswith("; nor are 1 more .npz beside it")
+
+
+def test_a_training_without_annotations_says_what_was_not_read(lab):
+    with pytest.raises(DataError, match="has none; mabe audit tells"): choose_videos(open_dataset(lab), TrainConfig())
+    (lab/"scoring.csv").write_text("Video;Maus;Verhalten\nv1;black;putzen\n")
+    with pytest.raises(DataError, match="has none; scoring.csv is neither poses .* columns named agent"):
+        choose_videos(open_dataset(lab), TrainConfig())
 
 
 # Groups
