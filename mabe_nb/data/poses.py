@@ -50,7 +50,7 @@ def pose_source(
         raise DataError(f"cannot be opened as a {path.suffix} file ({e})",
                         path) from None
     raise DataError("is not recognised as a pose file; give source=, one of "
-                    + ", ".join(TRACKERS), path)
+                    + ", ".join(sorted(TRACKERS, key=str.lower)), path)
 
 # %% ../../nbs/data/16_poses.ipynb #2d9a3076
 def _hdf(test):

@@ -292,6 +292,5 @@ def _claims(path):
             map(is_poses, islice(chain.from_iterable(lab_files(path)), 10_000)))
 
 
-read_tracker_folder = reader(
-    "tracker files", "pose files of a tracker (" + ", ".join(TRACKERS) + ")", _claims
-)(TrackerFolder)
+read_tracker_folder = reader("tracker files", "pose files of a tracker (" + ", ".join(
+    sorted(TRACKERS, key=str.lower)) + ")", _claims)(TrackerFolder)

@@ -50,7 +50,8 @@ def _order(path):
     "The byte order of a file. Raises `DataError` for one of another kind."
     with open(regular_file(path), "rb") as f:
         order = {b"IM": "<", b"MI": ">"}.get(f.read(128)[126:])
-    if not order: raise DataError("is no MATLAB file of version 5 to 7.2", path)
+    if not order: raise DataError(
+        "is no MATLAB file of version 5 or later; save it again in MATLAB", path)
     return order
 
 
