@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['BESIDE', 'is_trex', 'trex_files', 'trex_video', 'trex_poses']
 
-# %% ../../../../nbs/data/formats/trajectories/20_trex.ipynb #9bebcd5d
+# %% ../../../../nbs/data/formats/trajectories/20_trex.ipynb #f38685f6
 import re, zipfile
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def is_trex(
         {f"X{of}", f"Y{of}"} <= names for many in BODY.values() for of in many) or (
         {"poseX0", "poseY0"} <= names and bool(names & {"time", "frame_rate"}))
 
-# %% ../../../../nbs/data/formats/trajectories/20_trex.ipynb #da3b9b94
+# %% ../../../../nbs/data/formats/trajectories/20_trex.ipynb #7f2ba62c
 BESIDE = re.compile(r"_(posture|visual_field)(?=_[A-Za-z]+\d+$)") # More of an animal
 
 
@@ -59,16 +60,25 @@ def _whole(path):
     except DataError: return False
 
 
+@lru_cache(16)
+def _groups(folder, ending, changed): # `changed`: when a file came or went last
+    "Files of a folder by what stands before the number in their names."
+    out = {}
+    for p in sorted(folder.glob(f"*{ending}"), key=lambda p: by_number(p.name)):
+        if m := NAME.fullmatch(p.stem): out.setdefault(m.groups()[:2], []).append(p)
+    return out
+
+
 def trex_files(
     path, # A file
 ) -> list: # Paths; none if TRex did not write it
     "The files of all animals of the video that a file is of."
     own = NAME.fullmatch(BESIDE.sub("", (path := Path(path)).stem))
     if path.suffix not in (".npz", ".csv") or not own or not path.is_file(): return []
-    same = [p for p in path.parent.glob(f"*{path.suffix}")
-            if (m := NAME.fullmatch(p.stem)) and m.groups()[:2] == own.groups()[:2]]
-    if not any(map(_whole, same)): return []
-    return sorted(same, key=lambda p: by_number(p.name))
+    if path.suffix == ".csv" and not _whole(path): return []
+    groups = _groups(path.parent, path.suffix, path.parent.stat().st_mtime_ns)
+    same = groups.get(own.groups()[:2], [])
+    return [*same] if any(map(_whole, [path, *same[:3]])) else [] # it may be damaged
 
 # %% ../../../../nbs/data/formats/trajectories/20_trex.ipynb #16e48cb8
 def trex_video(
