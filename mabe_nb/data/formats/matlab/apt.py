@@ -73,7 +73,7 @@ def _check(pieces, path):
     if shape[1:] not in ((2,), (3,)): raise DataError(
         f"has points of {shape} numbers, expected (landmarks, 2)", path, "pTrk")
 
-
+# %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #fb9ae2ee
 def _together(pieces, path, *shape):
     "(frames, targets, ...) of pieces, whose last axis is the frame."
     last = max(f + p.shape[-1] for f, p in pieces if p.size)
