@@ -108,7 +108,7 @@ def _mine(rec, rows): # From a cell to whether it names the video
     return lambda cell: cell in rows if rows else rec.video_id in (
         video_name(cell), video_name(f"{cell}.csv"))
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7cf8b6ba
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
