@@ -31,9 +31,11 @@ from .formats.readers import Points, TRACKERS, tracker, trackers
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS
-from .formats.matlab import apt, dannce, jaaba # noqa: F401 registers
-from .formats.trajectories import idtracker, trex # noqa: F401
 from .recording import Finding, Recording, plural
+
+# %% ../../nbs/data/16_poses.ipynb #b662a93b
+from .formats.matlab import apt, dannce, jaaba # noqa: F401
+from .formats.trajectories import idtracker, trex # noqa: F401
 
 # %% ../../nbs/data/16_poses.ipynb #11850ca2
 def pose_source(
