@@ -171,8 +171,8 @@ def test_packed_arrays_that_promise_too_much(tmp_path):
 
 
 def test_other_files_of_matlab_are_not_read(tmp_path):
-    trx = tmp_path/"trx.mat"
-    savemat(trx, {"trx": {"x": np.arange(4.0)}, "keypoints": "here"})
+    trx = tmp_path/"other.mat"
+    savemat(trx, {"cage": {"x": np.arange(4.0)}, "keypoints": "here"})
     assert not is_mars(trx)
     with pytest.raises(DataError): pose_source(trx)
     late = tmp_path/"late.mat" # a bomb: it says that it holds a terabyte
