@@ -227,7 +227,7 @@ def test_a_wrong_type_gets_a_sentence(wrong, says, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, data, words", [
     ("a.h5", b"\x89HDF\r\n\x1a\n half", "a.h5: is truncated or no HDF5 file; looked for"),
-    ("a.csv", b"", "a.csv: is empty; looked for"), ("a.mat", b"x", "a.mat: is of a program"),
+    ("a.csv", b"", "a.csv: is empty; looked for"), ("a.mat", b"x", "a.mat: is no MATLAB file"),
     ("a.csv", b"time,x\n1,2\n", "a.csv: is no dataset; looked for"),
     ("a.docx", b"x", "a.docx: is no dataset; looked for")])
 def test_a_file_alone_that_cannot_be_read_says_why(tmp_path, name, data, words):

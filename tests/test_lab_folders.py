@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy.io import savemat
 from test_open_folder import recording, write_boris, write_dlc
 
 import mabe_nb as mb
@@ -652,7 +653,8 @@ def test_a_project_that_is_cut_off_and_a_workbook_are_said(two):
 
 @pytest.mark.parametrize("ending", ["mat", "trk", "sds"])
 def test_a_file_of_a_program_that_is_not_read_is_said(two, ending):
-    (two/f"v1_scores.{ending}").write_bytes(b"bytes")
+    if ending == "mat": savemat(two/"v1_scores.mat", {"scores": [1, 2]})
+    else: (two/f"v1_scores.{ending}").write_bytes(b"bytes")
     assert sentences(two) == [f"v1_scores.{ending} is of a program whose files are not read; export a table "
                               "of its bouts as CSV, or its poses as DeepLabCut or SLEAP does, not read"]
 

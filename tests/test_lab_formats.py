@@ -1,10 +1,12 @@
 "What labs bring besides: ELAN, the Observer, Solomon Coder, SimBA's table of videos, and what is not read."
-import unicodedata
+import json, unicodedata
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy.io import savemat
 from test_open_folder import recording, write_dlc
 
 from mabe_nb.analysis.agreement import agreement
@@ -18,8 +20,11 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
 from mabe_nb.data.formats.frame_tables import read_solomon, read_step_table
 from mabe_nb.data.kaggle import write_kaggle
+from mabe_nb.data.poses import read_poses
 from mabe_nb.data.recording import LabNote, Recording
+from mabe_nb.data.splits import choose_videos
 from mabe_nb.errors import DataError
+from mabe_nb.train.config import TrainConfig
 
 
 def eaf(*tiers, films=("file:///C:/films/v1.mp4",), more="", units="milliseconds"):
@@ -319,15 +324,21 @@ def test_a_folder_of_nothing_known_names_a_file_of_it(tmp_path):
 
 
 def test_what_is_not_read_is_named_and_what_to_do(lab):
-    import h5py
-    with h5py.File(lab/"v1_t.h5", "w") as f: f["trajectories"] = [1.0] # idtracker.ai's
-    for k in (1, 2): (lab/f"v{k}_id0.npz").write_bytes(b"PK") # TRex
-    (lab/"t.npy").write_bytes(b"\x93NUMPY") # idtracker.ai's, pickled: never opened
+    with h5py.File(lab/"v1_t.h5", "w") as f: f["trajectories"] = [1.0] # a script's
+    for k in (1, 2): np.savez(lab/f"v{k}_id0.npz", x=np.zeros(3)) # a script's
+    (lab/"t.npy").write_bytes(b"\x93NUMPY") # pickled: never opened
     (lab/"v1.odx").write_bytes(b"<x/>") # the Observer's own
     said = [f.message for f in open_dataset(lab).findings()]
     assert [s.split()[0] for s in said] == ["t.npy", "v1.odx", "v1_id0.npz", "v1_t.h5"]
     assert all("export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP" in s for s in said)
     assert said[2].endswith("; nor are 1 more .npz beside it")
+
+
+def test_a_training_without_annotations_says_what_was_not_read(lab):
+    with pytest.raises(DataError, match="has none; mabe audit tells"): choose_videos(open_dataset(lab), TrainConfig())
+    (lab/"scoring.csv").write_text("Video;Maus;Verhalten\nv1;black;putzen\n")
+    with pytest.raises(DataError, match="has none; scoring.csv is neither poses .* columns named agent"):
+        choose_videos(open_dataset(lab), TrainConfig())
 
 
 # Groups
@@ -402,3 +413,231 @@ def test_a_fifth_animal_in_kaggle_s_layout_is_said_to_be_left_out(tmp_path):
     data = open_dataset(tmp_path/"k")
     with pytest.warns(LabNote, match="not 1 to 4 are left out, mabe audit counts them"):
         assert len(data["1"].mice) == 4
+
+
+def test_damaged_poses_are_told_in_a_folder_of_nothing_else(lab):
+    for name in ("day1/a.h5", "day2/b.mat", "day2/c.mat", "day3/d.trk", "photos/empty.csv", "photos/e.npy"):
+        (lab/name).parent.mkdir(exist_ok=True)
+        (lab/name).write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(200) if "photos" not in name else b"")
+    said = [f.message for f in open_dataset(lab).findings()]
+    assert len(said) == 3 and "day1/a.h5 is truncated" in said[0] and "nor are 1 more .mat" in said[1]
+
+
+# idtracker.ai, as `utils/trajectories_io.py` of its version 6.0.14 writes
+
+RNG = np.random.default_rng(0)
+
+
+def walk(*shape): return RNG.normal(0, 2, shape).cumsum(0) + 300
+
+
+def session(root, name, xy, formats=("h5", "npy", "csv"), labels=None, stem="trajectories"):
+    "A session folder with what else the program leaves in it."
+    frames, n, _ = xy.shape
+    sure = np.where(np.isnan(xy[..., :1]), 0, 0.9)
+    about = {"version": "6.0.14", "frames_per_second": 29.97, "body_length": np.float64(44.3),
+             "video_paths": [f"/films/{name}.avi"], "identities_labels": labels or [str(i + 1) for i in range(n)],
+             "identities_groups": {"males": [1]}, "length_unit": None, "setup_points": {"a": np.zeros((4, 2))}}
+    out = root/f"session_{name}"/"trajectories"
+    out.mkdir(parents=True, exist_ok=True)
+    if "npy" in formats:
+        np.save(out/f"{stem}.npy", {"trajectories": xy, "id_probabilities": sure} | about, allow_pickle=True)
+    if "h5" in formats:
+        with h5py.File(out/f"{stem}.h5", "w") as f:
+            f.create_dataset("trajectories", data=xy, compression="gzip")
+            f.create_dataset("id_probabilities", data=sure, compression="gzip")
+            f.create_group("areas")["mean"] = np.ones(n)
+            f.attrs.update(frames_per_second=29.97, identities_labels=about["identities_labels"], length_unit=-1)
+    if "csv" in formats:
+        (csv := out/f"{stem}_csv").mkdir(exist_ok=True)
+        head = "time," + ",".join(f"{c}{i + 1}" for i in range(n) for c in "xy")
+        np.savetxt(csv/"trajectories.csv", np.c_[np.arange(frames) / 29.97, xy.reshape(frames, -1)], fmt="%.3f",
+                   delimiter=",", header=head, comments="")
+        np.savetxt(csv/"areas.csv", np.ones((n, 3)), delimiter=", ", header="mean, median, standard_deviation", comments="")
+        (csv/"attributes.json").write_text(json.dumps(about, default=str))
+    above = out.parent
+    for file in ("session.json", "idtrackerai.log"): (above/file).write_text("{}")
+    (above/"bounding_box_images").mkdir(exist_ok=True)
+    with h5py.File(above/"bounding_box_images"/"bbox_images_0.hdf5", "w") as f: f["0-0"] = np.zeros((4, 4))
+    return out
+
+
+def test_sessions_of_idtracker_are_read_among_other_videos(lab):
+    xy = walk(50, 3, 2)
+    xy[5:9, 1] = np.nan
+    session(lab, "cage.1", xy, labels=["Ada", "Bo", "Cy"])
+    session(lab/"day2", "cage2", xy, ["csv"])
+    session(lab/"day2", "cage3", xy, ["npy"])
+    (lab/"cage.1.csv").write_text("agent,target,action,start,stop\nAda,Bo,chase,0.5,1\n")
+    data = open_dataset(lab)
+    assert data.ids == ("cage.1", "day2_cage2", "day2_cage3", "v1", "v2")
+    for video in data.ids[:3]:
+        rec = data[video]
+        assert np.allclose(rec.xy[:, :, 0], xy, atol=1e-3, equal_nan=True)
+        assert rec.fps == 29.97 and rec.parts == ("body_center",), video
+    assert data["cage.1"].mice == ("Ada", "Bo", "Cy") and len(data["cage.1"].bouts) == 1
+    assert data["day2_cage2"].mice == ("mouse1", "mouse2", "mouse3")
+    assert not data.findings() # nothing is said of the program's own files
+    assert match_files(data).table.tracker.tolist()[:3] == ["idtracker.ai"] * 3
+    for path in (lab/"session_cage.1", lab/"session_cage.1"/"trajectories"/"trajectories.npy"):
+        assert open_dataset(path).ids == ("cage.1",)
+
+
+def test_what_was_validated_in_a_session_is_read_and_damage_is_told(tmp_path):
+    out = session(tmp_path, "a", first := walk(20, 2, 2), ["h5", "npy"], stem="with_gaps")
+    session(tmp_path, "a", first + 1, ["npy"], stem="without_gaps")
+    assert open_dataset(tmp_path)["a"].xy[0, 0, 0, 0] == np.float32(first[0, 0, 0] + 1)
+    session(tmp_path, "a", first + 2, ["h5"], stem="validated")
+    assert open_dataset(tmp_path)["a"].xy[0, 0, 0, 0] == np.float32(first[0, 0, 0] + 2)
+    (out/"validated.h5").write_bytes((out/"validated.h5").read_bytes()[:900])
+    (tmp_path/"v.csv").write_text("scorer,n,n\nbodyparts,nose,nose\ncoords,x,y\n0,1,2\n")
+    found = open_dataset(tmp_path)
+    assert found.ids == ("v",) and "validated.h5 is truncated or no HDF5" in found.findings()[0].message
+
+
+@pytest.mark.parametrize("found, words", [
+    ({"trajectories": np.zeros((4, 2))}, "trajectories have shape"), ({"trajectories": np.zeros((0, 2, 2))}, "no frames"),
+    ({"trajectories": [["a"]]}, "trajectories have shape"), (["trajectories"], "expected a dictionary")])
+def test_faults_of_a_session(tmp_path, found, words):
+    out = session(tmp_path, "a", walk(5, 2, 2), [])
+    np.save(out/"trajectories.npy", np.array(found, object) if isinstance(found, list) else found, allow_pickle=True)
+    with pytest.raises(DataError, match=words): read_poses(out/"trajectories.npy", 30)
+
+
+# TRex, by docs/formats.rst of mooch443/trex
+
+def trex(folder, name, xy, first=0, cm=0.03, **more):
+    "The file of one animal: centre in cm, two points in pixels."
+    frame = np.arange(first, first + len(xy))
+    np.savez(folder/f"{name}.npz", frame=frame, time=frame / 25, missing=np.isinf(xy[:, 0]).astype(float), **{
+        "X#wcentroid": xy[:, 0] * (cm or 1), "Y#wcentroid": xy[:, 1] * (cm or 1), **({
+            "poseX0": xy[:, 0], "poseY0": xy[:, 1], "poseX1": xy[:, 0] + 5, "poseY1": xy[:, 1],
+            "cm_per_pixel": np.array([cm]), "frame_rate": np.array([25.])} if cm else {})} | more)
+
+
+def test_the_files_of_trex_for_each_animal_are_one_video(tmp_path):
+    tracks = [walk(40 - 10 * k, 2) for k in range(3)]
+    tracks[1][4] = np.inf
+    (tmp_path/"data").mkdir()
+    for video in ("tank 1", "tank 2"):
+        for k, name in enumerate(("id0", "id2", "id10")): trex(tmp_path/"data", f"{video}_{name}", tracks[k], 3 * k)
+        np.savez(tmp_path/"data"/f"{video}_posture_id0.npz", frames=np.arange(3), offset=np.zeros((3, 2)))
+    data = open_dataset(tmp_path)
+    assert data.ids == ("tank_1", "tank_2") and not data.findings()
+    rec = data["tank_1"]
+    assert rec.mice == ("id0", "id2", "id10") and rec.fps == 25 and rec.px_per_cm == pytest.approx(1 / 0.03)
+    assert rec.parts == ("body_center", "point0", "point1") and len(rec) == 40
+    assert np.allclose(rec.xy[6:26, 2, 0], tracks[2], atol=1e-3) and np.allclose(rec.xy[6:26, 2, 1], tracks[2])
+    assert np.isnan(rec.xy[:6, 2]).all() and np.isnan(rec.xy[7, 1]).all() and np.isnan(rec.xy[26:, 2]).all()
+    before = data.fingerprint("tank_1")
+    trex(tmp_path/"data", "tank 1_id10", tracks[2] + 1, 6)
+    assert open_dataset(tmp_path).fingerprint("tank_1") != before # as with any of its files
+
+
+def test_old_and_damaged_files_of_trex(tmp_path):
+    for k in (0, 1): trex(tmp_path, f"a_fish{k}", walk(30, 2), cm=None)
+    rec = open_dataset(tmp_path)["a"]
+    assert rec.px_per_cm is None and rec.fps == 25 and rec.parts == ("body_center",)
+    path = tmp_path/"a_fish1.npz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:400])
+    with pytest.raises(DataError, match="a_fish1.npz"): open_dataset(tmp_path)["a"]
+    path.write_bytes(whole)
+    (tmp_path/"a_fish0.npz").write_bytes(whole[:400])
+    np.savez(tmp_path/"notes.npz", x=np.zeros(3))
+    (tmp_path/"v.csv").write_text("scorer,n,n\nbodyparts,nose,nose\ncoords,x,y\n0,1,2\n")
+    said = [f.message for f in open_dataset(tmp_path).findings()]
+    assert len(said) == 2 and "a_fish0.npz is truncated" in said[0] and "notes.npz is of a program" in said[1]
+    trex(tmp_path, "a_fish0", walk(30, 2), cm=None)
+    trex(tmp_path, "a_fish1", walk(30, 2), frame_rate=np.array([30.]))
+    with pytest.raises(DataError, match="expected the same of all animals"): open_dataset(tmp_path)["a"]
+
+
+# JAABA, APT and DANNCE
+
+def jaaba(folder, animals=2, frames=30, scores=("chase",), name="registered_trx.mat"):
+    "An experiment: trajectories, features of each frame, and scores of behaviours."
+    (folder/"perframe").mkdir(parents=True, exist_ok=True)
+    trx = np.empty(animals, [(k, "O") for k in ("x", "y", "theta", "a", "firstframe", "fps", "pxpermm", "sex")])
+    for k in range(animals):
+        x, y = walk(frames, 2).T
+        trx[k] = x[None], y[None], np.zeros((1, frames)), np.full((1, frames), 5.), 1 + k, 30., 8., "m"
+    savemat(folder/name, {"trx": trx, "timestamps": np.arange(frames)}, do_compression=True)
+    savemat(folder/"perframe"/"velmag.mat", {"data": np.zeros(3)})
+    spans = np.empty((2, animals), object)
+    for k in range(animals): spans[:, k] = [np.array([[2. + k]]), np.array([[6. + k]])]
+    for action in scores:
+        savemat(folder/f"scores_{action}.mat", {"allScores": {"t0s": spans[0], "t1s": spans[1], "scoreNorm": 1.}})
+    return trx
+
+
+def test_experiments_of_jaaba_are_videos_with_what_was_scored(tmp_path):
+    trx = jaaba(tmp_path/"exp.1", scores=("chase", "wing_groom"))
+    jaaba(tmp_path/"exp2", name="trx.mat", scores=())
+    (tmp_path/"dataset.yaml").write_text("alone: [wing_groom]\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("exp2", "exp.1") and not data.findings() and data.labelled("exp2") is None
+    rec = data["exp.1"]
+    assert rec.bouts.values.tolist() == [
+        ["mouse1", "mouse1", "wing_groom", 1, 5], ["mouse1", "mouse2", "chase", 1, 5],
+        ["mouse2", "mouse1", "chase", 2, 6], ["mouse2", "mouse2", "wing_groom", 2, 6]]
+    assert rec.fps == 30 and rec.px_per_cm == 80 and rec.parts == ("nose", "body_center", "tail_base")
+    assert np.allclose(rec.xy[:30, 0, 1, 0], trx["x"][0][0] - 1) and np.isnan(rec.xy[0, 1]).all()
+    assert np.allclose(rec.xy[1:30, :, 0, 0] - rec.xy[1:30, :, 2, 0], 20, atol=1e-3)
+    before = data.fingerprint("exp.1")
+    jaaba(tmp_path/"exp.1", scores=("lunge",))
+    assert open_dataset(tmp_path).fingerprint("exp.1") != before
+    (tmp_path/"exp.1"/"scores_lunge.mat").write_bytes(b"no")
+    with pytest.raises(DataError, match="scores_lunge.mat: is no MATLAB file"): open_dataset(tmp_path)["exp.1"]
+    path = tmp_path/"exp2"/"trx.mat"
+    path.write_bytes(path.read_bytes()[:900])
+    with pytest.raises(DataError, match="trx.mat: trx cannot be read"): open_dataset(tmp_path)["exp2"]
+
+
+def test_behaviours_that_jaaba_scored_and_never_saw_are_absent_and_not_unknown(tmp_path):
+    jaaba(tmp_path/"exp1")
+    none = np.empty(2, object)
+    none[:] = [np.zeros((1, 0))] * 2
+    savemat(tmp_path/"exp1"/"scores_lunge.mat", {"allScores": {"t0s": none, "t1s": none}})
+    (tmp_path/"dataset.yaml").write_text("alone: []\n")
+    rec = open_dataset(tmp_path)["exp1"]
+    assert ("mouse1", "mouse2", "lunge") in rec.labelled and "lunge" not in {*rec.bouts.action}
+
+
+def test_predictions_of_dannce_are_called_as_their_session(tmp_path):
+    for name in ("2024_M1", "2024_M2"):
+        (at := tmp_path/name/"DANNCE"/"predict00").mkdir(parents=True)
+        savemat(at/"save_data_AVG0.mat", {"pred": walk(30, 2, 3, 4), "p_max": np.full((30, 2, 4), 0.8),
+                                          "sampleID": np.arange(30.), "metadata": {"camnames": "a"}})
+    (tmp_path/"2024_M1.csv").write_text("agent,target,action,start,stop\nmouse1,mouse2,chase,0.1,0.3\n")
+    (tmp_path/"dataset.yaml").write_text("fps: 50\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("2024_M1", "2024_M2") and len(data["2024_M1"].bouts) == 1
+    rec = data["2024_M2"]
+    assert rec.xy.shape == (30, 2, 4, 2) and [f.kind for f in rec.findings] == ["third_coordinate"]
+    again = tmp_path/"2024_M1"/"DANNCE"/"predict01"
+    (tmp_path/"2024_M1"/"DANNCE"/"predict00").rename(again)
+    assert open_dataset(tmp_path).ids == ("2024_M1", "2024_M2")
+
+
+def test_tracks_of_apt_whole_and_in_pieces(tmp_path):
+    xy = walk(40, 2, 3, 2) # Frames, animals, parts
+    with h5py.File(tmp_path/"whole.trk", "w", userblock_size=512) as f: # of version 7.3, axes turned round
+        f["pTrk"] = (xy + 1).transpose(1, 0, 3, 2)
+        f["pTrkConf"], f["pTrkFrm"] = np.full((2, 40, 3), 0.9), np.arange(1., 41)[:, None]
+    with h5py.File(tmp_path/"pieces.trk", "w", userblock_size=512) as f: # of hdf5storage
+        for k, (a, b) in enumerate(((0, 40), (10, 30))):
+            f[f"#refs#/{k}"] = (xy[a:b, k] + 1).transpose(0, 2, 1)
+        f["pTrk"] = np.array([[f[f"#refs#/{k}"].ref] for k in (0, 1)], h5py.ref_dtype)
+        f["pTrk"].attrs["MATLAB_class"] = np.bytes_("cell")
+        f["startframes"], f["endframes"] = np.array([[1], [11]]), np.array([[40], [30]])
+    (tmp_path/"cut.trk").write_bytes((tmp_path/"whole.trk").read_bytes()[:3000])
+    (tmp_path/"brain.trk").write_bytes(b"TRACK" + bytes(1000))
+    (tmp_path/"dataset.yaml").write_text("fps: 50\n")
+    data = open_dataset(tmp_path)
+    assert data.ids == ("pieces", "whole") and np.allclose(data["whole"].xy, xy, atol=1e-4)
+    assert np.allclose(data["pieces"].xy[:, 0], xy[:, 0], atol=1e-4)
+    assert np.allclose(data["pieces"].xy[10:30, 1], xy[10:30, 1], atol=1e-4) and np.isnan(data["pieces"].xy[:10, 1]).all()
+    said = " ".join(f.message for f in data.findings())
+    assert "cut.trk is truncated or no HDF5 file" in said and "brain.trk is of a program" in said
+    with pytest.raises(DataError, match="give fps="): read_poses(tmp_path/"whole.trk")

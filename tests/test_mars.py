@@ -12,7 +12,7 @@ from mabe_nb.data.calms21 import MARS_PARTS, is_mars, mars_poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
-from mabe_nb.data.formats.binary.npy import mat_arrays, read_mat
+from mabe_nb.data.formats.binary.mat import mat_arrays, read_mat
 from mabe_nb.data.poses import pose_source, read_poses
 from mabe_nb.errors import DataError, MabeError
 
@@ -171,8 +171,8 @@ def test_packed_arrays_that_promise_too_much(tmp_path):
 
 
 def test_other_files_of_matlab_are_not_read(tmp_path):
-    trx = tmp_path/"trx.mat"
-    savemat(trx, {"trx": {"x": np.arange(4.0)}, "keypoints": "here"})
+    trx = tmp_path/"other.mat"
+    savemat(trx, {"cage": {"x": np.arange(4.0)}, "keypoints": "here"})
     assert not is_mars(trx)
     with pytest.raises(DataError): pose_source(trx)
     late = tmp_path/"late.mat" # a bomb: it says that it holds a terabyte

@@ -455,6 +455,54 @@ def test_sleap_labels(tmp_path):
     assert rec.xy[3, 0, 0].tolist() == [3, 1] and np.isnan(rec.xy[2]).all()
 
 
+@pytest.mark.parametrize("version", [1.0, 1.2, 2.8])
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_sleap_project_holds_what_sleap_io_reads(tmp_path, version, tracked):
+    "Predicted and placed points, some not visible, some animals without a track, of old and new files."
+    sio, rng = pytest.importorskip("sleap_io"), np.random.default_rng(1)
+    skeleton, film = sio.Skeleton(["nose", "tail", "paw"]), sio.Video("v.mp4", open_backend=False)
+    tracks = [sio.Track(name) for name in ("white", "black")] if tracked else []
+    frames = []
+    for i in range(3, 40):
+        some = []
+        for track in (tracks or [None])[:rng.integers(1, 3)]:
+            xy = np.where(rng.random((3, 1)) < .2, np.nan, rng.uniform(0, 500, (3, 2)))
+            some.append(sio.PredictedInstance.from_numpy(
+                xy, skeleton=skeleton, point_scores=rng.random(3), score=.5,
+                track=track if rng.random() > .1 else None))
+            if rng.random() < .3:
+                some.append(sio.Instance.from_numpy(xy + 1, skeleton=skeleton, track=some[-1].track))
+        if i % 5: frames.append(sio.LabeledFrame(video=film, frame_idx=i, instances=some))
+    path = tmp_path/"v.slp"
+    sio.save_slp(sio.Labels(frames, tracks=tracks), str(path))
+    with h5py.File(path, "a") as f:
+        f["metadata"].attrs["format_id"] = version
+        if version < 1.2: # without the last column
+            rows = f["instances"][:]
+            del f["instances"]
+            f["instances"] = rows[[n for n in rows.dtype.names if n != "tracking_score"]]
+    labels = sio.load_slp(str(path), open_videos=False)
+    xy = np.full((40, max(len(tracks), 1), 3, 2), np.nan, np.float32)
+    for frame in labels.labeled_frames:
+        for one in (*frame.predicted_instances, *frame.user_instances):
+            if one.track or not tracks:
+                xy[frame.frame_idx, labels.tracks.index(one.track) if tracks else 0] = one.numpy()
+    found = tracked_points(path)[1]
+    assert np.array_equal(found.xy, xy[:len(found.xy)], equal_nan=True) and len(found.xy) == 40
+    assert found.animals == (["white", "black"] if tracked else ["id_0"]) and bool(found.trackless) == tracked
+    sure = [one.points["score"] for f in labels.labeled_frames if not f.user_instances
+            for one in f.predicted_instances if one.track or not tracks]
+    assert np.isin(np.float32(sure), found.confidence).all()
+
+
+def test_a_sleap_project_of_a_later_format_is_refused(tmp_path):
+    sio = pytest.importorskip("sleap_io")
+    labels, _ = sleap_labels("a.mp4")
+    sio.save_slp(labels, str(tmp_path/"v.slp"))
+    with h5py.File(tmp_path/"v.slp", "a") as f: f["metadata"].attrs["format_id"] = 3.1
+    with pytest.raises(DataError, match="v.slp: has the format 3.1 of SLEAP, which is newer"): read_poses(tmp_path/"v.slp", 30)
+
+
 @pytest.mark.parametrize("frames, says", [
     ([("a.mp4", 0, [1]), ("b.mp4", 0, [2])], "frames of 2 videos"),
     ([("a.mp4", 0, [1, 9]), ("a.mp4", 1, [8, 2])], "frame 0: has 2 animals and no tracks"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from .batch import (batch_report, batch_table, training_rates,
                                     usual_animals, video_facts)
 from ..data.folder.tracker_folder import TrackerFolder
-from ..data.formats.ethovision.tracks import tracks_of
+from ..data.folder.video_names import recording_files
 from ..data.formats.simba import simba_info
 from ..data.recording import plural
 from ..errors import ConfigError, DataError, MabeError
@@ -28,7 +28,7 @@ def video_stamp(
 ) -> list: # Changes when a file of the video does, and costs nothing
     "Size and time of change of a video's files, and what `dataset.yaml` says of it."
     poses = data._poses[video]
-    beside = (f for p in poses for f in (simba_info(p), *tracks_of(p))
+    beside = (f for p in poses for f in (simba_info(p), *recording_files(p))
               if f and f not in poses)
     files = [*poses, *(path for path, _ in data._scored.get(video, ())), *beside]
     stats = [(f.name, (s := f.stat()).st_size, s.st_mtime_ns) for f in files]

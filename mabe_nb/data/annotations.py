@@ -20,6 +20,7 @@ from .formats.ethovision.tracks import is_scored
 from .formats.frame_tables import (
     NO_ACTION, frames_looked_at, is_frame_table, is_solomon, is_step_table, step_span)
 from .formats.live_mouse_tracker import has_events
+from .formats.matlab.jaaba import jaaba_actions
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import (
     SEP_LINE, frame_span, number_from_0, parse_seconds, text_encoding)
@@ -138,6 +139,7 @@ def annotation_source(
     "The program that wrote an annotation, by the beginning of the file."
     if is_scored(path): return "EthoVision"
     if has_events(path): return "Live Mouse Tracker"
+    if jaaba_actions(path): return "JAABA"
     try:
         with open(path, encoding=text_encoding(path)) as f:
             text = SEP_LINE.sub("", f.read(2**16))

@@ -15,8 +15,8 @@ from ..errors import DataError
 from ..files import read_json
 from ..safe_names import safe_id
 from .recording import Recording, bout_table, run_lengths
-from .formats.binary.npy import (mat_arrays, mentions, plain_array,
-                                             read_mat, read_npy, read_npz)
+from .formats.binary.mat import is_mat73, mat_arrays, read_mat
+from .formats.binary.npy import mentions, plain_array, read_npy, read_npz
 from .formats.readers import reader
 
 # %% ../../nbs/data/12_calms21.ipynb #64bff6f4
@@ -208,6 +208,7 @@ def is_mars(
 ) -> bool:
     "Is it a pose file of MARS, of the camera above?"
     if Path(path).suffix == ".json": return bool(MARS_NAME.search(Path(path).name))
+    if is_mat73(path): return False
     shape = mat_arrays(path).get("keypoints", ((),))[0]
     return shape[2:] == (2, len(MARS_PARTS))
 

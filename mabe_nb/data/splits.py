@@ -250,12 +250,13 @@ def leave_one_lab_out(
     return out
 
 # %% ../../nbs/data/60_splits.ipynb #c3a2f8f1
-def _check_two(pool, root): # One to learn from, one to judge by
+def _check_two(pool, dataset): # One to learn from, one to judge by
     if (n := pool.group.nunique()) > 1: return
+    odd = [f"; {f.message}" for f in dataset.findings() if f.kind in (
+        "unknown_file", "unreadable_file", "annotation_without_poses")]
     raise DataError("needs at least two labelled videos with tracks of their own, one "
-                    "to learn from and one to judge by, and has "
-                    + ("one" if n else "none; mabe audit tells which videos nobody has "
-                       "annotated"), root)
+                    "to learn from and one to judge by, and has " + ("none", "one")[n]
+                    + [*odd, "; mabe audit tells of the others"][0], dataset.root)
 
 # %% ../../nbs/data/60_splits.ipynb #7bf38663
 def choose_videos(
@@ -269,7 +270,7 @@ def choose_videos(
         dict.fromkeys([*train_ids, *(valid_ids or ())]))) # Nothing else is read
     pool = table if train_ids is None else table[table.video_id.isin(train_ids)]
     if valid_ids is None:
-        _check_two(pool, dataset.root)
+        _check_two(pool, dataset)
         train_ids, valid_ids = holdout(pool, valid=cfg.valid_share, seed=cfg.seed)
     judged = table[table.video_id.isin(valid_ids)]
     pool = pool[~pool.group.isin(judged.group) if train_ids is None

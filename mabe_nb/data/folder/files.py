@@ -15,12 +15,16 @@ from typing import NamedTuple
 from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
-from .odd_files import (
-    PACKED, closed_folders, file_types, leads_out, not_read, odd_files, too_deep)
-from .video_names import video_name
+from mabe_nb.data.folder.odd_files import (
+    PACKED, closed_folders, file_types, leads_out, lost_poses, not_read, odd_files,
+    too_deep)
+from .video_names import (
+    names_folder, recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
 from ..formats.elan import elan_observations
-from ..formats.ethovision.tracks import is_track, recording_name, tracks_of
+from ..formats.ethovision.tracks import is_track
+from mabe_nb.data.formats.trajectories.idtracker import (
+    idtracker_files, idtracker_session)
 from ..formats.bout_tables import OF_VIDEO, label_rows
 from ..formats.text_tables import rows_by
 from ..poses import pose_source, trackers
@@ -30,7 +34,8 @@ from ...safe_names import printable
 # %% ../../../nbs/data/folder/25_files.ipynb #f1a4b844
 OWN = ("best.safetensors", "recipe.json", "labs.json", "manifest.json", "measures.csv",
        "report.html", "train.csv", "test.csv") # Of a folder that this package wrote
-TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models"}) # DeepLabCut's
+TRAINING = frozenset({"labeled-data", "training-datasets", "dlc-models", # DeepLabCut's
+                      "perframe"}) # JAABA's
 DEEPEST = 5 # Folders in one another
 
 # %% ../../../nbs/data/folder/25_files.ipynb #6e11d3b1
@@ -42,6 +47,12 @@ def is_poses(
     try: return bool(pose_source(path))
     except DataError: return False
 
+# %% ../../../nbs/data/folder/25_files.ipynb #67eaa221
+def _of_session(session, names): # Of the files in its own folder
+    "Names of what is read of a session of idtracker.ai; the rest is the program's own."
+    best = [str(p.relative_to(session)) for p in idtracker_files(session)[:1]]
+    return [n for n in names if Path(n).suffix not in (".json", ".log")] + best
+
 # %% ../../../nbs/data/folder/25_files.ipynb #6a07705d
 def lab_files(
     root, # Folder
@@ -50,10 +61,9 @@ def lab_files(
     closed: list = None, # Gets an error for each that may not be looked into
 ): # Yields each folder's list of files, the top one first, with links that lead to none
     "Files of a folder and all below, without what is passed over. Raises `DataError`."
-    root = Path(root)
-    if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root)): raise DataError(
-        "is a whole disk, or of the system itself; give the folder of the recordings",
-        root)
+    if re.fullmatch("/|/(proc|sys)(/.*)?", os.path.realpath(root := Path(root))):
+        raise DataError("is a whole disk, or of the system itself; give the folder of "
+                        "the recordings", root)
     told = [] if closed is None else closed
     for at, folders, files in os.walk(root, onerror=told.append):
         here = Path(at)
@@ -62,6 +72,7 @@ def lab_files(
         deep = len(here.relative_to(root).parts) >= deepest
         if deep and not own and deeper is not None: deeper += [here/f for f in folders]
         links = [f for f in folders if (here/f).is_symlink()] # which are not followed
+        if here == idtracker_session(here): deep, files = True, _of_session(here, files)
         if deep or own: folders.clear()
         if not own: yield [p for p in (here/f for f in sorted(files) + links)
                            if p.name[0] != "." and (p.is_file() or p.is_symlink())]
@@ -79,8 +90,9 @@ def video_of(
     root, # The folder that was opened
 ) -> str:
     "Name of the video that a file is of. Raises `DataError` for what can be no name."
-    return video_name(
-        "_".join([*naming_folders(Path(path), Path(root)), recording_name(path)]))
+    folders = naming_folders(path := Path(path), Path(root))
+    own = path.suffix if folders and names_folder(path) else f"_{recording_name(path)}"
+    return video_name(("_".join(folders) + own).removeprefix("_"))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #c5c8ea05
 class LabFiles(NamedTuple):
@@ -159,7 +171,7 @@ def _named(path, root, findings):
     except DataError as e: findings.append(not_read(path, root, e.what))
 
 # %% ../../../nbs/data/folder/25_files.ipynb #7cd28f2a
-BOTH = "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker" # Poses and actions
+BOTH = "SimBA", "DLCAnalyzer", "EthoVision", "Live Mouse Tracker", "JAABA" # Poses, too
 
 def _holds_nothing(path): # Or what nobody looks into
     return (not path.is_file() or not path.stat().st_size
@@ -176,7 +188,7 @@ def _files_of(root, deepest, endings, findings):
             if printable(path.name) != path.name: odd.append(path) # bytes of no text
             elif _holds_nothing(path):
                 odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
-            elif path != tracks_of(path)[0]: continue # of a subject beside the first
+            elif path != recording_files(path)[0]: continue # the first stands for all
             elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
                 if not (video := _named(path, root, findings)): continue
                 if tracked: poses.setdefault(video, []).append(path)
@@ -184,8 +196,8 @@ def _files_of(root, deepest, endings, findings):
                     tables.append((path, source))
             elif path.suffix.lower() in ends: odd.append(path)
         here = files[0].parent if files else root
-        if here == root or is_plain(here.name) or len(poses) + len(tables) > known:
-            findings += odd_files(odd, root)
+        ours = here == root or is_plain(here.name) or len(poses) + len(tables) > known
+        findings += (odd_files if ours else lost_poses)(odd, root)
     findings += closed_folders(closed, root)
     if deepest: findings += too_deep(deeper, deepest, root)
     earlier = {*_earlier_stages(poses)}

@@ -25,6 +25,7 @@ from ..formats.ethovision.tracks import (
 from ..formats.frame_tables import (
     NO_ACTION, frame_table, read_frame_table, read_solomon, read_step_table, step_table)
 from ..formats.live_mouse_tracker import mouse_tracker_bouts
+from ..formats.matlab.jaaba import jaaba_actions, jaaba_bouts
 from ..formats.simba import read_simba, simba_actions, simba_head
 from ..recording import Finding, Recording, bout_table, some_of
 from ...errors import DataError
@@ -38,6 +39,7 @@ def scored_columns(
     "The actions that a table has a column of, seen or not."
     source, names = annotation_source(path), settings.action_names
     if source == "SimBA": found = settings.actions or simba_actions(path)
+    elif source == "JAABA": found = settings.actions or (*jaaba_actions(path),)
     elif source == "EthoVision":
         found = () if logs_in(path) else settings.actions or ethovision_actions(path)
     elif read := {"frames": frame_table, "steps": step_table}.get(source):
@@ -92,17 +94,27 @@ def _named_by_mouse_tracker(path, rec, settings):
               or {b[2] for b in found})
     return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
 
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #cf8fd56f
+def _named_by_jaaba(path, rec, settings):
+    "Bouts of an experiment's scores; whom the settings have left out has none."
+    names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice))
+    listed = [*_listed_columns(jaaba_actions(path), settings)] or None
+    who = lambda k: names.get(f"mouse{k + 1}")
+    return bout_table((who(k), who(k), *bout)
+                      for k, *bout in jaaba_bouts(path, listed) if who(k))
+
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
 def _mine(rec, rows): # From a cell to whether it names the video
     return lambda cell: cell in rows if rows else rec.video_id in (
         video_name(cell), video_name(f"{cell}.csv"))
 
-
+# %% ../../../nbs/data/folder/20_scored_tables.ipynb #7cf8b6ba
 def _bouts_in(path, rec, settings, rows):
     "Bouts, actions as the file names them."
     source, only = annotation_source(path), rec.mice[0] if len(rec.mice) == 1 else None
     if source == "Live Mouse Tracker":
         return _named_by_mouse_tracker(path, rec, settings)
+    if source == "JAABA": return _named_by_jaaba(path, rec, settings)
     if source in TO_WHOM:
         asked = (path, rec.fps, _mine(rec, rows), settings.agent or only,
                  settings.subjects, settings.untracked)

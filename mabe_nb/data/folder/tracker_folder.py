@@ -22,14 +22,13 @@ from .odd_files import misnamed, unread
 from .films import beside_seconds, films_beside, scored_seconds
 from .settings import (
     FolderSettings, group_rows, of_video, read_settings)
-from ..formats.ethovision.tracks import tracks_of
 from ..formats.readers import reader
 from ..formats.simba import simba_info
 from ..poses import TRACKERS, read_poses, trackers
 from ..recording import Finding, LabNote, Recording, bout_table, looked_at
 from .roles import looked_for
 from .scored_tables import with_annotation
-from .video_names import other_sign, video_name
+from .video_names import other_sign, recording_files, video_name
 from ..video_ids import unknown_video
 from ...errors import DataError, shown as as_shown
 from ...extend import own_source
@@ -163,7 +162,7 @@ def fingerprint(self: TrackerFolder, video_id) -> str: # 32 hexadecimal digits
     "Changes when a file of the video, a line of `dataset.yaml` or an own tracker does."
     video = str(video_id)
     files, (poses, scored, _) = self.pose_files(video), self.files(video)
-    beside = filter(None, [simba_info(poses), *tracks_of(poses)[1:]])
+    beside = filter(None, [simba_info(poses), *recording_files(poses)[1:]])
     read = (t.read for t in trackers().values() if poses.suffix in t.suffixes)
     own = filter(None, map(own_source, read))
     words = [video, repr(self.settings_of(video_id)), *own]
@@ -294,6 +293,5 @@ def _claims(path):
             map(is_poses, islice(chain.from_iterable(lab_files(path)), 10_000)))
 
 
-read_tracker_folder = reader(
-    "tracker files", "pose files of a tracker (" + ", ".join(TRACKERS) + ")", _claims
-)(TrackerFolder)
+read_tracker_folder = reader("tracker files", "pose files of a tracker (" + ", ".join(
+    sorted(TRACKERS, key=str.lower)) + ")", _claims)(TrackerFolder)

@@ -6,8 +6,9 @@
 __all__ = ['quiet', 'anipose_poses', 'at_frames', 'check_films', 'slp_poses', 'is_sleap_csv', 'sleap_csv_poses']
 
 # %% ../../../nbs/data/formats/48_sleap_files.ipynb #7dfd1047
-import re, warnings
+import json, re, warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -91,59 +92,111 @@ def check_films(
                         "one file a video in SLEAP", path)
 
 # %% ../../../nbs/data/formats/48_sleap_files.ipynb #ec967e88
-def _slp_video(labels, path):
-    "Frames and names of body parts. Raises `DataError` if points of several are one."
-    films = {id(f.video) for f in labels.labeled_frames if f.instances}
-    found = [f for f in labels.labeled_frames if not films or id(f.video) in films]
-    used = {id(one.skeleton): one.skeleton for f in found for one in f.instances}
-    names = [[str(n.name) for n in s.nodes]
-             for s in used.values() or labels.skeletons[-1:]]
+NEWEST = 3 # The first format that is not known
+
+
+def _slp_tables(path):
+    "Frames, animals, the two kinds of points, names of tracks, films and the head."
+    import h5py
+    text = lambda x: json.loads(x if isinstance(x, (str, bytes)) else x.tobytes())
+    with h5py.File(path) as f:
+        about = f["metadata"].attrs
+        if (version := float(about.get("format_id", 1))) >= NEWEST: raise DataError(
+            f"has the format {version:g} of SLEAP, which is newer than is known; "
+            "export it as analysis HDF5", path)
+        tracks, films = ([*map(text, f[k][:])] for k in ("tracks_json", "videos_json"))
+        tables = (f[k][:] for k in ("frames", "instances", "points", "pred_points"))
+        return (*tables, [str(t[1]) for t in tracks], films, text(about["json"]),
+                version)
+
+# %% ../../../nbs/data/formats/48_sleap_files.ipynb #80210013
+def _slp_parts(head, used, path):
+    "Names of body parts of the skeletons that are used. Raises `DataError`."
+    kinds = [s.get("nx_graph", s) for s in head["skeletons"]]
+    names = [[str(head["nodes"][n["id"]]["name"]) for n in kinds[k]["nodes"]]
+             for k in ([*used] or [-1])]
     if any(one != names[0] for one in names):
         raise DataError("holds animals of several skeletons, expected one; export each "
                         "by itself in SLEAP", path)
-    for f in found if not labels.tracks else ():
-        n = max(len(f.predicted_instances), len(f.user_instances))
-        if n > 1:
-            raise DataError(f"has {n} animals and no tracks, which would tell them "
-                            "apart; track them in SLEAP", path, f"frame {f.frame_idx}")
-    return found, names[0]
+    return names[0]
 
 
-def _instances(frame):
-    "Animals of a frame and their scores; what a person has placed comes last."
-    return [*((p, p.points["score"]) for p in frame.predicted_instances),
-            *((u, np.nan) for u in frame.user_instances)]
-
-# %% ../../../nbs/data/formats/48_sleap_files.ipynb #4ec93b16
-def _rate(frames): # Of one film
-    return known_rate(frames[0].video.backend_metadata.get("fps")) if frames else None
+def _slp_rate(films, video):
+    "Frames per second of the film, None without; films in the file keep their numbers."
+    backs = [f.get("backend") or {} for f in films]
+    own = [b for b in backs if str(b.get("dataset")).split("/")[0] == f"video{video}"]
+    own += backs[video:video + 1]
+    return known_rate(own[0].get("fps")) if own else None
 
 # %% ../../../nbs/data/formats/48_sleap_files.ipynb #8194ea03
+def _slp_animals(frames, animals, tracks, path):
+    "Frame, track and kind of each animal, and its row; a frame's own come together."
+    count = (frames["instance_id_end"] - frames["instance_id_start"]).astype(int)
+    if count.sum() > len(animals):
+        raise DataError("is damaged: its frames name more animals than it holds", path)
+    rows = np.repeat(frames["instance_id_start"].astype(int) - np.cumsum(count) + count,
+                     count) + np.arange(count.sum())
+    own = animals[rows]
+    return pd.DataFrame({
+        "at": np.repeat(frames["frame_idx"].astype(int), count),
+        "track": own["track"] if tracks else np.zeros(len(own), int),
+        "kind": own["instance_type"]}), own
+
+
+def _check_apart(table, tracks, path):
+    "Raises `DataError` for animals of a frame that nothing tells apart."
+    twice = table.duplicated() & (table.track >= 0)
+    if not twice.any(): return
+    first = table["at"][twice.to_numpy().argmax()]
+    most = table[table["at"] == first].kind.value_counts().max()
+    raise DataError(
+        "has an animal twice; track them in SLEAP" if tracks else
+        f"has {most} animals and no tracks, which would tell them apart; track them in "
+        "SLEAP", path, f"frame {first}")
+
+# %% ../../../nbs/data/formats/48_sleap_files.ipynb #b6718979
+def _slp_points(points, own, parts, version, path):
+    "Points of some animals and how sure they are, NaN for what is not seen."
+    begin, end = (own[k].astype(int) for k in ("point_id_start", "point_id_end"))
+    if (end - begin != parts).any():
+        raise DataError(f"has an animal without {parts} points", path, "instances")
+    points = points[begin[:, None] + np.arange(parts)]
+    xy = np.stack([points["x"], points["y"]], -1) - 0.5 * (version < 1.1)
+    xy[~points["visible"]] = np.nan
+    return xy, points["score"] if "score" in points.dtype.names else np.nan * xy[..., 0]
+
+
+def _slp_room(path, *shape): # Of rows, tracks and parts; a file may announce any
+    if np.prod(shape, dtype=float) > 2**25 + 1000 * Path(path).stat().st_size:
+        raise DataError(f"has {shape[1]:,} tracks; join each animal's in SLEAP", path)
+    return np.full((*shape, 2), np.nan, np.float32)
+
+# %% ../../../nbs/data/formats/48_sleap_files.ipynb #d5e1638e
 def slp_poses(
     path, # A SLEAP project
 ) -> tuple: # As of `mabe_nb.data.formats.hdf_poses.sleap_poses`, then as in `Points`
     "Points and confidences of a `.slp`; the videos that it names are not looked for."
     check_films(path)
-    check_hdf(path, 2**22, 30) # An instance of 60 bytes becomes an object of 2 KB
-    with quiet():
-        from sleap_io import load_slp
-        labels = load_slp(str(path), open_videos=False)
-    found, parts = _slp_video(labels, path)
-    row = {n: i for i, n in enumerate(sorted({int(f.frame_idx) for f in found}))}
-    place = {id(t): i for i, t in enumerate(labels.tracks or [None])}
-    xy = np.full((len(row), len(place), len(parts), 2), np.nan, np.float32)
-    sure, trackless, placed = xy[..., 0].copy(), [], set()
-    for f in found: # what a person has placed counts more
-        for one, score in _instances(f):
-            at, kind = (row[int(f.frame_idx)], place.get(id(one.track))), type(one)
-            if at[1] is not None and (at, kind) in placed: raise DataError(
-                "has an animal twice; track them in SLEAP", path,
-                f"frame {f.frame_idx}")
-            placed.add((at, kind))
-            if at[1] is not None: xy[at], sure[at] = one.numpy(), score
-            elif np.isfinite(one.numpy()).any(): trackless.append(int(f.frame_idx))
-    names = [str(t.name) for t in labels.tracks] or ["id_0"]
-    return xy, sure, [*row], names, parts, _rate(found), None, (), (*sorted(trackless),)
+    frames, animals, placed, predicted, tracks, films, head, version = _slp_tables(path)
+    full = frames["instance_id_end"] > frames["instance_id_start"]
+    if full.any(): frames = frames[frames["video"] == frames["video"][full][0]]
+    table, own = _slp_animals(frames, animals, tracks, path)
+    parts = _slp_parts(head, np.unique(own["skeleton"]), path)
+    _check_apart(table, tracks, path)
+    row = np.unique(frames["frame_idx"].astype(int))
+    xy = _slp_room(path, len(row), max(len(tracks), 1), len(parts))
+    sure, trackless = xy[..., 0].copy(), []
+    for kind, points in ((1, predicted), (0, placed)): # a person's counts more
+        some = (table.kind == kind).to_numpy()
+        found, score = _slp_points(points, own[some], len(parts), version, path)
+        at, track = (table[k].to_numpy()[some] for k in ("at", "track"))
+        here, lost = track >= 0, (track < 0) & np.isfinite(found).any((1, 2))
+        place = np.searchsorted(row, at[here]), track[here]
+        xy[place], sure[place] = found[here], score[here]
+        trackless += at[lost].tolist()
+    rate = _slp_rate(films, int(frames["video"][0])) if len(frames) else None
+    return (xy, sure, row, tracks or ["id_0"], parts, rate, None, (),
+            (*sorted(trackless),))
 
 # %% ../../../nbs/data/formats/48_sleap_files.ipynb #5a1c9e02
 def is_sleap_csv(
