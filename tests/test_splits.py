@@ -8,11 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 import mabe_nb as mb
 from mabe_nb.cli import main
-from mabe_nb.data import poses
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.formats.kaggle.write import write_kaggle
+from mabe_nb.data.formats.readers import TRACKERS, Points, Tracker
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups, marks,
                                  holdout, labelled_groups, leave_one_lab_out)
@@ -336,8 +336,8 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
             if i < 4: (tmp_path/f"v{i:02}.boris.csv").write_text(
                 "Time,FPS,Subject,Behavior,Behavior type\n0,30,mouse1,sniff,POINT")
         (tmp_path/"dataset.yaml").write_text("fps: 30\nalone: []")
-        monkeypatch.setitem(poses.TRACKERS, "Ours", poses.Tracker(
-            (".ours",), lambda path: True, lambda path: poses.Points(
+        monkeypatch.setitem(TRACKERS, "Ours", Tracker(
+            (".ours",), lambda path: True, lambda path: Points(
                 np.loadtxt(path).reshape(-1, 2, 3, 2), None, ["mouse1", "mouse2"],
                 ["nose", "neck", "tail_base"])))
         dataset, module, name = open_dataset(tmp_path), tracker_folder, "read_poses"
@@ -375,7 +375,7 @@ def test_annotated_videos_without_a_list_of_actions_are_told_once(tmp_path):
     with pytest.warns(UserWarning) as said:
         assert labelled_groups(read_kaggle(tmp_path)).video_id.tolist() == ["v0", "v1"]
         assert len(said) == 1
-    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6 and 2 more)", "into behaviors_labeled"):
+    for words in ("7 annotated videos", "(v2, v3, v4, v5, v6 and 2 more)", "train.csv: behaviors_labeled"):
         assert words in str(said[0].message)
     with pytest.warns(UserWarning, match="1 annotated video without"):
         assert labelled_groups([recs[0].replace(labelled=frozenset())]).empty

@@ -141,15 +141,14 @@ def annotation_source(
     if has_events(path): return "Live Mouse Tracker"
     if jaaba_actions(path): return "JAABA"
     try:
-        with open(path, encoding=text_encoding(path)) as f:
-            text = SEP_LINE.sub("", f.read(2**16))
+        with open(path, encoding=text_encoding(path)) as f: text = f.read(2**16)
     except (OSError, UnicodeDecodeError, DataError): return None
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"
     if Path(path).suffix == ".eaf":
         return "ELAN" if "<annotation_document" in head else None
     if Path(path).suffix == ".boris" and text.lstrip().startswith("{"): return "BORIS"
-    lines = text.splitlines()
+    lines = SEP_LINE.sub("", text).splitlines()
     if is_bout_table(lines[:1]): return "bouts"
     if is_solomon(lines[:1]): return "Solomon"
     if is_step_table(lines[:20]): return "steps"

@@ -125,8 +125,7 @@ def _table(videos): # Of each video its row and its marks
     table = pd.DataFrame([row for row, _ in videos] or {c: [] for c in columns})
     table.insert(2, "group", _connect([found for _, found in videos]))
     twice = table.video_id[table.video_id.duplicated()]
-    if len(twice): raise DataError("is there twice, expected one video for each id",
-                                   where=f"video {twice.iloc[0]}")
+    if len(twice): raise DataError(f"video {twice.iloc[0]} is there twice, expected 1")
     actions = sorted(c for c in table if c.startswith("frames_"))
     return table[[*table.columns[:5], *actions]].astype({a: "Int64" for a in actions})
 
@@ -144,8 +143,7 @@ def labelled_groups(
         elif not warn_untracked(data, rec): unlisted.append(rec.video_id)
     if unlisted: warnings.warn(
         f"left out: {plural(len(unlisted), 'annotated video')} without a list of what "
-        f"was looked for ({some_of(unlisted)}); write it into behaviors_labeled of "
-        "train.csv")
+        f"was looked for ({some_of(unlisted)}); add it in train.csv: behaviors_labeled")
     table = _table(rows)
     return table[table.filter(like="frames_").notna().any(axis=1)]
 
@@ -256,7 +254,8 @@ def _check_two(pool, dataset): # One to learn from, one to judge by
         "unknown_file", "unreadable_file", "annotation_without_poses")]
     raise DataError("needs at least two labelled videos with tracks of their own, one "
                     "to learn from and one to judge by, and has " + ("none", "one")[n]
-                    + [*odd, "; mabe audit tells of the others"][0], dataset.root)
+                    + [*odd, "; mabe audit tells which videos nobody has annotated"][0],
+                    dataset.root)
 
 # %% ../../nbs/data/60_splits.ipynb #7bf38663
 def choose_videos(

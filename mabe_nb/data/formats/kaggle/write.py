@@ -103,8 +103,8 @@ def _remove_empty(folder):
 def _each(recordings): # One alone, too
     if isinstance(recordings, Recording): return [recordings]
     if isinstance(recordings, (str, Path)) or not isinstance(recordings, Iterable):
-        raise ConfigError(f"recordings are {str(recordings)[:40]!r}, expected some, such "
-                          "as open_dataset(folder) gives")
+        raise ConfigError(f"recordings are {str(recordings)[:40]!r}, expected some, "
+                          "such as open_dataset(folder) gives")
     return (of_kind("recordings", rec, Recording, "[data['v1']]") for rec in recordings)
 
 # %% ../../../../nbs/data/formats/kaggle/30_write.ipynb #3a51c633
