@@ -149,8 +149,8 @@ def blamed(
     try: yield
     except (MabeError, MemoryError): raise
     except Exception as e: # whatever a foreign function raises
-        short = "out of memory" in str(e).lower() # others tell what to do then
-        if short or not own_source(function): raise
+        short = any(w in str(e).lower() for w in ("memory", "alloc", "cudnn"))
+        if short or not own_source(function): raise # what to do then is told elsewhere
         *_, last = traceback.extract_tb(e.__traceback__)
         raise ConfigError(
             f"{what}, which is not of this package, fails: {type(e).__name__}: {e} "

@@ -339,10 +339,10 @@ def test_thresholds_are_chosen_on_the_probabilities_that_they_are_set_on(tmp_pat
     from mabe_nb.data.dataset import RecordingList
     from mabe_nb.data.recording import Recording, bout_table
     from mabe_nb.train import classifier
-    xy = np.random.default_rng(0).normal(0, 1, (300, 2, 2, 2)).cumsum(0).astype("float32")
+    xy = np.random.default_rng(0).normal(0, 1, (3, 300, 2, 2, 2)).cumsum(1).astype("float32")
     bouts = [("a", "b", action, 50, 120) for action in ("chase", "sniff", "mount")]
     lab = RecordingList([Recording(
-        xy + i, ("a", "b"), ("nose", "tail_base"), 30.0, 10.0, bout_table(bouts),
+        xy[i], ("a", "b"), ("nose", "tail_base"), 30.0, 10.0, bout_table(bouts),
         frozenset(b[:3] for b in bouts), str(i)) for i in range(3)], tmp_path, "lab")
     model = mb.fit(lab, tmp_path/"run", loss="binary", features="coords", epochs=1,
                    hidden_size=8, num_layers=1, sequence_length=10, say=None, progress=False)

@@ -259,7 +259,8 @@ def _check(data, out, groups, by, value, unit, to):
     return None if by is None else groups_to_compare(data, groups, by, value, unit)
 
 # %% ../../nbs/analysis/70_analyse.ipynb #6c782741
-def _named(to): return to if isinstance(to, (list, tuple)) else (to,) # One or several
+def _named(to): # One format or several
+    return (to,) if isinstance(to, str) or not hasattr(to, "__iter__") else to
 
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(

@@ -107,9 +107,9 @@ def record(self: Playback,
         group["lr"] = self.rate
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.loss = trainer.plain_step(*self.inputs)
-    except RuntimeError as e:
+    except (RuntimeError, ConfigError) as e: # of one's own network: see `blamed`
         renew_generator(of, state)
-        trainer.note(f"steps are not played as a CUDA graph ({str(e)[:80]})")
+        trainer.note(f"steps are not played as a CUDA graph ({str(e.__cause__ or e)[:80]})")
         return False
     finally: group["lr"] = rate
     self.graph, self.taken = graph, WARM
