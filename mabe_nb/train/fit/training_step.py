@@ -109,7 +109,8 @@ def record(self: Playback,
             self.loss = trainer.plain_step(*self.inputs)
     except (RuntimeError, ConfigError) as e: # of one's own network: see `blamed`
         renew_generator(of, state)
-        trainer.note(f"steps are not played as a CUDA graph ({str(e.__cause__ or e)[:80]})")
+        why = str(e.__cause__ or e)[:80]
+        trainer.note(f"steps are not played as a CUDA graph ({why})")
         return False
     finally: group["lr"] = rate
     self.graph, self.taken = graph, WARM
