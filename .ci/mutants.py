@@ -37,7 +37,7 @@ MODULES = { # Where what is mutated stands
     "arrays": "mabe_nb/data/cache/arrays.py",
     "splits": "mabe_nb/data/splits.py", "copies": "mabe_nb/data/copies/same_poses.py",
     "kaggle": "mabe_nb/data/kaggle.py",
-    "checks": "mabe_nb/data/checks.py"}
+    "checks": "mabe_nb/data/checks/defects.py"}
 
 SCORE = "tests/test_metrics.py", "-k", "not shifting and not bout_matches"
 JUDGE = "tests/test_metrics.py", "-k", "f1", PAGE
@@ -105,7 +105,7 @@ MUTANTS = [Mutant(*m) for m in (
      "rng = self.epoch_rng if self.step_of_epoch else", "rng =", RESUME),
     ("loop: resuming reads from the start", "self.read_ahead(parts[first:])",
      "self.read_ahead(parts)", RESUME),
-    ("step: a gradient is kept", "self.optimizer.zero_grad(set_to_none=True)", "pass",
+    ("step: a gradient is kept", "self.model.zero_grad()", "pass",
      TRAIN),
     ("step: the average is not kept", "self.average.update()", "pass", (*TRAIN, PAGE)),
     ("step: every step played has the inputs of the first", "kept.copy_(new)", "pass", GRAPH),
