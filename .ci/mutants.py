@@ -35,8 +35,9 @@ MODULES = { # Where what is mutated stands
     "bouts": "mabe_nb/data/recording.py", "best": "mabe_nb/train/scores/frames.py",
     "key": "mabe_nb/data/cache/prepare.py", "prepared": "mabe_nb/data/cache/reader.py",
     "arrays": "mabe_nb/data/cache/arrays.py",
-    "splits": "mabe_nb/data/splits.py", "kaggle": "mabe_nb/data/kaggle.py",
-    "checks": "mabe_nb/data/checks.py"}
+    "splits": "mabe_nb/data/splits.py", "copies": "mabe_nb/data/copies/same_poses.py",
+    "kaggle": "mabe_nb/data/kaggle.py",
+    "checks": "mabe_nb/data/checks/defects.py"}
 
 SCORE = "tests/test_metrics.py", "-k", "not shifting and not bout_matches"
 JUDGE = "tests/test_metrics.py", "-k", "f1", PAGE
@@ -104,7 +105,7 @@ MUTANTS = [Mutant(*m) for m in (
      "rng = self.epoch_rng if self.step_of_epoch else", "rng =", RESUME),
     ("loop: resuming reads from the start", "self.read_ahead(parts[first:])",
      "self.read_ahead(parts)", RESUME),
-    ("step: a gradient is kept", "self.optimizer.zero_grad(set_to_none=True)", "pass",
+    ("step: a gradient is kept", "self.model.zero_grad()", "pass",
      TRAIN),
     ("step: the average is not kept", "self.average.update()", "pass", (*TRAIN, PAGE)),
     ("step: every step played has the inputs of the first", "kept.copy_(new)", "pass", GRAPH),
@@ -144,14 +145,14 @@ MUTANTS = [Mutant(*m) for m in (
      "np.maximum(np.outer(shares, count), count >= k)", "np.outer(shares, count)", SPLIT),
     ("splits: the parts are exchanged", "_splits(table, (1 - valid, valid), seed)[1]",
      "_splits(table, (1 - valid, valid), seed)[0]", SPLIT),
-    ("splits: only whole copies are found", "[*(_sequences(codes, points, odd, k) for k in steps),", "[", SPLIT),
-    ("splits: copies elsewhere in the picture are not found", ", motion_marks(rec)])", "])", SPLIT),
-    ("splits: thinned copies of few points are not found", "THINNED[:None if n > 1 else 1]", "THINNED[:1]", SPLIT),
-    ("splits: points lost at one place connect videos", "(known.sum(1) >= 4) & moves", "known.sum(1) >= 4", SPLIT),
+    ("copies: only whole copies are found", "[*(_sequences(codes, points, odd, k) for k in steps),", "[", SPLIT),
+    ("copies: copies elsewhere in the picture are not found", ", motion_marks(rec)])", "])", SPLIT),
+    ("copies: thinned copies of few points are not found", "THINNED[:None if n > 1 else 1]", "THINNED[:1]", SPLIT),
+    ("copies: points lost at one place connect videos", "(known.sum(1) >= 4) & moves", "known.sum(1) >= 4", SPLIT),
     ("splits: the longest video may judge what clips have taught", "if off(found := deal(seed)) < MOST_OFF: return found",
      "return deal(seed)", SPLIT),
-    ("splits: one point connects videos", "n = -(-8 // (len(rec.mice) * len(rec.parts)))", "n = 1", SPLIT),
-    ("splits: still mice connect videos", "(count == 1) & ", "", SPLIT),
+    ("copies: one point connects videos", "n = -(-8 // (len(rec.mice) * len(rec.parts)))", "n = 1", SPLIT),
+    ("copies: still mice connect videos", "(count == 1) & ", "", SPLIT),
     ("kaggle: lengths may differ by 5 %", "0.01*frames", "0.05*frames", LENGTH),
     ("kaggle: the bound is a finding", "abs(frames - expected) > max",
      "abs(frames - told) >= max", LENGTH),

@@ -78,6 +78,14 @@ def link_faults(words, path):
             yield f"links to {target}, which is not there"
 
 
+def left_behind(cells):
+    "Are more folders made for good than removed again?"
+    code = "\n".join(text(c["source"]) for c in cells if c["cell_type"] == "code")
+    made, gone = (len(re.findall(rf"^(?!\w+ = ''').*\b{word}\(", code, re.M))
+                  for word in ("mkdtemp", "rmtree"))
+    if made > gone: yield f"leaves folders behind: {made} by mkdtemp, {gone} by rmtree"
+
+
 def faults(path):
     "What is wrong with a notebook (or, for a .md file, with its links)."
     path = Path(path)
@@ -85,7 +93,8 @@ def faults(path):
     if path.suffix == ".md": return [f"{path.name} {f}" for f in link_faults(words, path)]
     try: nb = json.loads(words)
     except ValueError: return [f"{path.name} is not valid JSON"]
-    found = [f"{path.name} {f}" for f in opening_fault(nb["cells"])]
+    found = [f"{path.name} {f}"
+             for f in (*opening_fault(nb["cells"]), *left_behind(nb["cells"]))]
     if "widgets" in nb.get("metadata", {}): found.append(f"{path.name} stores widget state")
     for i, cell in enumerate(nb["cells"]):
         mine = [*source_faults(cell), *output_faults(cell)]

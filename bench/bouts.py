@@ -24,8 +24,7 @@ import mabe_nb as mb
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.measure.probe import processor
 from mabe_nb.train.inputs import features_of
-from mabe_nb.train.predict import shortest_bouts
-from mabe_nb.train.runs import predict_labelled
+from mabe_nb.train.postprocess import predict_labelled, shortest_bouts
 from mabe_nb.train.scores.frames import frame_scores, seen_counts
 from mabe_nb.train.scores.means import predicted_counts
 

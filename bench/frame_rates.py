@@ -29,7 +29,8 @@ from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.inputs import Inputs
 from mabe_nb.train.model import load_model
-from mabe_nb.train.runs import predict_labelled, train
+from mabe_nb.train.runs import train
+from mabe_nb.train.postprocess import predict_labelled
 from mabe_nb.train.scores.frames import masked_f1
 from recipe import JUDGED
 

@@ -180,7 +180,7 @@ def run(variant, args):
     torch.manual_seed(1)
     if variant in ("floor", "bare"):
         from mabe_nb.train.fit.optim import EagerAdamW
-        from mabe_nb.train.losses import PlainLoss
+        from mabe_nb.train.fit.losses import PlainLoss
         from mabe_nb.train.machine import memory_kept, onednn_products
         batch, device = [part.to(args.device) for part in next(iter(loader()))], weights.device
         with memory_kept(device), onednn_products(device):

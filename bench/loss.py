@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from mabe_nb.train.losses import PlainLoss
+from mabe_nb.train.fit.losses import PlainLoss
 
 
 def seconds(scores, step, repeats):

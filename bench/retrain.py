@@ -28,7 +28,8 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.folder.weights import load_run
 from mabe_nb.train.review.moments import predict_for_review, rank_moments
 from mabe_nb.train.review.retrain import reviewed_split
-from mabe_nb.train.runs import assess, train
+from mabe_nb.train.runs import train
+from mabe_nb.train.postprocess import assess
 
 NET = {"features": "directed", "model_type": "tcn", "hidden_size": 32, "num_layers": 4,
        "sequence_length": 128, "frame_gap": 2, "epochs": 12,

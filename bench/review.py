@@ -21,7 +21,7 @@ from mabe_nb.data.corrections import Correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.train.ensemble.members import train_net
 from mabe_nb.train.review.moments import _of_classifier, rank_moments, within
-from mabe_nb.train.runs import assess
+from mabe_nb.train.postprocess import assess
 
 WAYS = "ours", "random", "doubt"
 NET = {"features": "directed", "model_type": "tcn", "hidden_size": 32, "num_layers": 4,

@@ -251,7 +251,7 @@ def main(
         if isinstance(e, BrokenPipeError) and reader_left(): return 141
         return _refused(args, plain(e))
     except RuntimeError as e:
-        from mabe_nb.train.machine import out_of_memory
+        from mabe_nb.system import out_of_memory
         if not out_of_memory(e): raise
         return _refused(args, plain(MemoryError()))
     except KeyboardInterrupt: return 130

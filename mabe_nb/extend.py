@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import ConfigError, DataError, MabeError
 from .files import read_text, regular_file
+from .system import out_of_memory
 
 # %% ../nbs/08_extend.ipynb #9d20ddee
 def _line(error, path):
@@ -147,10 +148,9 @@ def blamed(
 ):
     "In the block, a user's own code that fails is named. Raises `ConfigError`."
     try: yield
-    except (MabeError, MemoryError): raise
+    except MabeError: raise
     except Exception as e: # whatever a foreign function raises
-        short = any(w in str(e).lower() for w in ("memory", "alloc", "cudnn"))
-        if short or not own_source(function): raise # what to do then is told elsewhere
+        if out_of_memory(e) or not own_source(function): raise # told elsewhere
         *_, last = traceback.extract_tb(e.__traceback__)
         raise ConfigError(
             f"{what}, which is not of this package, fails: {type(e).__name__}: {e} "

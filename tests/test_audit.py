@@ -14,7 +14,8 @@ from mabe_nb.cli import main
 from mabe_nb.data.audit import (COLUMNS, KINDS, AuditReport, audit, body_sizes, never_seen,
                                 video_rows)
 from mabe_nb.data.colony.recording import make_recording
-from mabe_nb.data.checks import all_exchanges, body_length, check, exchanges, seen
+from mabe_nb.data.checks.defects import check
+from mabe_nb.data.checks.sightings import all_exchanges, body_size, exchanges, seen
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import Finding, Recording, bout_table
 from mabe_nb.data.splits import groups
@@ -236,11 +237,11 @@ def test_a_swap_during_a_short_gap_is_found(cut, gap):
 
 def test_body_length_ignores_tails_and_survives_single_points():
     rec = walk()
-    assert 79 < body_length(rec, seen(rec)) < 82
+    assert 79 < body_size(rec, seen(rec)) < 82
     tail = rec.replace(parts=("nose", "ear_left", "tail_base", "tail_tip"))
-    assert body_length(tail, seen(tail)) < 50
+    assert body_size(tail, seen(tail)) < 50
     point = rec.replace(xy=rec.xy[:, :, :1], parts=("nose",))
-    assert 20 < body_length(point, seen(point)) < 100
+    assert 20 < body_size(point, seen(point)) < 100
     assert kinds(point) == {}
 
 

@@ -12,7 +12,7 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import DataError
-from mabe_nb.train import runs
+from mabe_nb.train import postprocess
 from mabe_nb.train.folder.card import FEW, as_table, caution, clean, result_line, run_card
 from mabe_nb.train.ensemble.card import card_text
 from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_classifier,
@@ -21,9 +21,10 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.trust import borders, calibration, validation_scores
 from mabe_nb.train.scores.frames import (Validation, f1_of, frame_scores, seen_counts,
                                          video_counts)
-from mabe_nb.train.predict import decide, lasting, usual_rates, with_rates
-from mabe_nb.train.runs import (assess, choose_rates, predict_labelled,
-                                choose_shortest_bouts, train)
+from mabe_nb.train.predict import decide, lasting, with_rates
+from mabe_nb.train.postprocess import (assess, choose_rates, choose_shortest_bouts,
+                                       predict_labelled, usual_rates)
+from mabe_nb.train.runs import train
 from mabe_nb.train.scores.means import only_false_alarms
 
 TINY = dict(epochs=2, conv_channels=[8], lstm_hidden=8, batch_size=4, stride=50,
@@ -99,9 +100,9 @@ def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkey
         assert rate == pytest.approx(np.concatenate(mean).mean() if mean else 0, abs=1e-6)
     before = predict_labelled(plain, prepared, ids[1])
     losses = iter((0.1, 0.2)) # With the rates, and without
-    monkeypatch.setattr(runs, "log_loss", lambda pairs: next(losses))
-    asked, predict = [], runs.predict_sequences
-    monkeypatch.setattr(runs, "predict_sequences", lambda clf, prepared, ids, **how: asked.append(ids) or predict(
+    monkeypatch.setattr(postprocess, "log_loss", lambda pairs: next(losses))
+    asked, predict = [], postprocess.predict_sequences
+    monkeypatch.setattr(postprocess, "predict_sequences", lambda clf, prepared, ids, **how: asked.append(ids) or predict(
         clf, prepared, ids, **how))
     rated, after = choose_rates(plain, prepared, ids, before)
     assert asked == [ids[0]], "what judges was predicted before"
@@ -111,7 +112,7 @@ def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkey
         p = np.hstack([1 - a.p.sum(1, keepdims=True), a.p])
         assert np.allclose(with_rates(p, rated.usual, (a.labels >= 0).any(0), a.fps)[:, 1:],
                            b.p, atol=1e-5) and not np.allclose(a.p, b.p, atol=1e-5)
-    monkeypatch.setattr(runs, "log_loss", lambda pairs: 0.1)
+    monkeypatch.setattr(postprocess, "log_loss", lambda pairs: 0.1)
     assert choose_rates(plain, prepared, ids, before)[0].usual == ()
     save_classifier(tmp_path/"best.safetensors", rated)
     assert load_classifier(tmp_path/"best.safetensors").usual == rated.usual

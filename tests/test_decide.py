@@ -11,7 +11,8 @@ from mabe_nb.train.ensemble.decide import (MIN_VIDEOS, Decision, OutOfFold, choo
 from mabe_nb.train.ensemble.thresholds import best_threshold, best_thresholds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.trust import bootstrap, f1_intervals
-from mabe_nb.train.predict import lasting, shortest_bouts
+from mabe_nb.train.predict import lasting
+from mabe_nb.train.postprocess import shortest_bouts
 
 PLAIN = Decision((None, None))
 

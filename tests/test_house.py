@@ -67,6 +67,7 @@ BAD = {
     "links to gone.png": notebook(new_markdown_cell("![y](gone.png)")),
     "names _12, which": notebook(new_code_cell("_12, _21 = 1, 2\n{_12: _21}")),
     "leaves something": notebook(new_code_cell("# TO" + "DO: x")),
+    "leaves folders behind": notebook(new_code_cell("a = tempfile.mkdtemp()")),
 }
 
 

@@ -13,7 +13,7 @@ from mabe_nb.analysis.agreement import agreement
 from mabe_nb.analysis.exports import export_elan
 from mabe_nb.analysis.measures import observe
 from mabe_nb.data.annotations import annotation_source
-from mabe_nb.data.checks import check
+from mabe_nb.data.checks.defects import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files

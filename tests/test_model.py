@@ -10,7 +10,7 @@ from short_recipe import short  # noqa: F401
 
 import mabe_nb as mb
 from mabe_nb import cli
-from mabe_nb.data.checks import check
+from mabe_nb.data.checks.defects import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import RecordingList, open_dataset
 from mabe_nb.data.recording import bout_table, pairs

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.config import TrainConfig, choices, make_config
 from mabe_nb.train.presets import SPEED, preset
-from mabe_nb.train.losses import (answer_weights, make_loss, masked_binary_loss,
+from mabe_nb.train.fit.losses import (answer_weights, make_loss, masked_binary_loss,
                                   partial_cross_entropy)
 from mabe_nb.train.predict import probabilities_of
 from mabe_nb.train.models import Conv1DBiLSTM, count_parameters, layers_of, make_model

@@ -29,7 +29,8 @@ from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.presets import MemberSpec
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.classifier import load_classifier
-from mabe_nb.train.runs import predict_labelled, train
+from mabe_nb.train.runs import train
+from mabe_nb.train.postprocess import predict_labelled
 
 COLONY = [colony_video(k, minutes=0.2) for k in (0, 3, 6)]
 CFG = TrainConfig(features="coords", epochs=2, conv_channels=[4], lstm_hidden=4,

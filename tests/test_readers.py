@@ -14,7 +14,7 @@ from mabe_nb.analysis.groups import read_groups
 from mabe_nb.data.annotations import (annotation_source, read_boris, scored_window,
                                       with_bouts)
 from mabe_nb.data.audit import KINDS
-from mabe_nb.data.checks import check
+from mabe_nb.data.checks.defects import check
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.odd_files import why_odd

@@ -14,8 +14,9 @@ from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.formats.kaggle.write import write_kaggle
 from mabe_nb.data.formats.readers import TRACKERS, Points, Tracker
 from mabe_nb.data.recording import Recording, bout_table
-from mabe_nb.data.splits import (check_no_leak, describe, folds, frame_codes, groups, marks,
-                                 holdout, labelled_groups, leave_one_lab_out)
+from mabe_nb.data.splits import (check_no_leak, describe, folds, groups, holdout,
+                                 labelled_groups, leave_one_lab_out)
+from mabe_nb.data.copies.same_poses import frame_codes, marks
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import DataError, MabeError
 

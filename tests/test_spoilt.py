@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mabe_nb.cli import main
-from mabe_nb.data.checks import check
+from mabe_nb.data.checks.defects import check
 from mabe_nb.data.dataset import open_dataset, readable_videos
 from mabe_nb.data.splits import choose_videos
 from mabe_nb.errors import DataError

@@ -23,7 +23,7 @@ from mabe_nb.train.classifier import load_classifier, predict_dataset, save_clas
 from mabe_nb.train.model import read_thresholds
 from mabe_nb.train.config import TrainConfig, make_config
 from mabe_nb.train.scores.frames import masked_f1
-from mabe_nb.train.losses import allowed_classes, partial_cross_entropy
+from mabe_nb.train.fit.losses import allowed_classes, partial_cross_entropy
 from mabe_nb.train.predict import decide, smooth, to_bouts
 from mabe_nb.train.runs import train
 from mabe_nb.view.video.strips import pairs_of

@@ -26,7 +26,7 @@ from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
-from ..errors import ConfigError
+from ..errors import ConfigError, one_or_more
 from ..files import atomic, write_csv
 from ..train.unlike import with_doubts
 from ..workers import or_silent
@@ -258,10 +258,6 @@ def _check(data, out, groups, by, value, unit, to):
     check_formats(to)
     return None if by is None else groups_to_compare(data, groups, by, value, unit)
 
-# %% ../../nbs/analysis/70_analyse.ipynb #6c782741
-def _named(to): # One format or several
-    return (to,) if isinstance(to, str) or not hasattr(to, "__iter__") else to
-
 # %% ../../nbs/analysis/70_analyse.ipynb #446278e1
 def analyse(
     data, # Dataset, path, or list of `Recording`s
@@ -278,7 +274,7 @@ def analyse(
 ) -> dict: # Tables: measures, over_time, transitions, dyads, encounters, groups, drawn
     "Tables and figures of what animals did. Raises `ConfigError` or `DataError`."
     data, say = as_dataset(data), or_silent(say)
-    known = _check(data, out, groups, by, value, unit, to := _named(to))
+    known = _check(data, out, groups, by, value, unit, to := one_or_more(to))
     seen, tables, decisions = _measured(data, bouts, videos, shuffles, say)
     rows, cases, notes = _by_group(data, tables, known, groups, by, value, unit)
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)

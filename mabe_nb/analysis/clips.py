@@ -16,7 +16,7 @@ from PIL import Image, ImageColor, ImageDraw
 from .exports import file_name
 from .measures import observe
 from ..view.video.film import Film, write_film
-from ..data.checks import picture_size
+from ..data.checks.defects import picture_size
 from ..data.dataset import as_dataset
 from ..data.folder.films import find_films
 from ..data.recording import Recording

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..data.checks import animals_seen
+from ..data.checks.sightings import animals_seen
 from ..data.dataset import as_dataset, each_video
 from ..data.recording import (Recording, frame_labels, plural, run_lengths,
                                     submitted_bouts, union_lengths)

@@ -11,7 +11,8 @@ import math
 from pathlib import Path
 
 from ..errors import DataError, of_kind
-from .checks import pieces, seen, table, unseen
+from .checks.defects import pieces, table, unseen
+from .checks.sightings import seen
 from .formats.boris import boris_rows
 from .formats.bout_tables import is_bout_table, is_label_table
 from .formats.caltech import (

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from .blocks.bodies import rare_parts
-from .checks import check, part_distances, seen
+from .checks.defects import check
+from .checks.sightings import part_distances, seen
 from .dataset import as_dataset, each_video
 from .recording import LabNote, Recording
-from .splits import marks
+from .copies.same_poses import marks
 from ..errors import DataError, shown
 from ..files import write_json
 from ..patch import patch

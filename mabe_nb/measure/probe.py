@@ -22,9 +22,9 @@ from ..train.config import TrainConfig, make_config
 from ..train.fit.frames import Frames, OnDisk, batches
 from ..train.fit.loop import Trainer
 from ..train.fit.optim import Precision
-from ..system import account, free_memory, resident
+from ..system import account, free_memory, out_of_memory, resident
 from ..train.machine import (blocks_apart, memory_kept, onednn_products,
-                                   out_of_memory, pick_device)
+                                   pick_device)
 from ..train.models import count_parameters, make_model
 
 # %% ../../nbs/measure/10_probe.ipynb #395af4b5

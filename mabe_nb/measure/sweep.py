@@ -7,13 +7,12 @@ __all__ = ['KNEE', 'FIRST', 'LAST', 'DOUBLED', 'COLUMNS', 'Line', 'fit_line', 'k
            'sweep', 'rate_of', 'summarize', 'held_up_by', 'other_cards', 'gains', 'to_json']
 
 # %% ../../nbs/measure/30_sweep.ipynb #12085099
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..errors import ConfigError
+from ..errors import ConfigError, one_or_more
 from ..hardware.catalog import card
 from ..hardware.memory import largest_batches
 from ..hardware.tables import to_records
@@ -86,9 +85,7 @@ def checked_sizes(
 ) -> list:
     "Sizes in order, none twice. Raises `ConfigError`."
     if sizes is None: return None
-    alone = isinstance(sizes, str) or not isinstance(sizes, Iterable)
-    sizes = [sizes] if alone else list(sizes)
-    for size in sizes:
+    for size in (sizes := one_or_more(sizes)):
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) \
                 or not 1 <= size <= 100_000:
             raise ConfigError(f"size {size!r}, expected whole numbers from 1 to 100000")

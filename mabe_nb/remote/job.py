@@ -9,7 +9,7 @@ __all__ = ['submit', 'attach', 'all_jobs', 'jobs', 'refresh_reserved', 'quote']
 import json, os, re, secrets as random_secrets, shutil, time, warnings
 from contextlib import suppress
 
-from ..errors import ConfigError, DataError, MabeError, of_kind
+from ..errors import ConfigError, DataError, MabeError, of_kind, one_or_more
 from ..files import atomic, disk_errors, home, read_json, refused, write_json
 from ..safe_names import safe_id
 from ..locks import this_process
@@ -23,12 +23,12 @@ from .choice import (START_WITHIN, first_usable, moves_on, places_named,
 from .handle import Job
 from . import fetch # noqa: F401, a method of `Job`
 from .definitions import made_anew
-from .travel import files_here, goes_words, job_code, listed
+from .travel import files_here, goes_words, job_code
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a
 def _names(kind, names, good):
     "A list of names; None: of none. Raises `ConfigError`."
-    for name in (names := listed(names)):
+    for name in (names := one_or_more(names)):
         if not good(name):
             raise ConfigError(f"{str(name)[:80]!r} is no name for {kind}")
     return list(dict.fromkeys(names))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CURE', 'CHANNELS', 'pair_file', 'animal_file', 'DamagedFile', 'read_values', 'check_values', 'Arranged',
            'arrangement', 'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'about_values',
-           'write_pairs', 'pairs_on_demand', 'swaps']
+           'write_pairs', 'pairs_on_demand']
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0208ab3b
 import os, tempfile, zlib
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from ..blocks.registry import BLOCKS, blocks_of
-from ..checks import all_exchanges, seen
 from ..features import Features, compute_pairs
 from ...errors import DataError
 from ...files import disk_errors, regular_file
@@ -274,14 +273,3 @@ def pairs_on_demand(
             write_pairs(dataset[info["video_id"]], features, [*dict.fromkeys(kept)],
                         parts, Path(folder))
         return {pair: read_pair(folder, info, *pair) for pair in pairs}
-
-# %% ../../../nbs/data/cache/25_arrays.ipynb #87953c7b
-def swaps(
-    rec, # `Recording`
-) -> list: # [animal, other, exchanges, first frame after one, frames so named] each
-    "Which animals exchange names, and how long they have those that are rarer."
-    found = all_exchanges(rec, seen(rec)) if len(rec.mice) > 1 else {}
-    odd = {pair: int((np.searchsorted(at, np.arange(len(rec)), "right") % 2).sum())
-           for pair, at in found.items()}
-    return [[rec.mice[a], rec.mice[b], len(at), int(at.min()),
-             min(odd[a, b], len(rec) - odd[a, b])] for (a, b), at in found.items()]

@@ -6,7 +6,7 @@
 __all__ = ['MOST', 'Plan', 'video_key', 'up_to_date', 'prepare_video', 'forget_videos', 'plan_for', 'prepare']
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #ee7bb082
-import hashlib, json, os, shutil, warnings
+import hashlib, json, shutil, warnings
 from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
@@ -20,17 +20,18 @@ from ..blocks.registry import (DATA_CODE, blocks_of, code_version,
                                           kept_once, order_free, users_blocks)
 from ..body_parts import part_index
 from .arrays import (CHANNELS, DamagedFile, about_values,
-                                       pairs_on_demand, swaps, write_pairs)
+                                       pairs_on_demand, write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_video)
+from ..checks.sightings import swaps
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
 from ..recording import BOUT_COLUMNS, pairs, some_of, tracks_hash
 from ...errors import ConfigError, DataError
 from ...extend import own_modules
-from ...files import atomic, disk_errors, temporary, write_json
+from ...files import atomic, disk_errors, write_json
 from ...safe_names import safe_id
-from ...locks import clear_temporaries, locked_folder
+from ...locks import clear_temporaries, locked_folder, remove_folder
 from ...workers import bars_shown, side_by_side
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #4c885e2b
@@ -62,9 +63,7 @@ def _drop(folder):
     if not folder.exists(): return
     if not (folder/"video.json").is_file():
         raise DataError("is no prepared video; give another out= (--out)", folder)
-    aside = temporary(folder)
-    os.replace(folder, aside)
-    shutil.rmtree(aside)
+    remove_folder(folder)
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #1596d0d4
 def _describe(rec, key, plan): # Content of video.json, but for `about_values`
@@ -169,8 +168,8 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
         raise ConfigError(f"parts is {str(parts)[:40]!r}, expected a list of names of "
                           "body parts")
     parts = tuple(parts)
-    code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
+    code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     return Plan(dataset, out, features, parts, unlabelled, code, selves,
                 kept_once(blocks), order_free(blocks), most)
 
@@ -197,9 +196,9 @@ def _size(n): return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.0f} MB" # 
 
 def _check_disk(plan, entry, left): # Warns if `left` more such videos are too many
     if not isinstance(entry, dict) or not left: return
-    files = [p for p in (plan.out/entry["folder"]).glob("**/*") if p.is_file()]
-    need, free = (left * sum(p.stat().st_size for p in files),
-                  shutil.disk_usage(plan.out).free)
+    need = left * sum(p.stat().st_size for p in (plan.out/entry["folder"]).glob("**/*")
+                      if p.is_file())
+    free = shutil.disk_usage(plan.out).free
     if need > free: warnings.warn(
         f"features of {left} more videos will take about {_size(need)}, and "
         f"{_size(free)} are free: take fewer videos, or set MABE_HOME to a larger disk")

@@ -13,7 +13,8 @@ import pandas as pd
 
 from ..annotations import (annotated_rate, annotation_source, late_end,
                                     other_rate, scored_window, streams_of)
-from ..checks import pieces, seen, table as video_table, untracked
+from ..checks.defects import pieces, table as video_table, untracked
+from ..checks.sightings import seen
 from ..recording import some_of
 from .animal_files import joined_points
 from .films import beside_rate, beside_seconds, scored_seconds

@@ -13,7 +13,7 @@ from collections.abc import Collection
 import numpy as np
 
 from ..annotations import annotation_source
-from ..checks import seen
+from ..checks.sightings import seen
 from .settings import FolderSettings, of_video
 from ..formats.boris import boris_observations
 from ..formats.bout_tables import scorers_in

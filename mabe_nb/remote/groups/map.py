@@ -10,7 +10,7 @@ import inspect, os, shutil, time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import ConfigError, DataError, of_kind
+from ...errors import ConfigError, DataError, of_kind, one_or_more
 from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
@@ -21,7 +21,7 @@ from ..places.base import get
 from ..places.job_state import data_files
 from ..costs import price_note
 from ..definitions import made_anew
-from ..travel import cell_code, files_here, listed
+from ..travel import cell_code, files_here
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #23aca12c
@@ -40,7 +40,7 @@ def _code(function, with_, given, folders={}):
         raise ConfigError(f"{name!r} must take one argument, the item"
                           f"{', and those given' * bool(given)}: {e}") from None
     known = {**function.__globals__, name: function}
-    return name, cell_code(f"{name};", (), (), [function, *listed(with_)], known,
+    return name, cell_code(f"{name};", (), (), [function, *one_or_more(with_)], known,
                            options=None)
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #f5602667

@@ -104,4 +104,5 @@ def main(
     try: run(here, Mirror(here, mount), out=LogWriter(sys.stdout.buffer, at))
     except Cancelled: return 0
     except KeyboardInterrupt: return 130
+    finally: shutil.rmtree(top, ignore_errors=True)
     return 0

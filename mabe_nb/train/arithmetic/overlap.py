@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['ONCE', 'stretches', 'windows_in', 'convolved', 'conv_once', 'three_frames', 'layer_once', 'tcn_once', 'computes_once',
-           'scores_once']
+           'scores_once', 'shared_scores']
 
 # %% ../../../nbs/train/arithmetic/30_overlap.ipynb #e434d8c8
 from functools import reduce
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -162,3 +163,18 @@ def scores_once(
     if not isinstance(model, BFloat16):
         return ONCE[type(model)](model, seen, starts, length)
     return scores_once(model.net, seen.bfloat16(), starts, length).float()
+
+# %% ../../../nbs/train/arithmetic/30_overlap.ipynb #ef3687f6
+def shared_scores(
+    model: torch.nn.Module, # Of which `computes_once` is true
+    x, # (frames, channels), a tensor or what `inputs` reads
+    windows, # `Windows` of `x`
+    inputs=None, # From some frames of `x` to what the model sees; None: they are that
+): # Function of numbers of windows: (windows, length, classes)
+    "Scores of some of a sequence's windows, whatever these have in common read once."
+    length, cat = windows.length, torch.cat if torch.is_tensor(x) else np.concatenate
+    def scores(at):
+        some, where = stretches(windows.starts[at], length, windows.gap, windows.stride)
+        seen = cat([x[frames] for frames in some])
+        return scores_once(model, inputs(seen) if inputs else seen, where, length)
+    return scores

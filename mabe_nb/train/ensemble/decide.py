@@ -16,12 +16,13 @@ import numpy as np
 
 from ..scores.frames import (LabelledSequence, counts_by_video, seen_counts,
                                          video_counts)
-from ..predict import (LEAST_COST, blended, decide, lasting, shortest_bouts,
-                                   usual_rates, with_rates)
+from ..predict import blended, decide, lasting, with_rates
+from ..postprocess import (LEAST_COST, shortest_bouts, usual_rates,
+                                       where_found)
 from .thresholds import best_threshold, best_thresholds
 from ..scores.trust import bootstrap, f1_intervals, sequence_scores
 from ..scores.means import (f1_by_action, lab_means, log_loss, mean_f1,
-                                        time_looked_at, where_found)
+                                        time_looked_at)
 
 # %% ../../../nbs/train/ensemble/40_decide.ipynb #de3849cf
 FRAME_STEP = 10 # Frames; one of so many is looked at

@@ -18,7 +18,7 @@ from .optim import (Precision, learning_rate, optimizer_tensors,
                                      random_state, restore_optimizer, restore_random,
                                      trusted)
 from .training_step import TrainingStep
-from ..losses import make_loss, has_overlaps
+from .losses import make_loss, has_overlaps
 from ..machine import Team, memory_kept, onednn_products, stop_signal
 from ..arithmetic.windows import gather
 from ..predict import (decide, decide_apart, over_windows, probabilities_of,

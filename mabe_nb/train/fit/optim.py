@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...errors import DataError
-from ..machine import out_of_memory
+from ...system import out_of_memory
 
 # %% ../../../nbs/train/fit/30_optim.ipynb #698c0dec
 def _fused_step(state, group, params):
@@ -35,11 +35,6 @@ class EagerAdamW(torch.optim.AdamW):
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
     state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
-
-    def zero_grad(self, set_to_none: bool = True):
-        "Forget the gradients; they are always set to None."
-        for group in self.param_groups:
-            for p in group["params"]: p.grad = None
 
     @torch.no_grad()
     def step(self, closure=None): # As PyTorch's

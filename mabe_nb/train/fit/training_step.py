@@ -17,7 +17,7 @@ from ...extend import blamed
 from ...patch import patch
 from .augment import Augment
 from .optim import Average, EagerAdamW, Precision
-from ..losses import objective
+from .losses import objective
 from ..machine import Team
 from ..models import NETWORKS
 from ..arithmetic.windows import gather
@@ -150,7 +150,7 @@ def take_step(self: TrainingStep,
     windows, # Iterator over the inputs and answers of these parts
 ) -> torch.Tensor: # Mean loss of the step, on the device
     "One change of the weights."
-    self.optimizer.zero_grad(set_to_none=True)
+    self.model.zero_grad() # the optimizer's own opens a profiler
     if len(parts) == 1 and self.team.size == 1:
         if self.whole_step is None:
             self.whole_step = (Playback(self.device) if may_play(self)

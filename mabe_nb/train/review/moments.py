@@ -10,7 +10,7 @@ __all__ = ['FAR', 'EVERY', 'LONGEST', 'MOMENT_COLUMNS', 'CONTEXT', 'SPREAD_OUT',
 import numpy as np
 import pandas as pd
 
-from ...data.checks import animals_seen
+from ...data.checks.sightings import animals_seen
 from ...data.dataset import as_dataset
 from ...data.recording import run_lengths
 from ...errors import ConfigError

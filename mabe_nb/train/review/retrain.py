@@ -21,7 +21,8 @@ from ..folder.fine_tuning import INIT
 from ..folder.weights import load_run
 from ..arithmetic.windows import EVERY_MS, frames_of
 from ..model import load_model
-from ..runs import predict_labelled, train
+from ..runs import train
+from ..postprocess import predict_labelled
 from ..scores.frames import masked_f1
 from ...data.splits import choose_videos
 from ...workers import or_silent

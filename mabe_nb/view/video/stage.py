@@ -17,7 +17,7 @@ import anywidget
 import numpy as np
 import traitlets as T
 
-from ...data.checks import picture_size
+from ...data.checks.defects import picture_size
 from ...data.recording import Recording, plural
 from ...errors import ConfigError, MabeError
 from ...patch import patch

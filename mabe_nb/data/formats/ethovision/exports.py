@@ -233,4 +233,3 @@ def numbers_of(
     out = table.apply(pd.to_numeric, errors="coerce")
     if points: _check_points(table, out, path, export)
     return out.to_numpy(float)
-
