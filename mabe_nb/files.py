@@ -128,7 +128,7 @@ def regular_file(
 ) -> Path:
     "Path of a plain file, or of a link to one. Raises `DataError` for anything else."
     try:
-        mode = os.stat(path).st_mode
+        mode = os.stat(os.fspath(path)).st_mode # a number would be an open file
         if stat.S_ISREG(mode) and not os.access(path, os.R_OK): open(path).close()
     except FileNotFoundError: raise DataError("file not found", path) from None
     except TypeError: raise DataError("is no name of a file", repr(path)[:80]) from None

@@ -82,7 +82,7 @@ def _open_some(data, split, videos):
 def map_prepare(
     data, # Path of a dataset
     features: str = "social", # Name for `compute`
-    out=None, # Cache folder, here; None: one under `home`
+    out: str | Path | None = None, # Cache folder, here; None: one under `home`
     split: str = "train",
     videos=None, # Ids, or text with ranges such as "1-36,40"; None: all
     skip_broken: bool = False, # Leave out videos that cannot be read, in the end

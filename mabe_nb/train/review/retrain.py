@@ -69,9 +69,9 @@ def _broken(data, ids, say):
 def retrain(
     run, # Run folder of a single training
     data, # Dataset, path, or list of `Recording`s
-    out, # Run folder to write; one that was begun with the same goes on
-    corrections=None, # File; None: `corrections.jsonl` beside the data
-    cache=None, # Folder of prepared features; None: one under `home`
+    out: str | Path, # Run folder to write; one that was begun with the same goes on
+    corrections: str | Path | None = None, # None: `corrections.jsonl` beside the data
+    cache: str | Path | None = None, # Prepared features; None: one under `home`
     say=print, # Called with each line meant for a person
     progress: bool = False, # Show bars
     new_weights: bool = False, # Rather than go on from those of the run
