@@ -7,7 +7,7 @@ __all__ = ['OWN', 'shown', 'given', 'MabeError', 'DataError', 'ConfigError', 'of
            'ScoreError']
 
 # %% ../nbs/00_errors.ipynb #379415b6
-import re
+import os, re
 from pathlib import Path
 
 # %% ../nbs/00_errors.ipynb #f6105be0
@@ -51,9 +51,9 @@ class MabeError(Exception):
         name: str, # Of the argument, as the user knows it
         value, # What was given
     ) -> Path:
-        "The path named. Raises this error for no text or `Path`, and an empty one."
+        "The path named, `~` as home. Raises this error for no text or `Path`, or none."
         if isinstance(value, (str, Path)) and str(value).strip() and (
-                "\0" not in str(value)): return Path(value)
+                "\0" not in str(value)): return Path(os.path.expanduser(value))
         raise cls(f"{name} is {given(value)}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #b4c8a652

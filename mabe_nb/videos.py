@@ -93,8 +93,8 @@ def map_prepare(
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset, ids = _open_some(data, split, videos)
     parts = tuple(dataset_parts(dataset, unlabelled=False))
-    out = Path(out or default_folder(dataset, features, parts)).absolute()
-    plan = plan_for(dataset, out, features, parts)
+    out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
+    plan = plan_for(dataset, out := out.absolute(), features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     if not (left := _out_of_date(plan, prints)): return None
     given = {"split": split, "features": features, "parts": [*parts],

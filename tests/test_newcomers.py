@@ -267,7 +267,7 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.score(DATA, None), "or a Path .Submission, as of"),
     (lambda: mb.split(DATA, seed=-1), "seed is -1"), (lambda: mb.split(DATA, seed=1.5), "seed is 1.5, expected a whole number"),
     (lambda: mb.split(DATA, valid="x"), "valid is 'x'"), (lambda: mb.split(DATA, valid=1), "valid is '1'"),
-    (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
+    (lambda: mb.load_model(None), "the model is None, expected the name of a folder"), (lambda: mb.fit(DATA, None), "None"),
     (lambda: mb.fit(DATA, ""), "expected the name of a folder"), (lambda: mb.fit(DATA, " ", recipe="quick"), "expected the name of a folder"),
     (lambda: mb.analyse(DATA, ""), "expected the name of a folder"),
     (lambda: mb.read_poses(None, fps=30), "None"),
@@ -322,6 +322,22 @@ def test_no_argument_fails_inside(call, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     with pytest.raises(MabeError, match=words): call()
+
+
+def test_a_tilde_is_the_home_folder_in_every_name(tmp_path, monkeypatch, capsys):
+    here = tmp_path/"here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    mb.write_kaggle(DATA, "~/data")
+    few = "--epochs=1", "--features=coords", "--conv-channels=4", "--lstm-hidden=4", "--device=cpu"
+    assert main(["train", "~/data", "--out=~/run", *few]) == 0
+    assert main(["predict", "~/run", "~/data", "--out=~/sub.csv"]) == 0
+    mb.score("~/data", "~/sub.csv", say=None)
+    model = mb.fit("~/data", "~/again", epochs=1, features="coords", device="cpu", say=None)
+    assert model.actions == mb.load_model("~/again").actions and not [*here.iterdir()]
+    assert {"data", "run", "sub.csv", "again"} <= {p.name for p in tmp_path.iterdir()}
 
 
 def test_numbers_of_numpy_and_none_are_what_is_meant(tmp_path, monkeypatch):

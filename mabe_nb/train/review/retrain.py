@@ -78,7 +78,7 @@ def retrain(
     skip_broken: bool = False, # Leave out videos that cannot be read
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections; what changed on held-out videos. Raises `ConfigError`."
-    before = _comparable(run, out, new_weights)
+    before = _comparable(run, out := ConfigError.as_path("out", out), new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
     broken = _broken(data, ids, or_silent(say)) if skip_broken else ()
