@@ -60,8 +60,8 @@ def temporary(
     path, # File or folder
 ) -> Path:
     "A name beside `path` that nobody else gives to anything."
-    path = Path(path)
-    return path.with_name(f".mabe-{os.urandom(4).hex()}-{path.name}.tmp")
+    name = Path(path).name.encode(errors="ignore")[:236].decode(errors="ignore")
+    return Path(path).with_name(f".mabe-{os.urandom(4).hex()}-{name}.tmp")
 
 # %% ../nbs/01_files.ipynb #92040285
 @contextmanager

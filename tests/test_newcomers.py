@@ -22,6 +22,7 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.kaggle.tables import read_bouts
 from mabe_nb.data.recording import BOUT_COLUMNS, Recording, submitted_bouts
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.files import write_csv
 
 PARTS = ("nose", "ear_left", "ear_right", "tail_base")
 composed, apart = (lambda text, f=f: unicodedata.normalize(f, text) for f in ("NFC", "NFD"))
@@ -301,6 +302,7 @@ def test_a_wrong_argument_gets_a_sentence(call, words):
     (lambda: mb.fit(DATA, "run", resume=BOUTS), "resume is of type DataFrame, expected True or False"),
     (lambda: mb.map(doubled, [1], say="aloud"), "say is 'aloud', expected a function"),
     (lambda: mb.map_prepare("data", out=3), "out is 3, expected text or a Path"),
+    (lambda: mb.compare(CFG, gpus=None), "gpus is None, expected text or a list"),
     (lambda: mb.kaggle_score("sub.csv", "sub.csv"), "solution is 'sub.csv', expected a DataFrame"),
     (lambda: mb.kaggle_score(BOUTS, BOUTS, beta=None), "beta is None, expected a number"),
     (lambda: mb.split(DATA, valid=np.nan), "valid is nan, expected a number .Share of the videos"),
@@ -338,6 +340,12 @@ def test_a_tilde_is_the_home_folder_in_every_name(tmp_path, monkeypatch, capsys)
     model = mb.fit("~/data", "~/again", epochs=1, features="coords", device="cpu", say=None)
     assert model.actions == mb.load_model("~/again").actions and not [*here.iterdir()]
     assert {"data", "run", "sub.csv", "again"} <= {p.name for p in tmp_path.iterdir()}
+
+
+def test_a_name_may_be_as_long_as_the_disk_allows(tmp_path):
+    for name in ("a" * 251 + ".csv", "鼠" * 83 + ".csv"):
+        write_csv(tmp_path/name, BOUTS)
+        assert (tmp_path/name).is_file()
 
 
 def test_numbers_of_numpy_and_none_are_what_is_meant(tmp_path, monkeypatch):
