@@ -228,6 +228,9 @@ def _parsed(words, argv):
     complete(parser)
     args, extra = parser.parse_known_args(argv)
     if extra: args.parser.unknown(extra[0])
+    for name, value in vars(args).items(): # which a shell leaves as it is in --out=~/a
+        if isinstance(value, str) and value.startswith("~"):
+            setattr(args, name, os.path.expanduser(value))
     return args
 
 # %% ../nbs/cli.ipynb #060c01bb

@@ -46,7 +46,7 @@ def _named(path, tmp):
     "Gives an error of the disk the name of the file that was to be written."
     try: yield
     except OSError as e:
-        if e.errno is None: # NumPy wrote less than it should, and does not say why
+        if e.errno is None and " requested and " in str(e): # NumPy does not say why
             e.errno, e.strerror = errno.ENOSPC, os.strerror(errno.ENOSPC)
         if str(e.filename2 or e.filename or tmp).startswith(str(tmp)):
             e.filename, e.filename2 = str(path), None # of a copy, the one written
@@ -60,8 +60,8 @@ def temporary(
     path, # File or folder
 ) -> Path:
     "A name beside `path` that nobody else gives to anything."
-    path = Path(path)
-    return path.with_name(f".mabe-{os.urandom(4).hex()}-{path.name}.tmp")
+    name = Path(path).name.encode(errors="ignore")[:236].decode(errors="ignore")
+    return Path(path).with_name(f".mabe-{os.urandom(4).hex()}-{name}.tmp")
 
 # %% ../nbs/01_files.ipynb #92040285
 @contextmanager
@@ -128,7 +128,7 @@ def regular_file(
 ) -> Path:
     "Path of a plain file, or of a link to one. Raises `DataError` for anything else."
     try:
-        mode = os.stat(path).st_mode
+        mode = os.stat(path := Path(os.path.expanduser(path))).st_mode
         if stat.S_ISREG(mode) and not os.access(path, os.R_OK): open(path).close()
     except FileNotFoundError: raise DataError("file not found", path) from None
     except TypeError: raise DataError("is no name of a file", repr(path)[:80]) from None

@@ -126,9 +126,9 @@ def map_train(
     out, # Run folder, here
     recipe: str = "best", # Of `RECIPES`
     train_ids=None, # Video ids, or text with ranges; None: all that are labelled
-    folds=5, # A number, or "labs": each lab left out once
-    corrections=None, # File of a review, to learn from too
-    cache=None, # Folder of prepared features, here; None: one under `home`
+    folds: int | str = 5, # A number, or "labs": each lab left out once
+    corrections: str | Path | None = None, # File of a review, to learn from too
+    cache: str | Path | None = None, # Prepared features, here; None: under `home`
     workers: int = 1, # Processes that prepare features, here
     fresh: bool = False, # See `train_recipe`
     say=print, # Called with each line meant for a person

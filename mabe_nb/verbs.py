@@ -78,7 +78,6 @@ def _learn(data: Any, out: str | Path, videos: tuple[Any, Any], config: Any,
            settings: dict[str, Any], recipe: str | None, folds: int | str, resume: bool,
            init: str | Path | None, **how: Any) -> None:
     "A run or a recipe, whichever is asked for. Raises `ConfigError` for both in one."
-    ConfigError.as_path("out", out)
     if recipe is None:
         _fit_run(data, out, *videos, _config(config, settings, init), resume,
                  init=init, **how)
@@ -109,7 +108,7 @@ def fit(
     `DataError` for data that nothing can be learned from."""
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.model import load_model
-    data = as_dataset(data)
+    data, out = as_dataset(data), ConfigError.as_path("out", out)
     videos = _ids(data, train_videos), _ids(data, valid_videos)
     _learn(data, out, videos, config, settings, recipe, folds, resume, init,
            say=or_silent(say), progress=bars_shown(progress))

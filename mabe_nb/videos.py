@@ -82,7 +82,7 @@ def _open_some(data, split, videos):
 def map_prepare(
     data, # Path of a dataset
     features: str = "social", # Name for `compute`
-    out=None, # Cache folder, here; None: one under `home`
+    out: str | Path | None = None, # Cache folder, here; None: one under `home`
     split: str = "train",
     videos=None, # Ids, or text with ranges such as "1-36,40"; None: all
     skip_broken: bool = False, # Leave out videos that cannot be read, in the end
@@ -93,8 +93,8 @@ def map_prepare(
     "Prepare videos elsewhere; `join_prepared` brings them here. Raises `MabeError`."
     dataset, ids = _open_some(data, split, videos)
     parts = tuple(dataset_parts(dataset, unlabelled=False))
-    out = Path(out or default_folder(dataset, features, parts)).absolute()
-    plan = plan_for(dataset, out, features, parts)
+    out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
+    plan = plan_for(dataset, out := out.absolute(), features, parts)
     prints = {v: _print(dataset, v) for v in ids if may_be_labelled(dataset, v)}
     if not (left := _out_of_date(plan, prints)): return None
     given = {"split": split, "features": features, "parts": [*parts],

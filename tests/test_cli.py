@@ -592,6 +592,13 @@ def test_only_a_near_flag_is_proposed(mabe, slip, hint):
     assert mabe("train", "colony", "--out", "run", slip, "3")[2].strip() == f"mabe train: unknown argument {slip!r}; {hint}"
 
 
+@pytest.mark.parametrize("words, said", [
+    (["--budget", "$20"], "--budget is '$20', expected a number"),
+    (["--budget", "20", "--runs", "1.5"], "--runs is '1.5', expected a whole number")])
+def test_what_is_no_number_is_told_without_a_programmers_word(mabe, words, said):
+    assert mabe("advise", *words)[2].strip() == f"mabe advise: {said}"
+
+
 def test_a_demo_says_only_json_on_stdout(mabe, tmp_path):
     code, out, err = mabe("demo", "--out", str(tmp_path), "--videos", "6", "--minutes", "0.2", "--epochs", "1", "--json")
     assert code == 0 and json.loads(out)["report"] and "5/5 report" in err

@@ -1,5 +1,6 @@
 "What people do who do not know the package: other orders, spellings, encodings and types."
 import json
+import pickle
 import unicodedata
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from mabe_nb.data.body_parts import animal_prefixes
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import RecordingList, open_dataset
+from mabe_nb.data.features import compute
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.kaggle.tables import read_bouts
 from mabe_nb.data.recording import BOUT_COLUMNS, Recording, submitted_bouts
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.files import write_csv
 
 PARTS = ("nose", "ear_left", "ear_right", "tail_base")
 composed, apart = (lambda text, f=f: unicodedata.normalize(f, text) for f in ("NFC", "NFD"))
@@ -260,38 +263,103 @@ BOUTS = pd.DataFrame(columns=["video_id", "agent_id", "target_id", "action", "st
     (lambda: mb.score(DATA, BOUTS, ["0", "9"]), "no video '9'"),
     (lambda: mb.split(DATA, videos=["0", "9"]), "no video '9'"),
     (lambda: mb.score(DATA, BOUTS, mb.split(DATA)), "give its .train or .valid"),
-    (lambda: mb.split(DATA, videos=1), "videos is '1'"),
-    (lambda: mb.score(DATA, [("a", 1)]), "expected a submission"),
-    (lambda: mb.score(DATA, None), "expected a submission"),
-    (lambda: mb.split(DATA, seed=-1), "seed is '-1'"), (lambda: mb.split(DATA, seed=1.5), "seed is '1.5'"),
+    (lambda: mb.split(DATA, videos=1), "videos is 1, expected several"),
+    (lambda: mb.score(DATA, [("a", 1)]), "expected a DataFrame"),
+    (lambda: mb.score(DATA, None), "or a Path .Submission, as of"),
+    (lambda: mb.split(DATA, seed=-1), "seed is -1"), (lambda: mb.split(DATA, seed=1.5), "seed is 1.5, expected a whole number"),
     (lambda: mb.split(DATA, valid="x"), "valid is 'x'"), (lambda: mb.split(DATA, valid=1), "valid is '1'"),
-    (lambda: mb.load_model(None), "is no path"), (lambda: mb.fit(DATA, None), "None"),
+    (lambda: mb.load_model(None), "the model is None, expected the name of a folder"), (lambda: mb.fit(DATA, None), "None"),
     (lambda: mb.fit(DATA, ""), "expected the name of a folder"), (lambda: mb.fit(DATA, " ", recipe="quick"), "expected the name of a folder"),
     (lambda: mb.analyse(DATA, ""), "expected the name of a folder"),
     (lambda: mb.read_poses(None, fps=30), "None"),
-    (lambda: mb.submit("x = 1", inputs=[1]), r"inputs is '\[1\]', expected a dict"),
+    (lambda: mb.submit("x = 1", inputs=[1]), r"inputs is \[1\], expected a dict"),
     (lambda: mb.submit("x = 1", outputs=3), "'3' is no name for an output"),
     (lambda: mb.submit("x = 1", secrets=3), "'3' is no name for a secret"),
-    (lambda: mb.map(doubled, [1], given=[3]), r"given is '\[3\]', expected a dict"),
+    (lambda: mb.map(doubled, [1], given=[3]), r"given is \[3\], expected a dict"),
     (lambda: mb.map(doubled, [1], folders="data"), "folders is 'data', expected a dict"),
     (lambda: mb.map(doubled, [1], tasks="two"), "tasks is 'two', expected a whole"),
-    (lambda: mb.with_bouts(DATA, BOUTS), "expected a Recording, such as data"),
+    (lambda: mb.with_bouts(DATA, BOUTS), "expected a Recording"),
     (lambda: mb.with_bouts(DATA["0"], {"a": 1}), "expected rows of agent, target, action"),
     (lambda: mb.with_bouts(DATA["0"], [3]), "expected rows of agent, target, action"),
     (lambda: mb.sweep(CFG, 3), "'3' is no dataset"), (lambda: mb.sweep(CFG, sizes="16"), "size '16', expected whole"),
     (lambda: mb.compare(CFG, "local"), "local: does not exist"),
     (lambda: mb.diagnose(BOUTS, 3), "'3' is no dataset"), (lambda: mb.fix_submission(BOUTS, None), "is no dataset"),
-    (lambda: mb.diagnose(BOUTS, DATA, 3), "frames is '3', expected a dict"),
+    (lambda: mb.diagnose(BOUTS, DATA, 3), "frames is 3, expected a dict"),
     (lambda: mb.diagnose(BOUTS, DATA, {"0": "x"}), "frames is 'x', expected a number"),
-    (lambda: mb.submitted_bouts(3, "0"), "lacks the column video_id"),
-    (lambda: mb.with_corrections(DATA, 3), "path is '3'"), (lambda: mb.analyse(DATA, "new", to=3), "unknown format 3"),
+    (lambda: mb.submitted_bouts(BOUTS[["action"]], "0"), "lacks the column video_id"),
+    (lambda: mb.with_corrections(DATA, 3), "path is 3"), (lambda: mb.analyse(DATA, "new", to=3), "unknown format 3"),
     (lambda: mb.bundle("run", "kit", frames="x"), "frames is 'x'")])
 def test_a_wrong_argument_gets_a_sentence(call, words):
     with pytest.raises(MabeError, match=words): call()
 
 
+@pytest.mark.parametrize("call, words", [
+    (lambda: mb.with_bouts(DATA["0"], BOUTS[[]], scored=3), "scored is 3, expected a tuple or None"),
+    (lambda: mb.submit("x = 1", namespace=3), "namespace is 3, expected a dict"),
+    (lambda: mb.submit("x = 1", with_=3), "with_ holds 3, expected functions"),
+    (lambda: mb.submit("x = 1", gpu=BOUTS), "gpu is of type DataFrame"),
+    (lambda: mb.fit(DATA, "run", say=3), "say is 3, expected a function or None"),
+    (lambda: mb.fit(DATA, "run", resume=BOUTS), "resume is of type DataFrame, expected True or False"),
+    (lambda: mb.map(doubled, [1], say="aloud"), "say is 'aloud', expected a function"),
+    (lambda: mb.map_prepare("data", out=3), "out is 3, expected text or a Path"),
+    (lambda: mb.compare(CFG, gpus=None), "gpus is None, expected text or a list"),
+    (lambda: mb.kaggle_score("sub.csv", "sub.csv"), "solution is 'sub.csv', expected a DataFrame"),
+    (lambda: mb.kaggle_score(BOUTS, BOUTS, beta=None), "beta is None, expected a number"),
+    (lambda: mb.split(DATA, valid=np.nan), "valid is nan, expected a number .Share of the videos"),
+    (lambda: mb.split(DATA, vids="0"), "unknown argument of split 'vids'; did you mean 'videos'"),
+    (lambda: mb.split(), "split: missing a required argument: 'data'"),
+    (lambda: mb.write_colony("c", labs=3), "labs is 3, expected several in a list"),
+    (lambda: mb.write_colony("c\0"), "expected the name of a folder"),
+    (lambda: mb.retrain("run", DATA, 3), "out is 3"),
+    (lambda: mb.read_poses(3, fps=30), "is no name of a file"),
+    (lambda: mb.write_clips(DATA, DATA["0"].bouts.assign(video="0"), "c", around_s=-1), "around_s is -1, expected a number from 0"),
+    (lambda: mb.analyse(DATA, "new", shuffles=10**30), "shuffles is 1000"),
+    (lambda: DATA["0"].replace(mice=3), "mice are 3, expected their names"),
+    (lambda: DATA["0"].replace(xy=None), "poses have shape"),
+    (lambda: DATA["0"].replace(fps="x"), "frames per second is 'x', expected a number above 0"),
+    (lambda: DATA["0"].replace(px_per_cm=[3]), "px_per_cm is .3., expected a number"),
+    (lambda: compute("data", "coords"), "rec is 'data', expected a Recording"),
+    (lambda: compute(DATA["0"], "coords", 3), "pair is 3, expected a tuple")])
+def test_no_argument_fails_inside(call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
+    with pytest.raises(MabeError, match=words): call()
+
+
+def test_a_tilde_is_the_home_folder_in_every_name(tmp_path, monkeypatch, capsys):
+    here = tmp_path/"here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    mb.write_kaggle(DATA, "~/data")
+    few = "--epochs=1", "--features=coords", "--conv-channels=4", "--lstm-hidden=4", "--device=cpu"
+    assert main(["train", "~/data", "--out=~/run", *few]) == 0
+    assert main(["predict", "~/run", "~/data", "--out=~/sub.csv"]) == 0
+    mb.score("~/data", "~/sub.csv", say=None)
+    model = mb.fit("~/data", "~/again", epochs=1, features="coords", device="cpu", say=None)
+    assert model.actions == mb.load_model("~/again").actions and not [*here.iterdir()]
+    assert {"data", "run", "sub.csv", "again"} <= {p.name for p in tmp_path.iterdir()}
+
+
+def test_a_name_may_be_as_long_as_the_disk_allows(tmp_path):
+    for name in ("a" * 251 + ".csv", "鼠" * 83 + ".csv"):
+        write_csv(tmp_path/name, BOUTS)
+        assert (tmp_path/name).is_file()
+
+
+def test_numbers_of_numpy_and_none_are_what_is_meant(tmp_path, monkeypatch):
+    monkeypatch.setenv("MABE_HOME", str(tmp_path))
+    job = mb.submit("y = 1", outputs="y", timeout=np.int64(60), retries=np.int64(0))
+    assert job.result()["y"] == 1
+    assert len(mb.sweep(CFG, sizes=np.int64(2), seconds=np.float32(0.05), each=None, say=None).rows) == 1
+    numbered = RecordingList([DATA["0"].replace(video_id=3)])
+    assert numbered.ids == ("3",) and len(mb.submitted_bouts(BOUTS, 3)) == 0
+    assert pickle.loads(pickle.dumps(mb.fit)) is mb.fit
+
+
 @pytest.mark.parametrize("how, words", [
-    ({"min_confidence": 60}, "min_confidence is '60'"), ({"min_confidence": "0.6"}, "min_confidence"),
+    ({"min_confidence": 60}, "min_confidence is 60"), ({"min_confidence": "0.6"}, "min_confidence"),
     ({"px_per_cm": -16}, "px_per_cm must be"), ({"px_per_cm": "16 px"}, "px_per_cm must be"),
     ({"fps": "x"}, "fps must be")])
 def test_units_of_poses_have_bounds(tmp_path, how, words):
@@ -309,12 +377,15 @@ def test_settings_of_predict_have_bounds(tmp_path, monkeypatch):
         with pytest.raises(MabeError, match=words): model.predict(DATA, ["0"], **how)
     with pytest.raises(MabeError, match="is no dataset"): model.predict(5)
     with pytest.raises(MabeError, match="videos is '5'"): model.predict(DATA, 5)
+    for how, words in (({"threads": "x"}, "threads is 'x', expected a whole number"), ({"each": 3}, "each is 3"),
+                       ({"say": 3}, "say is 3, expected a function"), ({"smoth_ms": 3}, "did you mean 'smooth_ms'")):
+        with pytest.raises(MabeError, match=words): model.predict(DATA, **how)
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     mb.write_kaggle(DATA, tmp_path/"data")
     elsewhere = lambda out=tmp_path/"s.csv", **how: mb.map_predict(
         tmp_path/"run", tmp_path/"data", out, say=None, **how)
-    for how, words in (({"options": 3}, "options is '3'"), ({"options": {"nope": 1}}, "argument 'nope'"),
-                       ({"out": None}, "out is 'None'")):
+    for how, words in (({"options": 3}, "options is 3"), ({"options": {"nope": 1}}, "argument 'nope'"),
+                       ({"out": None}, "out is None")):
         with pytest.raises(MabeError, match=words): elsewhere(**how)
     assert elsewhere(options=None).wait() == "done"
 
@@ -394,19 +465,19 @@ REST = DATA["0"].bouts.assign(video_id="0")
 
 
 @pytest.mark.parametrize("call, words", [
-    *[(lambda f=f: f(None), "is 'None', expected the name") for f in (
+    *[(lambda f=f: f(None), "is None, expected") for f in (
         mb.write_colony, lambda out: mb.write_kaggle(DATA, out), lambda out: mb.bundle("run", out),
         lambda out: mb.analyse(DATA, out, say=None), lambda out: mb.write_clips(DATA, REST, out),
         lambda out: mb.map_train(DATA, out), lambda out: mb.fit(DATA, out))],
-    (lambda: mb.prepare(DATA, "coords", out=3), "out is '3'"),
+    (lambda: mb.prepare(DATA, "coords", out=3), "out is 3"),
     (lambda: mb.analyse(DATA, ""), "out is ''"), (lambda: mb.write_kaggle(DATA, " "), "root is ' '"),
     (lambda: mb.with_bouts(DATA["0"], "bouts.csv"), "read_boris reads a file"),
     (lambda: mb.with_bouts(DATA["0"], 3), "bouts are no table"),
     (lambda: mb.write_clips(DATA, DATA["0"].bouts, "films"), "of which video"),
-    (lambda: mb.write_clips(DATA, 3, "films"), "has no column video_id"),
-    (lambda: mb.submitted_bouts("sub.csv", "0"), "lacks the column video_id"),
+    (lambda: mb.write_clips(DATA, BOUTS[["action"]], "films"), "has no column video_id"),
+    (lambda: mb.submitted_bouts("sub.csv", "0"), "submission is 'sub.csv', expected a DataFrame"),
     (lambda: mb.plot_predicted("nowhere", BOUTS), "nowhere: does not exist"),
-    (lambda: mb.plot_predicted(DATA, "sub.csv"), "submission is a str"),
+    (lambda: mb.plot_predicted(DATA, "sub.csv"), "submission is 'sub.csv'"),
     (lambda: mb.with_corrections("nowhere"), "nowhere: does not exist"),
     (lambda: mb.agreement(DATA, 3), "'3' is no dataset"),
     (lambda: mb.sweep(DATA), "expected a TrainConfig"), (lambda: mb.map(len, 3), "items is '3'"),

@@ -112,6 +112,7 @@ def broken(**changes): return {"g": {"seq/7": sequence(codes=[0] * 20) | changes
 
 
 @pytest.mark.parametrize("tree, says", [
+    ({"format": "mabe_nb prepared 7"}, "expected the dataset that it was made of"),
     ({}, "is not a CalMS21 file"),
     ([1, 2], "is not a CalMS21 file"),
     ({"g": {}}, "is not a CalMS21 file"),

@@ -173,9 +173,12 @@ def _write_clip(path, taken, b, bouts, draw, rec, film, around_s, longest_s):
     return path.name
 
 # %% ../../nbs/analysis/60_clips.ipynb #0b6e52ad
-def _write_all(chosen, bouts, data, films, out, progress, *how):
-    "The file of each bout, by its row."
+def _write_all(chosen, bouts, data, films, out, progress, around_s, longest_s):
+    "The file of each bout, by its row. Raises `ConfigError` for a length."
     from tqdm.auto import tqdm
+    how = (ConfigError.bounded("around_s", around_s, 0, 86_400),
+           ConfigError.bounded("longest_s", longest_s, 0))
+    out.mkdir(parents=True, exist_ok=True)
     files = {}
     with tqdm(total=len(chosen), unit="clip", disable=not progress) as bar:
         for video, some in chosen.groupby("video", sort=False):
@@ -196,7 +199,7 @@ def write_clips(
     most: int = 20, # The surest bouts first with `with_confidence`, else the longest
     around_s: float = 1.0, # Seconds before and after
     longest_s: float = 20.0, # Of a bout; the rest is cut off
-    films=None, # To draw on: a folder, or video -> film; None: those beside the poses
+    films: str | Path | dict | None = None, # Folder, or of each; None: beside the poses
     progress: bool = False, # Show a progress bar
 ) -> pd.DataFrame: # video, agent, target, action, start, stop, file, film
     """A clip for each bout.
@@ -209,7 +212,6 @@ def write_clips(
     if "video" not in bouts: raise DataError(
         "bouts do not say of which video; give rec.bouts.assign(video=rec.video_id)")
     chosen = _chosen(bouts, action, most)
-    out.mkdir(parents=True, exist_ok=True)
     films = find_films(data, chosen.video.unique(), films)
     files = _write_all(chosen, bouts, data, films, out, progress, around_s, longest_s)
     names = [Path(films[v]).name if v in films else "" for v in chosen.video]

@@ -146,7 +146,7 @@ def transitions(
     actions = _actions(bouts)
     n = len(actions)
     if shuffles is None: shuffles = _enough(n)
-    if shuffles < 1: raise ConfigError(f"shuffles is {shuffles}, expected 1 or more")
+    ConfigError.bounded("shuffles", shuffles, 1, 1_000_000, whole=True)
     rows = _merged(bouts).sort_values(["video", "agent", "start", "stop"])
     code = pd.Categorical(rows.action, actions).codes.astype(np.int64)
     group, label, joined, touch = _orders(rows, gap_s, _stretches(rows, watched))

@@ -113,6 +113,12 @@ def _hint(word, words, prog): # The word that may be meant, or where all of them
             part.startswith(name) for part in k.split("-")))]
     return f"did you mean {known[near[0]]!r}?" if near else f"see '{prog} --help'"
 
+
+def _no_number(message): # In other words than argparse's
+    bad = re.fullmatch("argument (.*): invalid (int|float) value: (.*)", message)
+    kind = "whole number" if bad and bad[2] == "int" else "number"
+    return f"{bad[1]} is {bad[3]}, expected a {kind}" if bad else message
+
 # %% ../../nbs/commands/10_parser.ipynb #fda8a758
 class Parser(argparse.ArgumentParser):
     "An `ArgumentParser` whose help opens with an example; it names the right flag."
@@ -138,7 +144,7 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown {wrong[1]!r}; {hint}"
         if "required: COMMAND" in message:
             message = f"which COMMAND? See '{self.prog} --help'"
-        print(f"{self.prog}: {message}", file=sys.stderr)
+        print(f"{self.prog}: {_no_number(message)}", file=sys.stderr)
         sys.exit(2)
 
 # %% ../../nbs/commands/10_parser.ipynb #0cb87b43

@@ -8,6 +8,7 @@ __all__ = ['events_as_bouts', 'read_boris', 'streams_of', 'scored_window', 'anno
 
 # %% ../../nbs/data/18_annotations.ipynb #3561b1a6
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import DataError, of_kind
@@ -99,7 +100,7 @@ def read_boris(
     subjects: dict | None = None, # BORIS's subject to the name of a mouse
     observation: str | None = None, # Which one, if the file holds several
     target_from: str | None = None, # Its column, such as Modifiers; empty: itself
-    without=(), # Subjects whose rows are left out, as agents and as targets
+    without: Iterable = (), # Subjects whose rows are left out, as agents and as targets
 ): # Table of bouts, see `bout_table`
     "Bouts from a BORIS table. Raises `DataError` naming the row."
     whole = boris_rows(path, target_from)
@@ -220,7 +221,7 @@ def learned_wrongly(
 def with_bouts(
     rec: Recording,
     bouts, # Table of bouts
-    labelled=None, # (agent, target, action) looked for; None = all in the table
+    labelled: Iterable | None = None, # (agent, target, action); None = of the table
     scored: tuple | None = None, # See `scored_window`; else unknown; None = all
 ) -> Recording:
     "`rec` with bouts, cut to its length. Raises `DataError` for an unknown mouse."

@@ -169,6 +169,9 @@ def _tree(path):
     except (RecursionError, MemoryError):
         raise DataError("is nested too deeply or too large to read", path) from None
     groups = tree if isinstance(tree, dict) else {}
+    if str(groups.get("format")).startswith("mabe_nb "): raise DataError(
+        "is of a folder that this package wrote, such as prepared features or a "
+        "bundle; expected the dataset that it was made of", path)
     groups = {k: v for k, v in groups.items() if k != "vocabulary"}
     if not groups or not all(isinstance(v, dict) and v for v in groups.values()):
         raise DataError("is not a CalMS21 file; expected group -> sequence -> "

@@ -16,14 +16,14 @@ from array_api_compat import array_namespace
 
 from .blocks import arena, directed, ownerless # noqa: F401, they register
 from .blocks.bodies import of_parts, pair_points, places, scale
-from .blocks.motion import (kaggle_layout, motion_block, motion_channels,
-                                        natural_layout)
+from .blocks.motion import (
+    kaggle_layout, motion_block, motion_channels, natural_layout)
 from .blocks.pair import cage, two_of
 from .blocks.registry import (BLOCKS, blocks_of, compute_blocks, exchanged,
                                           make_blocks, other_order, users_blocks,
                                           with_needs)
 from .recording import Recording
-from ..errors import ConfigError
+from ..errors import ConfigError, checked
 
 # %% ../../nbs/data/30_features.ipynb #a95d672a
 @dataclass(frozen=True, eq=False)
@@ -238,8 +238,8 @@ def poses(
 ): # (frames, mice, parts, 2) float32
     "The poses as an array of the wanted kind. Raises `ConfigError` for another."
     if backend == "numpy": return rec.xy
-    if backend != "torch":
-        raise ConfigError.unknown("backend", backend, ("numpy", "torch"))
+    if backend != "torch": raise ConfigError.unknown(
+        "backend", backend, ("numpy", "torch"))
     import torch
     return torch.from_numpy(np.ascontiguousarray(rec.xy))
 
@@ -255,8 +255,7 @@ def joined(
         order = sorted(range(len(columns)), key=lambda i: names.index(columns[i][0]))
         values = array_namespace(values).concat([v for v, *_ in made], axis=1)
         if order != sorted(order): values = values[:, order]
-        columns = [columns[i] for i in order]
-        found = sum((found for *_, found in made), ())
+        columns, found = [columns[i] for i in order], sum((m[-1] for m in made), ())
     blocks, channels, units, roles, sided = zip(*columns)
     return Features(values, channels, units, roles, found, blocks, sided)
 
@@ -287,13 +286,14 @@ def compute_pairs(
                             if source == "pair" or len(pair or ()) != 1], names)
 
 # %% ../../nbs/data/30_features.ipynb #49f13a92
+@checked
 def compute(
     rec: Recording,
     name: str, # A preset, or presets and blocks joined by "+"
-    pair=None, # (agent, target), the same twice for self behaviour; None: the first two
-    parts=None, # Body parts of the whole dataset; None: the recording's own
+    pair: tuple | list | None = None, # (agent, target); None: the first two
+    parts: tuple | list | None = None, # Of the whole dataset; None: the recording's
     backend: str = "numpy", # Or torch
 ) -> Features:
     "Features of one ordered pair. Raises `ConfigError` for a name that does not exist."
-    one = [pair and tuple(pair)]
-    return next(compute_pairs(rec, name, one, parts, backend, whole=True))[1]
+    pairs = [pair and tuple(pair)]
+    return next(compute_pairs(rec, name, pairs, parts, backend, whole=True))[1]

@@ -237,11 +237,11 @@ def tracked_points(
 # %% ../../nbs/data/16_poses.ipynb #3b7127a8
 def read_poses(
     path, # A pose file of one video
-    fps: float | None = None, # Frames per second; needed unless the file has it
+    fps: float | str | None = None, # Frames per second; needed unless in the file
     source: str | None = None, # A name in `TRACKERS`; None = found from the content
     min_confidence: float | None = None, # Points less certain than this become NaN
-    video_id: str | None = None, # None = from the file's name, up to its first point
-    px_per_cm: float | None = None, # Scale; None = the file's, or unknown
+    video_id: str | int | None = None, # None = the file's name up to its first point
+    px_per_cm: float | str | None = None, # Scale; None = the file's, or unknown
     points: tuple | None = None, # From `tracked_points`, if it has been read already
 ) -> Recording: # Unlabelled
     "The poses of one video from any tracker. Raises `DataError` naming the file."

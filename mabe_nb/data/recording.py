@@ -10,12 +10,13 @@ __all__ = ['BOUT_COLUMNS', 'Finding', 'LabNote', 'counted', 'plural', 'some_of',
 # %% ../../nbs/data/00_recording.ipynb #13f3fa9f
 import dataclasses, hashlib
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..errors import DataError, shown
+from ..errors import DataError, given, shown
 from ..patch import patch
 
 # %% ../../nbs/data/00_recording.ipynb #7dd2ddb7
@@ -101,14 +102,18 @@ def labelled_in(
 # %% ../../nbs/data/00_recording.ipynb #a0832e1a
 def _wrong(rec):
     "What is wrong with poses, their rate or scale, in words; None: nothing."
-    shape, dtype, want = rec.xy.shape, rec.xy.dtype, (len(rec.mice), len(rec.parts), 2)
+    for name in ("mice", "parts"):
+        if not isinstance(value := getattr(rec, name), (tuple, list)):
+            return f"{name} are {given(value)}, expected their names"
+    shape, dtype = getattr(rec.xy, "shape", ()), getattr(rec.xy, "dtype", None)
+    want = len(rec.mice), len(rec.parts), 2
     if len(shape) != 4 or shape[1:] != want or dtype != np.float32:
         return (f"poses have shape {shape} and dtype {dtype}, "
                 f"expected (frames, {want[0]}, {want[1]}, 2) float32")
-    for name, value in (("frames per second", rec.fps),
-                        ("px_per_cm", rec.px_per_cm or 1)):
-        if not (np.isfinite(value) and value > 0):
-            return f"{name} is {value}, expected a number above 0"
+    scale = 1 if rec.px_per_cm is None else rec.px_per_cm
+    for name, value in (("frames per second", rec.fps), ("px_per_cm", scale)):
+        if not isinstance(value, Real) or not 0 < value < np.inf:
+            return f"{name} is {given(value)}, expected a number above 0"
 
 # %% ../../nbs/data/00_recording.ipynb #c7a744dd
 @dataclass(frozen=True, eq=False)
@@ -129,7 +134,8 @@ class Recording:
     reviewed: tuple = None # (agent, target, action, start, stop) looked at; None = all
 
     def __post_init__(self):
-        if pd.isna(self.px_per_cm): # As pandas has it
+        object.__setattr__(self, "video_id", str(self.video_id))
+        if pd.isna(self.px_per_cm) is True: # As pandas has it
             object.__setattr__(self, "px_per_cm", None)
         if wrong := _wrong(self): raise DataError(wrong, where=f"video {self.video_id}")
         if [*getattr(self.bouts, "columns", ())] != BOUT_COLUMNS or not (
@@ -281,7 +287,7 @@ def frames_by_action(
 # %% ../../nbs/data/00_recording.ipynb #7a521cf2
 def submitted_bouts(
     submission: pd.DataFrame, # The competition's columns
-    video_id: str,
+    video_id: str | int,
 ) -> pd.DataFrame: # See `bout_table`
     "One video of a submission as bouts."
     columns = ["agent_id", "target_id", "action", "start_frame", "stop_frame"]

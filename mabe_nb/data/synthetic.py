@@ -7,6 +7,7 @@ __all__ = ['LABS', 'CALMS21_PARTS', 'VOCABULARY', 'LAYOUTS', 'README', 'Lab', 'i
 
 # %% ../../nbs/data/22_synthetic.ipynb #2dd3c64c
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -217,7 +218,7 @@ def write_colony(
     messy: bool = True, # With the defects of real data
     overwrite: bool = False, # Replace an earlier colony in `root`
     progress: bool = False, # Show a progress bar
-    labs=(), # Training videos of each lab in turn; each has one more for testing
+    labs: Iterable = (), # Training videos of each lab; each has one more for testing
 ) -> Path: # The folder
     "A synthetic dataset on disk. Raises `ConfigError`, or `DataError` for the folder."
     if layout not in LAYOUTS: raise ConfigError.unknown("layout", layout, LAYOUTS)

@@ -157,8 +157,8 @@ COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
 # %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(
     cfg, # `TrainConfig`, with the batch size to compare at
-    shape: Workload = Workload(), # Of the data; or those, see `as_workload`
-    gpus=("local",), # Such as "local:cpu", "modal:L4", "hf:t4-small"
+    shape=Workload(), # `Workload` of the data; or those, see `as_workload`
+    gpus: str | list | tuple = ("local",), # Such as "modal:L4", "hf:t4-small"
     predict: str = "modal", # Provider whose other cards are predicted; None: none
     precision: str | None = None, # As for `make_spec`
     seconds: float = 10.0, # Time for each probe

@@ -147,7 +147,7 @@ COLUMNS = ("on", "gpu", "batch", "status", "ms", "p10", "p90", "known", "windows
 # %% ../../nbs/measure/30_sweep.ipynb #23312023
 def sweep(
     cfg, # `TrainConfig`; its batch_size does not matter
-    shape: Workload = Workload(), # Of the data; or those, see `as_workload`
+    shape=Workload(), # `Workload` of the data; or those, see `as_workload`
     sizes=None, # Batch sizes, or one; None: doubling
     on: str = "local", # "local", "modal", ...; or both words at once: "modal:L4"
     gpu: str | None = None, # Card, where it is rented

@@ -147,8 +147,8 @@ def take_back(made, error):
 def submit(
     source, # Code, a function, or a command as a list of words
     on: str = "local", # A place, such as "local" or "modal"; `place_names` lists them
-    gpu=None, # Card ("L4", "H100:2"); a list: the first that is free; with places,
-              # ["modal:L4", "hf:l4x1"]: the first place that can be used, and has room
+    gpu: str | list | tuple | None = None, # Card ("L4", "H100:2"); a list: the first
+              # that is free; of places, ["modal:L4", "hf:l4x1"]: that has room
     inputs: dict = {}, # Name -> JSON value, array, tensor, table or nested arrays
     outputs=(), # Names of what should come back
     timeout: float = 3600, # Seconds for each attempt

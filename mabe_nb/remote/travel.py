@@ -9,7 +9,7 @@ __all__ = ['CONSTANT', 'NAMED', 'JobCode', 'cell_code', 'function_code', 'job_co
 import ast, inspect, os, sys
 from typing import NamedTuple
 
-from ..errors import ConfigError, one_or_more
+from ..errors import ConfigError, given, one_or_more
 from ..patch import patch
 from .packages import import_line, modules_beside, with_submodules
 from .cell_names import (
@@ -140,7 +140,10 @@ def _helpers(with_, namespace):
                     k for k, v in namespace.items()
                     if callable(v) and not k.startswith("_")])
             found[helper] = namespace[helper]
-        else: found[helper.__name__] = helper
+        elif isinstance(name := getattr(helper, "__name__", None), str):
+            found[name] = helper
+        else: raise ConfigError(f"with_ holds {given(helper)}, expected functions and "
+                                "classes, or their names")
     return found
 
 # %% ../../nbs/remote/36_travel.ipynb #4d60fa03

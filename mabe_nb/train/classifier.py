@@ -8,6 +8,7 @@ __all__ = ['predict_dataset', 'Classifier', 'save_classifier', 'load_classifier'
 
 # %% ../../nbs/train/60_classifier.ipynb #6952c775
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import torch
 
 from ..data.cache.prepare import MOST, prepare
 from ..data.dataset import data_and_ids
-from ..errors import ConfigError, DataError, MabeError, shown
+from ..errors import ConfigError, DataError, MabeError, checked, shown
 from ..files import read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
@@ -232,7 +233,7 @@ def predict(self: Classifier,
     ids=None, # Video ids, or text such as "1-3"; None: all
     thresholds={}, # Lab (or "*") -> action -> threshold, or a JSON file of it
     *,
-    cache=None, # Folder of prepared features; None: one under `home`
+    cache: str | Path | None = None, # Prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
     progress: bool = False, # Show bars
     say=print, # Called with each line meant for a person; None: nothing is said
@@ -241,7 +242,7 @@ def predict(self: Classifier,
     least_ms: float = None, # Of the shortest bouts; None: of each action, as learned
     overlap: bool = False, # Actions of one pair may overlap, which the metric refuses
     rates: bool = True, # Look at what is frequent around a frame, if that was learned
-    each=None, # Called with the `PairDecision` of each pair
+    each: Callable | None = None, # Called with the `PairDecision` of each pair
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
     thresholds, say = read_thresholds(thresholds), or_silent(say)
@@ -267,7 +268,7 @@ def predict(self: Classifier,
     return submission_table(by_video, found, self.learned_from)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
-predict_dataset = Classifier.predict
+predict_dataset = Classifier.predict = checked(Classifier.predict)
 
 # %% ../../nbs/train/60_classifier.ipynb #7368ad50
 @patch

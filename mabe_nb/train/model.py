@@ -92,10 +92,8 @@ def kind_of(
     path, # Folder, or a .safetensors file of a single run
 ) -> str: # Key of `MODELS`
     "Which kind of model this is. Raises `DataError` that names what was looked for."
-    if not isinstance(path, (str, Path)):
-        raise DataError(f"{str(path)[:40]!r} is no path, expected the folder of a "
-                        "model")
-    if (path := looked_into(Path(path))).is_file(): return "classifier"
+    path = looked_into(DataError.as_path("the model", path))
+    if path.is_file(): return "classifier"
     if not path.exists(): raise DataError("run folder not found", path)
     for kind, (marks, _) in MODELS.items():
         if any((path/mark).exists() for mark in marks): return kind
@@ -126,6 +124,7 @@ def load_model(
     options = {} if checkpoint == "best" else {"checkpoint": checkpoint}
     if device is not None: options["device"] = device
     if engine != "float32": options["engine"] = engine
+    path = DataError.as_path("the model", path)
     model = resolve_name(MODELS[kind_of(path)][1])(path, **options)
     with_parameters(type(model).predict)
     return model

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..data.audit import audit
 from ..data.dataset import data_and_ids, open_dataset
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, given
 from ..data.recording import bout_table, of_pair, submitted_bouts
 from ..data.synthetic import write_colony
 from ..files import atomic, write_json
@@ -47,9 +47,9 @@ def plot_predicted(
 ): # Figure and axes
     "Bouts as seen and as predicted, for the pair that does most different things."
     dataset, ids = data_and_ids(dataset, ids)
-    if not isinstance(submission, pd.DataFrame):
-        raise DataError(f"submission is a {type(submission).__name__}, expected a "
-                        "DataFrame")
+    if "video_id" not in getattr(submission, "columns", ()):
+        raise DataError(f"submission is {given(submission)}, expected the table that "
+                        "a model's predict gives")
     if ids is None: # of a video without bouts, nobody says that it was predicted
         ids = [i for i in dataset.ids if i in {*submission.video_id.astype(str)}
                and len(dataset.annotations(i))]

@@ -278,9 +278,9 @@ def _alone(out): return _free(out, locked_folder, "*/")
 def prepare(
     dataset, # Anything with `ids`, `[video_id]`, `fingerprint`, `name` and `root`
     features: str = "social", # Name for `features.compute`
-    out=None, # Folder, default: one in `home()` for this dataset and settings
+    out: str | Path | None = None, # Folder; None: one under `home` of its own
     ids=None, # Video ids, or text with ranges such as "1-36,40"; None: all
-    parts=None, # Body parts to use, default: all of the videos that it may take
+    parts: Iterable | None = None, # To use; None: all of the videos that it may take
     workers: int = 1, # Processes
     resume: bool = True, # Keep what is up to date; False = start over
     skip_broken: bool = False, # Leave out videos that cannot be read, and list them

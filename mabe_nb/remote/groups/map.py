@@ -126,7 +126,7 @@ def map(
     on: str = "local", # Of `PLACES`
     at_once: int = 4, # Processes, tasks or containers side by side
     tasks: int | None = None, # Shares of the items, but on local; None: `at_once`
-    gpu=None, # Card of each task, as for `submit`
+    gpu: str | list | tuple | None = None, # Card of each task, as for `submit`
     timeout: float | None = None, # Seconds for each task; None: an hour, here a month
     retries: int = 0, # Of a task that dies
     with_=(), # Functions that go along by source in any case

@@ -60,7 +60,7 @@ class Remote:
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #7ba6ae55
 def gpu(
     on: str = "local", # A place, as for `submit`
-    gpu=None, # Card, such as "L4" or "H100:2"; a list: the first that is free
+    gpu: str | list | tuple | None = None, # Such as "L4"; a list: the first free
     out=(), # Names in the dict that the function returns; none: it returns one value
     **settings, # `timeout`, `retries`, `with_`, `secrets`, `limit`, backend's options
 ):

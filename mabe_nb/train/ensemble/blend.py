@@ -6,6 +6,7 @@
 __all__ = ['Recipe', 'load_recipe']
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #a91c5480
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pandas as pd
 
 from ...data.cache.prepare import MOST
 from ...data.dataset import data_and_ids, LastRead
-from ...errors import DataError, MabeError, shown
+from ...errors import DataError, MabeError, checked, shown
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
@@ -210,17 +211,18 @@ def learned_from(self: Recipe) -> frozenset:
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
+@checked
 def predict(
     self: Recipe,
     dataset, # Dataset, path, or list of `Recording`s
     ids=None, # Video ids, or text such as "1-3"; None: all
     *,
-    cache=None, # Folder of prepared features; None: one under `home`
+    cache: str | Path | None = None, # Prepared features; None: one under `home`
     workers: int = 1, # Processes that prepare features
     progress: bool = False, # Show bars
     say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # See `thread_pool`
-    each=None, # Called with the `PairDecision` of each pair
+    each: Callable | None = None, # Called with the `PairDecision` of each pair
     **options, # Refused, see `no_options`
 ) -> pd.DataFrame: # The competition's submission columns
     "Bouts of every pair in every video. Raises `DataError` for other channels."
@@ -239,8 +241,7 @@ def predict(
     table, bouts = first.sequences, {}
     rows = np.flatnonzero(table.video_id.isin(wanted))
     for i, q in self.of_pairs(prepared, rows, threads, progress):
-        row = table.iloc[i]
-        may = wanted_actions(self, first, i)
+        row, may = table.iloc[i], wanted_actions(self, first, i)
         p = blend_members(self.decision, q, row.fps, may)
         codes = decide_blend(self.decision, p, row.fps, may, row.lab_id)
         if each: each(pair_decision(row, self.actions, may, p, [codes]))

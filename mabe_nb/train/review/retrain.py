@@ -70,16 +70,16 @@ def _broken(data, ids, say):
 def retrain(
     run, # Run folder of a single training
     data, # Dataset, path, or list of `Recording`s
-    out, # Run folder to write; one that was begun with the same goes on
-    corrections=None, # File; None: `corrections.jsonl` beside the data
-    cache=None, # Folder of prepared features; None: one under `home`
+    out: str | Path, # Run folder to write; one that was begun with the same goes on
+    corrections: str | Path | None = None, # None: `corrections.jsonl` beside the data
+    cache: str | Path | None = None, # Prepared features; None: one under `home`
     say=print, # Called with each line meant for a person
     progress: bool = False, # Show bars
     new_weights: bool = False, # Rather than go on from those of the run
     skip_broken: bool = False, # Leave out videos that cannot be read
 ) -> pd.DataFrame: # action, before, after (F1), changed (share of frames)
     "Train with corrections; what changed on held-out videos. Raises `ConfigError`."
-    before = _comparable(run, out, new_weights)
+    before = _comparable(run, out := ConfigError.as_path("out", out), new_weights)
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
     broken = _broken(data, ids, or_silent(say)) if skip_broken else ()

@@ -8,6 +8,7 @@ __all__ = ['KEYS', 'ReviewPanel', 'review']
 # %% ../../../nbs/view/video/70_review.ipynb #10eec695
 from functools import partial
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as W
@@ -279,10 +280,10 @@ def review(
     data, # Dataset, path, or list of `Recording`s
     minutes: float = 10.0, # That a person has, which says how many moments there are
     videos=None, # Ids, or text such as "1-3"; None: those that nobody has annotated
-    corrections=None, # File of the answers; None: `corrections.jsonl` beside the data
+    corrections: str | Path | None = None, # None: `corrections.jsonl` beside the data
     author: str | None = None, # None: the name of the user
-    films=None, # Video id -> film, or a folder of them; None: those beside the poses
-    cache=None, # Folder of prepared features; None: one under `home`
+    films: str | Path | dict | None = None, # Folder, or of each; None: beside the poses
+    cache: str | Path | None = None, # Prepared features; None: one under `home`
 ) -> ReviewPanel:
     "Look at what a run predicts, and correct it: `mb.review(\"run\", \"new_videos\")`."
     data, ids = data_and_ids(data, videos)
