@@ -19,7 +19,7 @@ from .calms21 import is_mars, mars_poses
 from .formats.ethovision.exports import SUFFIXES
 from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.binary.hdf import check_hdf, HDF
-from .formats.deeplabcut import csv_poses
+from .formats.deeplabcut import csv_poses, is_dlc_csv
 from .formats.hdf_poses import (
     dlc_poses, has_points, jabs_poses, movement_poses, sleap_poses)
 from .formats.sleap_files import (
@@ -90,8 +90,7 @@ _SLEAP = {".slp": slp_poses, ".csv": sleap_csv_poses, **dict.fromkeys(HDF, sleap
 
 for _name, _readers, _claims in (
         ("DeepLabCut", _DLC, lambda path: (
-            _header(path)[0] in ("scorer", "individuals", "bodyparts")
-            if path.suffix not in HDF else _is_dlc(path))),
+            is_dlc_csv(path) if path.suffix not in HDF else _is_dlc(path))),
         ("SLEAP", _SLEAP, lambda path: (
             not check_films(path) if path.suffix == ".slp" else
             _is_sleap(path) if path.suffix in HDF else is_sleap_csv(_header(path)))),
