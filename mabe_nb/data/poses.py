@@ -35,7 +35,7 @@ from .recording import Finding, Recording, plural
 
 # %% ../../nbs/data/16_poses.ipynb #b662a93b
 from .formats.matlab import apt, dannce, jaaba # noqa: F401
-from .formats.trajectories import idtracker, plain, trex # noqa: F401
+from .formats.trajectories import idtracker, long_tables, trex # noqa: F401
 
 # %% ../../nbs/data/16_poses.ipynb #11850ca2
 def pose_source(

@@ -158,8 +158,7 @@ def csv_poses(
     try: table = read_table(path, header=None, skiprows=len(head))
     except pd.errors.EmptyDataError:
         raise DataError("has a head and no frames", path) from None
-    if bare: table = pd.concat([pd.Series(range(len(table))), table], axis=1)
-    table.columns = range(table.shape[1])
+    if bare: table = table.rename(columns=lambda c: c + 1).reset_index(names=0)
     frames = row_frames(table[0], path, len(head))
     named = pd.notna(head).any(0) # A spreadsheet leaves columns of nothing
     if len(named) != table.shape[1] or table.loc[:, ~named].notna().any(axis=None):
