@@ -641,3 +641,41 @@ def test_tracks_of_apt_whole_and_in_pieces(tmp_path):
     said = " ".join(f.message for f in data.findings())
     assert "cut.trk is truncated or no HDF5 file" in said and "brain.trk is of a program" in said
     with pytest.raises(DataError, match="give fps="): read_poses(tmp_path/"whole.trk")
+
+
+# DeepLabCut-live 1.1.0, dlclive/benchmark.py
+
+@pytest.mark.parametrize("animals", [1, 2])
+def test_tables_of_deeplabcut_live_are_read(tmp_path, animals):
+    levels = [["nose", "tail"], ["x", "y", "likelihood"]]
+    names = ["bodyparts", "coords"]
+    if animals > 1: levels, names = [["individual_0", "individual_1"], *levels], ["individuals", *names]
+    head = pd.MultiIndex.from_product(levels, names=names)
+    rows = np.arange(5. * len(head)).reshape(5, -1) / 100 + 0.1
+    table = pd.DataFrame(rows, columns=head)
+    table.to_csv(tmp_path/"rig_poses.csv", index=False)
+    table.to_hdf(tmp_path/"box_poses.h5", key="df_with_missing", mode="w")
+    data = open_dataset(tmp_path)
+    data.answer(data.settings.model_copy(update={"fps": 30}))
+    for video in data.ids:
+        rec = data[video]
+        assert rec.parts == ("nose", "tail") and len(rec.mice) == animals
+        assert np.allclose(rec.xy, rows.reshape(5, animals, 2, 3)[..., :2])
+
+
+# trackpy 0.7's linked features and traja 25.0.1's tables, beside bouts
+
+def test_tables_of_trajectories_are_read_and_learned_from(tmp_path):
+    t = np.arange(200)
+    pd.concat([pd.DataFrame(dict(y=t + k, x=2 * t + k + 1, mass=1., frame=t, particle=k))
+               for k in (0, 1)]).sort_values("frame").to_csv(tmp_path/"pair.csv")
+    pd.DataFrame({"time": t / 50, "x": t + 1., "y": 3.}).to_csv(tmp_path/"one.csv", index=False)
+    (tmp_path/"bouts.csv").write_text("video,agent,target,action,start,stop\n"
+                                      "pair,mouse0,mouse1,chase,1,3\n")
+    data = open_dataset(tmp_path)
+    data.answer(data.settings.model_copy(update={"videos": {"pair": {"fps": 25}}}))
+    pair, one = data["pair"], data["one"]
+    assert pair.mice == ("mouse0", "mouse1") and pair.parts == ("body_center",)
+    assert pair.xy[10, 1, 0].tolist() == [22, 11] and len(pair.bouts) == 1
+    assert one.fps == 50 and one.xy[7, 0, 0].tolist() == [8, 3]
+    assert {*match_files(data).table.tracker} == {"trajectories"}

@@ -16,10 +16,11 @@ from ...errors import ConfigError, DataError
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #869d0917
 OF_VIDEO, AGENT, TARGET = (
-    ("video", "video_id"), ("agent", "agent_id"), ("target", "target_id"))
+    ("video", "video_id"), ("agent", "agent_id", "subject"), ("target", "target_id"))
 ACTION = "action", "behavior", "behaviour"
-START, STOP, FRAMES = (
-    ("start", "start (s)"), ("stop", "stop (s)"), ("start_frame", "stop_frame"))
+START = "start", "start (s)", "onset", "start_time"
+STOP = "stop", "stop (s)", "end", "offset", "stop_time", "end_time"
+FRAMES = "start_frame", "stop_frame"
 SCORER = "scorer", "observer", "annotator", "coder", "rater", "experimenter"
 NOT_SEEN = frozenset({"row_id", "confidence", "seen_by"}) # In tables that nobody scored
 

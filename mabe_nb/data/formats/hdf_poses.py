@@ -60,7 +60,9 @@ def _fixed_names(group):
                 "more than DeepLabCut writes", group.file.filename)
         parts = [_words(group, f"block{i}_items", k) for k in range(levels)]
         names += list(zip(*parts))
-    return names
+    first = group["block0_items_level0"].attrs.get("name")
+    bare = first in (b"individuals", b"bodyparts") # DeepLabCut-live names no scorer
+    return [("none", *n) for n in names] if bare else names
 
 
 def has_points(group) -> bool: # Of an HDF5 file
