@@ -256,7 +256,7 @@ def test_no_secret_in_any_file(monkeypatch):
 SLIPS = {
     "unknown place to run at 'locla'; did you mean 'local'?": {"on": "locla"},
     "gpu is 'L4', but 'local' is this machine": {"gpu": "L4"},
-    "timeout is 'nan'": {"timeout": math.nan}, "retries is 'True'": {"retries": True},
+    "timeout is nan": {"timeout": math.nan}, "retries is True": {"retries": True},
     "'../x' is no name for an output": {"outputs": ["../x"]},
     "'a b' is no name for a secret": {"secrets": ["a b"]},
     "unknown option of local 'gpus'": {"gpus": 2}, "options of a backend": {"image": len},
@@ -828,7 +828,7 @@ def test_unknown_deleted_and_broken_jobs(mabe_home):
 def test_quote_and_cost():
     assert quote("local", timeout=60) == {"usd_per_hour": 0.0, "most_usd": 0.0,
                                           "most_seconds": 60, "estimate": True}
-    with pytest.raises(ConfigError, match="timeout is '0'"): quote(timeout=0)
+    with pytest.raises(ConfigError, match="timeout is 0"): quote(timeout=0)
 
 
 def call(*words):
@@ -1166,7 +1166,7 @@ def test_the_end_of_a_long_log(mabe_home):
     (job.folder/"log").write_bytes(b"a\nb\n")
     for tail in (0, 1, 2, 3, 9):
         assert job.log(tail=tail) == "\n".join(job.log().split("\n")[-tail - 1:])
-    with pytest.raises(ConfigError, match="tail is '-3'"): job.log(tail=-3)
+    with pytest.raises(ConfigError, match="tail is -3"): job.log(tail=-3)
 
 
 def test_secrets_are_not_in_the_log(monkeypatch):

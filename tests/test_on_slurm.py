@@ -256,7 +256,7 @@ def test_cards_that_are_none(gpu):
 
 @pytest.mark.parametrize("more, why", [
     ({}, "no Slurm on this machine"), ({"partion": "a"}, "did you mean 'partition'"),
-    ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is .True."),
+    ({"cluster": "local", "nodes": 2}, "has one node"), ({"cpus": True}, "cpus is True"),
     ({"cluster": "local", "secrets": ["NOT_SET_1"]}, "set it before you submit"),
     ({"cluster": "local", "env": "PATH,NOT_SET_1"}, "'NOT_SET_1' is not in the environment"),
     ({"extra": {"output": "x"}}, "set by mabe itself"), ({"extra": "a"}, "expected flags"),

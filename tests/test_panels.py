@@ -595,7 +595,7 @@ def test_a_panel_takes_what_the_call_of_the_same_name_takes(home, tmp_path):
     panel = JobPanel(["mabe", "train", "a b"], "command", inputs=["x", "y"], outputs=["z"])
     assert (panel.source.value, panel.inputs.value, panel.outputs.value) == ("mabe train 'a b'", "x, y", "z")
     assert SweepPanel(sizes=[8, 16]).sizes.value == "8,16"
-    for make, words in ((lambda: TrainPanel("d", hours=-5), "hours is '-5'"), (lambda: JobPanel(timeout=-1), "timeout is '-1'")):
+    for make, words in ((lambda: TrainPanel("d", hours=-5), "hours is -5"), (lambda: JobPanel(timeout=-1), "timeout is -1")):
         with pytest.raises(ConfigError, match=words): make()
 
 
