@@ -12,7 +12,7 @@ from test_open_folder import recording, write_dlc
 from mabe_nb.analysis.agreement import agreement
 from mabe_nb.analysis.exports import export_elan
 from mabe_nb.analysis.measures import observe
-from mabe_nb.data.annotations import annotation_source
+from mabe_nb.data.annotations import annotation_source, read_boris
 from mabe_nb.data.checks.defects import check
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.data.dataset import open_dataset
@@ -339,6 +339,35 @@ def test_a_training_without_annotations_says_what_was_not_read(lab):
     (lab/"scoring.csv").write_text("Video;Maus;Verhalten\nv1;black;putzen\n")
     with pytest.raises(DataError, match="has none; scoring.csv is neither poses .* columns named agent"):
         choose_videos(open_dataset(lab), TrainConfig())
+
+
+@pytest.mark.parametrize("name, text, kind, words", [
+    ("v1_events.csv", "time,behavior,subject\n1.5,rear,a\n", "unreadable_file",
+     ("tells when a behaviour was seen, not how long", "start and stop", "one frame")),
+    ("v1_frames.csv", "black,white\nsniff,rear\n0,1\n1,0\n", "unreadable_file",
+     ("names of its columns in row 2", "take away what stands above")),
+    ("animals.csv", "Video,animal,sex,Group\nv1,black,f,drug\n", "unknown_file",
+     ("tells of animals or videos", "mabe analyse annotations", "--groups", "--by Group")),
+    ("mice.csv", "Mouse;Cage;Sex\nblack;1;f\n", "unknown_file",
+     ("tells of animals or videos", "--groups", "needs a column video"))])
+def test_a_table_that_is_nearly_one_or_of_something_else_is_told(lab, name, text, kind, words):
+    (lab/name).write_text(text)
+    (found,) = (f for f in open_dataset(lab).findings() if f.message.startswith(name))
+    assert found.kind == kind and all(w in found.message for w in words), found
+
+
+@pytest.mark.parametrize("ending", ["annot", "annotated", "annotations", "frames", "behavior", "scored"])
+def test_a_table_called_by_what_it_is_joins_its_video(tmp_path, ending):
+    write_dlc(tmp_path, "v1", recording(1))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    (tmp_path/f"v1_{ending}.csv").write_text(
+        "agent,target,behavior,start,stop\nblack,white,sniff,1,2\n")
+    assert open_dataset(tmp_path)["v1"].bouts.values.tolist() == [["black", "white", "sniff", 30, 60]]
+
+
+def test_moments_of_boris_without_a_status_are_told(tmp_path):
+    (tmp_path/"v1.csv").write_text("Time,Behavior,Subject\n1.5,rear,a\n")
+    with pytest.raises(DataError, match="not how long.*POINT.*one frame"): read_boris(tmp_path/"v1.csv", 30)
 
 
 # Groups
