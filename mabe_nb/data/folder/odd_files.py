@@ -106,13 +106,13 @@ def why_odd(
 def _compared(path, root, names):
     "How a table of animals or videos is compared by."
     if "video" not in map(str.lower, names):
-        return ("; to compare by it (mabe analyse --groups) it needs a column video, with "
-                "the names that mabe open shows")
+        return ("; to compare by it (mabe analyse --groups) it needs a column video, "
+                "with the names that mabe open shows")
     by = min((n for n in names if n.lower() in ABOUT),
              key=lambda n: n.lower() not in ("group", "treatment", "condition"))
     return (f"; to compare by it: mabe analyse annotations "
-            f"{shlex.quote(str(root))} --out "
-            f"RESULTS --groups {shlex.quote(str(path))} --by {shlex.quote(by)}")
+            f"{shlex.quote(str(root))} --out RESULTS "
+            f"--groups {shlex.quote(str(path))} --by {shlex.quote(by)}")
 
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #8fda87d9
