@@ -28,6 +28,7 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table
 from mabe_nb.errors import DataError
 from mabe_nb import view
+from mabe_nb.view.colors import COLORS
 from mabe_nb.view import fonts, plots
 from mabe_nb.measure.sweep import Sweep
 from mabe_nb.view.cost_plots import plot_compare, plot_sweep
@@ -172,6 +173,13 @@ def test_a_grid_is_fainter_than_what_it_helps_to_read_on_either_page():
     for paper in (1.0, 17 / 255): # JupyterLab's
         drawn = [paper + line.get_alpha() * (c - paper) for c in to_rgb(line.get_color())]
         assert 1.2 < contrast(drawn, [paper] * 3) < 0.6 * contrast(to_rgb(INK), [paper] * 3)
+
+
+def test_every_animal_can_be_seen_on_a_white_and_on_a_dark_page():
+    "Yellow was 1.3 to 1 on white."
+    for color in COLORS:
+        for paper in (1.0, 17 / 255): # JupyterLab's
+            assert contrast(to_rgb(color), [paper] * 3) >= 3, (color, paper)
 
 
 def test_numbers_in_a_table_can_be_read_on_every_shade():

@@ -9,8 +9,8 @@ __all__ = ['COLORS', 'ACTION_COLORS', 'PATTERNS', 'KNOWN_ACTIONS', 'action_color
 from zlib import crc32
 
 # %% ../../nbs/view/08_colors.ipynb #24cb7846
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442",
-          "#999999")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8800FF", "#AA77FF", "#885566",
+          "#AA4411")
 
 # %% ../../nbs/view/08_colors.ipynb #6a8be2e5
 ACTION_COLORS = tuple("#" + c for c in (
