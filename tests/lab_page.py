@@ -150,3 +150,10 @@ def watch(page):
 
 def painted(page) -> list: # (milliseconds, frame)
     return page.evaluate("window.painted")
+
+
+def faults_in_log(tmp) -> list:
+    "Tracebacks in the server's log, but those of Tornado writing to a page that is gone."
+    _, *traces = (tmp/"server.log").read_text().split("Traceback (most recent call last):")
+    gone = ("tornado/websocket.py", "tornado.iostream.StreamClosedError", "WebSocketClosedError")
+    return [t[:2000] for t in traces if not (gone[0] in t and (gone[1] in t or gone[2] in t))]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from browsing import cancel_all, expect, line, panel, press, told  # noqa: F401
-from lab_page import KERNEL, opened, run_all
+from lab_page import KERNEL, faults_in_log, opened, run_all
 
 from mabe_nb.remote.job import jobs
 
@@ -156,5 +156,5 @@ def test_a_sweep_after_a_restart(lab):
 
 
 def test_nothing_went_wrong_on_the_way(lab):
-    log = (lab.tmp/"server.log").read_text()
-    assert "Unknown subshell" not in log and "Traceback" not in log
+    assert "Unknown subshell" not in (lab.tmp/"server.log").read_text()
+    assert faults_in_log(lab.tmp) == []
