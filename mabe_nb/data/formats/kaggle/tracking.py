@@ -4,11 +4,10 @@
 
 # %% auto #0
 __all__ = ['TRACKING', 'PLACES_PER_ROW', 'PLACES_ALWAYS', 'PIECE', 'NOWHERE', 'LONG', 'read_points', 'tracked_mice',
-           'tracked_parts', 'array_shape', 'places', 'pieces', 'extent', 'scatter', 'count_rows', 'count_points',
-           'Tracking', 'read_tracking']
+           'tracked_parts', 'array_shape', 'places', 'extent', 'scatter', 'count_rows', 'count_points', 'Tracking',
+           'read_tracking']
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #4976fad9
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -119,47 +118,31 @@ def array_shape(
                     "0 without huge gaps", path, "video_frame")
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a720c017
-PIECE = 2**14 # Rows at once: their temporaries stay in the processor's cache
+PIECE = 2**15 # Rows at once: their temporaries stay in the processor's cache
 NOWHERE = np.complex64(complex(np.nan, np.nan)).view(np.uint64) # A point that is not
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #aa56c211
 def places(
-    frame: np.ndarray, # (rows,) int32
-    mouse: np.ndarray, # (rows,) index along the axis of mice
-    part: np.ndarray, # (rows,) index along the axis of parts
-    mice: int, # How many
-    parts: int, # How many
-) -> np.ndarray: # (rows,) int64 into the flattened (frames, mice, parts)
-    "Where each row belongs."
-    # half the memory to pass over where the largest place fits into it
-    large = (int(frame.max()) + 1)*mice*parts > 2**31
-    out = frame.astype(np.int64 if large else np.int32)
-    out *= mice
-    out += mouse
-    out *= parts
-    out += part
-    return out.astype(np.intp)
-
-
-# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #294664eb
-def pieces(
-    table: pa.Table, # From `read_points`
+    batch: pa.RecordBatch, # Piece of the table of `read_points`
     mice: list, # Numbers of the tracked mice
     parts: tuple, # Names along the last axis
-) -> Iterator: # Of places, x and y, each (`PIECE` rows or fewer,)
-    "The points, some at once, and where they belong."
-    index = {p: i for i, p in enumerate(parts)}
-    for batch in table.to_batches():
-        frame, mouse, words, x, y = batch.columns
-        names = words.dictionary.to_pylist() # 0: a word that no row uses
-        part = np.array([index.get(n, 0) for n in names], np.int32)
-        columns = [c.to_numpy() for c in (frame, mouse, words.indices, x, y)]
-        for i in range(0, len(batch), PIECE):
-            frame, mouse, code, x, y = (c[i:i + PIECE] for c in columns)
-            mouse = np.searchsorted(mice, mouse) if mice[-1] > len(mice) else mouse - 1
-            if names != list(parts): code = part.take(code)
-            yield places(frame, mouse, code, len(mice), len(parts)), x, y
-
+) -> np.ndarray: # (rows,) int64 into the flattened (frames, mice, parts)
+    "Where each row belongs."
+    frame, mouse = batch["video_frame"].to_numpy(), batch["mouse_id"].to_numpy()
+    names, code = batch["bodypart"].dictionary.to_pylist(), batch["bodypart"].indices
+    code, index = code.to_numpy(), {p: i for i, p in enumerate(parts)}
+    if mice[-1] > len(mice): mouse = np.searchsorted(mice, mouse) + 1
+    if names != list(parts): # 0: a word of the dictionary that no row uses
+        code = np.array([index.get(n, 0) for n in names]).take(code)
+    # half the memory to pass over where the largest place fits into it
+    large = (int(frame.max()) + 1)*len(mice)*len(parts) > 2**31
+    out = frame.astype(np.int64 if large else np.int32)
+    out *= len(mice)
+    out += mouse
+    out -= 1
+    out *= len(parts)
+    out += code
+    return out.astype(np.intp)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #3fc1c370
 def extent(
@@ -180,24 +163,14 @@ def scatter(
     "The points in their places, and how far they reach (x, y)."
     out = np.full(2*np.prod(shape), np.nan, np.float32).view(np.complex64)
     ends = []
-    for place, x, y in pieces(table, mice, parts):
+    for batch in table.to_batches(PIECE):
+        x, y = batch["x"].to_numpy(), batch["y"].to_numpy()
         ends.append((extent(x), extent(y))) # now, while they are in the cache
-        xy = np.empty(len(x), np.complex64)
+        xy = np.empty(len(batch), np.complex64)
         xy.real, xy.imag = x, y
-        out[place] = xy
+        out[places(batch, mice, parts)] = xy
     low, high, solid = np.array(ends).T # each (x or y, pieces)
     return out, np.fmin.reduce(low, 1), np.fmax.reduce(high, 1), bool(solid.all())
-
-# %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #d7bf6a02
-def _frames_with_rows(table, there): # there: (frames, points), where a row is
-    if len(chunks := table["video_frame"].chunks) == 1: # most often in order
-        frame = chunks[0].to_numpy()
-        before, after = frame[:-1], frame[1:]
-        if (after >= before).all(): return 1 + int(np.count_nonzero(after != before))
-    frames = np.zeros(len(there), bool)
-    for point in there.T: frames |= point # half the time of one reduction
-    return int(np.count_nonzero(frames))
-
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #95a0499a
 def count_rows(
@@ -212,10 +185,11 @@ def count_rows(
     if solid: there = z.view(np.uint64) != NOWHERE
     else:
         there = np.zeros(len(z), bool)
-        for place, *_ in pieces(table, mice, parts): there[place] = True
-    points = int(np.count_nonzero(there))
+        for batch in table.to_batches(PIECE): there[places(batch, mice, parts)] = True
+    points, frames = int(np.count_nonzero(there)), np.zeros(shape[0], bool)
     if points == len(z) == len(table): return []
-    empty = shape[0] - _frames_with_rows(table, there.reshape(shape[0], -1))
+    for point in there.reshape(shape[0], -1).T: frames |= point # 2x one reduction
+    empty = shape[0] - int(np.count_nonzero(frames))
     return [("frame_gaps", empty, "frames have no row, missing"),
             ("double_rows", len(table) - points,
              "rows for points that come again later in the file, the last ones count")]
