@@ -9,6 +9,7 @@ __all__ = ['OF_VIDEO', 'AGENT', 'TARGET', 'ACTION', 'SCORER', 'NOT_SEEN', 'UNITS
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #fef61067
 import math, re
+from functools import lru_cache
 
 from .text_tables import (
     column_names, frame_span, parse_number, parse_seconds, rows_by)
@@ -28,16 +29,22 @@ _TIME = re.compile(
 _OTHER = {"onset": "start", "begin": "start", "end": "stop", "offset": "stop"}
 
 
+@lru_cache(1000)
+def _time_column(name): # Asked of each row
+    "Start, stop or duration, and s, m, f or, if not said, nothing; None: no time."
+    if not (of := _TIME.fullmatch(name)): return None
+    what, frame, unit = of.groups()
+    return _OTHER.get(what, what), (frame or unit or "")[:1]
+
+
 def _time_columns(names):
-    "Start, stop or duration -> its column, and s, m, f or, if not said, nothing."
+    "Start, stop or duration -> its column and unit."
     found = {}
     for name in names:
-        if not (of := _TIME.fullmatch(name)): continue
-        what, frame, unit = of.groups()
-        unit = (frame or unit or "")[:1]
-        best = found.setdefault(_OTHER.get(what, what), (name, unit))
-        if "smf".find(unit) < "smf".find(best[1]): # Seconds first, then ms
-            found[_OTHER.get(what, what)] = name, unit
+        if not (of := _time_column(name)): continue
+        best = found.setdefault(of[0], (name, of[1]))
+        if "smf".find(of[1]) < "smf".find(best[1]): # Seconds first, then ms
+            found[of[0]] = name, of[1]
     return found
 
 
