@@ -9,6 +9,7 @@ from test_videos import main
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.remote.inside.items import GIVEN, Pack
+from mabe_nb.system import cores
 
 
 @pytest.fixture
@@ -29,30 +30,34 @@ def look(item):
     open(f"{top}/{os.getpid()}", "a").close()
     end = time.monotonic() + 100
     while len(os.listdir(top)) < many and time.monotonic() < end: time.sleep(0.05)
-    return [os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")]
+    return [os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("OMP_NUM_THREADS")]
 
 
 def seen(tmp_path, processes, name="looked"):
-    "Card of each process."
+    "Card of each process, and the threads that all of them may use."
     (tmp_path/name).mkdir()
     items = [[str(tmp_path/name), n, processes] for n in range(2 * processes)]
     group = map_items(look, items, at_once=processes, **QUIET)
     assert group.wait(120, progress=False) == "done", group.rest()
     found = {tuple(r) for r in group.results().values()}
     assert len(found) == processes, "a process keeps its card"
-    return sorted(str(card) for _, card in found)
+    (threads,) = {threads for *_, threads in found}
+    return sorted(str(card) for _, card, _ in found), threads
 
 
 def test_each_process_sees_a_card_of_its_own(three_cards, tmp_path, monkeypatch):
-    assert seen(tmp_path, 4) == ["0", "0", "1", "2"]
+    assert seen(tmp_path, 4)[0] == ["0", "0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-b")
-    assert seen(tmp_path, 3, "given") == ["2", "2", "GPU-b"]
+    assert seen(tmp_path, 3, "given")[0] == ["2", "2", "GPU-b"]
 
 
 def test_what_is_alone_or_has_no_choice_is_left_as_it_is(three_cards, tmp_path, monkeypatch):
-    assert seen(tmp_path, 1) == ["None"]
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert seen(tmp_path, 1) == (["None"], None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert seen(tmp_path, 2, "one") == ["1", "1"]
+    assert seen(tmp_path, 2, "one") == (["1", "1"], str(max(cores() // 2, 1)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert seen(tmp_path, 2, "chosen") == (["1", "1"], "7")
 
 
 def test_members_of_a_recipe_know_how_many_share_a_card(three_cards, tmp_path):

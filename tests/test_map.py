@@ -204,11 +204,11 @@ def test_the_same_line_with_another_limit_goes_on_as_it_says(top):
     begun = len(list(top.glob("began.*"))) # 0 where a loaded machine took all of the second
     with pytest.raises(ConfigError, match="unknown option of local 'memory'"): line(memory=3)
     assert attach(group.id).spec["options"] == {} and len(group.tasks()) == 1
-    assert line(timeout=500).id == group.id
+    assert line(timeout=500, at_once=4).id == group.id
     assert said[-1].endswith("it goes on with 2 items; at_once is 4 now and was 1; tasks is 4 now "
                              "and was 1; timeout is 500 now and was 1"), said
     until(lambda: len(list(top.glob("began.*"))) == begun + 2)
-    line(timeout=70)
+    line(timeout=70, at_once=4)
     assert "is running: it goes on with timeout 500, as it was started; 'mabe jobs" in said[-1]
     (top/"go").touch()
     assert group.wait(60, progress=False) == "done" and group.results() == {0: 1, 1: 1}

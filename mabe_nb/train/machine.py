@@ -15,13 +15,14 @@ import numpy as np
 import torch
 
 from ..errors import ConfigError, MabeError
-from ..system import out_of_memory
+from ..system import cores, out_of_memory
 
 # %% ../../nbs/train/38_machine.ipynb #faa80b3e
 def pick_device(
     name: str, # `auto`, or what torch calls it: `cpu`, `cuda:1`, `mps`
 ) -> torch.device:
     "The device to train on. Raises `ConfigError` if this machine has none so named."
+    if torch.get_num_threads() > cores(): torch.set_num_threads(cores())
     if name == "auto": name = "cuda" if torch.cuda.is_available() else "cpu"
     if re.fullmatch(r"cpu|mps|cuda(:\d{1,2})?", name):
         try: return torch.zeros(1, device=name).device

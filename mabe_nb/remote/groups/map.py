@@ -15,7 +15,7 @@ from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
-from .plan import task_seconds
+from .plan import side_by_side, task_seconds
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import get
 from ..places.job_state import data_files
@@ -70,7 +70,7 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
                           "folders={'data': PATH}")
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
-    at_once = ConfigError.bounded("at_once", at_once, 1, 1000, True)
+    at_once = side_by_side(at_once, on)
     tasks = ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True)
     if (need := -(-len(items) // get(on).most_items)) > tasks:
         raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: "
@@ -124,7 +124,7 @@ def map(
     function, # Of one argument and those given, written with 'def'
     items, # What it is called with: JSON values, or arrays
     on: str = "local", # Of `PLACES`
-    at_once: int = 4, # Processes, tasks or containers side by side
+    at_once: int | None = None, # Side by side; None: 4, here no more than cores
     tasks: int | None = None, # Shares of the items, but on local; None: `at_once`
     gpu: str | list | tuple | None = None, # Card of each task, as for `submit`
     timeout: float | None = None, # Seconds for each task; None: an hour, here a month

@@ -18,7 +18,7 @@ from .. import values
 from .cell import MODULES_NAME, bring_modules, error_of, run_source
 from .channel import progress
 from .log import Mask, secret_values
-from .machine import CARDS, card_of_each
+from .machine import machine_shares
 from ...system import KILL, signal_name
 from ...workers import follow_parent
 
@@ -131,9 +131,9 @@ class Pack:
         return partial(run_source(code, {}, pack["before"])[pack["function"]], **given)
 
 # %% ../../../nbs/remote/inside/26_items.ipynb #7f8f0244
-def _serve(pipe, pack, out, secrets, card):
+def _serve(pipe, pack, out, secrets, share):
     "Do one item after the other, as asked."
-    if card is not None: os.environ[CARDS] = card # before anything has looked for cards
+    os.environ.update(share) # before anything has looked for cards or cores
     follow_parent()
     mask = Mask(secret_values(secrets))
     try: function = (pack := Pack(pack)).function(Path(out)/"modules")
@@ -157,8 +157,8 @@ class Stopped(KeyboardInterrupt):
 # %% ../../../nbs/remote/inside/26_items.ipynb #fa92dbfb
 class _Process:
     "A process that does items, and is started again if one of them kills it."
-    def __init__(self, pack, out, secrets, card=None):
-        self.args, self.process = (pack, out, secrets, card), None
+    def __init__(self, pack, out, secrets, share):
+        self.args, self.process = (pack, out, secrets, share), None
 
     def start(self):
         "Raises `MabeError` if the function cannot even be loaded."
@@ -212,8 +212,8 @@ def _do_all(todo, workers, args, look):
     "Do items side by side; `look` is called now and then."
     waiting = queue.SimpleQueue()
     for one in todo: waiting.put(one)
-    processes = [_Process(*args, card)
-                 for card in card_of_each(min(workers, len(todo)))]
+    processes = [_Process(*args, share)
+                 for share in machine_shares(min(workers, len(todo)))]
     with ThreadPoolExecutor(max(len(processes), 1)) as threads:
         left = {threads.submit(_take_turns, process, waiting) for process in processes}
         try:
