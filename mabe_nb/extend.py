@@ -159,10 +159,10 @@ def blamed(
 # %% ../nbs/08_extend.ipynb #554e45f0
 def own_modules(
     functions,
-) -> set: # Names, without that of a notebook or script
+) -> set: # Names; `__main__`: of a notebook or script, for which no module stands
     "Modules to import in another process, of functions of the user's own."
     found = [getattr(f, "func", f) for f in functions if own_source(f)]
-    return {f.__module__ for f in found} - {"__main__"}
+    return {f.__module__ for f in found}
 
 # %% ../nbs/08_extend.ipynb #5f71668c
 def own_files(

@@ -129,7 +129,7 @@ def map_train(
     folds: int | str = 5, # A number, or "labs": each lab left out once
     corrections: str | Path | None = None, # File of a review, to learn from too
     cache: str | Path | None = None, # Prepared features, here; None: under `home`
-    workers: int = 1, # Processes that prepare features, here
+    workers: int | None = None, # Processes that prepare features, here
     fresh: bool = False, # See `train_recipe`
     say=print, # Called with each line meant for a person
     progress: bool = False, # Show a bar while features are prepared

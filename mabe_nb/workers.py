@@ -6,13 +6,14 @@
 __all__ = ['AGAIN', 'check_main', 'follow_parent', 'worker_pool', 'side_by_side', 'or_silent', 'bars_shown']
 
 # %% ../nbs/02_workers.ipynb #177ab30e
-import multiprocessing, os, signal, sys, threading, warnings
+import io, multiprocessing, os, pickle, signal, sys, threading, time, warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import ConfigError, shown
+from .system import cores, free_memory, resident
 
 # %% ../nbs/02_workers.ipynb #a5b84ece
 AGAIN = ("this script starts workers, and they import it: put what it does under  "
@@ -80,17 +81,56 @@ def _as_they_end(pool, work, left):
         result = done.result()
         yield left.pop(begun[done]), result
 
+# %% ../nbs/02_workers.ipynb #d5cb5ef8
+SENT = 2**24 # Bytes that are sent to each worker without being asked
+
+
+class _Parcel(io.BytesIO):
+    "What a worker gets; an `OverflowError` if that is more than `SENT`."
+    def write(self, data):
+        if self.tell() + memoryview(data).nbytes > SENT: raise OverflowError
+        return super().write(data)
+
+
+def _can_travel(things):
+    parcel = _Parcel()
+    try: pickle.Pickler(parcel, 5).dump(things)
+    except (OverflowError, pickle.PicklingError, AttributeError, TypeError): return False
+    return b"__main__" not in parcel.getvalue()
+
+# %% ../nbs/02_workers.ipynb #380df095
+PATIENCE, WORTH = 5.0, 20.0 # Seconds of work: before workers are thought of; for them
+
+
+def _first_ones(work, left): # See `_as_they_end`
+    "Work here, until what is left is worth the start of workers."
+    spent = done = 0
+    while left and (spent < PATIENCE or spent / done * len(left) < WORTH):
+        i, begun = next(iter(left)), time.monotonic()
+        result = work(left[i])
+        spent, done = spent + time.monotonic() - begun, done + 1
+        yield left.pop(i), result
+
+
+def _worth_starting(left, things): # How many workers for so many things
+    if left < 2 or multiprocessing.current_process().daemon: return 1
+    if _begins_again() or not _can_travel(things): return 1
+    return max(min(left, cores(), free_memory() // (2 * resident(peak=True))), 1)
+
 # %% ../nbs/02_workers.ipynb #59c478d6
 def side_by_side(
     work, # Function of a module
     todo, # What it is called with, one thing at a time
-    workers: int, # Processes; 1: here
+    workers: int | None, # Processes; 1: here, None: as many as are worth their start
     start=None, # See `worker_pool`
     *args,
     here=None, # What to call in this process; None: `work`
 ): # Yields each thing with what came of it, in the order in which they end
     "Work in several processes, and in this one if there is one or one of them dies."
     left = dict(enumerate(todo))
+    if workers is None:
+        yield from _first_ones(here or work, left)
+        workers = _worth_starting(len(left), (work, start, args))
     ConfigError.bounded("workers", workers, whole=True)
     if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{AGAIN}; going on without workers")

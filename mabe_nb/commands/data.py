@@ -125,7 +125,7 @@ def one_shard(args, data, say) -> dict:
 def prepare_elsewhere(args, say) -> dict: # Empty: all is prepared already
     "Have each video prepared as an item of a group."
     from mabe_nb.videos import map_prepare
-    refused = (["--workers"] * (args.workers != 1)
+    refused = (["--workers"] * (args.workers is not None)
                + ["--[no-]resume"] * (args.resume is not None))
     if refused:
         raise ConfigError(f"{refused[0]} is for this process: leave it out, or --on; "
@@ -177,7 +177,7 @@ def _cache_flags(p):
 
 # %% ../../nbs/commands/20_data.ipynb #6a3320a8
 def _prepare_flags(p):
-    p.example = "mabe prepare colony --workers 2"
+    p.example = "mabe prepare colony --features social"
     add_data(p)
     offer(p.add_argument("--features", default="social", help=", ".join(
         LISTED["features"]) + ", or blocks joined by +; default: social"),

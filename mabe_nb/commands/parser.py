@@ -246,7 +246,8 @@ OVERWRITE = {"action": "store_true", "help": "replace what is there"}
 SKIP_BROKEN = {"action": "store_true", "help": "leave out videos that cannot be read, "
                "and name them"}
 CHECKPOINT = {"default": "best", "help": "best, last or an epoch (default: best)"}
-WORKERS = {"type": COUNT, "default": 1, "help": "processes (default: 1)"}
+WORKERS = {"type": COUNT, "help": "processes (default: as many as are worth their "
+           "start)"}
 MINUTES = {"type": number(float, above=0), "default": 1.0,
            "help": "of each video (default: 1)"}
 SEED = {"type": NATURAL, "default": 0, "help": "of the random numbers (default: 0)"}

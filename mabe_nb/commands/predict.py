@@ -67,7 +67,7 @@ def predict_new(
     for flag, given in (("--videos", args.videos), ("--on", args.on),
                         ("--doubts", args.doubts), ("--overwrite", args.overwrite),
                         ("--skip-broken", args.skip_broken),
-                        ("--workers", args.workers != 1)):
+                        ("--workers", args.workers is not None)):
         if given: raise ConfigError(f"{flag} does not go with --watch")
     refuse_without(args, "--on PLACE", *GROUP_FLAGS)
     out = "predicted" if args.out == OUT else args.out
@@ -90,7 +90,7 @@ def predict_elsewhere(
 ) -> dict:
     "Have each video predicted as an item of a group."
     from mabe_nb.videos import map_predict
-    if args.workers != 1:
+    if args.workers is not None:
         raise ConfigError("--workers is for this process: leave it out, or --on; "
                           "--at-once is for --on")
     for flag, given in (("--engine", args.engine != "float32"),

@@ -52,7 +52,7 @@ def refuse_settings(args):
 def members_elsewhere(
     args, # Parsed arguments of `train`
     ids, # Videos to learn from
-    workers: int, # Processes that prepare features here
+    workers: int | None, # Processes that prepare features here
     say, # Called with each line
 ): # `Group`, `MapPlan`, or None if all members have learned
     "Have each member of a recipe trained as an item of a group."
@@ -69,9 +69,9 @@ def _recipe_workers(args):
     "Processes: those asked for; else all cores for `best`, one for what is quick."
     from mabe_nb.train.config import make_config
     from mabe_nb.train.ensemble.queue import default_workers
-    workers = default_workers() if args.recipe == "best" else 1
+    workers = default_workers() if args.recipe == "best" else None
     if given := args.set_num_workers: # text, as every flag of a setting
-        workers = make_config({"num_workers": given}).num_workers or 1
+        workers = make_config({"num_workers": given}).num_workers or None
     return workers
 
 # %% ../../nbs/commands/30_train.ipynb #8f070db1

@@ -47,11 +47,11 @@ def workload_of(
     from mabe_nb.train.fit.frames import epoch_starts
     from mabe_nb.train.inputs import features_of, fit_inputs
     from mabe_nb.train.arithmetic.windows import with_gap
-    from mabe_nb.train.training_set import frames_at
+    from mabe_nb.train.training_set import asked_workers, frames_at
     from mabe_nb.data.splits import choose_videos
     learn, _ = choose_videos(dataset, cfg)
     prepared = prepare(dataset, features_of(cfg), ids=learn, progress=False,
-                       workers=max(cfg.num_workers, 1))
+                       workers=asked_workers(cfg))
     rows = np.flatnonzero(prepared.sequences.video_id.isin(learn))
     inputs = fit_inputs(prepared, rows, cfg)
     cfg, table = with_gap(cfg, inputs.rate), prepared.sequences

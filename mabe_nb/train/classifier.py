@@ -209,7 +209,7 @@ def prepared(
     dataset, # See `open_dataset`
     ids=None, # Video ids, None: all
     cache=None, # Folder of prepared features; None: one under `home`
-    workers: int = 1, # Processes
+    workers: int | None = None, # Processes, see `prepare`
     progress: bool = False, # Show a bar
 ): # `Prepared`
     "The features that the network reads. Raises `DataError` for other channels."
@@ -234,7 +234,7 @@ def predict(self: Classifier,
     thresholds={}, # Lab (or "*") -> action -> threshold, or a JSON file of it
     *,
     cache: str | Path | None = None, # Prepared features; None: one under `home`
-    workers: int = 1, # Processes that prepare features
+    workers: int | None = None, # Processes that prepare features
     progress: bool = False, # Show bars
     say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # Of recipes; a single network takes those of torch

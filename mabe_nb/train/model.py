@@ -68,7 +68,7 @@ class Model(Protocol):
     labs: dict # Lab -> actions that were looked for in training; empty: not known
     learned_from: frozenset # Ids of videos whose labels it learned from, if known
 
-    def predict(self, dataset, ids=None, *, cache=None, workers=1, progress=False,
+    def predict(self, dataset, ids=None, *, cache=None, workers=None, progress=False,
                 say=print, threads=None, each=None, **options):
         """Bouts of every pair in every video, in the competition's submission columns.
         `each` is called with the `PairDecision` of every pair."""

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['memory_budget', 'frames_at', 'load_frames', 'class_counts', 'balanced_weights', 'class_weights', 'unmet', 'unread',
-           'mixed_rates', 'together', 'TrainingSet', 'training_set', 'load_training_set', 'new_classifier']
+           'mixed_rates', 'together', 'TrainingSet', 'training_set', 'asked_workers', 'load_training_set',
+           'new_classifier']
 
 # %% ../../nbs/train/62_training_set.ipynb #5c2e7adf
 from pathlib import Path
@@ -252,6 +253,13 @@ def training_set(
                        + together(labels, actions, cfg.loss), cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
+def asked_workers(
+    cfg: TrainConfig,
+) -> int | None: # Processes that prepare; None: the settings do not say
+    "What `num_workers` is, if somebody set it."
+    return max(cfg.num_workers, 1) if "num_workers" in cfg.model_fields_set else None
+
+
 def load_training_set(
     dataset, # See `open_dataset`
     ids, # Train ids, valid ids
@@ -267,7 +275,7 @@ def load_training_set(
     parts, ids = inputs.parts if inputs else None, list(map(list, ids))
     if inputs: check_body(parts, dataset, sum(ids, []))
     prepared = prepare(dataset, features_of(cfg), out=cache, ids=sum(ids, []),
-                       parts=parts, workers=max(cfg.num_workers, 1), progress=progress)
+                       parts=parts, workers=asked_workers(cfg), progress=progress)
     if inputs: inputs.check(prepared)
     budget = memory_budget(device, cfg.resident_gb) / share
     files = [spill and Path(f"{spill}{name}.f32") for name in ("learn", "valid")]

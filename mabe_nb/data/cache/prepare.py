@@ -224,7 +224,7 @@ def _gather(plan, ids, workers, skip_broken, progress): # Entries and skipped, i
             done[video_id] = got
             bar.update()
             if len(done) == 1: _check_disk(plan, got, len(ids) - 1)
-    if workers > 1: _clear(plan, ids) # of workers that died
+    if workers != 1: _clear(plan, ids) # of workers that died
     known = [done[i] for i in ids if isinstance(done[i], dict)]
     for path in (p for e in known for p in e.pop("damaged", ())):
         warnings.warn(f"{path} did not hold what was written: made again")
@@ -281,7 +281,7 @@ def prepare(
     out: str | Path | None = None, # Folder; None: one under `home` of its own
     ids=None, # Video ids, or text with ranges such as "1-36,40"; None: all
     parts: Iterable | None = None, # To use; None: all of the videos that it may take
-    workers: int = 1, # Processes
+    workers: int | None = None, # Processes; None: as many as are worth their start
     resume: bool = True, # Keep what is up to date; False = start over
     skip_broken: bool = False, # Leave out videos that cannot be read, and list them
     unlabelled: bool = False, # Also take unlabelled videos, with all ordered pairs

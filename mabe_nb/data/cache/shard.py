@@ -19,7 +19,7 @@ def prepare_shard(
     shard: str, # "3/16": every sixteenth video from the third on
     features: str = "social",
     out=None, # Folder; `prepare` on the same folder adopts what is in it
-    workers: int = 1,
+    workers: int | None = None,
     skip_broken: bool = False,
     progress: bool = False,
 ) -> int: # Number of videos prepared

@@ -218,7 +218,7 @@ def predict(
     ids=None, # Video ids, or text such as "1-3"; None: all
     *,
     cache: str | Path | None = None, # Prepared features; None: one under `home`
-    workers: int = 1, # Processes that prepare features
+    workers: int | None = None, # Processes that prepare features
     progress: bool = False, # Show bars
     say=print, # Called with each line meant for a person; None: nothing is said
     threads: int = None, # See `thread_pool`

@@ -275,7 +275,7 @@ def prepared_for(
     ids, # Video ids, None: all
     parts: tuple, # Body parts
     cache, # Folder, or None
-    workers: int = 1,
+    workers: int | None = None,
     progress: bool = False,
     **how, # `unlabelled`, `selves` and `most`, see `prepare`
 ) -> dict: # Member's name -> `Prepared`

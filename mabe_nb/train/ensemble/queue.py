@@ -7,7 +7,7 @@ __all__ = ['SIDE_BY_SIDE', 'MemberTask', 'run_task', 'default_workers', 'share_c
            'stale_members', 'clear_members', 'keep_members_sources', 'progress_reporter', 'thread_pool']
 
 # %% ../../../nbs/train/ensemble/55_queue.ipynb #34bfead7
-import hashlib, itertools, json, os, time
+import hashlib, itertools, json, time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path

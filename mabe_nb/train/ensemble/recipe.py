@@ -166,7 +166,7 @@ def begin_training(
     folds, # A number, or "labs": each lab left out once
     seed: int = 0,
     cache=None, # Folder of prepared features; None: one under `home`
-    workers: int = 1, # Processes that prepare features
+    workers: int | None = None, # Processes that prepare features
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Show a bar while features are prepared
     fresh: bool = False, # See `train_recipe`
@@ -208,7 +208,7 @@ def train_recipe(
     folds=5, # A number, or "labs": each lab left out once
     seed: int = 0,
     cache=None, # Folder of prepared features; None: one under `home`
-    workers: int = 1, # Processes that prepare features, and train
+    workers: int | None = None, # Processes, see `prepare`; None: one that trains
     say=lambda text: None, # Called with each line meant for a person
     progress: bool = False, # Show a bar while features are prepared
     fresh: bool = False, # Train members again whose videos or settings have changed
@@ -218,7 +218,7 @@ def train_recipe(
     specs, tasks, *about = begin_training(dataset, out, recipe, train_ids, folds, seed,
                                           cache, workers, say, progress, fresh)
     every = sum(tasks.values(), [])
-    train_members(every, workers, progress_reporter(every, say))
+    train_members(every, workers or 1, progress_reporter(every, say))
     say("each now speaks about the videos that it did not see")
     return finish_recipe(out, recipe, specs, tasks, *about)
 
