@@ -39,7 +39,7 @@ if data.isdigit(): # So many animals that walk about, in memory
                          video_id=str(i))
     data = RecordingList([walk(i) for i in range(int(videos))])
 else: data = open_dataset(data)
-run = lambda ids: prepare(data, features, out, ids=ids, progress=False, unlabelled=True)
+run = lambda ids: prepare(data, features, out, ids=ids, workers=1, progress=False, unlabelled=True)
 run(data.ids[:1])
 shutil.rmtree(out)
 begin = time.process_time()
