@@ -38,7 +38,7 @@ def measured(videos, minutes, folder):
 
     def begin(): begun[0] = time.process_time()
     begin()
-    audit(data)
+    audit(data, workers=1)
     took("audit")
     begin()
     done = prepare(data, "social", folder/"cache", workers=1, progress=False)

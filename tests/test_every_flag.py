@@ -53,7 +53,7 @@ VALUES = { # By command: what every run has, then flags with values, by |
     "synth": ("synth OUT --minutes 0.05 --videos 2",
               "--layout calms21|--layout tiff|--videos 3|--labs 2 1|--minutes 0.1|--seed 4"),
     "open": ("open LAB", "--set fps=30|--set fsp=30"),
-    "audit": ("audit DATA", f"--split test|{ID}"),
+    "audit": ("audit DATA", f"--split test|{ID}|--workers 2"),
     "prepare": ("prepare DATA --features coords --out OUT",
                 f"--split test|{ID}|--features social|--workers 2|--out OUT|"
                 "--on local --at-once 1|--on moon|--at-once 2|--tasks 2|--gpu L4|"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mabe_nb import workers
+from mabe_nb.data.audit import audit
 from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.synthetic import write_colony
@@ -75,3 +76,14 @@ def test_prepared_by_some_it_is_what_one_prepares(eager, tmp_path):
     one, some = ({p.relative_to(tmp_path/name): p.read_bytes() for p in (tmp_path/name).rglob("*")
                   if p.is_file() and p.suffix != ".json"} for name in ("one", "some"))
     assert one == some and len(one) >= 3
+
+
+def test_looked_at_by_some_it_is_what_one_sees(eager, tmp_path, monkeypatch):
+    write_colony(tmp_path/"data", videos=5, minutes=0.2)
+    next((tmp_path/"data").rglob("train_tracking/*/3.parquet")).write_text("no table")
+    begun = []
+    monkeypatch.setattr(workers, "worker_pool",
+                        lambda *args, pool=workers.worker_pool: begun.append(1) or pool(*args))
+    one, some = (audit(tmp_path/"data", workers=number) for number in (1, None))
+    assert some.table.equals(one.table) and (some.videos, some.frames) == (one.videos, one.frames)
+    assert begun and "unreadable" in {*one.table.kind}

@@ -74,7 +74,7 @@ def audit(args, say) -> dict:
     from mabe_nb.data.audit import audit as check
     from mabe_nb.data.dataset import open_dataset
     data = open_dataset(args.data, args.split)
-    report = check(data, pick(data, args.videos), progress=say.progress)
+    report = check(data, pick(data, args.videos), say.progress, args.workers)
     if len(report.table):
         summary = report.summary().rename(columns={"share": "share of worst video"})
         say(summary.to_string(index=False))
@@ -220,6 +220,7 @@ def _open_flags(p):
 def _audit_flags(p):
     p.example = "mabe audit colony"
     add_data(p)
+    p.add_argument("--workers", **WORKERS)
 
 # %% ../../nbs/commands/20_data.ipynb #4ed084ce
 COMMANDS = {"synth": (synth, _synth_flags), "open": (open_folder, _open_flags),

@@ -4,12 +4,16 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'COLUMNS', 'ORDER', 'summarize', 'rank_videos', 'AuditReport', 'video_rows', 'shared_tracks', 'change_point',
-           'body_sizes', 'never_seen', 'Notes', 'audit']
+           'body_sizes', 'never_seen', 'Looked', 'look_at', 'all_rows', 'audit']
 
 # %% ../../nbs/data/50_audit.ipynb #53867f0d
 import json, warnings
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,12 +21,14 @@ import pandas as pd
 from .blocks.bodies import rare_parts
 from .checks.defects import check
 from .checks.sightings import part_distances, seen
-from .dataset import as_dataset, each_video
+from .dataset import as_dataset, data_and_ids, each_video, own_readers
 from .recording import LabNote, Recording
 from .copies.same_poses import marks
 from ..errors import DataError, shown
 from ..files import write_json
+from ..extend import own_modules
 from ..patch import patch
+from ..workers import side_by_side
 
 # %% ../../nbs/data/50_audit.ipynb #7016a5f7
 KINDS = {kind: severity for severity, kinds in {
@@ -189,56 +195,100 @@ def never_seen(
             for lab in looked if (absent := looked[lab] - found[lab])]
 
 # %% ../../nbs/data/50_audit.ipynb #d4b76941
-class Notes:
-    "What an audit keeps of each video once its poses are gone."
-    def __init__(self):
-        self.rows, self.tracks, self.sizes, self.ids = [], [], [], []
-        self.looked, self.found, self.frames = {}, {}, 0
+class Looked(NamedTuple):
+    "What an audit keeps of a video once its poses are gone."
+    video: str
+    rows: list # Of `COLUMNS`
+    lab: str = ""
+    frames: int = 0
+    marks: np.ndarray | None = None # See `shared_tracks`; None: it cannot be read
+    sizes: tuple = () # See `body_sizes`
+    listed: frozenset = frozenset() # Actions that were looked for
+    found: frozenset = frozenset() # Actions that have a bout
 
-    def unreadable(self, video, error):
-        self.ids.append(video)
-        self.rows.append(_row(video, "", "unreadable", 1, None, str(error)))
 
-    def add(self, rec, annotated=True): # False: its list is there, its bouts are hidden
-        self.ids.append(rec.video_id)
-        self.rows += video_rows(rec)
-        self.frames += len(rec)
-        self.tracks.append((rec.video_id, rec.lab_id, marks(rec)))
-        apart = part_distances(rec, seen(rec)) / (rec.px_per_cm or 1)
-        key = (rec.parts, len(rec.mice), bool(rec.px_per_cm))
-        self.sizes.append((rec.video_id, rec.lab_id, key, apart))
-        looked = {a for *_, a in rec.labelled or () if annotated}
-        self.looked.setdefault(rec.lab_id, set()).update(looked)
-        self.found.setdefault(rec.lab_id, set()).update(rec.bouts.action)
+def _looked(rec, annotated): # False: its list is there, its bouts are hidden
+    apart = part_distances(rec, seen(rec)) / (rec.px_per_cm or 1)
+    peers = (rec.parts, len(rec.mice), bool(rec.px_per_cm))
+    return Looked(rec.video_id, video_rows(rec), rec.lab_id, len(rec), marks(rec),
+                  (peers, apart), {a for *_, a in rec.labelled or () if annotated},
+                  {*rec.bouts.action})
+
+
+def look_at(
+    video, # Id
+    read, # Function that returns its `Recording`
+    annotated, # Function: was a video annotated?
+) -> Looked:
+    "Read a video; a `DataError` is a row."
+    with warnings.catch_warnings(): # What reading warns of is in the report
+        warnings.simplefilter("ignore", LabNote)
+        try: return _looked(rec := read(), annotated(rec.video_id))
+        except DataError as e:
+            return Looked(video, [_row(video, "", "unreadable", 1, None, str(e))])
 
 # %% ../../nbs/data/50_audit.ipynb #46966f9e
-@patch
-def all_rows(self: Notes):
+def all_rows(
+    looked: list, # `Looked` of each video
+) -> list: # Rows of `COLUMNS`
     "Rows of each video, then those that need more than one."
-    ids = pd.Series(self.ids, dtype=object)
+    ids = pd.Series([look.video for look in looked], dtype=object)
     twice = [_row(i, "", "duplicated_id", n, None, f"{n} videos have this id")
              for i, n in ids.value_counts().items() if n > 1]
-    return [*self.rows, *twice, *shared_tracks(self.tracks),
-            *body_sizes(self.sizes), *never_seen(self.looked, self.found)]
+    known = [look for look in looked if look.marks is not None]
+    listed, found = {}, {}
+    for look in known:
+        listed.setdefault(look.lab, set()).update(look.listed)
+        found.setdefault(look.lab, set()).update(look.found)
+    return [*(row for look in looked for row in look.rows), *twice,
+            *shared_tracks([(v.video, v.lab, v.marks) for v in known]),
+            *body_sizes([(v.video, v.lab, *v.sizes) for v in known]),
+            *never_seen(listed, found)]
+
+# %% ../../nbs/data/50_audit.ipynb #f4b69fe0
+_dataset = None # Of a worker
+
+
+def _start(dataset, modules): # Once in each worker; modules of users' trackers
+    global _dataset
+    _dataset = dataset
+    for module in modules: import_module(module)
+
+
+def _look(video, dataset=None):
+    data = _dataset if dataset is None else dataset
+    return look_at(video, partial(data.__getitem__, video), _annotated(data))
+
+
+def _annotated(dataset): return getattr(dataset, "annotated", lambda video: True)
+
+
+def _each(dataset, ids, workers, progress): # `Looked` of the videos, in order
+    if not hasattr(dataset, "ids"):
+        return [look_at(*one, _annotated(dataset))
+                for one in each_video(dataset, ids, progress)]
+    from tqdm.auto import tqdm
+    ids = [*map(str, dataset.ids)] if ids is None else data_and_ids(dataset, ids)[1]
+    own = sorted(own_modules(own_readers()))
+    with closing(side_by_side(_look, ids, workers, _start, dataset, own,
+                              here=partial(_look, dataset=dataset))) as every:
+        found = dict(tqdm(every, unit="video", total=len(ids), disable=not progress))
+    return [found[video] for video in ids]
 
 # %% ../../nbs/data/50_audit.ipynb #0ed2bb2a
 def audit(
     dataset, # Dataset, path, or any iterable of `Recording`s
     ids=None, # Video ids to look at, None = all
     progress: bool = False, # Show a progress bar
+    workers: int | None = None, # Processes; None: as many as are worth their start
 ) -> AuditReport:
     "Read each video once and report what is wrong; a `DataError` is a row too."
     if not hasattr(dataset, "__iter__") or isinstance(dataset, (str, Path)):
         dataset = as_dataset(dataset)
-    notes, annotated = Notes(), getattr(dataset, "annotated", lambda video: True)
-    for video, read in each_video(dataset, ids, progress):
-        with warnings.catch_warnings(): # What reading warns of is in the report
-            warnings.simplefilter("ignore", LabNote)
-            try: notes.add(rec := read(), annotated(rec.video_id))
-            except DataError as e: notes.unreadable(video, e)
+    looked = _each(dataset, ids, workers, progress)
     whole = dataset.findings() if callable(getattr(dataset, "findings", None)) else ()
     rows = [_row(f.video_id, "", f.kind, f.count, None, f.message) for f in whole]
-    table = pd.DataFrame(rows + notes.all_rows(), columns=COLUMNS)
+    table = pd.DataFrame(rows + all_rows(looked), columns=COLUMNS)
     table = table.astype({"count": np.int64, "share": float})
     name = getattr(dataset, "name", None) or type(dataset).__name__
-    return AuditReport(table, name, len(notes.ids), notes.frames)
+    return AuditReport(table, name, len(looked), sum(look.frames for look in looked))
