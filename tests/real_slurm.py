@@ -151,7 +151,14 @@ class Slurm:
                              env={**os.environ, **self.env})
         return out.stdout.strip() or out.stderr.strip()
 
+    def end_jobs(self):
+        "Cancel what is there and wait until it is gone."
+        self("scancel", "--user", str(os.getuid()))
+        self.until(lambda: not self("squeue", "-h"))
+
     def stop(self):
+        "Jobs first: a step whose slurmctld is gone asks for it for ever."
+        with contextlib.suppress(RuntimeError, subprocess.TimeoutExpired): self.end_jobs()
         for name in ("slurmd", "slurmctld", "munged"):
             process = self.daemons.get(name)
             if process is None or process.poll() is not None: continue

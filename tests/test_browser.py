@@ -182,8 +182,10 @@ def test_follow_again_after_a_restart(lab):
     box.get_by_label("Variables to get back").fill("")
     press(box, "Send")
     expect(box.get_by_text(re.compile(r"still here \d")).first).to_be_visible()
+    before = box.element_handle()
     choose(page, "Kernel", "Restart Kernel and Run All Cells…")
     page.get_by_role("button", name="Confirm Kernel Restart").click()
+    before.wait_for_element_state("hidden") # until it runs, all there is looks as it should
     expect(line(panel(page, "JobPanel"))).to_contain_text("running")
     ran(page)
     box = panel(page, "JobPanel")

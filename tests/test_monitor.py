@@ -63,12 +63,16 @@ int nvmlDeviceGetTemperature(void *card, int sensor, unsigned *t) {
 """
 
 ASK = """
-import json, os, sys, types
+import ctypes, json, os, sys, types
 import torch
 from mabe_nb.train.fit.monitor import Monitor, card_reader, in_words
 true = torch.cuda.get_device_properties
 for line in sys.stdin:
-    index, visible, uuid = json.loads(line)
+    library, index, visible, uuid = json.loads(line)
+    if os.fork(): # PyTorch is loaded once, a library of the driver by a process of its own
+        if os.wait()[1]: sys.exit(1)
+        continue
+    if library: ctypes.CDLL(library) # which is the one of this name from now on
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     if visible is not None: os.environ["CUDA_VISIBLE_DEVICES"] = visible
     torch.cuda.get_device_properties = true if not uuid else (
@@ -76,38 +80,36 @@ for line in sys.stdin:
     with Monitor(card_reader(torch.device("cuda", index)), 0.01) as monitor:
         got = monitor.readings()
     print(json.dumps([got, in_words(got), monitor.thread.is_alive()]), flush=True)
+    os._exit(0)
 """
 
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory):
-    "Readings, words and whether a thread is left; a process for each library of our own."
-    root, started = tmp_path_factory.mktemp("nvml"), {}
+    "Readings, words and whether a thread is left; each time by a new process."
+    root, name = tmp_path_factory.mktemp("nvml"), "libnvidia-ml.so.1"
     (root/"nvml.c").write_text(NVML)
+    env = os.environ | {"LD_LIBRARY_PATH": str(root/"nowhere")}
+    process = subprocess.Popen([sys.executable, "-c", ASK], env=env, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def build(flag):
         if not shutil.which("gcc"): pytest.skip("needs gcc to build a stand-in for NVML")
-        (root/flag).mkdir(exist_ok=True)
-        subprocess.run(["gcc", "-shared", "-fPIC", f"-D{flag}", "-o",
-                        root/flag/"libnvidia-ml.so.1", root/"nvml.c"], check=True)
-        return root/flag
-
-    def start(flag):
-        env = os.environ | {"LD_LIBRARY_PATH": str(build(flag) if flag else root/"nowhere")}
-        return subprocess.Popen([sys.executable, "-c", ASK], env=env, text=True,
-                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if not (root/flag).exists():
+            (root/flag).mkdir()
+            subprocess.run(["gcc", "-shared", "-fPIC", f"-D{flag}", f"-Wl,-soname,{name}", "-o",
+                            root/flag/name, root/"nvml.c"], check=True)
+        return str(root/flag/name)
 
     def run(flag="PLAIN", index=0, visible=None, uuid=""):
         pytest.importorskip("pynvml", reason="needs nvidia-ml-py")
-        if flag not in started: started[flag] = start(flag)
-        process = started[flag]
-        print(json.dumps([index, visible, uuid]), file=process.stdin, flush=True)
+        library = flag and build(flag)
+        print(json.dumps([library, index, visible, uuid]), file=process.stdin, flush=True)
         return json.loads(process.stdout.readline())
 
     yield run
-    for process in started.values():
-        process.communicate(timeout=20)
-        assert process.returncode == 0
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 needs_no_card = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")

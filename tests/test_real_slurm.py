@@ -49,8 +49,7 @@ def mabe_home(slurm, tmp_path, monkeypatch):
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"home"))
     monkeypatch.setattr(Backend, "pause", 0.2)
     yield tmp_path/"home"
-    slurm("scancel", "--user", str(os.getuid()))
-    slurm.until(lambda: not slurm("squeue", "-h"))
+    slurm.end_jobs()
 
 
 def number(job): return job.spec["handle"]["job"]
