@@ -490,6 +490,18 @@ def test_help_says_what_each_word_is_and_what_is_taken_without_it(name):
             assert "default: " in words, action
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(mabe, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in mabe(name, "--help")[1].splitlines() if len(line) > 80] == []
+
+
+def test_help_tells_what_each_setting_is():
+    "More than its words and its default, but of two that say it with their words."
+    bare = [key for key, field in TrainConfig.model_fields.items() if not field.description]
+    assert bare == ["optimizer", "class_weights"]
+
+
 def test_help_says_which_data_a_command_takes(mabe):
     for name in ("audit", "train", "predict", "score", "analyse", "agree"):
         assert "a tracker's files" in " ".join(mabe(name, "--help")[1].split()), name
