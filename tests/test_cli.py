@@ -605,6 +605,17 @@ def test_only_a_near_flag_is_proposed(mabe, slip, hint):
 
 
 @pytest.mark.parametrize("words, said", [
+    ([], "mabe: which COMMAND? See 'mabe --help'"),
+    (["--verion"], "mabe: unknown argument '--verion'; did you mean '--version'?"),
+    (["predict", "run"], "mabe predict: DATA is missing, such as 'mabe predict run colony --out sub.csv'"),
+    (["audit", "colon"], "mabe audit: colon: does not exist; expected a file of poses or a folder of such; "
+                         "did you mean 'colony'?")])
+def test_what_is_missing_is_named_with_a_line_that_would_do(mabe, words, said):
+    code, out, err = mabe(*words)
+    assert (code, out, err.strip()) == (2, "", said)
+
+
+@pytest.mark.parametrize("words, said", [
     (["--budget", "$20"], "--budget is '$20', expected a number"),
     (["--budget", "20", "--runs", "1.5"], "--runs is '1.5', expected a whole number")])
 def test_what_is_no_number_is_told_without_a_programmers_word(mabe, words, said):
