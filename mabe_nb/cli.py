@@ -40,7 +40,7 @@ def make_parser(
     parser.example = "mabe demo"
     parser.add_argument("--version", action="version",
                         version=f"mabe_nb {mabe_nb.__version__}")
-    subs = parser.add_subparsers(metavar="COMMAND", required=True)
+    subs = parser.add_subparsers(metavar="COMMAND")
     for name, (function, add_flags) in chain(*(f.COMMANDS.items() for f in FAMILIES)):
         p = subs.add_parser(name, help=function.__doc__, description=function.__doc__,
                             allow_abbrev=False)
@@ -227,7 +227,8 @@ def _parsed(words, argv):
     parser = parser_for(words)
     complete(parser)
     args, extra = parser.parse_known_args(argv)
-    if extra: args.parser.unknown(extra[0])
+    if extra: getattr(args, "parser", parser).unknown(extra[0])
+    if "function" not in args: parser.error("which COMMAND? See 'mabe --help'")
     for name, value in vars(args).items(): # which a shell leaves as it is in --out=~/a
         if isinstance(value, str) and value.startswith("~"):
             setattr(args, name, os.path.expanduser(value))

@@ -206,7 +206,7 @@ def test_nothing_to_prepare_names_no_flag_that_is_not_there(broken, rows, words)
 
 @pytest.mark.parametrize("wrong, says", [
     (3, "'3' is no dataset"), ([3], "is no dataset"), ([], "is no dataset"),
-    (None, "is no dataset"), ("files", "files: does not exist; looked for a CalMS21")])
+    (None, "is no dataset"), ("files", "files: does not exist; expected a file of poses or a folder")])
 def test_a_wrong_type_gets_a_sentence(wrong, says, tmp_path, monkeypatch):
     from mabe_nb.data.audit import audit
     from mabe_nb.data.cache.prepare import prepare

@@ -490,6 +490,18 @@ def test_help_says_what_each_word_is_and_what_is_taken_without_it(name):
             assert "default: " in words, action
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(mabe, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in mabe(name, "--help")[1].splitlines() if len(line) > 80] == []
+
+
+def test_help_tells_what_each_setting_is():
+    "More than its words and its default, but of two that say it with their words."
+    bare = [key for key, field in TrainConfig.model_fields.items() if not field.description]
+    assert bare == ["optimizer", "class_weights"]
+
+
 def test_help_says_which_data_a_command_takes(mabe):
     for name in ("audit", "train", "predict", "score", "analyse", "agree"):
         assert "a tracker's files" in " ".join(mabe(name, "--help")[1].split()), name
@@ -590,6 +602,17 @@ def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
 def test_only_a_near_flag_is_proposed(mabe, slip, hint):
     "Two dashes and a few letters in common are not near: --actions was answered with --rotation."
     assert mabe("train", "colony", "--out", "run", slip, "3")[2].strip() == f"mabe train: unknown argument {slip!r}; {hint}"
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "mabe: which COMMAND? See 'mabe --help'"),
+    (["--verion"], "mabe: unknown argument '--verion'; did you mean '--version'?"),
+    (["predict", "run"], "mabe predict: DATA is missing, such as 'mabe predict run colony --out sub.csv'"),
+    (["audit", "colon"], "mabe audit: colon: does not exist; expected a file of poses or a folder of such; "
+                         "did you mean 'colony'?")])
+def test_what_is_missing_is_named_with_a_line_that_would_do(mabe, words, said):
+    code, out, err = mabe(*words)
+    assert (code, out, err.strip()) == (2, "", said)
 
 
 @pytest.mark.parametrize("words, said", [

@@ -567,6 +567,19 @@ def test_tables_of_bouts_of_one_video_each(cage):
     with pytest.raises(DataError, match="day1.csv, row 3: names no agent"): open_dataset(cage)["day1"]
 
 
+@pytest.mark.parametrize("column", ["subject", "Animal", "animal_id"])
+def test_whose_bouts_a_sheet_tells_and_the_one_name_of_one_animal(cage, tmp_path, column):
+    (cage/"day1.csv").write_text(f"{column},target,behaviour,start,end\nblack,white,chase,1,2.5\n")
+    (cage/"dataset.yaml").write_text("fps: 30\nalone: [rear]\n")
+    assert open_dataset(cage)["day1"].bouts.values.tolist() == [["black", "white", "chase", 30, 75]]
+    alone = tmp_path/"alone"
+    alone.mkdir()
+    write_dlc(alone, "v", recording(0, mice=1), ["solo"])
+    (alone/"v.csv").write_text(f"{column},behaviour,start,end\nM17,rear,1,2\nM17,rear,3,4\n")
+    (alone/"dataset.yaml").write_text("fps: 30\n")
+    assert set(open_dataset(alone)["v"].bouts.agent) == {"solo"}
+
+
 @pytest.mark.filterwarnings("ignore::mabe_nb.data.folder.tracker_folder.LabNote")
 @pytest.mark.parametrize("row, words", [
     ("black,white,chase,2,1", "row 2: stops before"), ("black,white,chase,x,1", "start is 'x'"),

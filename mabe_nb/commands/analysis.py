@@ -107,26 +107,29 @@ def _analyse_flags(p):
     p.example = "mabe analyse sub.csv colony --out results"
     _common(p)
     p.add_argument("--groups", metavar="CSV",
-                   help="video, perhaps animal and subject, and groups")
+                   help="table with a column video, perhaps animal and subject, and "
+                   "columns of groups")
     p.add_argument("--by", metavar="COLUMN",
                    help="of --groups, or of dataset.yaml, to compare by")
     p.add_argument("--value", choices=("share", "seconds", "bouts", "per_minute",
-                                       "mean_s", "latency_s"),
-                   help="what is compared (default: share)")
+                                       "mean_s", "latency_s"), metavar="MEASURE",
+                   help="what is compared: share of the time (default: share), "
+                   "seconds, bouts (their number), per_minute, mean_s (how long a "
+                   "bout is) or latency_s (until the first)")
     p.add_argument("--unit", choices=("animal", "video", "cage"),
-                   help="the case of a comparison (default: animal); cage: all that "
-                   "meet")
-    p.add_argument("--to", nargs="+", action="extend", choices=(
+                   help="what counts as one case (default: animal); cage: all animals "
+                   "that meet")
+    p.add_argument("--to", nargs="+", action="extend", metavar="FORMAT", choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
-                   help="formats for the bouts (default: csv); ethogram is NWB with "
-                   "ndx-ethogram")
+                   help="for the bouts (default: csv): csv, boris, nwb, ethogram (NWB "
+                   "with ndx-ethogram), elan, simba; several by spaces")
 
 # %% ../../nbs/commands/70_analysis.ipynb #b7616a7c
 def _clips_flags(p):
     p.example = "mabe clips annotations colony --action attack --out films"
     _common(p)
-    p.add_argument("--action", help="only of this one")
-    p.add_argument("--most", type=COUNT, help="the longest bouts first (default: 20)")
+    p.add_argument("--action", help="bouts of this one alone")
+    p.add_argument("--most", type=COUNT, help="so many bouts, the longest (default: 20)")
     p.add_argument("--most-sure", type=COUNT, metavar="N",
                    help="the N bouts that a run is surest of, in place of --most")
     p.add_argument("--films", metavar="FOLDER",

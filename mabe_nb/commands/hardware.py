@@ -109,7 +109,7 @@ def _hours(text): # "T4=5,A10=1.7"
 
 # %% ../../nbs/commands/40_hardware.ipynb #10f541ab
 def advise(args, say) -> dict:
-    "The GPU for DATA, or by --scenario, --hours, --params, --budget, --training-type."
+    "Which card: for DATA, a scenario, measured hours, a size or a budget."
     questions = _questions(args)
     _refuse(args, questions)
     if getattr(args, "data", None) is not None: return _own_run(args, say)
@@ -252,17 +252,16 @@ def _gpus_flags(p):
 # %% ../../nbs/commands/40_hardware.ipynb #300652b6
 def _advise_flags(p):
     p.example = "mabe advise --scenario train"
-    p.usage = ("mabe advise DATA [--config FILE] [--epochs N] [--budget USD] "
-               "[--by 3h], or without DATA: --scenario, --hours, --params, --budget, "
-               "--training-type")
+    p.usage = ("mabe advise DATA [--config FILE] [--budget USD] [--by 3h] [...]\n"
+               "       mabe advise --scenario train | --hours L4=2 | --params 7e9 [...]")
     p.add_argument("data", metavar="DATA", nargs="?", help="what is to be trained on")
     p.add_argument("--config", help="with DATA: YAML file of settings")
     offer(p.add_argument("--preset", help="with DATA: " + ", ".join(PRESETS)), *PRESETS)
     p.add_argument("--by", metavar="TIME", help="with DATA: 3h, 90m or a moment")
-    p.add_argument("--seconds", type=float, help="with DATA: for the probe here (3)")
+    p.add_argument("--seconds", type=float, help="with DATA: how long to measure here (3)")
     p.add_argument("--fresh", action="store_true", help="with DATA: measure again")
     p.set_defaults(resume=False, out=".")
-    p.add_argument("--params", type=float, help="parameters of a language model: 1.5e9")
+    p.add_argument("--params", type=float, help="size of a language model: 1.5e9")
     p.add_argument("--method", choices=["full", "lora", "qlora"], help="with --params")
     p.add_argument("--budget", type=float, help="USD, for everything")
     p.add_argument("--scenario", help="debug, train, large or very-large")
@@ -270,7 +269,7 @@ def _advise_flags(p):
     p.add_argument("--hours", metavar="GPU=H,...", help="measured hours of a run")
     p.add_argument("--runs", type=int, help="with --hours: so many runs")
     p.add_argument("--retries", type=int, default=2,
-                   help="in the upper bound (default: 2)")
+                   help="reruns that the highest price allows for (default: 2)")
     add_settings(p)
     _prices_flags(p)
 
@@ -278,12 +277,12 @@ def _advise_flags(p):
 def _cluster_flags(p):
     p.example = "mabe cluster --effective 64 --per-gpu 8"
     p.add_argument("--effective", type=int, default=8,
-                   help="batch of a step (default: 8)")
+                   help="windows in a step of the optimizer (default: 8)")
     p.add_argument("--per-gpu", type=int, default=1,
-                   help="batch of a card (default: 1)")
+                   help="windows that a card takes at a time (default: 1)")
     p.add_argument("--here", action="store_true",
                    help="look at the cards of this machine")
-    p.add_argument("--zero", action="store_true", help="a large model, divided by ZeRO")
+    p.add_argument("--zero", action="store_true", help="a large model, divided among the cards")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
     p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted "

@@ -184,7 +184,7 @@ def _remedies(found, need, cfg, rows, named, say):
 # %% ../../nbs/commands/50_measure.ipynb #c7e8ee5a
 def _workload_flags(p):
     "What is measured, and for how long."
-    p.add_argument("data", metavar="DATA", nargs="?", help="has the shape")
+    p.add_argument("data", metavar="DATA", nargs="?", help="whose channels and actions")
     p.add_argument("--config", help="YAML file of settings")
     offer(p.add_argument("--preset", help=", ".join(PRESETS)), *PRESETS)
     p.set_defaults(resume=False, out=".")
@@ -193,7 +193,8 @@ def _workload_flags(p):
 
 
 def _probe_flags(p):
-    p.add_argument("--seconds", type=float, default=10.0, help="a probe (default: 10)")
+    p.add_argument("--seconds", type=float, default=10.0,
+                   help="to measure each (default: 10)")
     p.add_argument("--fresh", action="store_true", help="measure again")
     return p
 
@@ -203,14 +204,16 @@ def _sweep_flags(p):
     p.example = "mabe sweep --sizes 16,32 --seconds 3"
     p.usage = "mabe sweep [DATA] [--sizes 128,256] [--on modal --gpu L4] [...]"
     _probe_flags(_workload_flags(p))
-    p.add_argument("--sizes", metavar="N,...", help="batches (doubling from 16)")
+    p.add_argument("--sizes", metavar="N,...", help="batches, in windows (doubling from 16)")
     offer(p.add_argument("--on", default="local", metavar="PLACE",
                          help=", ".join(place_names()) + " (default: local)"),
           *place_names())
     p.add_argument("--gpu", help="such as L4")
-    p.add_argument("--memory-gb", type=float, help="most memory to take")
-    p.add_argument("--gains", action="store_true", help="also AMP, batch, workers")
-    p.add_argument("--on-disk", action="store_true", help="--gains: data do not fit")
+    p.add_argument("--memory-gb", type=float, help="most memory to take, in GB")
+    p.add_argument("--gains", action="store_true", help="also what mixed "
+                   "precision, a larger batch and more processes bring")
+    p.add_argument("--on-disk", action="store_true", help="with --gains: data "
+                   "that memory cannot hold")
 
 # %% ../../nbs/commands/50_measure.ipynb #cf76b7e8
 def _compare_flags(p):
@@ -227,7 +230,8 @@ def _estimate_flags(p):
     p.example = "mabe estimate --sequence-length 5000 --batch-size 64 --card T4"
     p.usage = "mabe estimate [DATA] [--config FILE] [--card T4,L4] [...]"
     _workload_flags(p)
-    p.add_argument("--card", metavar="NAME,...", help="default: all; names remedies")
+    p.add_argument("--card", metavar="NAME,...", help="default: all; of those "
+                   "named, also what helps where it does not fit")
 
 # %% ../../nbs/commands/50_measure.ipynb #2fb27838
 COMMANDS = {"sweep": (sweep, _sweep_flags), "compare": (compare, _compare_flags),

@@ -142,8 +142,9 @@ class Parser(argparse.ArgumentParser):
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             hint = _hint(wrong[1], re.findall(r"[\w-]+", wrong[2]), self.prog)
             message = f"unknown {wrong[1]!r}; {hint}"
-        if "required: COMMAND" in message:
-            message = f"which COMMAND? See '{self.prog} --help'"
+        if lacks := re.search("arguments are required: (.*)", message):
+            there = f"such as '{self.example}'" if self.example else "see --help"
+            message = f"{lacks[1]} is missing, {there}"
         print(f"{self.prog}: {_no_number(message)}", file=sys.stderr)
         sys.exit(2)
 

@@ -30,8 +30,9 @@ OF_ONE_FRAME = frozenset({".json", ".mat", ".npy", ".npz"}) # Perhaps: one for a
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
-WORKBOOK = ("is a workbook; save it as CSV if it is an annotation; raw data of "
-            "EthoVision needs pip install 'mabe_nb[excel]', or is exported as text")
+WORKBOOK = "is a workbook"
+AS_TEXT = ("; save its sheet of bouts as CSV, or raw data of EthoVision as text (or pip "
+           "install 'mabe_nb[excel]')")
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
 BOUTS = ("; a table of bouts has columns named agent, target, action, start and stop, "
          "with times in seconds")
@@ -42,7 +43,6 @@ WHOSE = frozenset({ # Columns that tell which animal or video a row is of
 ABOUT = frozenset({
     "group", "treatment", "condition", "genotype", "sex", "drug", "dose", "strain",
     "cage", "age", "cohort", "batch", "weight", "dob"})
-
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #ef392df8
 def not_read(
@@ -153,6 +153,7 @@ def odd_files(
         kinds.setdefault((alike, why), []).append(p)
     for (_, why), (p, *more) in kinds.items():
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
+        also += AS_TEXT * (why == WORKBOOK)
         damaged = (why not in (JSON, UNREAD)
                    and p.suffix.lower() not in {*SHEETS, *PACKED})
         kind = "unreadable_file" if damaged else "unknown_file"

@@ -56,8 +56,11 @@ def _named_by_boris(path, rec, settings, observation, only):
     found = read_boris(path, rec.fps, subjects=unnamed | settings.subjects,
                        observation=observation, target_from=settings.target_from,
                        without=settings.untracked)
-    names = {*found.agent} - {NOBODY}
-    alone = {NOBODY: only} # So is the one name that the rows of one animal have
+    return _of_the_only(found, only)
+
+
+def _of_the_only(found, only): # So is the one name that the rows of one animal have
+    names, alone = {*found.agent} - {NOBODY}, {NOBODY: only}
     if len(names) == 1 and only: alone |= dict.fromkeys(names, only)
     return found.replace({"agent": alone, "target": alone}) if only else found
 
@@ -118,8 +121,8 @@ def _bouts_in(path, rec, settings, rows):
     if source in TO_WHOM:
         asked = (path, rec.fps, _mine(rec, rows), settings.agent or only,
                  settings.subjects, settings.untracked)
-        return (read_elan(*asked) if source == "ELAN"
-                else read_bout_table(*asked, settings.scorer))
+        return _of_the_only(read_elan(*asked) if source == "ELAN" else
+                            read_bout_table(*asked, settings.scorer), only)
     if source == "BORIS": return _named_by_boris(path, rec, settings, rows, only)
     if source == "EthoVision": return _named_by_ethovision(path, rec, settings, only)
     who = 2 * (agent_of(rec, settings, path),)

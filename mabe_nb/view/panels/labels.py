@@ -17,8 +17,7 @@ DATA_LABELS = {
         "Means and spreads of the last frames among the features"),
     "include_pca": ("Principal components", "",
         "Of the coordinates, as further features"),
-    "pca_components": ("Components (number)", "",
-        "Of the coordinates, if they are added"),
+    "pca_components": ("Components (number)", ""),
     "sequence_length": ("Window (frames)", "", "How much the network sees at a time"),
     "frame_gap": ("Every n-th frame", "one in 133 ms",
                   "2 takes every other frame"),
@@ -39,22 +38,19 @@ MODEL_LABELS = {
     "hidden_size": ("Width (units)", "the network default", "Units a layer"),
     "num_layers": ("Depth (layers)", "the network default", "More layers see further"),
     "num_heads": ("Attention heads (number)", "", "Of the transformer"),
-    "dropout": ("Dropout (share)", "",
-        "Share of units left out at random, against learning by heart")}
+    "dropout": ("Dropout (share)", "")}
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #89c6748c
 FIT_LABELS = {
-    "epochs": ("Epochs (number)", "", "How often each video is learned from"),
+    "epochs": ("Epochs (number)", ""),
     "batch_size": ("Batch (windows)", "",
         "Windows at a time; the memory of the card decides"),
     "gradient_accumulation_steps": ("Batches a step (number)", "",
         "As if the batch were that much larger"),
     "limit": ("Most videos (number)", "all", "Fewer, for a quick trial"),
     "amp": ("Mixed precision", "", "Quicker on a card, with less memory"),
-    "learning_rate": ("Learning rate", "",
-        "Too large and the loss rises, too small and it stands"),
-    "weight_decay": ("Weight decay", "",
-        "Pulls weights to zero, against learning by heart"),
+    "learning_rate": ("Learning rate", ""),
+    "weight_decay": ("Weight decay", ""),
     "optimizer": ("Optimizer", "", "How a step follows from the gradient"),
     "ema_decay": ("Running mean of weights", "", "0: none"),
     "grad_clip": ("Largest gradient (norm)", "",
@@ -63,23 +59,20 @@ FIT_LABELS = {
     "focal_gamma": ("Focal exponent", ""), "focal_alpha": ("Focal weight", "none"),
     "class_weights": ("Class weights", "",
         "balanced: rare actions count as much as common ones"),
-    "label_smoothing": ("Label smoothing (share)", "",
-        "Trust in labels that may be wrong; 0: all")}
+    "label_smoothing": ("Label smoothing (share)", "")}
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #d134c7e3
 STOP_LABELS = {
-    "scheduler": ("Schedule", "", "How the learning rate changes over the epochs"),
-    "scheduler_patience": ("Patience of schedule (epochs)", "",
-        "Without a better loss, until the rate falls"),
-    "scheduler_factor": ("Fall of rate (factor)", "", "The rate is multiplied by this"),
-    "min_lr": ("Least learning rate", "", "It falls no further"),
-    "early_stopping_patience": ("Stop after (epochs)", "",
-        "Without a better score on the validation videos")}
+    "scheduler": ("Schedule", ""),
+    "scheduler_patience": ("Patience of schedule (epochs)", ""),
+    "scheduler_factor": ("Fall of rate (factor)", ""),
+    "min_lr": ("Least learning rate", ""),
+    "early_stopping_patience": ("Stop after (epochs)", "")}
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #05f54e4e
 AUGMENT_LABELS = {
-    "use_augmentation": ("Augmentation", "", "Learn from altered copies too"),
-    "noise_std": ("Noise (standard deviations)", "", "Added to each channel"),
+    "use_augmentation": ("Augmentation", ""),
+    "noise_std": ("Noise (standard deviations)", ""),
     "flip": ("Mirrored (share)", ""),
     "rotation": ("Rotation (degrees)", "", "The most that a window is turned"),
     "swap_others": ("Others exchanged (share)", ""),
@@ -90,12 +83,12 @@ AUGMENT_LABELS = {
 
 # %% ../../../nbs/view/panels/38_labels.ipynb #ef432dda
 PLACE_LABELS = {
-    "seed": ("Seed", "", "The same seed, the same run"),
+    "seed": ("Seed", ""),
     "device": ("Device", "", "auto takes the card, if there is one"),
     "num_workers": ("Processes (number)", ""), "pin_memory": ("Pinned memory", ""),
     "resident_gb": ("Data on the device (GB)", "half of what is free",
         "The rest is loaded as it is needed"),
-    "valid_share": ("Validation videos (share)", "", "Drawn, if no videos are named"),
+    "valid_share": ("Validation videos (share)", ""),
     "smooth_ms": ("Smoothing (ms)", ""),
     "checkpoint_dir": ("Folder of checkpoints", ""),
     "save_freq": ("Keep weights every (epochs)", "", "0: only the best"),
