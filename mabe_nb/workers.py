@@ -69,6 +69,7 @@ def worker_pool(
 ) -> ProcessPoolExecutor:
     "Processes to submit functions of modules to."
     context = multiprocessing.get_context("spawn")
+    if os.name == "nt": workers = min(workers, 61) # Windows waits for no more
     return ProcessPoolExecutor(workers, context, _begin, (start, args))
 
 # %% ../nbs/02_workers.ipynb #0d34530b
@@ -91,7 +92,7 @@ def side_by_side(
 ): # Yields each thing with what came of it, in the order in which they end
     "Work in several processes, and in this one if there is one or one of them dies."
     left = dict(enumerate(todo))
-    ConfigError.bounded("workers", workers, whole=True)
+    ConfigError.bounded("workers", workers, high=1000, whole=True)
     if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{AGAIN}; going on without workers")
     if (workers := min(workers, len(left))) > 1 and not again:
