@@ -6,7 +6,7 @@
 __all__ = ['train_item', 'map_train', 'join_recipe']
 
 # %% ../nbs/07_recipe_items.ipynb #f6fe2b5b
-import contextlib, os, tempfile
+import contextlib, tempfile
 from collections import Counter
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from .remote.groups.plan import MapPlan, side_by_side
 from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.values import read_value
+from .system import absolute
 from .train.ensemble.members import ActionFrames, net_config
 from .train.ensemble.queue import (MemberTask, member_digests, run_task,
                                           share_cores, stale_members)
@@ -154,10 +155,10 @@ def map_train(
     videos = {n: of[r] for n, r in folders.items()}
     if plan: return _plan(tasks, items, videos, folders, how)
     tag = {"verb": "train", "digest": tag_digest("train", str(out), digests),
-           "out": str(out), "data": os.path.abspath(data), "recipe": recipe,
+           "out": str(out), "data": absolute(data), "recipe": recipe,
            "videos": train_ids, "folds": folds,
-           "corrections": corrections and os.path.abspath(corrections),
-           "cache": cache and os.path.abspath(cache), "workers": workers}
+           "corrections": corrections and absolute(corrections),
+           "cache": cache and absolute(cache), "workers": workers}
     given = {"videos": videos, **_sharing(how)}
     return start_tagged(_train, items, tag, say, given=given, folders=folders, **how)
 

@@ -6,7 +6,7 @@
 __all__ = ['MEASURED', 'map_prepare', 'move_prepared', 'join_prepared', 'map_predict', 'predicted_table', 'join_predicted']
 
 # %% ../nbs/06_videos.ipynb #de8bcbb8
-import os, shutil, tempfile
+import shutil, tempfile
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -30,6 +30,7 @@ from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.places.base import get
 from .remote.places.job_state import ENDED
+from .system import absolute
 from .video_items import forget, model_hashes, own_code
 
 # %% ../nbs/06_videos.ipynb #2bb4a1ca
@@ -101,7 +102,7 @@ def map_prepare(
              "code": own_code(features)}
     digest = tag_digest("prepare", str(out), given, plan.code, prints)
     tag = {"verb": "prepare", "digest": digest, "out": str(out),
-           "data": os.path.abspath(data), "split": split, "features": features,
+           "data": absolute(data), "split": split, "features": features,
            "videos": None if videos is None else ids, "skip_broken": skip_broken}
     return _start(_prepare, left, tag, given, {"data": data}, say, how)
 
@@ -174,7 +175,7 @@ def map_predict(
     out="submission.csv", # Table to write in the end, here
     split: str = "train",
     videos=None, # Ids, or text with ranges such as "1-36,40"; None: all
-    checkpoint="best", # Of a single run: "best", "last" or an epoch
+    checkpoint: str | int = "best", # Of a single run: "best", "last" or an epoch
     doubts: bool = False, # A column more, see `with_doubts`
     overwrite: bool = False, # Replace `out`
     options: dict = {}, # Of the model's `predict`
@@ -188,8 +189,8 @@ def map_predict(
                  options=_with_thresholds(options, model), code=code, hashes=hashes)
     prints = {v: _print(dataset, v) for v in ids}
     tag = {"verb": "predict", "digest": tag_digest("predict", given, prints),
-           "out": os.path.abspath(ConfigError.as_path("out", out)), "doubts": doubts,
-           "overwrite": overwrite, "data": os.path.abspath(data), "split": split,
+           "out": absolute(ConfigError.as_path("out", out)), "doubts": doubts,
+           "overwrite": overwrite, "data": absolute(data), "split": split,
            "learned_from": sorted(model.learned_from & set(ids)),
            "actions": [*model.actions]}
     return _start(_predict, ids, tag, given, {"data": data, "run": run}, say, how)

@@ -70,6 +70,7 @@ def worker_pool(
 ) -> ProcessPoolExecutor:
     "Processes to submit functions of modules to."
     context = multiprocessing.get_context("spawn")
+    if os.name == "nt": workers = min(workers, 61) # Windows waits for no more
     return ProcessPoolExecutor(workers, context, _begin, (start, args))
 
 # %% ../nbs/02_workers.ipynb #0d34530b
@@ -131,7 +132,7 @@ def side_by_side(
     if workers is None:
         yield from _first_ones(here or work, left)
         workers = _worth_starting(len(left), (work, start, args))
-    ConfigError.bounded("workers", workers, whole=True)
+    ConfigError.bounded("workers", workers, high=1000, whole=True)
     if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{AGAIN}; going on without workers")
     if (workers := min(workers, len(left))) > 1 and not again:

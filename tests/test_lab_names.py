@@ -117,7 +117,8 @@ def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     ("Ka\u0308fig 1.csv", "K\xe4fig_1"), ("K\xe4fig 1.csv", "K\xe4fig_1"),
     ("\u5c0f\u9f203.csv", "\u5c0f\u9f203"), ("day1_\u0430.csv", "day1_\u0430"),
     ("WT\u2642 \u202e1.csv", "WT___1"), ("\u0e2b\u0e19\u0e391.csv", "\u0e2b\u0e19\u0e391"),
-    ("cage1_Behavior.csv", "cage1"), ("cage1.mp4.predictions.slp", "cage1"), ("labels.csv", "labels")])
+    ("cage1_Behavior.csv", "cage1"), ("cage1.mp4.predictions.slp", "cage1"), ("labels.csv", "labels"),
+    ("cage1_manual.csv", "cage1"), ("cage1_framewise.csv", "cage1"), ("manual.csv", "manual")])
 def test_the_name_of_a_video(file, name): assert video_name(file) == name
 
 
@@ -182,6 +183,14 @@ def test_streams_of_one_file_are_chosen(tmp_path):
     (tmp_path/"dataset.yaml").write_text(f"{settings}\nstreams: [S3]\n")
     with pytest.raises(DataError, match=r"v1.txt: has the channels \['S1', 'S2'\]"):
         open_dataset(tmp_path)["v1"]
+
+
+def test_a_table_of_groups_names_files(tmp_path):
+    path = tmp_path/"g.csv"
+    path.write_text("FileName,Group\nv1.mp4,drug\nv2.AVI,veh\nv.3,drug\n")
+    assert read_groups(path).video.tolist() == ["v1", "v2", "v.3"]
+    path.write_text("video,filename\nv1,drug\n")
+    assert read_groups(path).columns.tolist() == ["video", "filename"]
 
 
 def test_a_table_of_groups_from_a_spreadsheet(tmp_path):

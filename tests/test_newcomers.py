@@ -22,7 +22,7 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.kaggle.tables import read_bouts
 from mabe_nb.data.recording import BOUT_COLUMNS, Recording, submitted_bouts
 from mabe_nb.errors import ConfigError, DataError, MabeError
-from mabe_nb.files import write_csv
+from mabe_nb.files import read_json, write_csv
 
 PARTS = ("nose", "ear_left", "ear_right", "tail_base")
 composed, apart = (lambda text, f=f: unicodedata.normalize(f, text) for f in ("NFC", "NFD"))
@@ -247,6 +247,9 @@ def test_one_name_for_all_makes_one_animal_of_them(tmp_path):
 def doubled(x): return 2 * x
 
 
+def test_gpu_without_settings_is_a_decorator(): assert mb.gpu(doubled).__wrapped__ is doubled
+
+
 def test_nothing_is_none(tmp_path, monkeypatch):
     monkeypatch.setenv("MABE_HOME", str(tmp_path))
     job = mb.submit("x = 1", inputs=None, outputs=None, secrets=None, with_=None)
@@ -309,6 +312,12 @@ def test_a_wrong_argument_gets_a_sentence(call, words):
     (lambda: mb.split(DATA, vids="0"), "unknown argument of split 'vids'; did you mean 'videos'"),
     (lambda: mb.split(), "split: missing a required argument: 'data'"),
     (lambda: mb.write_colony("c", labs=3), "labs is 3, expected several in a list"),
+    (lambda: mb.write_kaggle(DATA, "data", zeros=3), "zeros is 3, expected several in a list"),
+    (lambda: mb.gpu(out=3), "out is 3, expected several in a list"),
+    (lambda: mb.prepare(DATA, "coords", "c", parts=[3]), "parts is .3,., expected a list of body parts"),
+    (lambda: mb.load_model("run", BOUTS), "checkpoint is of type DataFrame, expected text or a whole number"),
+    (lambda: mb.map_predict("run", "data", checkpoint=BOUTS), "checkpoint is of type DataFrame, expected text or a whole"),
+    (lambda: mb.prepare(DATA, "coords", "c", workers=10**30), "workers is 10*, expected a whole number to 1000"),
     (lambda: mb.write_colony("c\0"), "expected the name of a folder"),
     (lambda: mb.retrain("run", DATA, 3), "out is 3"),
     (lambda: mb.read_poses(3, fps=30), "is no name of a file"),
@@ -339,6 +348,11 @@ def test_a_tilde_is_the_home_folder_in_every_name(tmp_path, monkeypatch, capsys)
     mb.score("~/data", "~/sub.csv", say=None)
     model = mb.fit("~/data", "~/again", epochs=1, features="coords", device="cpu", say=None)
     assert model.actions == mb.load_model("~/again").actions and not [*here.iterdir()]
+    group = mb.map_prepare("~/data", "coords", "~/cache", say=None)
+    given = {"data": str(tmp_path/"data"), "out": str(tmp_path/"cache")}
+    assert group.spec["tag"].items() >= given.items()
+    assert read_json(group.folder/"pack"/"pack.json")["folders"] == {"data": given["data"]}
+    group.cancel()
     assert {"data", "run", "sub.csv", "again"} <= {p.name for p in tmp_path.iterdir()}
 
 
@@ -373,6 +387,8 @@ def test_settings_of_predict_have_bounds(tmp_path, monkeypatch):
     model = mb.fit(DATA, tmp_path/"run", epochs=1, features="coords", conv_channels=[4],
                    lstm_hidden=4, device="cpu", say=None, progress=False)
     for how, words in (({"least_ms": np.nan}, "least_ms"), ({"smooth_ms": -500}, "smooth_ms"),
+                       ({"least_ms": 10**30}, "least_ms is 10*, expected a number from 0 to 10{9}$"),
+                       ({"smooth_ms": 10**400}, "smooth_ms is of type int, expected a number from 0 to"),
                        ({"thresholds": 0.3}, "threshold 0.3 is of no action")):
         with pytest.raises(MabeError, match=words): model.predict(DATA, ["0"], **how)
     with pytest.raises(MabeError, match="is no dataset"): model.predict(5)
@@ -410,6 +426,8 @@ def test_features_are_not_written_among_the_data(tmp_path, capsys):
     assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(DataError, match="has parts ear_left.*, none of .'unknown'"):
         mb.prepare(DATA, "coords", tmp_path/"cache", parts=["unknown"])
+    with pytest.raises(ConfigError, match="holds this dataset; choose another folder"):
+        mb.prepare(RecordingList(DATA, tmp_path), "coords", tmp_path/"data"/"..")
 
 
 # tables

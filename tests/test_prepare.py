@@ -336,7 +336,7 @@ def test_videos_are_named_as_for_other_verbs(folder, tmp_path, ids):
 
 @pytest.mark.parametrize("given,match", [
     (dict(ids="12"), "no video '12' among 6"), (dict(ids=1), "videos is '1', expected ids"),
-    (dict(parts="nose"), "parts is 'nose', expected a list"), (dict(parts=3), "parts is '3', expected a list")])
+    (dict(parts="nose"), "parts is 'nose', expected a list"), (dict(parts=3), "parts is 3, expected a list")])
 def test_what_names_no_videos_or_parts_is_refused(folder, tmp_path, given, match):
     "Of parts='nose' channels of the parts n, o, s and e were made, which hold nothing."
     with pytest.raises(ConfigError, match=match): run(folder, tmp_path/"out", **given)

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from .measures import MEASURES, _name, _some
 from ..errors import ConfigError, DataError, first_line
+from ..data.folder.films import FILMS
 from ..data.folder.names import did_you_mean
 from ..data.formats.text_tables import check_table, text_of
 from ..data.recording import some_of
@@ -25,21 +26,29 @@ from ..safe_names import differ_in_capitals, plain_id
 KEYS = "video", "animal", "subject" # Other columns are groups
 
 
+def _video(name): # v1.mp4 is v1
+    stem, dot, film = name.rpartition(".")
+    return plain_id(stem if dot + film.lower() in FILMS else name)
+
+
 def checked_groups(
     table: pd.DataFrame, # See `read_groups`
     path=None, # File it came from, for the message
 ) -> pd.DataFrame: # All columns as text, NaN as ""
     "A table of groups to compare by. Raises `DataError` naming what it lacks."
     table = table.rename(columns=str)
-    names = {c: c.strip().lower() for c in table if c.strip().lower() in KEYS}
+    names = {c.strip().lower(): c for c in table}
+    if "filename" in names: names.setdefault("video", names["filename"])
+    names = {names[k]: k for k in KEYS if k in names}
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
     table = table.where(table.notna(), "").map(lambda v: _name(v).strip())
     table = table[(table != "").any(axis=1)].reset_index(drop=True)
     if "video" not in table:
         raise DataError(f"has no column video, only {some_of([*table])}", path)
+    if not table.columns.is_unique: raise DataError("has a column twice", path)
     if not len(table): raise DataError("has no rows", path)
     keys = [c for c in ("video", "animal") if c in table]
-    if path is not None: table[keys] = table[keys].map(plain_id) # As ids of files are
+    if path is not None: table[keys] = table[keys].map(_video) # As ids of files are
     if not len(again := table[table.duplicated(keys)]): return table
     twice = " of ".join(again[keys[::-1]].iloc[0])
     raise DataError(f"has two rows for {twice}, expected one", path)

@@ -139,7 +139,7 @@ def as_lines(
     table, # From `list_caches`
 ) -> str:
     "The table for a person."
-    days = (time.time() - table.used) / 86400
+    days = ((time.time() - table.used) / 86400).clip(0) # Clocks may be set back
     table = table.assign(MB=(table.bytes / 1e6).round(1), days_unused=days.round(1))
     columns = ["name", "dataset", "features", "videos", "MB", "days_unused"]
     return table[columns].to_string(index=False)

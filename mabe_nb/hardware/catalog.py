@@ -45,6 +45,10 @@ def _checked(rows):
         row["count"] = row.get("count", 1 if row["gpu"] else 0)
         row["max_count"] = max(row.get("max_count") or 0, row["count"])
         if row.get("usd_per_hour") is None: row["usd_per_hour"] = math.nan
+        if row["usd_per_hour"] == 0 and row["provider"] in ("modal", "hf-jobs"):
+            raise DataError(f"usd_per_hour is 0, but {row['provider']} bills every "
+                            "machine; leave the cell empty if you do not know",
+                            row["where"])
         if row["gpu"] and row["gpu"] not in cards and row["gpu"][:3] != "TPU":
             raise ConfigError.unknown("card", row["gpu"], cards, row["where"])
     return rows

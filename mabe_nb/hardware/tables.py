@@ -7,7 +7,7 @@ __all__ = ['NUMBERS', 'WHOLE', 'FLAGS', 'DATES', 'STALE_DAYS', 'parse_cell', 're
            'layered', 'age_days', 'to_records', 'without_nan', 'text_table']
 
 # %% ../../nbs/hardware/05_tables.ipynb #c05e4978
-import csv, json, math
+import csv, json, math, re
 from datetime import date
 from functools import cache, lru_cache
 from pathlib import Path
@@ -27,7 +27,7 @@ WHOLE, FLAGS, DATES = ("count", "max_count"), ("bf16", "available"), ("as_of",)
 # %% ../../nbs/hardware/05_tables.ipynb #3361d0b4
 def _number(column, text):
     low, high = NUMBERS[column]
-    try: value = float(text)
+    try: value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError: value = math.nan
     if not low <= value <= high or (column in WHOLE and value % 1):
         kind = "a whole number" if column in WHOLE else "a number"
@@ -36,9 +36,9 @@ def _number(column, text):
 
 # %% ../../nbs/hardware/05_tables.ipynb #aa26cde4
 def _day(text):
-    parts = text.split("-")
-    try: day = date(*map(int, parts if len(parts) == 3 else [*parts, "1"]))
-    except (ValueError, TypeError):
+    parts = re.fullmatch(r"([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?", text)
+    try: day = date(*map(int, parts.groups("1")))
+    except (ValueError, AttributeError):
         raise ValueError(f"{text!r}, expected a day such as 2026-08-30") from None
     if (day - (today := date.today())).days > 1: raise ValueError(
         f"{text!r}, which is to come by this machine's clock: that says {today}")

@@ -62,9 +62,9 @@ def new_id() -> str:
 
 # %% ../../nbs/remote/40_job.ipynb #a8406478
 def _absolute(options): # For a start from another folder
-    data = options.get("data")
-    if not isinstance(data, str) or not os.path.isdir(data): return options
-    return options | {"data": os.path.abspath(data)}
+    known = isinstance(data := options.get("data"), (str, os.PathLike))
+    path = os.path.abspath(os.path.expanduser(data)) if known else ""
+    return options | {"data": path} if os.path.isdir(path) else options
 
 # %% ../../nbs/remote/40_job.ipynb #92b6acd6
 def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):

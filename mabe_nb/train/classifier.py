@@ -31,8 +31,9 @@ from .model import (evidence_in, names_in, pair_actions_of, pair_decision,
 from .models import check_size, make_model
 from .tracks import without_unseen
 from .unlike import check_body, doubtful, lines_before
-from .predict import (decide, decide_apart, lasting, probabilities, smooth,
-                                   to_bouts, trained_classes, with_rates)
+from .predict import (LONGEST_MS, decide, decide_apart, lasting,
+                                   probabilities, smooth, to_bouts, trained_classes,
+                                   with_rates)
 from ..workers import or_silent
 
 # %% ../../nbs/train/60_classifier.ipynb #793a6a5b
@@ -108,7 +109,7 @@ def _rebuild(about, tensors, path):
         if key.startswith("model.") and not torch.isfinite(value).all():
             raise DataError(f"{key} holds weights that are no numbers")
     possible, n = np.array(about["possible"], bool), len(about["actions"])
-    least = tuple(ConfigError.bounded("least_ms", ms, 0)
+    least = tuple(ConfigError.bounded("least_ms", ms, 0, LONGEST_MS)
                   for ms in about.get("least_ms", ()))
     usual = tuple(ConfigError.bounded("usual", rate, 0, 1)
                   for rate in about.get("usual", ()))
@@ -170,7 +171,7 @@ def predict_sequences(
     "Yield row number and (frames, classes) probabilities of each sequence."
     from tqdm.auto import tqdm
     cfg, device = clf.cfg, pick_device(clf.cfg.device)
-    if smooth_ms is not None: ConfigError.bounded("smooth_ms", smooth_ms, 0)
+    if smooth_ms is not None: ConfigError.bounded("smooth_ms", smooth_ms, 0, LONGEST_MS)
     model, table = clf.model.to(device).eval(), prepared.sequences
     rows = np.arange(len(table)) if ids is None else \
         np.flatnonzero(table.video_id.isin(list(ids)))
@@ -254,7 +255,7 @@ def predict(self: Classifier,
                              thresholds): say(line)
     by_video = {v: [] for v in prepared.sequences.video_id}
     least = self.least_ms if least_ms is None else (
-        ConfigError.bounded("least_ms", least_ms, 0),) * len(self.actions)
+        ConfigError.bounded("least_ms", least_ms, 0, LONGEST_MS),) * len(self.actions)
     by_lab = {lab: bars(thresholds, lab, self.actions) for lab in labs}
     plain = self if rates else replace(self, usual=())
     for i, p in predict_sequences(plain, prepared, ids, smooth_ms, progress, overlap):

@@ -116,7 +116,7 @@ def refuse_models(
 # %% ../../nbs/train/58_model.ipynb #93401517
 def load_model(
     path, # Run folder, bundle, or a .safetensors file of a single run
-    checkpoint="best", # Of a single run: "best", "last" or an epoch
+    checkpoint: str | int = "best", # Of a single run: "best", "last" or an epoch
     device: str | None = None, # As of `TrainConfig`; None: as it was trained
     engine: str = "float32", # What does the arithmetic of networks, see `ENGINES`
 ) -> Model:

@@ -27,7 +27,7 @@ from ..checks.sightings import swaps
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
 from ..recording import BOUT_COLUMNS, pairs, some_of, tracks_hash
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, given
 from ...extend import own_modules
 from ...files import atomic, disk_errors, write_json
 from ...safe_names import safe_id
@@ -164,11 +164,12 @@ def plan_for(dataset, out, features: str, parts=None, unlabelled=False, selves=F
              most=float("inf")) -> Plan:
     "What `prepare` does with a dataset, by its own arguments."
     if parts is None: parts = dataset_parts(dataset, unlabelled)
-    if isinstance(parts, str) or not isinstance(parts, Iterable):
-        raise ConfigError(f"parts is {str(parts)[:40]!r}, expected a list of names of "
-                          "body parts")
-    parts = tuple(parts)
+    if not isinstance(parts, str) and isinstance(parts, Iterable): parts = tuple(parts)
+    if not isinstance(parts, tuple) or any(not isinstance(p, str) for p in parts):
+        raise ConfigError(f"parts is {given(parts)}, expected a list of body parts")
     out = ConfigError.as_path("out", out or default_folder(dataset, features, parts))
+    if out.resolve() == Path(dataset.root).resolve(): raise ConfigError(
+        f"{out} holds this dataset; choose another folder (--out)")
     code, blocks = code_version(features=features, code=DATA_CODE), blocks_of(features)
     return Plan(dataset, out, features, parts, unlabelled, code, selves,
                 kept_once(blocks), order_free(blocks), most)

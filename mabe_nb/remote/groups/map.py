@@ -44,6 +44,11 @@ def _code(function, with_, given, folders={}):
                            options=None)
 
 # %% ../../../nbs/remote/groups/20_map.ipynb #f5602667
+def _found(name, path):
+    if (path := ConfigError.as_path(name, path)).exists(): return path
+    raise DataError("does not exist; folders= goes along", path)
+
+
 def _put_folders(pack, folders, on_disk):
     "Folders and files that go along: argument -> path there. Elsewhere links are sent."
     if on_disk: return {name: os.path.abspath(path) for name, path in folders.items()}
@@ -148,9 +153,7 @@ def map(
     say = or_silent(say)
     spec = _spec(name, items, on, at_once, tasks, gpu, timeout, retries, secrets,
                  options, tag)
-    for path in folders.values():
-        if not os.path.exists(path):
-            raise DataError("does not exist; folders= goes along", path)
+    folders = {name: _found(name, path) for name, path in folders.items()}
     price = _price(spec, len(items))
     group = Group(_groups_folder()/spec["id"], spec)
     _write_group(group, code, items, given, folders)

@@ -7,9 +7,10 @@ __all__ = ['inputs_of', 'Remote', 'gpu']
 
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #8d2e5793
 import inspect
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 
-from ...errors import ConfigError
+from ...errors import ConfigError, one_or_more
 from ..job import submit
 
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #8641b95d
@@ -59,14 +60,13 @@ class Remote:
 
 # %% ../../../nbs/remote/notebook/30_decorator.ipynb #7ba6ae55
 def gpu(
-    on: str = "local", # A place, as for `submit`
+    on: str | Callable = "local", # A place, as for `submit`
     gpu: str | list | tuple | None = None, # Such as "L4"; a list: the first free
-    out=(), # Names in the dict that the function returns; none: it returns one value
+    out: Iterable = (), # Names in the dict that it returns; none: it returns one value
     **settings, # `timeout`, `retries`, `with_`, `secrets`, `limit`, backend's options
 ):
     "Decorator: calls of the function run as jobs."
     if callable(on): # @gpu alone
         return Remote(on, {"on": "local", "gpu": gpu, "outputs": []})
-    out = [out] if isinstance(out, str) else list(out)
-    return lambda function: Remote(function, {"on": on, "gpu": gpu, "outputs": out,
-                                              **settings})
+    return lambda function: Remote(function, {
+        "on": on, "gpu": gpu, "outputs": one_or_more(out), **settings})

@@ -16,7 +16,7 @@ import pandas as pd
 
 from .tables import MICE, triple
 from ...recording import Recording, looked_at
-from ....errors import ConfigError, DataError, of_kind
+from ....errors import ConfigError, DataError, of_kind, one_or_more
 from ....files import atomic
 from ....safe_names import safe_id
 
@@ -125,7 +125,7 @@ def write_kaggle(
     recordings, # `Recording`s of up to four animals; written one by one
     root, # Folder to write into; must not hold anything of this split yet
     split: str = "train", # "test" leaves the annotations out
-    zeros=(), # Labs whose missing points are written as 0, 0
+    zeros: Iterable = (), # Labs whose missing points are written as 0, 0
 ) -> pd.DataFrame: # The table of videos; what `meta` has of `COLUMNS` is in it
     "A folder in Kaggle's layout, whole or not at all. Raises `DataError`."
     paths, rows, made = _paths(root := ConfigError.as_path("root", root), split), [], {}
@@ -134,7 +134,7 @@ def write_kaggle(
         file = stack.enter_context(atomic(paths["videos"])) # appears last
         for rec in _each(recordings):
             rows.append(_row(rec))
-            tables = {"tracking": tracking_table(rec, rec.lab_id in zeros)}
+            tables = {"tracking": tracking_table(rec, rec.lab_id in one_or_more(zeros))}
             if split == "train" and rec.labelled is not None:
                 tables["annotation"] = annotation_table(_whole(rec))
             for kind, table in tables.items():
