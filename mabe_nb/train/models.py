@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NETWORKS', 'Network', 'network', 'Conv1DBiLSTM', 'BiLSTM', 'positions', 'Transformer', 'DilatedLayer', 'TCN',
-           'receptive_field', 'CalMS21Conv1D', 'keras_norm', 'count_parameters', 'make_model', 'layers_of',
-           'recurrent_layers', 'check_size']
+           'CalMS21Conv1D', 'keras_norm', 'count_parameters', 'make_model', 'layers_of', 'recurrent_layers',
+           'check_size']
 
 # %% ../../nbs/train/20_models.ipynb #60bd2124
 from inspect import signature
@@ -186,13 +186,6 @@ class TCN(nn.Module):
         x: torch.Tensor, # (windows, frames, channels) float
     ) -> torch.Tensor: # (windows, frames, classes) scores
         return self.head(self.layers(self.embed(x)))
-
-# %% ../../nbs/train/20_models.ipynb #3c75079e
-def receptive_field(
-    layers: int, # Layers of a `TCN`
-) -> int: # Frames, the frame itself in the middle
-    "How many frames the score of one frame depends on."
-    return 1 + 2 * sum(2 ** (i % 10) for i in range(layers))
 
 # %% ../../nbs/train/20_models.ipynb #b05a07ee
 @network("calms21_conv1d", "dropout", fixed=True)
