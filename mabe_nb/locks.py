@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .errors import DataError
 from .files import disk_errors, refused, TEMPORARY, temporary
-from .workers import check_main
+from .workers import require_main_guard
 
 # %% ../nbs/05_locks.ipynb #d19ec870
 LOCK = ".lock" # In the folder that it is for
@@ -45,7 +45,7 @@ def locked(
 ):
     "Be the only one inside. Raises `DataError` that names who is, unless it may wait."
     from filelock import FileLock, SoftFileLock, Timeout
-    check_main()
+    require_main_guard()
     held = FileLock(lock := Path(lock))
     with disk_errors(what):
         try: held.acquire(timeout=0)

@@ -25,7 +25,7 @@ from mabe_nb.measure.probe import measure
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
-from mabe_nb.train.ensemble.presets import MemberSpec
+from mabe_nb.train.ensemble.member_specs import MemberSpec
 from mabe_nb.train.metrics import submission_table
 
 make_parser = cli.make_parser

@@ -312,7 +312,7 @@ def test_a_split_reads_only_labelled_videos(tmp_path, monkeypatch, kind):
     if kind == "kaggle":
         dataset = read_kaggle(write_colony(tmp_path/"c", videos=12, minutes=0.1))
         for i in dataset.ids[4:]: dataset.file(i, "annotation").unlink(missing_ok=True)
-        module, name = kaggle, "read_video"
+        module, name = kaggle, "read_kaggle_video"
     else:
         for i in range(12):
             rec = make_recording(i, 90, parts=("nose", "neck", "tail_base"))

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ...arguments import checks_arguments
 from ...data.cache.prepare import MOST
 from ...data.dataset import data_and_ids, LastRead
-from ...errors import DataError, MabeError, checked, shown
+from ...errors import DataError, MabeError, shown
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
@@ -211,7 +212,7 @@ def learned_from(self: Recipe) -> frozenset:
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
-@checked
+@checks_arguments
 def predict(
     self: Recipe,
     dataset, # Dataset, path, or list of `Recording`s

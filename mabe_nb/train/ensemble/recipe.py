@@ -29,7 +29,7 @@ from .labs import (actions_by_lab, fold_facts, fold_notes,
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #ed79ad2d
 from .members import ActionFrames, load_member, prepared_for
-from .presets import RECIPES
+from .member_specs import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
 from ..model import refuse_models
