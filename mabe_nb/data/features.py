@@ -39,7 +39,6 @@ class Features:
     sided: tuple = () # Of the channels, see `mabe_nb.data.blocks.registry.Channel`
 
     def __len__(self): return len(self.values)
-
     def __repr__(self):
         return f"Features: {len(self):,} frames x {len(self.names)} channels"
 
@@ -206,8 +205,8 @@ def laid_out(
             continue
         if pair not in kept:
             xp, like = array_namespace(channels[0]), channels[0]
-            kept[pair] = xp.empty((frames, len(made)), dtype=xp.float32,
-                                  device=like.device), made
+            empty = xp.empty((frames, len(made)), dtype=xp.float32, device=like.device)
+            kept[pair] = empty, made
         stacked(channels, kept[pair][0][some])
     for pair, of_pair in kept.items(): yield slice(None), pair, *of_pair
 
