@@ -132,13 +132,11 @@ def _no_hdf(path):
 # %% ../../../../nbs/data/formats/binary/30_hdf.ipynb #c924c49e
 def check_hdf(
     path, # An HDF5 file
-    spare: int = SPARE, # Bytes that its arrays may take in any case
-    ratio: int = RATIO, # Bytes that they may take for each byte of the file
 ):
     "Raises `DataError` if a file leads to others or announces far more than it holds."
     import h5py
     path = regular_file(path)
-    left = most = spare + ratio * path.stat().st_size
+    left = most = SPARE + RATIO * path.stat().st_size
     try:
         with h5py.File(path, "r") as f:
             for name, item in _walk(f, path):
