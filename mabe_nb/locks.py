@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LOCK', 'owner', 'owner_of', 'locked', 'append_json', 'clear_temporaries', 'remove_folder', 'make_folder',
-           'locked_folder', 'fills_its_folder', 'locked_share', 'locked_beside', 'this_process', 'has_ended']
+           'locked_folder', 'holds_folder_lock', 'locked_share', 'locked_beside', 'this_process', 'has_ended']
 
 # %% ../nbs/05_locks.ipynb #6b977865
 import functools, json, os, shutil, socket, time
@@ -143,7 +143,7 @@ def locked_folder(
         yield
 
 # %% ../nbs/05_locks.ipynb #8f77f8ec
-def fills_its_folder(
+def holds_folder_lock(
     function, # Takes a folder as its second argument, `out`
 ):
     "A function that holds the lock of its folder. Raises `DataError` if another does."

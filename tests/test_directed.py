@@ -22,7 +22,7 @@ from mabe_nb.train.ensemble.member_specs import RECIPES
 from mabe_nb.train.ensemble.recipe import begin_training, train_recipe
 from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.model import load_model
-from mabe_nb.train.unlike import mixed_units
+from mabe_nb.train.data_shift import mixed_units
 
 PARTS = ("nose", "body_center", "tail_base", "ear_left")
 

@@ -238,7 +238,7 @@ def probes(monkeypatch):
         if on != "local" or begun.count("local") == 1: return start(spec, on, gpu, *more)
         settings = spec["settings"] | ({"device": gpu} if gpu else {})
         try: return results.checked_result(measure({**spec, "settings": settings}))
-        except Exception as e: return {"status": "error", "say": str(e)} # as that of a job
+        except Exception as e: return {"status": "error", "note": str(e)} # as that of a job
     monkeypatch.setattr(results, "_start", begin)
 
 

@@ -31,7 +31,7 @@ from .model import (evidence_in, names_in, pair_actions_of, pair_decision,
                                  read_split, read_thresholds)
 from .models import check_size, make_model
 from .tracks import without_unseen
-from .unlike import check_body, doubtful, lines_before
+from .data_shift import check_body, doubtful, lines_before
 from .predict import (decide, decide_apart, lasting, probabilities, smooth,
                                    to_bouts, trained_classes, with_rates)
 from ..workers import or_silent

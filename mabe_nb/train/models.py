@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..errors import ConfigError, DataError
-from ..extend import blamed
+from ..extend import user_code_errors
 from .arithmetic.dropout import ByteDropout, byte_dropout
 
 # %% ../../nbs/train/20_models.ipynb #c28752b4
@@ -247,7 +247,7 @@ def make_model(
     except TypeError as e: raise ConfigError(
         f"network {cfg.model_type!r} cannot be made of channels, classes and the "
         f"settings that it reads ({', '.join(of.reads) or 'none'}): {e}") from None
-    with blamed(f"network {cfg.model_type!r}", of.make):
+    with user_code_errors(f"network {cfg.model_type!r}", of.make):
         return byte_dropout(of.make(input_dim, num_classes, *given))
 
 

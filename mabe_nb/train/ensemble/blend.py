@@ -31,7 +31,7 @@ from ..metrics import submission_table
 from ..predict import to_bouts
 from .directed import completed
 from ..tracks import without_unseen
-from ..unlike import check_body, doubtful, lines_before
+from ..data_shift import check_body, doubtful, lines_before
 from ...workers import or_silent
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #2232a777

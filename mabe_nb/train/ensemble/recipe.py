@@ -17,7 +17,7 @@ from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
-from ...locks import fills_its_folder
+from ...locks import holds_folder_lock
 from .card import recipe_card
 from .decide import (Decision, OutOfFold, choose, codes_of,
                                            oof_scores)
@@ -36,7 +36,7 @@ from ..model import refuse_models
 from ..scores.frames import counts_by_video, seen_counts
 from ..scores.means import time_looked_at
 from ..training_set import together
-from ..unlike import mixed_units, shared_subjects
+from ..data_shift import mixed_units, shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
 def prepare_members(
@@ -199,7 +199,7 @@ def begin_training(
     return specs, tasks, table, splits, parts, getattr(dataset, "only_reviewed", ())
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #dcd0eac8
-@fills_its_folder
+@holds_folder_lock
 def train_recipe(
     dataset, # See `open_dataset`
     out, # Folder; must not hold a run yet, but may hold the beginning of this one

@@ -32,13 +32,14 @@ def partial_cross_entropy(
     smoothing: float = 0.0, # Label smoothing, share given to all classes alike
     gamma: float = 0.0, # Focal: neglects frames that are already right; 0: does not
     alpha: float = None, # Focal: factor of frames with an action, of others 1 - alpha
+    total: torch.Tensor = None, # To divide by; None: what the frames weigh
 ) -> torch.Tensor: # Scalar float32: weighted mean over the frames that say anything
     "Minus the log of the probability on allowed classes; cross entropy if one is."
     logp = F.log_softmax(scores.float(), -1)
     loss = -torch.logsumexp(logp.masked_fill(~allowed, -torch.inf), -1)
     loss = focused(loss, ~allowed[..., 0], gamma, alpha)
     if smoothing: loss = (1 - smoothing) * loss - smoothing * logp.mean(-1)
-    return weighted_mean(loss, frame_weights(allowed, weights))
+    return weighted_mean(loss, frame_weights(allowed, weights), total)
 
 # %% ../../../nbs/train/fit/20_losses.ipynb #984645fc
 def frame_weights(
