@@ -157,6 +157,14 @@ def begin_recipe(
     (out/"recipe.json").unlink(missing_ok=True) # until it is done again
     write_json(out/"plan.json", plan)
 
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #2f9de9a8
+def _notes_on_features(prepared, first): # Member -> `Prepared`; the first member's name
+    "Sentences on units that differ between videos, and actions that go on at once."
+    of = prepared[first]
+    seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
+    return [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
+            *together(np.concatenate(seen), of.actions, "")]
+
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #82f36e94
 def begin_training(
     dataset, # See `open_dataset`
@@ -189,10 +197,7 @@ def begin_training(
                  *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
     specs, prepared = prepare_members(specs, dataset, ids, parts, cache, workers,
                                       progress)
-    of = prepared[specs[0].name]
-    seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
-    for line in [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
-                 *together(np.concatenate(seen), of.actions, "")]: say(f"note: {line}")
+    for line in _notes_on_features(prepared, specs[0].name): say(f"note: {line}")
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
     keep_members_sources(out, sum(tasks.values(), []), ids, fresh, say)
