@@ -24,7 +24,7 @@ from mabe_nb.data.splits import Split, labelled_groups
 from mabe_nb.measure.probe import processor
 from mabe_nb.train.ensemble.members import prepared_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
-from mabe_nb.train.ensemble.presets import RECIPES, VARIED, MemberSpec
+from mabe_nb.train.ensemble.member_specs import RECIPES, VARIED, MemberSpec
 from mabe_nb.train.ensemble.queue import run_task
 from mabe_nb.train.ensemble.recipe import member_tasks, predict_out_of_fold
 from mabe_nb.train.predict import decide, smooth

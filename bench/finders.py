@@ -75,7 +75,7 @@ def by_ours(args, tries):
     from mabe_nb.measure.sweep import sweep
     done = sweep(settings(), Workload(CHANNELS, CLASSES), on="local:cpu", fresh=True,
                  seconds=args.seconds, memory_gb=args.gb)
-    tries.made = [[int(r.batch), None if r.status == "ok" else f"{r.status}: {r.say}"]
+    tries.made = [[int(r.batch), None if r.status == "ok" else f"{r.status}: {r.note}"]
                   for r in done.rows.itertuples()]
     tries.curve = done.rows[["batch", "windows_s", "gb"]].dropna().values.tolist()
     return done.knee

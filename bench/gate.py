@@ -20,7 +20,7 @@ from mabe_nb.data.dataset import open_dataset
 from mabe_nb.files import read_json
 from mabe_nb.train.ensemble.decide import codes_of, nested
 from mabe_nb.train.ensemble.directed import shares_to_try
-from mabe_nb.train.ensemble.presets import RECIPES
+from mabe_nb.train.ensemble.member_specs import RECIPES
 from mabe_nb.train.predict import blended
 
 FIXED = (0.3, 0.35, 0.4, 0.45, 0.5)

@@ -132,7 +132,7 @@ def too_large(bench):
     limit = None if bench.cuda else 0.3
     row = measure(make_spec(huge, seconds=0.2, memory_gb=limit))
     after = bench.probe(bench.design, seconds=0.2)
-    return [{"status": row["status"], "say": row.get("say", ""),
+    return [{"status": row["status"], "say": row.get("note", ""),
              "right": row["status"] == "oom" and after["status"] == "ok"}]
 
 

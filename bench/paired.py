@@ -36,7 +36,7 @@ def decisions(data, run, out):
     try:
         from mabe_nb.train.ensemble.decide import OutOfFold, nested
         from mabe_nb.train.ensemble.directed import shares_to_try
-        from mabe_nb.train.ensemble.presets import RECIPES
+        from mabe_nb.train.ensemble.member_specs import RECIPES
         specs = {s.name: s for s in RECIPES[metrics["recipe"]]}
         specs = [replace(specs[m["name"]], seeds=len(m["files"]) // len(metrics["folds"]))
                  for m in about["members"]]

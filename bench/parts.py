@@ -27,7 +27,7 @@ from mabe_nb.train.scores.frames import by_video, f1_of, video_counts
 from mabe_nb.train.ensemble.members import ActionFrames, features_of_member, train_member
 from mabe_nb.train.predict import decide
 from mabe_nb.train.ensemble.directed import completed
-from mabe_nb.train.ensemble.presets import CONV, RECURRENT, SLOW, VARIED
+from mabe_nb.train.ensemble.member_specs import CONV, RECURRENT, SLOW, VARIED
 from recipe import JUDGED
 
 PACE = {"every_ms": 133}

@@ -25,7 +25,7 @@ from mabe_nb.data.splits import labelled_groups
 from mabe_nb.train.config import make_config
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.members import Net, at_frame_rate, enough_epochs
-from mabe_nb.train.ensemble.presets import SLOW
+from mabe_nb.train.ensemble.member_specs import SLOW
 from mabe_nb.train.fit.frames import epoch_starts
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.models import make_model

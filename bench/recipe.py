@@ -30,7 +30,7 @@ from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.trust import bootstrap
 from mabe_nb.train.ensemble.decide import OutOfFold, nested
 from mabe_nb.train.ensemble.directed import shares_to_try
-from mabe_nb.train.ensemble.presets import RECIPES
+from mabe_nb.train.ensemble.member_specs import RECIPES
 from mabe_nb.train.ensemble.queue import default_workers
 from mabe_nb.train.predict import decide
 from mabe_nb.train.ensemble.recipe import train_recipe

@@ -44,10 +44,9 @@ def __getattr__(name):
     place, colon, own = VERBS[name].partition(":")
     found = import_module(f"mabe_nb.{place}")
     if own or not colon: found = getattr(found, own or name)
-    from mabe_nb.errors import checked
-    from mabe_nb.patch import with_parameters
+    from mabe_nb.arguments import checks_arguments, with_parameters
     if isinstance(found, type(__getattr__)): # A function, as users call it
-        found = checked(with_parameters(found))
+        found = checks_arguments(with_parameters(found))
         found.__module__, found.__qualname__ = __name__, name # Where pickle finds it
     globals()[name] = found
     return found

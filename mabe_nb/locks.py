@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LOCK', 'owner', 'owner_of', 'locked', 'append_json', 'clear_temporaries', 'remove_folder', 'make_folder',
-           'locked_folder', 'fills_its_folder', 'locked_share', 'locked_beside', 'this_process', 'has_ended']
+           'locked_folder', 'holds_folder_lock', 'locked_share', 'locked_beside', 'this_process', 'has_ended']
 
 # %% ../nbs/05_locks.ipynb #6b977865
 import functools, json, os, shutil, socket, time
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .errors import DataError
 from .files import disk_errors, refused, TEMPORARY, temporary
-from .workers import check_main
+from .workers import require_main_guard
 
 # %% ../nbs/05_locks.ipynb #d19ec870
 LOCK = ".lock" # In the folder that it is for
@@ -45,7 +45,7 @@ def locked(
 ):
     "Be the only one inside. Raises `DataError` that names who is, unless it may wait."
     from filelock import FileLock, SoftFileLock, Timeout
-    check_main()
+    require_main_guard()
     held = FileLock(lock := Path(lock))
     with disk_errors(what):
         try: held.acquire(timeout=0)
@@ -143,7 +143,7 @@ def locked_folder(
         yield
 
 # %% ../nbs/05_locks.ipynb #8f77f8ec
-def fills_its_folder(
+def holds_folder_lock(
     function, # Takes a folder as its second argument, `out`
 ):
     "A function that holds the lock of its folder. Raises `DataError` if another does."

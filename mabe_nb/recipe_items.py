@@ -18,7 +18,7 @@ from .data.corrections import with_corrections
 from .data.dataset import data_and_ids, open_dataset
 from .errors import ConfigError, DataError
 from .files import atomic, read_json
-from .locks import LOCK, fills_its_folder, locked
+from .locks import LOCK, holds_folder_lock, locked
 from .remote.groups.group import Group
 from .remote.inside.machine import visible_cards
 from .remote.inside.items import Pack
@@ -114,7 +114,7 @@ def _plan(tasks, items, videos, folders, how):
     return plan_group(drawn, len(items), 0, folders, **how)
 
 # %% ../nbs/07_recipe_items.ipynb #342e9e93
-_begin = fills_its_folder(begin_training)
+_begin = holds_folder_lock(begin_training)
 
 
 def _corrected(data, corrections):

@@ -80,7 +80,7 @@ def predict_item(
     code: dict = {}, # See `prepare_item`; of a network too
 ) -> dict: # rows: bouts without row and video, doubts: list, messages: list of lines
     "Predict a video; its features are kept no longer than that takes."
-    from mabe_nb.train.unlike import doubt_lines
+    from mabe_nb.train.data_shift import doubt_lines
     load_texts(code, os.environ["MABE_JOB"])
     model, messages = _model(run, checkpoint, tuple(hashes)), []
     with tempfile.TemporaryDirectory(prefix="mabe-") as features:

@@ -217,7 +217,7 @@ def predicted_table(
 ): # Submission's table; attrs: doubts, and messages, lines meant for a person
     "Bouts of all videos that have a result now. Raises `DataError` for a damaged one."
     from mabe_nb.train.metrics import check_bouts, submission_table
-    from mabe_nb.train.unlike import ONLY_LISTED, doubt_lines
+    from mabe_nb.train.data_shift import ONLY_LISTED, doubt_lines
     found, pack, tag = group.results(), Pack(group.folder/"pack"), group.spec["tag"]
     by_video = {pack.item(n): _checked(r, group.done()[n], tag.get("actions"))
                 for n, r in found.items()}
@@ -241,7 +241,7 @@ def join_predicted(
 ) -> dict: # out, bouts, videos, learned_from, doubts, missing: ids
     "Write the table of the videos that have a result, and name those that have none."
     from mabe_nb.train.metrics import of_learned
-    from mabe_nb.train.unlike import with_doubts
+    from mabe_nb.train.data_shift import with_doubts
     tag, table = group.spec["tag"], predicted_table(group)
     found, missing = table.attrs["doubts"], list(map(str, group.rest().input))
     for line in table.attrs["messages"]: say(line)

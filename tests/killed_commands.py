@@ -23,7 +23,7 @@ from mabe_nb.cli import main
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.remote.job import jobs
 from mabe_nb.train.ensemble import presets
-from mabe_nb.train.ensemble.presets import MemberSpec
+from mabe_nb.train.ensemble.member_specs import MemberSpec
 
 torch.set_num_threads(1)
 for used in ("sklearn.ensemble", "mabe_nb.train.runs", "mabe_nb.train.ensemble.recipe",

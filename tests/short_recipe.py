@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mabe_nb.train.ensemble.presets import RECIPES
+from mabe_nb.train.ensemble.member_specs import RECIPES
 
 FEWER = {"net": {"epochs": 3}, "boost": {"rounds": 3}}
 

@@ -22,7 +22,7 @@ from mabe_nb.analysis.exports import (FORMATS, export_csv, export_elan, export_e
                                       export_simba)
 from mabe_nb.analysis.figures import colors_of, plot_budgets, plot_dyads, plot_raster, plot_transitions
 from mabe_nb.commands.analysis import _compared
-from mabe_nb.analysis.groups import (checked_groups, of_company, of_nothing, of_spelling, per_unit,
+from mabe_nb.analysis.groups import (checked_groups, dependence_notes, unmatched_rows_note, spelling_note, per_unit,
                                      read_groups, with_groups)
 from mabe_nb.analysis.measures import measure, observe, over_time
 from mabe_nb.analysis.sequences import _pairs, dyads, encounters, false_discovery, transitions
@@ -395,10 +395,10 @@ def test_the_videos_of_an_animal_are_one_case():
         per_unit(with_groups(table_of(), groups.assign(dose=["low", "high"] * 2), "dose"))
     with pytest.raises(ConfigError, match=r"\(low, Low\); spell them alike"):
         per_unit(with_groups(table_of(), groups.assign(dose=["low", "Low"] * 2), "dose"))
-    assert of_spelling(with_groups(table_of(), groups, "dose")) == []
-    said, = of_spelling(with_groups(table_of(), groups.assign(dose=list("aAbb"), subject=list("xyzZ")), "dose"))
+    assert spelling_note(with_groups(table_of(), groups, "dose")) == []
+    said, = spelling_note(with_groups(table_of(), groups.assign(dose=list("aAbb"), subject=list("xyzZ")), "dose"))
     assert said.startswith("a and A; z and Z differ in capitals")
-    assert of_nothing(table_of(), groups.replace("v1", "V1"))[0].endswith("'V1'; did you mean 'v1'?")
+    assert unmatched_rows_note(table_of(), groups.replace("v1", "V1"))[0].endswith("'V1'; did you mean 'v1'?")
     with pytest.raises(ConfigError, match="did you mean 'dose'"):
         with_groups(table_of(), groups, "doze")
     with pytest.raises(ConfigError, match="unknown measure"): per_unit(table_of(), "size")
@@ -427,15 +427,15 @@ def test_animals_that_meet_are_one_cage():
     with pytest.raises(ConfigError, match=r"cage 'w' is in 2 groups \(low, high\); give --unit animal"):
         per_unit(mixed, unit="cage")
     with pytest.raises(ConfigError, match="unknown unit"): per_unit(rows, unit="cages")
-    assert of_company(rows, "cage") == []
-    assert of_company(rows, "video")[0].startswith("2 of 6 animals are in more than one video")
-    one, two = of_company(mixed)
+    assert dependence_notes(rows, "cage") == []
+    assert dependence_notes(rows, "video")[0].startswith("2 of 6 animals are in more than one video")
+    one, two = dependence_notes(mixed)
     assert one.startswith("in 3 of 4 videos animals of one group meet")
     assert two == ("in 1 of 4 videos animals of different groups meet, and are compared as if "
                    "they had not")
     three = mixed.assign(video=mixed.video.replace("v1", "v2"), subject=[*"abcdefgh"]) # 3 of one, 1 of the other
-    assert of_company(three)[0].startswith("in 3 of 3 videos animals of one group meet")
-    assert of_company(rows[rows.animal == "a"]) == of_company(rows[rows.animal == "a"], "cage")
+    assert dependence_notes(three)[0].startswith("in 3 of 3 videos animals of one group meet")
+    assert dependence_notes(rows[rows.animal == "a"]) == dependence_notes(rows[rows.animal == "a"], "cage")
 
 
 @pytest.mark.slow

@@ -17,9 +17,8 @@ from mabe_nb.hardware.billing import (INTERRUPTIONS, OVERRUN, UNSEEN, billed_sec
                                       longest_timeout, most_seconds, most_starts)
 from mabe_nb.hardware.catalog import (card, check_gpu, cost, gpus, guide_prices, prices,
                                       usd_per_hour)
-from mabe_nb.hardware.memory import (GUIDE_BATCHES, Need, fits, guide_batch,
-                                     language_need, largest_batches,
-                                     remedies, training_need)
+from mabe_nb.hardware.memory import (Need, fits, language_need, largest_batches, remedies,
+                                     training_need)
 from mabe_nb.hardware.tables import age_days
 
 TODAY = date(2026, 11, 21)
@@ -382,13 +381,6 @@ def test_remedies_in_the_order_of_the_guide():
     assert all(w in r for w, r in zip(words, table.remedy, strict=True))
 
 
-@pytest.mark.parametrize("memory,low,high",
-                         [(8, 256, 512), (12, 512, 1024), (16, 1024, 2048)])
-def test_batches_of_the_speed_guide(memory, low, high):
-    assert guide_batch(memory)[:2] == (low, high) and len(GUIDE_BATCHES) == 3
-    assert guide_batch(memory)[2] == ("fastest" if memory >= 12 else "low-memory")
-
-
 LEVELS = ["yes", "likely", "maybe", "no"]
 
 
@@ -417,7 +409,6 @@ def test_measured_line(a, b):
     lambda: language_need(1e9, "qqlora"), lambda: training_need(1, 0),
     lambda: training_need(1, 1, optimizer="adan"), lambda: fits(Need(3, 2, 1), 16),
     lambda: fits(math.nan, 16), lambda: fits(1.0, "T5000"),
-    lambda: guide_batch(math.nan),
     lambda: largest_batches(1, 0),
     lambda: usd_per_hour("cpu-upgrade", "hf"),
     lambda: usd_per_hour("T4", cpu=math.nan)])

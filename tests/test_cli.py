@@ -591,7 +591,7 @@ def test_a_path_that_is_not_utf8_is_refused_before_any_work(tmp_path, capsys):
 
 
 def test_whoever_stops_a_submit_hears_that_the_job_goes_on():
-    assert cli.what_is_kept("submit").endswith("a job that has begun goes on")
+    assert cli.interrupt_message("submit").endswith("a job that has begun goes on")
 
 
 @pytest.mark.parametrize("slip,hint", [

@@ -43,7 +43,7 @@ def test_pareto_is_what_nothing_beats(points):
 def result(card_name="NVIDIA A100-SXM4-40GB", seconds=0.1, gpu="A100-40GB", device="cuda"):
     return {"status": "ok", "device": device, "card": card_name, "gpu": gpu,
             "windows_s": 80.0, "precision": "bf16", "flops": 1e12, "bytes": 1e11,
-            "memory": {"peak": 1e9}, "say": "", "reused": False, "usd": 0.01, "batch": 8,
+            "memory": {"peak": 1e9}, "note": "", "reused": False, "usd": 0.01, "batch": 8,
             "on": "modal", "seconds": dict.fromkeys(("p10", "p50", "p90", "low", "high"),
                                                     seconds)}
 
@@ -63,14 +63,14 @@ def test_a_card_that_we_do_not_know_tells_what_it_computed():
     "No bandwidth to go by: a wide guess, as from a processor."
     rows = others(TINY, [result("NVIDIA GH200 480GB")])
     assert rows and all(np.isclose(r["high"] / r["low"], 10) for r in rows)
-    assert all("GH200 480GB, of which we have no figures" in r["say"] for r in rows)
+    assert all("GH200 480GB, of which we have no figures" in r["note"] for r in rows)
 
 
 def test_prediction_from_a_processor_is_a_wide_guess():
     cpu = result("AMD EPYC", gpu="cpu", device="cpu")
     rows = others(TINY, [cpu])
     assert all(np.isclose(r["high"] / r["low"], 10) for r in rows)
-    assert all("no card measured" in r["say"] for r in rows)
+    assert all("no card measured" in r["note"] for r in rows)
     assert np.isclose(by_count(cpu, card("L4")), 1e11 / 300e9 / 0.3)
     lstm = TINY.model_copy(update={"model_type": "lstm", "sequence_length": 100})
     assert recurrent_floor(lstm) == pytest.approx(0.0036) and recurrent_floor(TINY) == 0
@@ -84,7 +84,7 @@ def test_places_at_once_and_one_that_fails():
                     seconds=0.2)
     assert (table["where"] == "local:cpu").sum() == 1
     bad = table[table["where"] == "local:cuda:9"].iloc[0]
-    assert bad.basis == "error" and "cuda:9" in bad.say and not bad.front
+    assert bad.basis == "error" and "cuda:9" in bad.note and not bad.front
     mine = table[table["where"] == "local:cpu"].iloc[0]
     assert mine.seconds == pytest.approx(800 / mine.windows_s) and mine.usd == 0
     assert mine.front and (table.basis == "predicted").sum() >= 8

@@ -18,11 +18,11 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.train.ensemble.directed import crowded, directed_actions, members_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
-from mabe_nb.train.ensemble.presets import RECIPES
+from mabe_nb.train.ensemble.member_specs import RECIPES
 from mabe_nb.train.ensemble.recipe import begin_training, train_recipe
 from mabe_nb.train.metrics import kaggle_score, solution_table
 from mabe_nb.train.model import load_model
-from mabe_nb.train.unlike import mixed_units
+from mabe_nb.train.data_shift import mixed_units
 
 PARTS = ("nose", "body_center", "tail_base", "ear_left")
 

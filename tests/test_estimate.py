@@ -63,7 +63,7 @@ def test_a_constant_stands_in_where_no_process_can_be_started(monkeypatch, tmp_p
     monkeypatch.setenv("MABE_HOME", str(tmp_path/"file"))
     assert estimate(DESIGN, card=False) == want and "here" not in want.source
     monkeypatch.setattr("mabe_nb.measure.estimate.run_probes",
-                        lambda asks: iter([{"status": "refused", "say": "no"}]))
+                        lambda asks: iter([{"status": "refused", "note": "no"}]))
     assert estimate(DESIGN, card=False) == want
 
 
@@ -130,7 +130,7 @@ def keep(cfg, batch, peak, card="NVIDIA L4", **more):
     path = cache_path(spec, "modal", "L4")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"spec": spec, "on": "modal", "gpu": "L4", "result": row})
-    return row | {"on": "modal", "gpu": "L4", "usd": 0.0, "reused": False, "say": ""}
+    return row | {"on": "modal", "gpu": "L4", "usd": 0.0, "reused": False, "note": ""}
 
 
 def test_what_a_card_had_has_the_last_word():

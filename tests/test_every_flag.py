@@ -25,7 +25,7 @@ from mabe_nb.measure.probe import measure
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
-from mabe_nb.train.ensemble.presets import MemberSpec
+from mabe_nb.train.ensemble.member_specs import MemberSpec
 from mabe_nb.train.metrics import submission_table
 
 make_parser = cli.make_parser
@@ -238,7 +238,7 @@ def probes(monkeypatch):
         if on != "local" or begun.count("local") == 1: return start(spec, on, gpu, *more)
         settings = spec["settings"] | ({"device": gpu} if gpu else {})
         try: return results.checked_result(measure({**spec, "settings": settings}))
-        except Exception as e: return {"status": "error", "say": str(e)} # as that of a job
+        except Exception as e: return {"status": "error", "note": str(e)} # as that of a job
     monkeypatch.setattr(results, "_start", begin)
 
 

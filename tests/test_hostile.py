@@ -35,7 +35,7 @@ from mabe_nb.train.model import read_split, read_thresholds
 from mabe_nb.train.config import TrainConfig, yaml_settings
 from mabe_nb.train.folder.weights import read_history
 from mabe_nb.train.runs import train
-from mabe_nb.train.unlike import check_body
+from mabe_nb.train.data_shift import check_body
 
 
 @contextmanager

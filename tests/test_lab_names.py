@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from test_open_folder import PARTS, recording, simba_table, write_boris, write_dlc
 
 import mabe_nb as mb
-from mabe_nb.analysis.groups import of_nothing, read_groups
+from mabe_nb.analysis.groups import unmatched_rows_note, read_groups
 from mabe_nb.cli import main
 from mabe_nb.data.annotations import read_boris
 from mabe_nb.data.dataset import open_dataset
@@ -200,8 +200,8 @@ def test_a_table_of_groups_from_a_spreadsheet(tmp_path):
     assert groups.columns.tolist() == ["video", "Group", "Note"]
     assert groups.values.tolist() == [["v1", "drug", ""], ["v2", "veh", "x"], ["v3", "drug", ""]]
     measured = pd.DataFrame({"video": ["v1", "v2"], "animal": ["a", "b"]})
-    assert ["'v3'" in s and "1 of 3 rows" in s for s in of_nothing(measured, groups)] == [True]
-    assert of_nothing(measured, groups[:2]) == of_nothing(measured, groups, ["v1", "v3"]) == []
+    assert ["'v3'" in s and "1 of 3 rows" in s for s in unmatched_rows_note(measured, groups)] == [True]
+    assert unmatched_rows_note(measured, groups[:2]) == unmatched_rows_note(measured, groups, ["v1", "v3"]) == []
     for video in ("v1", "v2"): write_one(tmp_path, video, [("a", "rear", 30, 60)])
     said = []
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from mabe_nb.errors import ConfigError
 from mabe_nb.train.ensemble.queue import MemberTask, train_members, default_workers
 from mabe_nb.train.ensemble.members import load_member
 from mabe_nb.train.arithmetic.dropout import ByteDropout
-from mabe_nb.workers import check_main
+from mabe_nb.workers import require_main_guard
 
 SMALL = {"features": "symmetric", "epochs": 1, "conv_channels": [4], "lstm_hidden": 4}
 TREES = {"sample": 6, "rounds": 3}
@@ -119,13 +119,13 @@ def test_a_script_without_a_main_is_told_so(tmp_path, guard, begun):
 
 
 def test_this_process_is_no_worker():
-    check_main()
+    require_main_guard()
     with pytest.raises(ConfigError, match="__main__"):
         with pytest.MonkeyPatch.context() as patch:
             import multiprocessing
             patch.setattr(multiprocessing.current_process(), "_inheriting", True,
                           raising=False)
-            check_main()
+            require_main_guard()
 
 
 def test_workers_are_as_many_as_the_cores_allowed():

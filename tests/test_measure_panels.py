@@ -27,7 +27,7 @@ result = {"status": "ok", "windows_s": b / s, "flops": 1e9, "bytes": 1e9, "parts
           "card": "EPYC", "batch": b, "precision": "fp32", "device": "cpu",
           "memory": {"peak": 1e8 + 1e6 * b},
           "seconds": dict.fromkeys(("p10", "p50", "p90", "low", "high", "known"), s)}
-if b > 256: result = {"status": "oom", "batch": b, "say": f"batch {b} does not fit"}
+if b > 256: result = {"status": "oom", "batch": b, "note": f"batch {b} does not fit"}
 """
 LATE = "import time\nif spec['settings']['batch_size'] > 16: time.sleep(60)\n"
 TINY = TrainConfig(model_type="tcn", hidden_size=16, num_layers=2, batch_size=8)

@@ -24,7 +24,7 @@ from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.metrics import submission_table
 from mabe_nb.train.model import MODELS, Model, kind_of, load_model
 from mabe_nb.train.runs import train
-from mabe_nb.train.unlike import doubt_lines
+from mabe_nb.train.data_shift import doubt_lines
 
 KINDS = ("classifier", "recipe", "labs", "bundle")
 TINY = make_config({"epochs": 2, "conv_channels": [8], "lstm_hidden": 8, "stride": 50,

@@ -26,7 +26,7 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.ensemble import presets
 from mabe_nb.train.ensemble import recipe as recipe_page
 from mabe_nb.train.ensemble.per_lab import train_per_lab
-from mabe_nb.train.ensemble.presets import MemberSpec
+from mabe_nb.train.ensemble.member_specs import MemberSpec
 from mabe_nb.train.ensemble.recipe import train_recipe
 from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.runs import train

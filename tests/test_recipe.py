@@ -35,7 +35,7 @@ from mabe_nb.train.ensemble.members import (ActionFrames, Boost, Net, prepared_f
                                             train_member, train_net)
 from mabe_nb.train.ensemble.blend import load_recipe
 from mabe_nb.train.ensemble.recipe import train_recipe
-from mabe_nb.train.ensemble.presets import RECIPES, MemberSpec
+from mabe_nb.train.ensemble.member_specs import RECIPES, MemberSpec
 from mabe_nb.train.folder.card import least_line
 from mabe_nb.train.review.moments import predict_for_review
 

@@ -346,7 +346,7 @@ def test_panel_advice_comparison_and_python_name_the_same_card(monkeypatch, coun
     from mabe_nb.measure.choice import run_hours
     from mabe_nb.view.panels.plan import advice_for
     shape, epochs = Workload(windows=windows), 100
-    results = [probe(card(n)["name"], "cuda", s) | {"gpu": n, "say": "", "usd": 0.0,
+    results = [probe(card(n)["name"], "cuda", s) | {"gpu": n, "note": "", "usd": 0.0,
                "reused": False, "memory": {"peak": 1e9}}
                for n, s in zip(NAMES[on], seconds, strict=True)]
     monkeypatch.setattr(comparing, "run_probes", lambda *a, **k: iter(results))

@@ -86,8 +86,8 @@ def test_a_sweep_leaves_no_trace_in_the_caller():
 def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     ask = dict(sizes=[90_000, 8, 512], seconds=0.2, memory_gb=0.3)
     done = sweep(TINY, Workload(windows=1000), **ask)
-    assert done.rows.status.tolist() == ["ok", "ok", "oom"], done.rows.say.tolist()
-    assert "does not fit: take 45000" in done.rows.say.iloc[2]
+    assert done.rows.status.tolist() == ["ok", "ok", "oom"], done.rows.note.tolist()
+    assert "does not fit: take 45000" in done.rows.note.iloc[2]
     assert done.knee in (8, 512) and not done.rows.reused.any()
     assert jobs() == [], "jobs of a sweep are not left in the user's list"
     again = sweep(TINY, Workload(windows=1000), **ask)
@@ -134,7 +134,7 @@ def test_a_probe_that_dies_or_fails_is_a_row(monkeypatch):
             ("import time; time.sleep(60)", "timeout", "limit of 1 s", 1)):
         monkeypatch.setattr(results, "CODE", f"{code}\nif 0: result = 1")
         row, = run_probes([(spec, "local", "cpu")], timeout=timeout)
-        assert row["status"] == status and words in row["say"].lower(), row
+        assert row["status"] == status and words in row["note"].lower(), row
     monkeypatch.setattr(results, "CODE", "result = " + repr(made(8, 0.1, 1e9)))
     row, = run_probes([(spec, "local", "cpu")])
     assert row["status"] == "ok" and not row["reused"]
@@ -155,7 +155,7 @@ def test_a_place_that_does_not_answer_ends_nothing(monkeypatch):
         asked.clear()
         rows = [*run_probes(asks, fresh=True)]
         assert [row["status"] for row in rows] == [first, "ok"]
-    assert "no answer" in rows[0]["say"]
+    assert "no answer" in rows[0]["note"]
 
 
 def test_leaving_early_stops_what_runs(monkeypatch):
@@ -176,7 +176,7 @@ def test_doubling_ends_with_the_first_failure(monkeypatch):
         for spec, on, gpu in asks:
             seen.append(batch := spec["settings"]["batch_size"])
             yield made(batch, 0.01 + 1e-4 * batch, 2e8 + 1e6 * batch) if batch < 200 else {
-                **BLANK, "batch": batch, "status": "oom", "say": "full"}
+                **BLANK, "batch": batch, "status": "oom", "note": "full"}
     monkeypatch.setattr("mabe_nb.measure.sweep.run_probes", fake)
     done = sweep(TINY)
     assert seen == [16, 32, 64, 128, 256] and done.rows.status.iloc[-1] == "oom"
@@ -197,7 +197,7 @@ def test_doubling_ends_where_memory_would(monkeypatch):
     assert seen == [16, 32, 64, 128, 256]
 
 
-BLANK = {"on": "modal", "gpu": "L4", "reused": False, "usd": 0.0, "say": ""}
+BLANK = {"on": "modal", "gpu": "L4", "reused": False, "usd": 0.0, "note": ""}
 
 
 def made(batch, seconds, peak):

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from mabe_nb.data.colony.acts import SOCIAL, simulate
 from mabe_nb.data.calms21 import read_calms21
-from mabe_nb.data.colony.recording import PARTS, everything, keypoints, make_recording
+from mabe_nb.data.colony.recording import PARTS, all_labels, keypoints, make_recording
 from mabe_nb.data.kaggle import read_kaggle
 from mabe_nb.data.recording import bout_table, frame_labels
 from mabe_nb.data.formats.kaggle.write import (COLUMNS, annotation_table,
@@ -148,7 +148,7 @@ def test_a_larger_colony_begins_with_the_smaller(tmp_path):
 def test_recordings_keep_the_contract(seed, frames, mice, parts, fps, messy):
     rec = make_recording(seed, frames, mice, parts, fps, messy=messy)
     assert rec.xy.shape == (frames, mice, len(PARTS[parts]), 2)
-    assert rec.xy.dtype == np.float32 and rec.labelled == everything(mice)
+    assert rec.xy.dtype == np.float32 and rec.labelled == all_labels(mice)
     b = rec.bouts
     assert (b.start >= 0).all() and (b.stop <= frames).all()
     assert (b.start < b.stop).all()

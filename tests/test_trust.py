@@ -15,7 +15,6 @@ from mabe_nb.train.scores.trust import (bin_counts, bootstrap, borders, calibrat
                                         drawn_f1, f1_intervals, interval_of, near_borders,
                                         percent_points, sequence_scores)
 from mabe_nb.train.scores.frames import by_video, f1_of, seen_counts, video_counts
-from mabe_nb.view.runs import calibration_table
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -63,7 +62,8 @@ def test_right_wrong_and_unknown():
     odd[3] = np.nan # what is predicted where nothing is known does not matter
     assert calibration([(y, odd)], "x") == calibration([(y, right)], "x")
     never = calibration([(0 * y - 1, right)], "x")
-    assert never["actions"]["x"]["error"] is None and not len(calibration_table(never))
+    assert never["actions"]["x"]["error"] is None and set(
+        never["actions"]["x"]["frames"]) == {0}
 
 
 def test_miscalibration_is_found():
@@ -74,9 +74,10 @@ def test_miscalibration_is_found():
     sure = np.where(p > 0.5, 1 - (1 - p) / 3, p / 3)
     said = calibration([(y, sure)], "x")
     assert 0.1 < said["actions"]["x"]["error"] < 0.2
-    table = calibration_table(said)
-    assert (table.predicted.between(table["from"], table["to"])).all()
-    assert (table.observed < table.predicted)[table["from"] >= 0.8].all()
+    of, edges = said["actions"]["x"], np.linspace(0, 1, said["bins"] + 1)
+    low, mean, high = edges[:-1], np.array(of["predicted"], float), edges[1:]
+    assert ((low <= mean) & (mean <= high)).sum() == sum(n > 0 for n in of["frames"])
+    assert (np.array(of["observed"], float) < mean)[(low >= 0.8) & (mean > 0)].all()
 
 
 def test_odd_probabilities_are_refused():

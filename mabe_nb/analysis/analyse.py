@@ -17,18 +17,18 @@ from .boris import point_actions
 from .comparison import compare_groups
 from .exports import FORMATS, check_formats
 from .groups import (
-    groups_to_compare, of_company, of_no_group, of_no_value, of_nothing, of_spelling,
-    of_subjects, of_unlike_time, per_unit, with_groups)
+    dependence_notes, groups_to_compare, missing_value_notes, per_unit, spelling_note,
+    subject_notes, ungrouped_note, unmatched_rows_note, watch_time_note, with_groups)
 from .measures import (
-    _some, actions_of_labs, checked_submission, measure, observe, of_absent, of_apart,
-    of_outside, of_pauses, over_time)
+    _some, actions_of_labs, bouts_outside_note, checked_submission, measure,
+    never_together_note, observe, over_time, poorly_tracked_note, unwatched_time_note)
 from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError, one_or_more
 from ..files import atomic, write_csv
-from ..train.unlike import with_doubts
+from ..train.data_shift import with_doubts
 from ..workers import or_silent
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88da0e11
@@ -70,10 +70,11 @@ def _by_group(data, tables, known, groups, by, value, unit):
     rows = with_groups(tables["measures"], known, by)
     cases = per_unit(rows, value, unit)
     tables["groups"], notes = compare_groups(cases)
-    notes += of_spelling(rows) + of_no_value(rows, value, unit) + of_subjects(rows)
-    notes += of_company(rows, unit) + of_no_group(tables["measures"], rows, by)
-    notes += of_unlike_time(rows, value)
-    if groups is not None: notes += of_nothing(tables["measures"], known, data.ids)
+    notes += spelling_note(rows) + missing_value_notes(rows, value, unit)
+    notes += subject_notes(rows) + dependence_notes(rows, unit)
+    notes += ungrouped_note(tables["measures"], rows, by) + watch_time_note(rows, value)
+    if groups is not None:
+        notes += unmatched_rows_note(tables["measures"], known, data.ids)
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
@@ -210,8 +211,9 @@ def _of_some(seen):
 def _of_all(seen, data, bouts, measures, table): # Is there a table of bouts?
     own = ([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None
            else _of_some(seen))
-    return [*of_outside(seen), *of_absent(seen), *of_apart(seen), *_of_points(seen),
-            *of_pauses(seen, measures), *_of_nobody(seen, table), *own]
+    return [*bouts_outside_note(seen), *poorly_tracked_note(seen),
+            *never_together_note(seen), *_of_points(seen),
+            *unwatched_time_note(seen, measures), *_of_nobody(seen, table), *own]
 
 
 def _of_points(seen):

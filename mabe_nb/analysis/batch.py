@@ -19,7 +19,7 @@ from .measures import Observed, time_spent
 from ..data.recording import plural
 from ..errors import DataError
 from ..files import read_json
-from ..train.unlike import with_doubts
+from ..train.data_shift import with_doubts
 from ..view.report import write_report
 
 # %% ../../nbs/analysis/90_batch.ipynb #6a2bcfd1

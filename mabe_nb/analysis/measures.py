@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['NAMES', 'FRAMES', 'MEASURES', 'checked_submission', 'seen_share', 'Observed', 'observe', 'actions_of_labs',
-           'time_spent', 'measure', 'over_time', 'of_absent', 'of_outside', 'of_apart', 'of_pauses']
+           'time_spent', 'measure', 'over_time', 'poorly_tracked_note', 'bouts_outside_note', 'never_together_note',
+           'unwatched_time_note']
 
 # %% ../../nbs/analysis/10_measures.ipynb #3936a6a0
 from itertools import combinations
@@ -245,7 +246,7 @@ def over_time(
 def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
 
 
-def of_absent(
+def poorly_tracked_note(
     seen: Observed,
 ) -> list: # One sentence, if there are any
     "A sentence if animals are watched that the tracker hardly has."
@@ -260,7 +261,7 @@ def of_absent(
             "video, and each counts as a case"]
 
 
-def of_outside(
+def bouts_outside_note(
     seen: Observed,
 ) -> list: # One sentence, if there are any
     "A sentence if bouts reach out of their videos."
@@ -271,7 +272,7 @@ def of_outside(
             "left out: are they of these videos, in frames?"]
 
 # %% ../../nbs/analysis/10_measures.ipynb #e346c1a7
-def of_apart(
+def never_together_note(
     seen: Observed,
 ) -> list: # One sentence, if there are any
     "A sentence if animals are never seen at once, like one lost and found again."
@@ -283,7 +284,7 @@ def of_apart(
             "counts twice; give both tracks its name, under animals in dataset.yaml"]
 
 
-def of_pauses(
+def unwatched_time_note(
     seen: Observed,
     measures: pd.DataFrame, # From `measure`
 ) -> list: # One sentence, if there are any

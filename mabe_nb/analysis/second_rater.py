@@ -97,21 +97,25 @@ def _of_first(data, video, path, rows):
     return bool(scored) and scored.resolve() == path.resolve() and rows == read
 
 # %% ../../nbs/analysis/78_second_rater.ipynb #b67b9adc
+def _every_part(other):
+    "Path, rows and names of each part of each annotation file."
+    paths = sorted(other.iterdir()) if other.is_dir() else [other]
+    for path in (p for p in paths if p.is_file() and annotation_source(p)):
+        for rows, names in _parts_of(path): yield path, rows, names
+
+
 def _annotation_files(other, data):
     "By video: the file that scored it, and which of its rows; none of the first rater."
-    paths = sorted(other.iterdir()) if other.is_dir() else [other]
     found, of_none, ids, own = {}, [], data.ids, False
-    for path in (p for p in paths if p.is_file() and annotation_source(p)):
-        for rows, names in _parts_of(path):
-            begun = (_begun_by(name, ids) for name in names if name)
-            video = next(filter(None, begun), None)
-            if video is None: of_none.append((path, names))
-            elif _of_first(data, video, path, rows): own = True
-            elif (known := found.setdefault(video, (path, rows))) == (path, rows):
-                continue
-            elif known[0] == path and isinstance(rows, set): known[1].update(rows)
-            else: raise DataError(
-                f"and {known[0].name} are of the same video {video}", path)
+    for path, rows, names in _every_part(other):
+        begun = (_begun_by(name, ids) for name in names if name)
+        video = next(filter(None, begun), None)
+        if video is None: of_none.append((path, names))
+        elif _of_first(data, video, path, rows): own = True
+        elif (known := found.setdefault(video, (path, rows))) == (path, rows): continue
+        elif known[0] == path and isinstance(rows, set): known[1].update(rows)
+        else: raise DataError(
+            f"and {known[0].name} are of the same video {video}", path)
     if own and not found: raise DataError(
         "holds what the first rater scored, and nothing of a second; scorer in "
         "dataset.yaml says who is the first", other)

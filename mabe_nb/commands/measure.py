@@ -52,8 +52,8 @@ def sweep(args, say) -> dict:
                     memory_gb=args.memory_gb, fresh=args.fresh, progress=say.progress,
                     say=say)
     say(_table(done.rows[["batch", "status", "ms", "p10", "p90", "windows_s", "gb"]]))
-    for row in done.rows[done.rows.say != ""].itertuples():
-        say(row.say if row.status == "oom" else f"batch {row.batch}: {row.say}")
+    for row in done.rows[done.rows.note != ""].itertuples():
+        say(row.note if row.status == "oom" else f"batch {row.batch}: {row.note}")
     answer = on.to_json(done)
     _say_lines(done, say)
     if done.knee: answer["cards"] = _cards(on.other_cards(done, cfg, shape), say)
@@ -94,7 +94,7 @@ def _gains(cfg, shape, done, args, say):
     table = gains(cfg, shape, done.knee, on=target, on_disk=args.on_disk,
                   seconds=args.seconds, fresh=args.fresh, say=say)
     say(_table(table[["change", "batch", "precision", "workers", "windows_s", "gain"]]))
-    for row in table[table.say != ""].itertuples(): say(f"{row.change}: {row.say}")
+    for row in table[table.note != ""].itertuples(): say(f"{row.change}: {row.note}")
     return to_records(table)
 
 # %% ../../nbs/commands/50_measure.ipynb #ca05bb30
@@ -113,7 +113,7 @@ def compare(args, say) -> dict:
     if (table.basis == "predicted").any(): say(
         "predicted rows were never run: 'low' and 'high' say how far off they may be")
     for row in table[~table.basis.isin(["measured", "predicted"])].to_dict("records"):
-        say(f"{row['where']}: {row['say']}")
+        say(f"{row['where']}: {row['note']}")
     answer = {"rows": to_records(table), "windows": shape.windows or 10**6,
               "epochs": cfg.epochs,
               **_runs(table, cfg.epochs if shape.windows else 0, say)}

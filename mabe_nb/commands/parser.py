@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['LISTED', 'DATA', 'OF_GUIDES', 'COUNT', 'NATURAL', 'PRESETS', 'OVERWRITE', 'SKIP_BROKEN', 'CHECKPOINT', 'WORKERS',
            'MINUTES', 'SEED', 'setting_words', 'setting_help', 'offer', 'add_settings', 'config_from', 'add_data',
-           'add_selection', 'Parser', 'number', 'check_out', 'epoch_event', 'plain', 'Talk', 'pick', 'refuse_without']
+           'add_selection', 'Parser', 'number', 'check_out', 'epoch_event', 'plain', 'Messages', 'pick',
+           'refuse_without']
 
 # %% ../../nbs/commands/10_parser.ipynb #b4b211f4
 import argparse, difflib, os, re, sys
@@ -208,7 +209,7 @@ def plain(
     return place + str(err.strerror or err).partition("\n")[0]
 
 # %% ../../nbs/commands/10_parser.ipynb #43865232
-class Talk:
+class Messages:
     "Says things to a person, on standard error when a program wants JSON."
 
     def __init__(self, as_json): self.as_json = as_json

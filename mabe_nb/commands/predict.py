@@ -20,7 +20,7 @@ def _predict_here(args, options, say):
     from mabe_nb.files import write_csv
     from mabe_nb.locks import locked_beside
     from mabe_nb.train.model import load_model
-    from mabe_nb.train.unlike import with_doubts
+    from mabe_nb.train.data_shift import with_doubts
     model = load_model(args.run, args.checkpoint, engine=args.engine)
     data = open_dataset(args.data, args.split)
     ids = pick(data, args.videos, args.skip_broken and say)

@@ -217,6 +217,24 @@ def learned_wrongly(
         "late_annotation", "untracked_animals", "animals_without_track", "fps_mismatch",
         "track_pieces", "nothing_marked")]
 
+# %% ../../nbs/data/18_annotations.ipynb #de885660
+def _outside(rec, bouts, late): # Findings on bouts that reach beyond the video
+    outside = int(((bouts.start < 0) | (bouts.stop > len(rec))).sum())
+    if not (late or outside): return ()
+    what = f"{late} Cut or left out: {plural(outside, 'bout')}" if late else (
+        f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out")
+    return Finding(rec.video_id, "late_annotation" if late else "bouts_outside",
+                   max(outside, 1), what),
+
+
+def _not_scored(rec, scored): # Findings on frames that nobody looked at
+    unknown = len(rec) - scored[1] + scored[0] if scored else 0
+    if not unknown: return ()
+    which = ("no frame was" if unknown == len(rec) else
+             f"frames before {scored[0]:,} and from {scored[1]:,} on were not")
+    return Finding(rec.video_id, "not_scored", unknown,
+                   f"{which} scored: unknown, not without behaviour"),
+
 # %% ../../nbs/data/18_annotations.ipynb #97210f01
 def with_bouts(
     rec: Recording,
@@ -235,20 +253,8 @@ def with_bouts(
                         where=f"video {rec.video_id}")
     cut = bouts.assign(start=bouts.start.clip(0, len(rec)),
                        stop=bouts.stop.clip(0, len(rec)))
-    outside = int(((bouts.start < 0) | (bouts.stop > len(rec))).sum())
-    late, findings = late_end(rec, bouts, scored), rec.findings
-    what = f"{late} Cut or left out: {plural(outside, 'bout')}" if late else (
-        f"bouts reach beyond frames 0 to {len(rec):,}: cut or left out")
-    if late or outside: findings += (Finding(
-        rec.video_id, "late_annotation" if late else "bouts_outside", max(outside, 1),
-        what),)
-    if scored:
-        scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
-        if unknown := len(rec) - scored[1] + scored[0]: findings += (Finding(
-            rec.video_id, "not_scored", unknown,
-            ("no frame was" if unknown == len(rec) else
-             f"frames before {scored[0]:,} and from {scored[1]:,} on were not")
-            + " scored: unknown, not without behaviour"),)
+    found = _outside(rec, bouts, late_end(rec, bouts, scored))
+    if scored: scored = tuple(int(min(max(f, 0), len(rec))) for f in scored)
     return rec.replace(bouts=bout_table(cut[cut.start < cut.stop].values.tolist()),
                        labelled=labelled_in(bouts, labelled), scored=scored,
-                       findings=findings)
+                       findings=rec.findings + found + _not_scored(rec, scored))

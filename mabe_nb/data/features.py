@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from array_api_compat import array_namespace
 
+from ..arguments import checks_arguments
 from .blocks import arena, directed, ownerless # noqa: F401, they register
 from .blocks.bodies import of_parts, pair_points, places, scale
 from .blocks.motion import (
@@ -23,7 +24,7 @@ from .blocks.registry import (BLOCKS, blocks_of, compute_blocks, exchanged,
                                           make_blocks, other_order, users_blocks,
                                           with_needs)
 from .recording import Recording
-from ..errors import ConfigError, checked
+from ..errors import ConfigError
 
 # %% ../../nbs/data/30_features.ipynb #a95d672a
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,6 @@ class Features:
     sided: tuple = () # Of the channels, see `mabe_nb.data.blocks.registry.Channel`
 
     def __len__(self): return len(self.values)
-
     def __repr__(self):
         return f"Features: {len(self):,} frames x {len(self.names)} channels"
 
@@ -286,7 +286,7 @@ def compute_pairs(
                             if source == "pair" or len(pair or ()) != 1], names)
 
 # %% ../../nbs/data/30_features.ipynb #49f13a92
-@checked
+@checks_arguments
 def compute(
     rec: Recording,
     name: str, # A preset, or presets and blocks joined by "+"

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LAB_NOTES', 'KaggleTables', 'json_list', 'KaggleLabels', 'number', 'read_rate', 'check_row', 'read_labels',
-           'read_video', 'folder_findings', 'KaggleDataset', 'read_kaggle']
+           'read_kaggle_video', 'folder_findings', 'KaggleDataset', 'read_kaggle']
 
 # %% ../../nbs/data/10_kaggle.ipynb #efe59c64
 import hashlib
@@ -206,7 +206,7 @@ def _warn_of_more(tables, findings):
                   "files", LabNote)
 
 # %% ../../nbs/data/10_kaggle.ipynb #675cb5e1
-def read_video(
+def read_kaggle_video(
     tables: KaggleTables,
     video: str, # Id
 ) -> Recording:
@@ -267,7 +267,7 @@ class KaggleDataset(KaggleLabels):
     def __len__(self): return len(self.ids)
     def __iter__(self): return (self[video] for video in self.ids)
     def __contains__(self, video_id): return str(video_id) in self._where
-    def __getitem__(self, video_id): return read_video(self, str(video_id))
+    def __getitem__(self, video_id): return read_kaggle_video(self, str(video_id))
 
     def __repr__(self):
         return shown(f"KaggleDataset {self.name} ({self.split}): {len(self):,} videos "

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .colony.acts import SOCIAL
-from .colony.recording import HALF, PARTS, everything, make_recording
+from .colony.recording import HALF, PARTS, all_labels, make_recording
 from .formats.kaggle.write import whitelist_text, write_kaggle
 from .recording import Recording
 from ..errors import ConfigError, DataError
@@ -75,7 +75,7 @@ def colony_video(
     "Video `k` of a colony; its id is `k + 1`."
     lab = labs[k % len(labs)]
     mice = lab.mice[k // len(LABS) % len(lab.mice)]
-    watched = {t for t in everything(mice)
+    watched = {t for t in all_labels(mice)
                if t[2] in lab.pairs.get(t[:2], ()) or t[2] == "rear" and lab.rear}
     frames = max(1, round(minutes * 60 * lab.fps))
     return make_recording([seed, k], frames, mice, lab.parts, lab.fps, lab.px_per_cm,

@@ -280,19 +280,16 @@ def cost(
     runs: int = 1,
     retries: int = 0, # Times that a failed or preempted run is started again
     timeout_hours: float = None, # Of one attempt; None: `hours`
-    idle_seconds: float = 0.0, # Billed after each attempt
     **rate, # `cpu`, `memory_gib`, `region`, `table` of `usd_per_hour`
 ) -> Cost:
     "What runs cost, and at most. Raises `ConfigError` for hours past the timeout."
     limit = hours if timeout_hours is None else timeout_hours
     for name, value, low in (("hours", hours, 0), ("runs", runs, 1),
-                             ("retries", retries, 0),
-                             ("timeout_hours", limit, 0),
-                             ("idle_seconds", idle_seconds, 0)):
+                             ("retries", retries, 0), ("timeout_hours", limit, 0)):
         ConfigError.bounded(name, value, low, 1e6)
     if limit < hours: raise ConfigError(
         f"{hours:g} h of work do not end within a timeout of {limit:g} h")
     usd = usd_per_hour(gpu, provider, **rate)
-    least = billed_seconds(provider, hours * 3600) + idle_seconds
-    most = most_seconds(provider, limit * 3600, retries) + (1 + retries) * idle_seconds
+    least = billed_seconds(provider, hours * 3600)
+    most = most_seconds(provider, limit * 3600, retries)
     return Cost(runs * least / 3600 * usd, runs * most / 3600 * usd, usd, hours)

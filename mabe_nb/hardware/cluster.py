@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ZERO_GB', 'SPEED_UP', 'BASIS', 'FREE', 'STRATEGIES', 'Plan', 'plan', 'plans', 'cards_from', 'read_gpus', 'zero_stage',
-           'compare_mixed', 'split_batch', 'Allocation', 'allocation', 'Strategy', 'worth_waiting']
+           'compare_mixed', 'Allocation', 'allocation', 'Strategy', 'worth_waiting']
 
 # %% ../../nbs/hardware/40_cluster.ipynb #051b646a
 from typing import NamedTuple
@@ -149,25 +149,6 @@ def compare_mixed(
                          ("the fast ones alone", int(fast.sum()), float(fast.sum())),
                          ("all, batches by speed", len(s), s.sum())],
                         columns=["way", "cards", "speed"])
-
-# %% ../../nbs/hardware/40_cluster.ipynb #7b63ed5b
-def split_batch(
-    total: int, # Windows in a step of the optimizer, at least one a card
-    speeds, # Measured, one a card, in any unit
-) -> pd.DataFrame: # index, batch, weight
-    "The batch of each card in proportion to its speed."
-    s = np.asarray(speeds, float)
-    if not len(s) or not (np.isfinite(s) & (s > 0)).all():
-        raise ConfigError(f"speeds {s.tolist()}, expected numbers above 0")
-    if not len(s) <= total <= 1e9 or int(total) != total:
-        raise ConfigError(
-            f"a batch of {total} for {len(s)} cards, expected one each or more")
-    exact = (total - len(s)) * (s / s.max() / (s / s.max()).sum())
-    batch = 1 + np.floor(exact).astype(int)
-    rest = np.argsort(-(exact % 1), kind="stable")[:total - batch.sum()]
-    batch[rest] += 1
-    return pd.DataFrame({"index": range(len(s)), "batch": batch,
-                         "weight": batch / total * len(s)})
 
 # %% ../../nbs/hardware/40_cluster.ipynb #a3946868
 class Allocation(NamedTuple):

@@ -115,17 +115,14 @@ def fixed_script(
     ask: Request = Request(),
     effective: int = 8, # Effective batch that is wanted
     per_gpu: int = 1,
-    zero: int = None, # DeepSpeed stage that `{zero}` stands for; None: by `ask.kind`
 ) -> str:
     "A job script for a fixed number of cards. Raises `ConfigError`."
     _check(ask)
-    zero = _stage_of(ask.kind) if zero is None else zero
-    if zero not in (0, 2, 3):
-        raise ConfigError(f"ZeRO stage {zero!r}, expected 0, 2 or 3")
     p = plan(ask.gpus, effective, per_gpu)
     lines = [*_begin(ask), f"# batch x accumulation x cards: {p}",
              f"export MABE_GPUS={ask.gpus} MABE_BATCH={ask.gpus * per_gpu} "
-             f"MABE_ACCUMULATION={p.accumulation} MABE_ZERO={zero}", *_command(command)]
+             f"MABE_ACCUMULATION={p.accumulation} MABE_ZERO={_stage_of(ask.kind)}",
+             *_command(command)]
     return "\n".join(lines) + "\n"
 
 # %% ../../nbs/hardware/50_slurm.ipynb #5db0d04c
@@ -157,15 +154,12 @@ def flexible_script(
     ask: Request = Request(),
     effective: int = 8, # Effective batch that is wanted
     per_gpu: int = 1,
-    zero2_gb: float = ZERO_GB[2], # GB a card that ZeRO-2 needs
 ) -> str:
     "A job script that takes any cards and adapts to them. Raises `ConfigError`."
     _check(ask)
     if ask.kind is not None: raise ConfigError(
         f"a flexible job takes any cards, but kind is {ask.kind!r}: leave it out")
-    if not 0 < zero2_gb < 1e4:
-        raise ConfigError(f"zero2_gb is {zero2_gb}, expected above 0")
-    lines = [*_begin(ask), *_inspect_cards(zero2_gb), *_cases(effective, per_gpu),
+    lines = [*_begin(ask), *_inspect_cards(ZERO_GB[2]), *_cases(effective, per_gpu),
              f"MABE_BATCH=$(({per_gpu} * MABE_GPUS))",
              "export MABE_GPUS MABE_BATCH MABE_ACCUMULATION MABE_ZERO",
              'echo "${MABE_GPUS} GPUs, batch ${MABE_BATCH} of all, '

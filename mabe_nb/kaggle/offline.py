@@ -20,7 +20,7 @@ from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
 from ..train.metrics import (kaggle_score, of_learned, submission_table,
                                    video_ids, whitelist_text)
-from ..train.unlike import doubt_lines
+from ..train.data_shift import doubt_lines
 
 # %% ../../nbs/kaggle/60_offline.ipynb #b96b1d01
 class OutOfTime(Exception):

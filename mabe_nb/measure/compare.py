@@ -67,7 +67,7 @@ def recurrent_floor(
 def _row(target, result, windows, rate):
     basis = "measured" if result["status"] == "ok" else result["status"]
     row = {"where": target, "basis": "its processor" if beside_card(result) else basis,
-           "usd_per_hour": rate, "say": result["say"],
+           "usd_per_hour": rate, "note": result["note"],
            "reused": result["reused"], "paid": result["usd"],
            "card": result.get("card"),
            "date": str(date.fromtimestamp(result.get("created") or 0))}
@@ -81,7 +81,7 @@ def _row(target, result, windows, rate):
 
 def _guess(target, seconds, factors, batch, windows, rate, why):
     steps = windows / batch
-    return {"where": target, "basis": "predicted", "usd_per_hour": rate, "say": why,
+    return {"where": target, "basis": "predicted", "usd_per_hour": rate, "note": why,
             "reused": False, "paid": 0.0, "ms": seconds * 1e3,
             "windows_s": batch / seconds,
             "seconds": seconds * steps, "low": seconds * steps * factors[0],
@@ -152,7 +152,7 @@ def pareto(
 # %% ../../nbs/measure/40_compare.ipynb #0b99fd43
 COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
            "usd_per_hour", "usd", "front", "card", "date", "price_as_of", "price_stale",
-           "reused", "paid", "say"]
+           "reused", "paid", "note"]
 
 # %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(

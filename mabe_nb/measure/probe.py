@@ -194,7 +194,7 @@ def measure(
                                          place if spec["on_disk"] else None)}
     except (MemoryError, RuntimeError) as e:
         if not out_of_memory(e): raise
-    return {**about, "status": "oom", "say": remedy(cfg)}
+    return {**about, "status": "oom", "note": remedy(cfg)}
 
 # %% ../../nbs/measure/10_probe.ipynb #063eadd0
 def _measured(spec, device, before, folder):

@@ -180,7 +180,7 @@ def recommend(
     ConfigError.bounded("epochs", epochs, 1, 10**6, whole=True)
     here, = run_probes([(make_spec(cfg, shape, seconds=seconds), "local", None)], fresh)
     if here["status"] != "ok": raise ConfigError(f"no step could be measured here: "
-                                                 f"{here['say'] or here['status']}")
+                                                 f"{here['note'] or here['status']}")
     rows = candidates(cfg, shape, [*past_results(cfg, shape), here], epochs, provider,
                       retries)
     request = {"epochs": epochs, "budget": budget, "by": by, "windows": shape.windows,

@@ -92,7 +92,7 @@ def _start(spec, on, gpu, timeout, options):
     try:
         return submit(CODE, on, None if on == "local" else gpu, {"spec": spec},
                       ["result"], timeout, limit=2**20, **options)
-    except MabeError as e: return {"status": "refused", "say": str(e)}
+    except MabeError as e: return {"status": "refused", "note": str(e)}
 
 
 def _waited(job, beat):
@@ -117,10 +117,10 @@ def _finish(job, beat):
         if _waited(job, beat) == "queued":
             job.cancel()
             row = {"status": "no capacity",
-                   "say": f"no card came free in {job.spec['timeout']:g} s"}
+                   "note": f"no card came free in {job.spec['timeout']:g} s"}
         else: row = checked_result(job.result()["result"])
-    except JobError as e: row = {"status": e.status, "say": str(e)}
-    except MabeError as e: row = {"status": "error", "say": str(e)}
+    except JobError as e: row = {"status": e.status, "note": str(e)}
+    except MabeError as e: row = {"status": "error", "note": str(e)}
     try: return {**row, "usd": job.cost(), "reused": False} # a failure is paid for too
     except MabeError: return row
 
@@ -146,7 +146,7 @@ def beside_card(
 
 def _with_card_note(row, spec): # The same; says so if it was no card that was measured
     if not beside_card(row): return row
-    return row | {"say": f"ran on the processor there ({row['card']}), not on the "
+    return row | {"note": f"ran on the processor there ({row['card']}), not on the "
                          f"card, with device {spec['settings']['device']!r}"}
 
 # %% ../../nbs/measure/15_results.ipynb #8b3e56b5
@@ -172,7 +172,7 @@ def run_probes(
                                    "result": jobs[i]})
                 if on == "local": # Many probes would bury a user's own jobs
                     shutil.rmtree(job.folder, ignore_errors=True)
-            yield _with_card_note({"usd": 0.0, "reused": False, "say": "", **jobs[i],
+            yield _with_card_note({"usd": 0.0, "reused": False, "note": "", **jobs[i],
                                    "on": on, "gpu": gpu, "asked": spec["precision"],
                                    "batch": spec["settings"]["batch_size"]}, spec)
 

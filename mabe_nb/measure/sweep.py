@@ -138,11 +138,11 @@ def as_row(
         row |= {"ms": s["p50"] * 1e3, "p10": s["p10"] * 1e3, "p90": s["p90"] * 1e3,
                 "known": s["known"], "windows_s": result["windows_s"],
                 "gb": result["memory"]["peak"] / 1e9}
-    return row | {k: result[k] for k in ("reused", "usd", "say")}
+    return row | {k: result[k] for k in ("reused", "usd", "note")}
 
 
 COLUMNS = ("on", "gpu", "batch", "status", "ms", "p10", "p90", "known", "windows_s",
-           "gb", "reused", "usd", "say")
+           "gb", "reused", "usd", "note")
 
 # %% ../../nbs/measure/30_sweep.ipynb #23312023
 def sweep(
@@ -272,12 +272,12 @@ def _gain_table(changes, found, base):
     for name, change in changes.items():
         is_, row = {**base, **change}, found.get(name)
         fast = row.get("windows_s") if row else None
-        say = row["say"] if row else "data lie in memory: readers have nothing to do"
+        say = row["note"] if row else "data lie in memory: readers have nothing to do"
         rows.append((name, is_["batch_size"], (row or {}).get("precision"),
                      is_["num_workers"], fast,
                      fast / first if fast and first else None, say))
     return pd.DataFrame(rows, columns=["change", "batch", "precision", "workers",
-                                       "windows_s", "gain", "say"])
+                                       "windows_s", "gain", "note"])
 
 # %% ../../nbs/measure/30_sweep.ipynb #2c3d1bca
 def to_json(

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..arguments import checks_arguments
 from ..data.cache.prepare import MOST, prepare
 from ..data.dataset import data_and_ids
-from ..errors import ConfigError, DataError, MabeError, checked, shown
+from ..errors import ConfigError, DataError, MabeError, shown
 from ..files import read_tensors, write_tensors
 from ..patch import patch
 from .config import TrainConfig, make_config
@@ -30,7 +31,7 @@ from .model import (evidence_in, names_in, pair_actions_of, pair_decision,
                                  read_split, read_thresholds)
 from .models import check_size, make_model
 from .tracks import without_unseen
-from .unlike import check_body, doubtful, lines_before
+from .data_shift import check_body, doubtful, lines_before
 from .predict import (LONGEST_MS, decide, decide_apart, lasting,
                                    probabilities, smooth, to_bouts, trained_classes,
                                    with_rates)
@@ -269,7 +270,7 @@ def predict(self: Classifier,
     return submission_table(by_video, found, self.learned_from)
 
 # %% ../../nbs/train/60_classifier.ipynb #da8d6965
-predict_dataset = Classifier.predict = checked(Classifier.predict)
+predict_dataset = Classifier.predict = checks_arguments(Classifier.predict)
 
 # %% ../../nbs/train/60_classifier.ipynb #7368ad50
 @patch

@@ -20,7 +20,7 @@ from ..extend import own_files
 from ..patch import patch
 from .models import NETWORKS
 from .tracks import learned_tracks, read_tracks
-from .unlike import MISSING
+from .data_shift import MISSING
 
 # %% ../../nbs/train/35_inputs.ipynb #dbc04ff6
 @dataclass(frozen=True)

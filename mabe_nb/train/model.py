@@ -17,7 +17,7 @@ from ..data.folder.odd_files import looked_into
 from ..data.recording import frames_by_action
 from ..errors import ConfigError, DataError
 from ..files import read_json
-from ..patch import with_parameters
+from ..arguments import with_parameters
 
 # %% ../../nbs/train/58_model.ipynb #413df9d2
 class PairDecision(NamedTuple):

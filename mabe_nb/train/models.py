@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['NETWORKS', 'Network', 'network', 'Conv1DBiLSTM', 'BiLSTM', 'positions', 'Transformer', 'DilatedLayer', 'TCN',
-           'receptive_field', 'CalMS21Conv1D', 'keras_norm', 'count_parameters', 'make_model', 'layers_of',
-           'recurrent_layers', 'check_size']
+           'CalMS21Conv1D', 'keras_norm', 'count_parameters', 'make_model', 'layers_of', 'recurrent_layers',
+           'check_size']
 
 # %% ../../nbs/train/20_models.ipynb #60bd2124
 from inspect import signature
@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..errors import ConfigError, DataError
-from ..extend import blamed
+from ..extend import user_code_errors
 from .arithmetic.dropout import ByteDropout, byte_dropout
 
 # %% ../../nbs/train/20_models.ipynb #c28752b4
@@ -187,13 +187,6 @@ class TCN(nn.Module):
     ) -> torch.Tensor: # (windows, frames, classes) scores
         return self.head(self.layers(self.embed(x)))
 
-# %% ../../nbs/train/20_models.ipynb #3c75079e
-def receptive_field(
-    layers: int, # Layers of a `TCN`
-) -> int: # Frames, the frame itself in the middle
-    "How many frames the score of one frame depends on."
-    return 1 + 2 * sum(2 ** (i % 10) for i in range(layers))
-
 # %% ../../nbs/train/20_models.ipynb #b05a07ee
 @network("calms21_conv1d", "dropout", fixed=True)
 class CalMS21Conv1D(nn.Module):
@@ -254,7 +247,7 @@ def make_model(
     except TypeError as e: raise ConfigError(
         f"network {cfg.model_type!r} cannot be made of channels, classes and the "
         f"settings that it reads ({', '.join(of.reads) or 'none'}): {e}") from None
-    with blamed(f"network {cfg.model_type!r}", of.make):
+    with user_code_errors(f"network {cfg.model_type!r}", of.make):
         return byte_dropout(of.make(input_dim, num_classes, *given))
 
 

@@ -15,7 +15,7 @@ from ..data.recording import some_of
 from ..data.splits import choose_videos
 from ..errors import ConfigError
 from ..files import atomic, read_tensors, write_json
-from ..locks import clear_temporaries, fills_its_folder
+from ..locks import clear_temporaries, holds_folder_lock
 from .classifier import Classifier, save_classifier
 from .config import TrainConfig
 from .fit.loop import Trainer
@@ -35,7 +35,7 @@ from .scores.means import lab_means, time_looked_at
 from .scores.trust import validation_scores
 from .tracks import order_notes
 from .training_set import TrainingSet, load_training_set, new_classifier
-from .unlike import shared_subjects
+from .data_shift import shared_subjects
 
 # %% ../../nbs/train/70_runs.ipynb #1b2a9445
 def _enter(out, cfg, resume): # Was the run begun, the team, this process's device
@@ -137,7 +137,7 @@ def _report(
     return metrics
 
 # %% ../../nbs/train/70_runs.ipynb #381d3a6d
-@fills_its_folder
+@holds_folder_lock
 def train(
     dataset, # See `as_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed

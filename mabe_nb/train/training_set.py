@@ -29,7 +29,7 @@ from .inputs import Inputs, features_of, fit_inputs
 from .arithmetic.windows import with_gap
 from .models import NETWORKS, make_model
 from .tracks import widened
-from .unlike import check_body, mixed_units
+from .data_shift import check_body, mixed_units
 
 # %% ../../nbs/train/62_training_set.ipynb #f35cb74c
 def memory_budget(

@@ -126,7 +126,7 @@ def recipe(path):
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.kaggle.bundle import make_bundle
     from mabe_nb.train.ensemble.per_lab import train_per_lab
-    from mabe_nb.train.ensemble.presets import RECIPES
+    from mabe_nb.train.ensemble.member_specs import RECIPES
     from mabe_nb.train.ensemble.recipe import train_recipe
     top, whole = path.parent, RECIPES["quick"]
     few = {"net": {"epochs": 1, "conv_channels": [4], "lstm_hidden": 4}, "boost": {"rounds": 2}}

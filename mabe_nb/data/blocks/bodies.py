@@ -101,12 +101,11 @@ PRIORITY = ("ear_left", "ear_right", "hip_left", "hip_right", "lateral_left",
 
 def other_parts(
     parts, # Names of body parts, of one recording or of several
-    used=("nose", "head", "body_center", "tail_base"), # Names to leave out
     limit: int = 6, # At most so many
 ) -> tuple:
     "The parts worth having beside front, center and rear, most telling first."
     rank = {p: i for i, p in enumerate(PRIORITY)}
-    names = set(part_index(parts)) - set(used)
+    names = set(part_index(parts)) - {"nose", "head", "body_center", "tail_base"}
     return tuple(sorted(names, key=lambda p: (rank.get(p, len(rank)), p))[:limit])
 
 # %% ../../../nbs/data/blocks/20_bodies.ipynb #aecd12ac

@@ -19,7 +19,7 @@ from array_api_compat import array_namespace, is_array_api_obj
 
 import mabe_nb
 from ...errors import ConfigError
-from ...extend import blamed, load_announced, own_source
+from ...extend import user_code_errors, load_announced, own_source
 
 # %% ../../../nbs/data/blocks/05_registry.ipynb #91fc7081
 ROLES = ("value", "statistic", "mask", "x", "y")
@@ -185,7 +185,7 @@ def make_blocks(
     made = dict(known or {})
     for name in with_needs(wanted, made):
         of = BLOCKS[name]
-        with blamed(f"feature block {name!r}", of.make):
+        with user_code_errors(f"feature block {name!r}", of.make):
             made[name] = of.make(pair, *(made[k] for k in of.needs))
         if not of.make.__module__.startswith("mabe_nb."):
             check_made(name, made[name], len(getattr(pair, "points", pair)))

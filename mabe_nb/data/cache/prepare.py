@@ -22,7 +22,7 @@ from ..body_parts import part_index
 from .arrays import (CHANNELS, DamagedFile, about_values,
                                        pairs_on_demand, write_pairs)
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
-                                       of_prepare, read_video)
+                                       of_prepare, read_prepared_info)
 from ..checks.sightings import swaps
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
@@ -91,7 +91,7 @@ def up_to_date(
 ): # What its `video.json` holds, None if it is to be prepared
     "A video that is prepared and would come out the same."
     for path in plan.out.glob(f"*/{video_id}/video.json"):
-        try: info = read_video(path.parent)
+        try: info = read_prepared_info(path.parent)
         except DataError as e:
             if isinstance(e, DamagedFile): damaged.append(str(e.path))
             continue

@@ -178,23 +178,28 @@ def _holds_nothing(path): # Or what nobody looks into
             or path.suffix.lower() in PACKED)
 
 # %% ../../../nbs/data/folder/25_files.ipynb #34ba06fb
+def _sort_folder(files, root, poses, tables, findings):
+    "Files of a folder go to those of poses and of annotations; the odd ones come back."
+    odd, ends = [], file_types()
+    for path in files:
+        if printable(path.name) != path.name: odd.append(path) # bytes of no text
+        elif _holds_nothing(path):
+            odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
+        elif path != recording_files(path)[0]: continue # the first stands for all
+        elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
+            if not (video := _named(path, root, findings)): continue
+            if tracked: poses.setdefault(video, []).append(path)
+            if source and (not tracked or source in BOTH): tables.append((path, source))
+        elif path.suffix.lower() in ends: odd.append(path)
+    return odd
+
+# %% ../../../nbs/data/folder/25_files.ipynb #092b053b
 def _files_of(root, deepest, endings, findings):
     "Pose files by video, and annotations with their program."
     poses, tables, deeper, closed = {}, [], [], []
-    ends = file_types()
     for files in lab_files(root, deepest, deeper, closed):
-        odd, known = [], len(poses) + len(tables)
-        for path in files:
-            if printable(path.name) != path.name: odd.append(path) # bytes of no text
-            elif _holds_nothing(path):
-                odd += [path] * (path.suffix.lower() in ends or leads_out(path, root))
-            elif path != recording_files(path)[0]: continue # the first stands for all
-            elif (tracked := is_poses(path)) | bool(source := annotation_source(path)):
-                if not (video := _named(path, root, findings)): continue
-                if tracked: poses.setdefault(video, []).append(path)
-                if source and (not tracked or source in BOTH):
-                    tables.append((path, source))
-            elif path.suffix.lower() in ends: odd.append(path)
+        known = len(poses) + len(tables)
+        odd = _sort_folder(files, root, poses, tables, findings)
         here = files[0].parent if files else root
         ours = here == root or is_plain(here.name) or len(poses) + len(tables) > known
         findings += (odd_files if ours else lost_poses)(odd, root)

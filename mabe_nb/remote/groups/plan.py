@@ -123,9 +123,8 @@ def plan_map(
     refuse_places(on, gpu)
     if not len(seconds) or min(seconds) < 0:
         raise ConfigError("measure an item or more")
-    at_once = side_by_side(at_once, on)
+    at_once, timeout = side_by_side(at_once, on), task_seconds(timeout, on)
     tasks = 0 if on == "local" else min(tasks or at_once, items)
-    timeout = task_seconds(timeout, on)
     start_up = START_UP[on] if start_up is None else start_up
     about = quote(on, gpu, timeout, retries, **options)
     rng, place = np.random.default_rng(0), get(on)

@@ -66,7 +66,8 @@ def machine_shares(
 ) -> list: # Variables of the environment of each
     "A card and a part of the cores for each process; nothing for one by itself."
     if processes < 2: return [{}] * processes
-    every = {} if THREADS in os.environ else {THREADS: f"{max(cores() // processes, 1)}"}
+    threads = max(cores() // processes, 1)
+    every = {} if THREADS in os.environ else {THREADS: str(threads)}
     cards = visible_cards()
     return [every | ({CARDS: cards[i % len(cards)]} if len(cards) > 1 else {})
             for i in range(processes)]

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_NEEDED', 'ROOT', 'DATA', 'PIECE', 'pins', 'extra_pins', 'check_image', 'app_name', 'function_options', 'deploy',
-           'Committer', 'NextLeg', 'run_job']
+           'Committer', 'StartAgain', 'run_job']
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #4a7710bc
 import hashlib, json, os, re, shutil, sys, tempfile, threading, time
@@ -230,7 +230,7 @@ def prepare_machine(
     return place
 
 # %% ../../../nbs/remote/places/42_modal_app.ipynb #8b874f7d
-class NextLeg(Exception):
+class StartAgain(Exception):
     "Raised so that Modal starts the job again where its checkpoint is."
 
 
@@ -275,7 +275,7 @@ def run_job(
         clock.end(time.time())
         _note_interrupt(folder, leg if over.is_set() else 0.0)
         committer.commit()
-        if over.is_set(): raise NextLeg("goes on in another container") from None
+        if over.is_set(): raise StartAgain("goes on in another container") from None
         raise
     finally:
         timer.cancel()

@@ -41,7 +41,7 @@ class Clock:
         now: float, # Seconds, of any clock that all starts share
     ) -> float: # Seconds left; 0: the job has to end
         "Count a start, and the time of one before that was lost."
-        self.lost()
+        self.end()
         c = self._read()
         c |= {"starts": c["starts"] + 1, "since": now, "seen": now}
         left = total - c["spent"] if c["starts"] <= starts else 0.0
@@ -51,20 +51,14 @@ class Clock:
 
 # %% ../../../nbs/remote/places/41_modal_clock.ipynb #cbf9b435
 @patch
-def lost(self: Clock) -> float: # Seconds of all starts
-    "Count a start that could not say how long it was."
-    c = self._read()
-    c["spent"] = counted(c)
-    write_json(self.path, c | {"since": None})
-    return c["spent"]
-
-@patch
 def tick(self: Clock, now: float):
     "Note how far it is."
     write_json(self.path, self._read() | {"seen": now})
 
 @patch
-def end(self: Clock, now: float) -> float: # Seconds of all starts
+def end(self: Clock,
+    now: float = None, # None: the start was lost, and could not say how long it was
+) -> float: # Seconds of all starts
     "Stop counting."
     c = self._read()
     c["spent"] = counted(c, now)
@@ -97,7 +91,7 @@ def start_attempt(
             error = {"type": "Died", "traceback": "", "message": CRASHED}
             write_json(folder/"status.json", {
                 "status": "died", "error": error, "attempt": _attempt(folder),
-                "seconds": Clock(folder).lost()})
+                "seconds": Clock(folder).end()})
             return False
         write_json(folder/"job.json", spec)
     mark.write_text(str(time.time()))

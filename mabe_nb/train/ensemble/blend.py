@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ...arguments import checks_arguments
 from ...data.cache.prepare import MOST
 from ...data.dataset import data_and_ids, LastRead
-from ...errors import DataError, MabeError, checked, shown
+from ...errors import DataError, MabeError, shown
 from ...files import read_json
 from ...patch import patch
 from ..classifier import wanted_actions
@@ -30,7 +31,7 @@ from ..metrics import submission_table
 from ..predict import to_bouts
 from .directed import completed
 from ..tracks import without_unseen
-from ..unlike import check_body, doubtful, lines_before
+from ..data_shift import check_body, doubtful, lines_before
 from ...workers import or_silent
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #2232a777
@@ -211,7 +212,7 @@ def learned_from(self: Recipe) -> frozenset:
 
 # %% ../../../nbs/train/ensemble/75_blend.ipynb #c9a78f7e
 @patch
-@checked
+@checks_arguments
 def predict(
     self: Recipe,
     dataset, # Dataset, path, or list of `Recording`s

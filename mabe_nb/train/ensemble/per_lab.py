@@ -17,7 +17,7 @@ from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError, shown
 from ...files import read_json, write_json
 from ...safe_names import safe_id
-from ...locks import fills_its_folder
+from ...locks import holds_folder_lock
 from ...patch import patch
 from .blend import load_recipe
 from .folds import read_folds
@@ -72,7 +72,7 @@ def better_together(
                    f"predict it take {lab!r}")
 
 # %% ../../../nbs/train/ensemble/80_per_lab.ipynb #7921387d
-@fills_its_folder
+@holds_folder_lock
 def train_per_lab(
     dataset, # See `open_dataset`
     out, # Folder; may hold the beginning of this very training

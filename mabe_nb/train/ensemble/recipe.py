@@ -17,7 +17,7 @@ from ...data.dataset import as_dataset, dataset_parts
 from ...data.splits import labelled_groups
 from ...errors import ConfigError, DataError
 from ...files import atomic, read_json, write_json
-from ...locks import fills_its_folder
+from ...locks import holds_folder_lock
 from .card import recipe_card
 from .decide import (Decision, OutOfFold, choose, codes_of,
                                            oof_scores)
@@ -29,14 +29,14 @@ from .labs import (actions_by_lab, fold_facts, fold_notes,
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #ed79ad2d
 from .members import ActionFrames, load_member, prepared_for
-from .presets import RECIPES
+from .member_specs import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
 from ..model import refuse_models
 from ..scores.frames import counts_by_video, seen_counts
 from ..scores.means import time_looked_at
 from ..training_set import together
-from ..unlike import mixed_units, shared_subjects
+from ..data_shift import mixed_units, shared_subjects
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #fe2c826b
 def prepare_members(
@@ -157,6 +157,14 @@ def begin_recipe(
     (out/"recipe.json").unlink(missing_ok=True) # until it is done again
     write_json(out/"plan.json", plan)
 
+# %% ../../../nbs/train/ensemble/70_recipe.ipynb #2f9de9a8
+def _notes_on_features(prepared, first): # Member -> `Prepared`; the first member's name
+    "Sentences on units that differ between videos, and actions that go on at once."
+    of = prepared[first]
+    seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
+    return [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
+            *together(np.concatenate(seen), of.actions, "")]
+
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #82f36e94
 def begin_training(
     dataset, # See `open_dataset`
@@ -189,17 +197,14 @@ def begin_training(
                  *shared_subjects(dataset, *(s.valid for s in splits))]: say(line)
     specs, prepared = prepare_members(specs, dataset, ids, parts, cache, workers,
                                       progress)
-    of = prepared[specs[0].name]
-    seen = [y[(y == 1).any(1)] for y in map(of.labels, range(len(of.sequences)))]
-    for line in [*sorted({*sum(map(mixed_units, prepared.values()), [])}),
-                 *together(np.concatenate(seen), of.actions, "")]: say(f"note: {line}")
+    for line in _notes_on_features(prepared, specs[0].name): say(f"note: {line}")
     tasks = {s.name: member_tasks(s, prepared[s.name], splits, out/"members", seed)
              for s in specs}
     keep_members_sources(out, sum(tasks.values(), []), ids, fresh, say)
     return specs, tasks, table, splits, parts, getattr(dataset, "only_reviewed", ())
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #dcd0eac8
-@fills_its_folder
+@holds_folder_lock
 def train_recipe(
     dataset, # See `open_dataset`
     out, # Folder; must not hold a run yet, but may hold the beginning of this one

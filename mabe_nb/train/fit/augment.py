@@ -16,7 +16,7 @@ import torch
 from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
-from ...data.blocks.symmetry import (HANDED, Law, absence_in, checked, drift,
+from ...data.blocks.symmetry import (HANDED, Law, absence_in, checked_law, drift,
                                           exchanged, law, mirrored, scene, turned,
                                           turns_freely)
 from ...errors import ConfigError
@@ -200,7 +200,7 @@ def make_step(
     change = {"flip": mirrored, "rotation": lambda r: turned(r, 90),
               "swap_others": exchanged}[key]
     rule = law(look(rec), look(change(rec)), names, -1 if key == "rotation" else 1)
-    rule = checked(rule, scale.blank, names, inputs.features)
+    rule = checked_law(rule, scale.blank, names, inputs.features)
     if key != "rotation": return Exchange(rule, scale, amount, device)
     return Turn(rule, scale, amount, turns_freely(look, rec, rule), device)
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ...errors import ConfigError
-from ...extend import blamed
+from ...extend import user_code_errors
 from ...patch import patch
 from .augment import Augment
 from .optim import Average, EagerAdamW, Precision
@@ -107,7 +107,7 @@ def record(self: Playback,
         group["lr"] = self.rate
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.loss = trainer.plain_step(*self.inputs)
-    except (RuntimeError, ConfigError) as e: # of one's own network: see `blamed`
+    except (RuntimeError, ConfigError) as e: # see `user_code_errors`
         renew_generator(of, state)
         why = str(e.__cause__ or e)[:80]
         trainer.note(f"steps are not played as a CUDA graph ({why})")
@@ -197,8 +197,8 @@ def part_loss(self: TrainingStep,
     "What some windows add to the loss of a step."
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
     x, order, share = self.augment(x)
-    name = self.cfg.model_type
-    with self.precision.context(), blamed(f"network {name!r}", NETWORKS[name].make):
+    make = NETWORKS[name := self.cfg.model_type].make
+    with self.precision.context(), user_code_errors(f"network {name!r}", make):
         scores = self.model(x)
     check_scores(scores, (*x.shape[:2], self.classes), name)
     loss = self.loss(scores, labels, whole)

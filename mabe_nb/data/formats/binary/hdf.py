@@ -130,24 +130,27 @@ def _no_hdf(path):
             else "is truncated or no HDF5 file")
 
 # %% ../../../../nbs/data/formats/binary/30_hdf.ipynb #c924c49e
+def _check_arrays(f, path, most):
+    import h5py
+    left = most
+    for name, item in _walk(f, path):
+        if isinstance(item, h5py.Dataset):
+            for fault in _faults(name, item): raise DataError(fault, path)
+            left -= _bytes(item)
+        if left < 0: raise DataError(
+            f"announces more than {most:,} bytes of arrays, far more than it holds; "
+            f"its last is {name}", path)
+
+# %% ../../../../nbs/data/formats/binary/30_hdf.ipynb #0889b668
 def check_hdf(
     path, # An HDF5 file
-    spare: int = SPARE, # Bytes that its arrays may take in any case
-    ratio: int = RATIO, # Bytes that they may take for each byte of the file
 ):
     "Raises `DataError` if a file leads to others or announces far more than it holds."
     import h5py
     path = regular_file(path)
-    left = most = spare + ratio * path.stat().st_size
     try:
         with h5py.File(path, "r") as f:
-            for name, item in _walk(f, path):
-                if isinstance(item, h5py.Dataset):
-                    for fault in _faults(name, item): raise DataError(fault, path)
-                    left -= _bytes(item)
-                if left < 0:
-                    raise DataError(f"announces more than {most:,} bytes of arrays, "
-                                    f"far more than it holds; its last is {name}", path)
+            _check_arrays(f, path, SPARE + RATIO * path.stat().st_size)
             texts = next(_texts(f, path), None)
     except DataError: raise
     except Exception: # h5py answers damage with exceptions of many kinds

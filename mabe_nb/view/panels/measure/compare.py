@@ -140,7 +140,7 @@ def measure(self: ComparePanel) -> pd.DataFrame:
     table = compare(**self.arguments(), each=each, beat=self.beat)
     self.show(table)
     if table.seconds.notna().any(): return table
-    raise ConfigError(f"nothing could be measured; {table.say.iloc[0]}")
+    raise ConfigError(f"nothing could be measured; {table.note.iloc[0]}")
 
 # %% ../../../../nbs/view/panels/measure/30_compare.ipynb #f7856ff2
 @patch
@@ -159,7 +159,7 @@ def measured_before(self: ComparePanel):
 def show(self: ComparePanel, table: pd.DataFrame):
     "A table as table, picture and choice, and why rows have no time."
     bad = table[~table.basis.isin(["measured", "predicted"])]
-    why = pd.DataFrame({"place": bad["where"], "why not": bad.say})
+    why = pd.DataFrame({"place": bad["where"], "why not": bad.note})
     self.draw(table_html(readable(table), "comparison")
               + f"<p>Time and price are those of {work_of(self.shape.windows)}.</p>"
               + (table_html(why, "places that failed") if len(bad) else ""),

@@ -23,7 +23,7 @@ def known_result(
     spec, on, gpu = ask
     try: found = checked_result(read_json(cache_path(*ask))["result"])
     except (MabeError, KeyError, TypeError): return None
-    return {"say": "", **found, "usd": 0.0, "reused": True, "on": on, "gpu": gpu,
+    return {"note": "", **found, "usd": 0.0, "reused": True, "on": on, "gpu": gpu,
             "asked": spec["precision"], "batch": spec["settings"]["batch_size"]}
 
 # %% ../../../../nbs/view/panels/measure/10_probes.ipynb #be9957ce

@@ -187,7 +187,7 @@ def sweep_facts(
 ) -> dict: # Name -> words
     "What follows from a sweep, and why sizes failed."
     bad = done.rows[done.rows.status != "ok"]
-    facts = {f"Batch {r.batch}": r.say or r.status for r in bad.itertuples()}
+    facts = {f"Batch {r.batch}": r.note or r.status for r in bad.itertuples()}
     if done.knee is None: return facts
     about = done.about
     on = about["on"] + (f" {about['gpu']}" if about["gpu"] else "")
@@ -248,7 +248,7 @@ def measure(self: SweepPanel) -> Sweep:
     "Size after size. Raises `ConfigError` if none worked."
     done = sweep(**self.arguments(), each=self.show, beat=self.beat)
     if done.knee is not None: return done
-    raise ConfigError(f"no size worked; {done.rows.say.iloc[0]}")
+    raise ConfigError(f"no size worked; {done.rows.note.iloc[0]}")
 
 # %% ../../../../nbs/view/panels/measure/20_sweep.ipynb #720d3434
 @patch
