@@ -94,9 +94,9 @@ class _Parcel(io.BytesIO):
 
 
 def _can_travel(things):
-    parcel = _Parcel()
+    parcel, cannot = _Parcel(), (pickle.PicklingError, AttributeError, TypeError)
     try: pickle.Pickler(parcel, 5).dump(things)
-    except (OverflowError, pickle.PicklingError, AttributeError, TypeError): return False
+    except (*cannot, OverflowError): return False
     return b"__main__" not in parcel.getvalue()
 
 # %% ../nbs/02_workers.ipynb #380df095
