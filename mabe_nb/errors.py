@@ -7,7 +7,7 @@ __all__ = ['OWN', 'shown', 'given', 'MabeError', 'DataError', 'ConfigError', 'of
            'plain_reason', 'ScoreError']
 
 # %% ../nbs/00_errors.ipynb #379415b6
-import os, re
+import errno, os, re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,6 +33,13 @@ def given(
     return f"of type {type(value).__name__}"
 
 # %% ../nbs/00_errors.ipynb #662bf0e3
+def _may_be(path): # Would a disk take such a name?
+    try: os.lstat(path)
+    except OSError as e: return e.errno != errno.ENAMETOOLONG
+    except ValueError: return False # \0, or letters of no encoding
+    return True
+
+
 class MabeError(Exception):
     "Base of every error that a user can cause: one sentence, with what to do about it."
     answer: dict | None = None # What a command prints with --json all the same
@@ -52,8 +59,8 @@ class MabeError(Exception):
         value, # What was given
     ) -> Path:
         "The path named, `~` as home. Raises this error for no text or `Path`, or none."
-        if isinstance(value, (str, Path)) and str(value).strip() and (
-                "\0" not in str(value)): return Path(os.path.expanduser(value))
+        if isinstance(value, (str, Path)) and str(value).strip() and _may_be(
+                path := Path(os.path.expanduser(value))): return path
         raise cls(f"{name} is {given(value)}, expected the name of a folder or file")
 
 # %% ../nbs/00_errors.ipynb #b4c8a652

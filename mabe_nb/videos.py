@@ -77,7 +77,9 @@ def _out_of_date(plan, prints):
 def _open_some(data, split, videos):
     "A dataset and ids in it, as text; `videos`: ids, or text with ranges, None: all."
     dataset, ids = data_and_ids(open_dataset(data, split), videos)
-    return dataset, [*map(str, dataset.ids)] if ids is None else ids
+    ids = [*map(str, dataset.ids)] if ids is None else ids
+    if ids: return dataset, ids
+    raise DataError("has no videos, expected at least one", dataset.root)
 
 # %% ../nbs/06_videos.ipynb #367ed219
 def map_prepare(

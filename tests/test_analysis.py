@@ -469,7 +469,7 @@ def test_an_action_that_one_group_lacks_is_no_comparison():
 
 
 @pytest.mark.parametrize("text, words", [
-    ("a,b\n1,2\n", "no column video"), ("video,Animal,animal,dose\n1,m,n,x\n", "a column twice"), ("video,dose\n1,x\n1,y\n", "two rows for 1"),
+    ("a,b\n1,2\n", "no column video"), ("video, video,dose\n1,2,x\n", "a column twice"), ("video,dose\n1,x\n1,y\n", "two rows for 1"),
     ("video,animal,dose\n1,m,x\n1,m,y\n", "two rows for m of 1")])
 def test_bad_tables_of_groups(tmp_path, text, words):
     (tmp_path/"g.csv").write_text(text)

@@ -318,7 +318,8 @@ def test_a_wrong_argument_gets_a_sentence(call, words):
     (lambda: mb.load_model("run", BOUTS), "checkpoint is of type DataFrame, expected text or a whole number"),
     (lambda: mb.map_predict("run", "data", checkpoint=BOUTS), "checkpoint is of type DataFrame, expected text or a whole"),
     (lambda: mb.prepare(DATA, "coords", "c", workers=10**30), "workers is 10*, expected a whole number to 1000"),
-    (lambda: mb.write_colony("c\0"), "expected the name of a folder"),
+    *[(lambda name=name: mb.write_kaggle(DATA, name), "expected the name of a folder") for name in ("c\0", "c" * 300)],
+    (lambda: mb.analyse(DATA, "c\ud800"), "expected the name of a folder"),
     (lambda: mb.retrain("run", DATA, 3), "out is 3"),
     (lambda: mb.read_poses(3, fps=30), "is no name of a file"),
     (lambda: mb.write_clips(DATA, DATA["0"].bouts.assign(video="0"), "c", around_s=-1), "around_s is -1, expected a number from 0"),
@@ -401,7 +402,7 @@ def test_settings_of_predict_have_bounds(tmp_path, monkeypatch):
     elsewhere = lambda out=tmp_path/"s.csv", **how: mb.map_predict(
         tmp_path/"run", tmp_path/"data", out, say=None, **how)
     for how, words in (({"options": 3}, "options is 3"), ({"options": {"nope": 1}}, "argument 'nope'"),
-                       ({"out": None}, "out is None")):
+                       ({"out": None}, "out is None"), ({"videos": [], "plan": True}, "has no videos")):
         with pytest.raises(MabeError, match=words): elsewhere(**how)
     assert elsewhere(options=None, videos="0").wait() == "done" # of three: each has a process of its own
 
