@@ -141,7 +141,7 @@ def test_an_ethogram_of_two_hours_is_as_full_as_the_animal_was_busy():
     at = np.sort(np.random.default_rng(0).choice(6_000, 600, replace=False)) * 36
     table = bout_table([("m", "m", "sniff", t, t + 30) for t in at]) # 8 % of the time
     figure, ax = plots.plot_ethogram(table, 30, start=0, stop=216_000)
-    assert ax.get_title("left") == "Ethogram; low bars: share of 14 s"
+    assert ax.get_title("left") == "Ethogram; low: share of 14 s"
     assert inked(figure, ax) < 0.25
     figure, ax = plots.plot_ethogram(table.head(1), 30, start=0, stop=216_000)
     assert 0 < inked(figure, ax) # a lone one is seen
