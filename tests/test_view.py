@@ -9,6 +9,7 @@ import threading
 import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import combinations
 
 import matplotlib.image
 import matplotlib.style
@@ -17,7 +18,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import rgb_to_hsv, to_rgb
 from matplotlib.figure import Figure
 
 from mabe_nb.analysis.figures import plot_budgets, plot_raster
@@ -96,6 +97,18 @@ def test_every_picture_has_labels_a_title_and_words():
     figure, (left, right) = plots.plot_learning_curve(history())
     assert left.get_ylabel() == "loss" and right.get_ylabel() == "macro F1"
     assert left.get_legend() and "in epoch 4" in figure.get_label()
+
+
+def test_a_title_is_beside_the_legend_in_a_style_of_ones_own():
+    "Other styles put titles in the middle, where the legend stands."
+    with matplotlib.style.context("dark_background"):
+        assert pictures(ax=Figure().subplots())["audit"][1].get_title("left") == "Audit of sniff"
+
+
+def test_kinds_of_defects_are_of_colours_unlike_each_other():
+    kinds = [rgb_to_hsv(to_rgb(color)) for color, _ in plots.SEVERITY.values()]
+    apart = [min(abs(a[0] - b[0]), 1 - abs(a[0] - b[0])) for a, b in combinations(kinds, 2)]
+    assert min(apart) > 0.05 and len({hatch for _, hatch in plots.SEVERITY.values()}) == 3
 
 
 def test_units_are_in_the_labels():
