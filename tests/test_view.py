@@ -9,6 +9,7 @@ import threading
 import warnings
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import combinations
 
 import matplotlib.image
 import matplotlib.style
@@ -17,7 +18,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import rgb_to_hsv, to_rgb
 from matplotlib.figure import Figure
 
 from mabe_nb.analysis.figures import plot_budgets, plot_raster
@@ -98,6 +99,18 @@ def test_every_picture_has_labels_a_title_and_words():
     assert left.get_legend() and "in epoch 4" in figure.get_label()
 
 
+def test_a_title_is_beside_the_legend_in_a_style_of_ones_own():
+    "Other styles put titles in the middle, where the legend stands."
+    with matplotlib.style.context("dark_background"):
+        assert pictures(ax=Figure().subplots())["audit"][1].get_title("left") == "Audit of sniff"
+
+
+def test_kinds_of_defects_are_of_colours_unlike_each_other():
+    kinds = [rgb_to_hsv(to_rgb(color)) for color, _ in plots.SEVERITY.values()]
+    apart = [min(abs(a[0] - b[0]), 1 - abs(a[0] - b[0])) for a, b in combinations(kinds, 2)]
+    assert min(apart) > 0.05 and len({hatch for _, hatch in plots.SEVERITY.values()}) == 3
+
+
 def test_units_are_in_the_labels():
     made = pictures()
     assert made["ethogram"][1].get_xlabel() == "time (s)"
@@ -141,7 +154,7 @@ def test_an_ethogram_of_two_hours_is_as_full_as_the_animal_was_busy():
     at = np.sort(np.random.default_rng(0).choice(6_000, 600, replace=False)) * 36
     table = bout_table([("m", "m", "sniff", t, t + 30) for t in at]) # 8 % of the time
     figure, ax = plots.plot_ethogram(table, 30, start=0, stop=216_000)
-    assert ax.get_title("left") == "Ethogram; low bars: share of 14 s"
+    assert ax.get_title("left") == "Ethogram; low: share of 14 s"
     assert inked(figure, ax) < 0.25
     figure, ax = plots.plot_ethogram(table.head(1), 30, start=0, stop=216_000)
     assert 0 < inked(figure, ax) # a lone one is seen

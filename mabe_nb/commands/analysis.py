@@ -117,8 +117,8 @@ def _analyse_flags(p):
                    "seconds, bouts (their number), per_minute, mean_s (how long a "
                    "bout is) or latency_s (until the first)")
     p.add_argument("--unit", choices=("animal", "video", "cage"),
-                   help="what counts as one case (default: animal); cage: all animals "
-                   "that meet")
+                   help="what counts as one case (default: animal); cage: all that "
+                   "meet")
     p.add_argument("--to", nargs="+", action="extend", metavar="FORMAT", choices=(
                        "csv", "boris", "nwb", "ethogram", "elan", "simba"),
                    help="for the bouts (default: csv): csv, boris, nwb, ethogram (NWB "
@@ -129,7 +129,7 @@ def _clips_flags(p):
     p.example = "mabe clips annotations colony --action attack --out films"
     _common(p)
     p.add_argument("--action", help="bouts of this one alone")
-    p.add_argument("--most", type=COUNT, help="so many bouts, the longest (default: 20)")
+    p.add_argument("--most", type=COUNT, help="how many, the longest (default: 20)")
     p.add_argument("--most-sure", type=COUNT, metavar="N",
                    help="the N bouts that a run is surest of, in place of --most")
     p.add_argument("--films", metavar="FOLDER",

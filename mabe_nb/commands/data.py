@@ -45,7 +45,8 @@ def open_folder(args, say) -> dict:
     say(found)
     if not keep: write_settings(path, found.settings)
     say(f"{path} " + ("stays as it is; --overwrite adds what is new" if keep else
-                      "is written: answer what is asked above there; all else may stay blank"))
+                      "is written: answer what is asked above there; all else "
+                      "may stay blank"))
     table = to_records(found.table)
     return {"videos": len(table), "table": table, "sentences": found.sentences,
             "settings": str(path), "written": not keep}

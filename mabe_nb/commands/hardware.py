@@ -253,12 +253,12 @@ def _gpus_flags(p):
 def _advise_flags(p):
     p.example = "mabe advise --scenario train"
     p.usage = ("mabe advise DATA [--config FILE] [--budget USD] [--by 3h] [...]\n"
-               "       mabe advise --scenario train | --hours L4=2 | --params 7e9 [...]")
+               "       mabe advise --scenario train | --hours L4=2 | --params 7e9")
     p.add_argument("data", metavar="DATA", nargs="?", help="what is to be trained on")
     p.add_argument("--config", help="with DATA: YAML file of settings")
     offer(p.add_argument("--preset", help="with DATA: " + ", ".join(PRESETS)), *PRESETS)
     p.add_argument("--by", metavar="TIME", help="with DATA: 3h, 90m or a moment")
-    p.add_argument("--seconds", type=float, help="with DATA: how long to measure here (3)")
+    p.add_argument("--seconds", type=float, help="with DATA: to measure here (3)")
     p.add_argument("--fresh", action="store_true", help="with DATA: measure again")
     p.set_defaults(resume=False, out=".")
     p.add_argument("--params", type=float, help="size of a language model: 1.5e9")
@@ -282,7 +282,7 @@ def _cluster_flags(p):
                    help="windows that a card takes at a time (default: 1)")
     p.add_argument("--here", action="store_true",
                    help="look at the cards of this machine")
-    p.add_argument("--zero", action="store_true", help="a large model, divided among the cards")
+    p.add_argument("--zero", action="store_true", help="divide a large model")
     p.add_argument("--slurm", dest="script", metavar="N|flexible",
                    help="print a job script")
     p.add_argument("--run", metavar="COMMAND", help="what the script runs, one quoted "

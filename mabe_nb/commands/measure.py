@@ -204,7 +204,7 @@ def _sweep_flags(p):
     p.example = "mabe sweep --sizes 16,32 --seconds 3"
     p.usage = "mabe sweep [DATA] [--sizes 128,256] [--on modal --gpu L4] [...]"
     _probe_flags(_workload_flags(p))
-    p.add_argument("--sizes", metavar="N,...", help="batches, in windows (doubling from 16)")
+    p.add_argument("--sizes", metavar="N,...", help="in windows (doubling from 16)")
     offer(p.add_argument("--on", default="local", metavar="PLACE",
                          help=", ".join(place_names()) + " (default: local)"),
           *place_names())

@@ -251,7 +251,7 @@ def _jobs_flags(p):
           "costs")
     p.add_argument("id", nargs="?", metavar="ID",
                    help="of a job or group, as list shows it")
-    p.add_argument("name", nargs="?", metavar="NAME", help="fetch: a file or folder of the job")
+    p.add_argument("name", nargs="?", metavar="NAME", help="fetch: a file or folder")
     p.add_argument("--to", help="fetch: where to put it (default: here)")
     p.add_argument("--overwrite", **OVERWRITE)
     p.add_argument("--tail", type=int, metavar="LINES",

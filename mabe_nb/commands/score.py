@@ -88,8 +88,8 @@ def compared_submission(
     for line in unscored(data, ids, solution, table): say(line)
     left = set(map(str, solution.video_id)) - set(map(str, table.get("video_id", ())))
     if left:
-        say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos, which "
-            "count as missed; --videos scores some alone")
+        say(f"note: no bouts in {len(left)} of {solution.video_id.nunique()} videos, "
+            "which count as missed; --videos scores some alone")
     actions = map(str, [*solution.action, *table.get("action", ())])
     for names in differ_in_capitals(actions):
         say(f"note: {names} are scored as several actions; spell them alike if they "

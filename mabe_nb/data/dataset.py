@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .folder.files import sort_files
-from .folder.names import did_you_mean
-from .folder.odd_files import looked_into, why_odd, FOREIGN, UNREAD
+from .folder.odd_files import looked_into, not_there, why_not
 from .folder import tracker_folder # noqa: F401 (in `READERS`)
 from . import calms21 # noqa: F401
 from .formats import mabe22 # noqa: F401
@@ -96,11 +95,6 @@ class RecordingList:
 SPLITS = "train", "test" # Of which there may be one
 MODEL_FILES = "best.safetensors", "recipe.json", "labs.json", "predict.ipynb" # One each
 
-def _why(path): # No dataset; a file alone may be empty, cut off or of another program
-    why = why_odd(path) if path.is_file() else None
-    return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
-
-
 def reader_of(
     path: Path, # File or folder
 ) -> Reader: # None if no reader claims it
@@ -109,9 +103,7 @@ def reader_of(
 
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def _open(path, split):
-    if not path.exists(): raise DataError(
-        "does not exist; expected a file of poses or a folder of such"
-        + did_you_mean([p.name for p in path.parent.glob("*")], path.name), path)
+    if not path.exists(): raise not_there(path)
     files = [path] if reader_of(path) or not path.is_dir() else sorted(path.iterdir())
     found = [reader_of(f).open(f, split) for f in files if reader_of(f)]
     if len(found) == 1 and not isinstance(found[0], list): return found[0]
@@ -119,9 +111,8 @@ def _open(path, split):
     known = ", ".join(sorted(r.expects for r in READERS.values()))
     odd = sort_files(path, 0).findings if path.is_dir() else []
     some = [f.message for f in odd if f.kind != "unknown_file"][:3]
-    raise DataError("; ".join([
-        f"{_why(path)}; looked for {known}, or a folder of such files",
-        *(some or [f.message for f in odd[:1]])]), path)
+    why = f"{why_not(path)}; looked for {known}, or a folder of such files"
+    raise DataError("; ".join([why, *(some or [f.message for f in odd[:1]])]), path)
 
 # %% ../../nbs/data/20_dataset.ipynb #e327b96d
 def open_dataset(

@@ -74,8 +74,7 @@ class ModelConfig(BaseModel):
     lstm_layers: Depth = about(1, "Depth of conv_bilstm")
     hidden_size: Width = about(None, "Width; None: the model's own, or lstm_hidden")
     num_layers: Depth = about(None, "Depth; None: the model's own")
-    num_heads: Annotated[int, Field(ge=1, le=128)] = about(
-        4, "Parts of the transformer's attention")
+    num_heads: Annotated[int, Field(ge=1, le=128)] = about(4, "Of the transformer")
     dropout: Share = about(0.3, "Units left out at random, against learning by heart")
 
     @model_validator(mode="before")
@@ -100,7 +99,7 @@ class LoopConfig(BaseModel):
     gradient_accumulation_steps: Count = about(1, "Batches in a step of the optimizer")
     limit: Count = about(None, "Most videos to learn from, for a trial; None: all")
     amp: bool = about(False, "Mixed precision: fp16 or bf16, as the card is good at")
-    learning_rate: Positive = about(0.003, "Too large: loss rises; too small: it stands")
+    learning_rate: Positive = about(0.003, "Too large: loss rises; too small: stands")
     weight_decay: NotNegative = about(0.02, "Pull to zero, against learning by heart")
     optimizer: Literal["adamw"] = "adamw"
     ema_decay: Share = about(0.99, "Running mean of the weights; 0: none")

@@ -84,7 +84,7 @@ def _points(ax, rows, least, measured):
     at = rows.usd.clip(lower=least)
     ends = np.maximum([rows.seconds - rows.low, rows.high - rows.seconds], 0)
     ax.errorbar(at, rows.seconds, ends, fmt="none", ecolor=COLORS[0] if measured
-                else COLORS[7], elinewidth=0.9, capsize=2, zorder=1)
+                else "#888888", elinewidth=0.9, capsize=2, zorder=1)
     ax.plot(at, rows.seconds, "o", ms=7, color=COLORS[0], mfc=COLORS[0] if measured
             else "none", label="measured" if measured else "predicted")
 
@@ -140,8 +140,8 @@ def _without_price(ax): # A place on this axis is none
 
 
 def _logarithmic(ax, free): # Where what costs nothing stands, None: nothing does
-    ax.set(xscale="log", yscale="log", xlabel="price (USD)", ylabel="time (s)",
-           title="Time and price")
+    ax.set(xscale="log", yscale="log", xlabel="price (USD)", ylabel="time (s)")
+    ax.set_title("Time and price", loc="left") # beside the legend in any style
     if free is not None:
         ax.axvline(free, color=_ink(ax), linestyle=":", linewidth=0.8)
         ax.annotate("free", (free, 0), (3, 3), xycoords=("data", "axes fraction"),

@@ -16,8 +16,8 @@ from .style import (INK, _axes, _draw_bouts, _empty, _height_words, _ink,
                                 _short, _shorts, _spans, styled)
 
 # %% ../../nbs/view/10_plots.ipynb #8f433c2f
-SEVERITY = {"error": (COLORS[1], "///"), "warning": (COLORS[4], None),
-            "info": (COLORS[5], "...")} # Colour and pattern
+SEVERITY = {"error": (COLORS[1], "///"), "warning": ("#AA8800", None),
+            "info": ("#3399DD", "...")} # Colour and pattern
 
 
 def _draw_kinds(ax, kinds, words):
@@ -44,8 +44,8 @@ def plot_audit(
     _draw_kinds(ax, kinds, words)
     ax.set_yticks(range(len(kinds)), kinds.kind.str.replace("_", " "))
     ax.set(xlim=(0, 1.25 * max(kinds.videos.max(), 1)), xlabel=f"videos (of "
-           f"{report.videos:,}); in brackets the number of defects",
-           title=f"Audit of {_short(report.name)}")
+           f"{report.videos:,}); in brackets the number of defects")
+    ax.set_title(f"Audit of {_short(report.name)}", loc="left") # beside the legend
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3)
     ax.xaxis.get_major_locator().set_params(integer=True)
     figure.set_label("Defects by number of videos: " + ", ".join(

@@ -154,4 +154,4 @@ def _draw_bouts(ax, spans, lane, color, shown, lowest=0.2): # s; lane: foot, hei
 
 def _height_words(steps): # What a title then says
     step = float(f"{max(steps, default=0):.2g}")
-    return f"; low bars: share of {step:g} s" * (step > 0)
+    return f"; low: share of {step:g} s" * (step > 0)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OF_DISK', 'not_read', 'leads_out', 'misnamed_table', 'why_odd', 'odd_table', 'odd_files', 'file_types', 'lost_poses',
-           'too_deep', 'closed_folders', 'looked_into', 'unread', 'misnamed']
+           'too_deep', 'closed_folders', 'looked_into', 'not_there', 'why_not', 'unread', 'misnamed']
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #9cdd8d6c
 import os, shlex
@@ -15,6 +15,7 @@ from ..formats.boris import LENGTHS, MOMENTS
 from ..formats.bout_tables import ACTION, is_bout_table
 from ..formats.frame_tables import is_frame_table
 from ..formats.text_tables import column_names, delimiter, text_encoding
+from .names import did_you_mean
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
@@ -31,8 +32,8 @@ EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEA
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
 WORKBOOK = "is a workbook"
-AS_TEXT = ("; save its sheet of bouts as CSV, or raw data of EthoVision as text (or pip "
-           "install 'mabe_nb[excel]')")
+AS_TEXT = ("; save its sheet of bouts as CSV, or raw data of EthoVision as text (or "
+           "pip install 'mabe_nb[excel]')")
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
 BOUTS = ("; a table of bouts has columns named agent, target, action, start and stop, "
          "with times in seconds")
@@ -215,6 +216,23 @@ def looked_into(
         raise DataError(f"cannot be read: {e.strerror}; ask its owner, or give a "
                         "folder of yours", path) from None
     return path
+
+# %% ../../../nbs/data/folder/24_odd_files.ipynb #4658a56f
+def not_there(
+    path: Path, # That does not exist
+) -> DataError:
+    "What is said of it, with a name that is near and beside it."
+    near = did_you_mean([p.name for p in path.parent.glob("*")], path.name)
+    return DataError("does not exist; expected a file of poses or a folder of such"
+                     + near, path)
+
+
+def why_not(
+    path: Path, # Of which no reader is
+) -> str:
+    "Why it is no dataset; a file alone may be empty, cut off or of another program."
+    why = why_odd(path) if path.is_file() else None
+    return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #5179d52a
 def unread(
