@@ -211,6 +211,13 @@ def test_two_processes_are_one(teams, tmp_path):
 
 
 @pytest.mark.slow
+def test_processes_of_a_team_judge_an_epoch_alike(teams):
+    "Each by batch statistics of its own, they lowered their steps apart, or waited for one that had stopped."
+    one, other = (json.loads((teams/"whole"/f"history-{rank}.json").read_text()) for rank in (0, 1))
+    assert one == other and len(one) == 2
+
+
+@pytest.mark.slow
 def test_stopped_team_goes_on_as_if_never(teams):
     "In new processes."
     whole, again = teams/"whole"/"run", teams/"again"/"run"

@@ -48,6 +48,16 @@ class Team:
         for t, new in zip(tensors, flat.split([t.numel() for t in tensors])):
             t.copy_(new.view_as(t))
 
+    def as_first(self,
+        numbers: dict, # Name -> number, the same names in each process
+        device, # Of this process
+    ) -> dict:
+        "Numbers as the first process has them."
+        if self.size == 1: return numbers
+        told = torch.tensor([*numbers.values()], dtype=torch.float64, device=device)
+        torch.distributed.broadcast(told, 0)
+        return dict(zip(numbers, told.tolist()))
+
     def reseed(self, *numbers: int):
         "Random numbers that depend on these numbers and the process alone."
         seed = np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0]

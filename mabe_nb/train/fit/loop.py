@@ -195,7 +195,8 @@ def fit(self: Trainer) -> list: # History: a dict per epoch
                 break
             begun = time.perf_counter()
             loss = self.run_epoch(stop)
-            row = {"epoch": self.epoch + 1, "train_loss": loss, **self.validate(),
+            found = self.team.as_first(self.validate(), self.device)
+            row = {"epoch": self.epoch + 1, "train_loss": loss, **found,
                    "learning_rate": learning_rate(cfg, self.epoch, self.valid_losses())}
             self.history.append(row)
             self.epoch, self.step_of_epoch = self.epoch + 1, 0
