@@ -22,7 +22,7 @@ import torch
 from mabe_nb.cli import main
 from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.remote.job import jobs
-from mabe_nb.train.ensemble import presets
+from mabe_nb.train.ensemble import member_specs
 from mabe_nb.train.ensemble.member_specs import MemberSpec
 
 torch.set_num_threads(1)
@@ -30,7 +30,7 @@ for used in ("sklearn.ensemble", "mabe_nb.train.runs", "mabe_nb.train.ensemble.r
              "mabe_nb.kaggle.bundle"): import_module(used)
 TINY = ["--features", "coords", "--conv-channels", "8", "--lstm-hidden", "8",
         "--stride", "20", "--batch-size", "8", "--device", "cpu"]
-presets.RECIPES["small"] = (
+member_specs.RECIPES["small"] = (
     MemberSpec("net", "net", "coords", 1, {"epochs": 1, "conv_channels": [4], "lstm_hidden": 4}),
     MemberSpec("trees", "boost", "coords", 1, {"sample": 6, "rounds": 3}))
 COMMANDS = {

@@ -24,7 +24,7 @@ from mabe_nb.measure import results
 from mabe_nb.measure.probe import measure
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.ensemble import presets
+from mabe_nb.train.ensemble import member_specs
 from mabe_nb.train.ensemble.member_specs import MemberSpec
 from mabe_nb.train.metrics import submission_table
 
@@ -191,7 +191,7 @@ def world(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MABE_HOME", str(root/"home"))
         patch.setenv("PIP_NO_INDEX", "1")
-        patch.setitem(presets.RECIPES, "small", SMALL)
+        patch.setitem(member_specs.RECIPES, "small", SMALL)
         patch.chdir(root)
         connect = socket.socket.connect
 

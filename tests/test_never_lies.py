@@ -23,7 +23,7 @@ from mabe_nb.files import read_json
 from mabe_nb.kaggle.bundle import make_bundle
 from mabe_nb.locks import LOCK, locked
 from mabe_nb.train.config import TrainConfig
-from mabe_nb.train.ensemble import presets
+from mabe_nb.train.ensemble import member_specs
 from mabe_nb.train.ensemble import recipe as recipe_page
 from mabe_nb.train.ensemble.per_lab import train_per_lab
 from mabe_nb.train.ensemble.member_specs import MemberSpec
@@ -130,7 +130,7 @@ SMALL = (MemberSpec("trees", "boost", "coords", 1, {"sample": 6, "rounds": 2}),)
 @pytest.fixture
 def half(tmp_path, monkeypatch):
     "A recipe that was stopped after its first member."
-    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    monkeypatch.setitem(member_specs.RECIPES, "small", SMALL)
     real = recipe_page.train_members
 
     def first(tasks, workers, done):
@@ -168,7 +168,7 @@ def members(root, out="r"):
 @pytest.mark.parametrize("video", range(3))
 def test_fresh_trains_exactly_the_members_that_a_change_concerns(tmp_path, monkeypatch, video):
     "Two of three folds learn from a video: those are trained again, the third stays."
-    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    monkeypatch.setitem(member_specs.RECIPES, "small", SMALL)
     real = recipe_page.finish_recipe
     monkeypatch.setattr(recipe_page, "finish_recipe", lambda *how: 1 / 0)
     with pytest.raises(ZeroDivisionError): blend(tmp_path)
@@ -213,7 +213,7 @@ def test_members_of_unknown_settings_are_noticed(half):
 @pytest.mark.slow
 def test_labs_go_on_after_the_first_is_done(tmp_path, monkeypatch):
     "A recipe for each lab, killed when the first lab's was complete."
-    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    monkeypatch.setitem(member_specs.RECIPES, "small", SMALL)
     data = RecordingList([v.replace(lab_id=lab) for v, lab in zip(
         [*COLONY, *(colony_video(k, minutes=0.2) for k in (9, 12, 15))], "aaabbb")])
     how = {"folds": 3, "cache": tmp_path/"cache"}
@@ -238,7 +238,7 @@ def test_what_is_killed_before_the_first_member_may_change(half):
 @pytest.mark.parametrize("start", [fit, lambda out: blend(out.parent, out=out.name)])
 def test_two_in_one_folder(tmp_path, monkeypatch, start):
     "The second one is told who is there, and writes nothing."
-    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    monkeypatch.setitem(member_specs.RECIPES, "small", SMALL)
     (tmp_path/"run").mkdir()
     with locked(tmp_path/"run"/LOCK, tmp_path/"run"):
         with pytest.raises(DataError, match=rf"run: is being written by process {os.getpid()} "
@@ -251,7 +251,7 @@ def test_two_in_one_folder(tmp_path, monkeypatch, start):
 
 @pytest.mark.parametrize("start", [fit, lambda out: blend(out.parent, out=out.name)])
 def test_a_folder_that_refuses_its_lock_is_named(tmp_path, monkeypatch, start):
-    monkeypatch.setitem(presets.RECIPES, "small", SMALL)
+    monkeypatch.setitem(member_specs.RECIPES, "small", SMALL)
     (tmp_path/"run"/LOCK).mkdir(parents=True) # for root, who may write everywhere
     with pytest.raises(DataError, match="cannot be written: Is a directory"): start(tmp_path/"run")
 
