@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+# %% ../nbs/07_recipe_items.ipynb #12f1e406
 from .data.cache.reader import open_prepared
 from .data.corrections import with_corrections
 from .data.dataset import data_and_ids, open_dataset

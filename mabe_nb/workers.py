@@ -82,6 +82,15 @@ def _as_they_end(pool, work, left):
         result = done.result()
         yield left.pop(begun[done]), result
 
+
+def _in_pool(pool, work, left): # See `_as_they_end`; `left` is what a dead worker left
+    try: yield from _as_they_end(pool, work, left)
+    except BrokenProcessPool: warnings.warn(_DIED.format(len(left)))
+    except (KeyboardInterrupt, GeneratorExit): # nobody waits for what is being done
+        for process in list((pool._processes or {}).values()): process.kill()
+        raise
+    finally: pool.shutdown(cancel_futures=True)
+
 # %% ../nbs/02_workers.ipynb #d5cb5ef8
 SENT = 2**24 # Bytes that are sent to each worker without being asked
 
@@ -136,14 +145,7 @@ def side_by_side(
     if again := min(workers, len(left)) > 1 and _begins_again():
         warnings.warn(f"{_NO_GUARD}; going on without workers")
     if (workers := min(workers, len(left))) > 1 and not again:
-        pool = worker_pool(workers, start, *args)
-        try: yield from _as_they_end(pool, work, left)
-        except BrokenProcessPool:
-            warnings.warn(_DIED.format(len(left)))
-        except (KeyboardInterrupt, GeneratorExit): # nobody waits for what is being done
-            for process in list((pool._processes or {}).values()): process.kill()
-            raise
-        finally: pool.shutdown(cancel_futures=True)
+        yield from _in_pool(worker_pool(workers, start, *args), work, left)
     for one in left.values(): yield one, (here or work)(one)
 
 # %% ../nbs/02_workers.ipynb #b4356043

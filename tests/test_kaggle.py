@@ -615,7 +615,9 @@ def test_memory_does_not_grow_with_videos(tmp_path):
 
 def test_open_dataset_finds_the_kaggle_layout(tmp_path):
     assert open_dataset(write_small(tmp_path)).ids == ("7",)
-    refusal(lambda: open_dataset(tmp_path/"no"), "does not exist", "train.csv", ".json")
+    refusal(lambda: open_dataset(tmp_path/"no"), "does not exist", "expected a file of poses or a folder")
+    (tmp_path/"empty").mkdir()
+    refusal(lambda: open_dataset(tmp_path/"empty"), "train.csv", ".json")
 
 
 # ---- real data

@@ -103,7 +103,7 @@ def _every_part(other):
     for path in (p for p in paths if p.is_file() and annotation_source(p)):
         for rows, names in _parts_of(path): yield path, rows, names
 
-
+# %% ../../nbs/analysis/78_second_rater.ipynb #ea483ca6
 def _annotation_files(other, data):
     "By video: the file that scored it, and which of its rows; none of the first rater."
     found, of_none, ids, own = {}, [], data.ids, False

@@ -167,8 +167,7 @@ def add_group_flags(
     offer(p.add_argument("--on", metavar="PLACE", help=f"{what}, there: "
                          + ", ".join(PLACES)), *PLACES)
     p.add_argument("--at-once", type=COUNT, metavar="N",
-                   help="with --on: processes, tasks or containers side by side (4; "
-                        "local: no more than cores)")
+                   help="with --on: side by side (4; local: no more than cores)")
     p.add_argument("--tasks", type=COUNT, metavar="N",
                    help="with --on: shares of them (as many as at once)")
     p.add_argument("--gpu", metavar="NAME", help="with --on: card of each task")

@@ -214,7 +214,7 @@ def _looked(rec, annotated): # False: its list is there, its bouts are hidden
                   (peers, apart), {a for *_, a in rec.labelled or () if annotated},
                   {*rec.bouts.action})
 
-
+# %% ../../nbs/data/50_audit.ipynb #b59f332b
 def look_at(
     video, # Id
     read, # Function that returns its `Recording`

@@ -58,7 +58,7 @@ def _flavors(path=None): # Rows as dictionaries
     between = [home()/"prices_live.csv"]
     return _checked(layered("prices", ("provider", "flavor"), path, between))
 
-
+# %% ../../nbs/hardware/10_catalog.ipynb #3d570801
 def provider_name(
     name: str, # "modal", "hf-jobs", or the first word: "hf"
     known, # Names of providers that there are

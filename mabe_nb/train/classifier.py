@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+# %% ../../nbs/train/60_classifier.ipynb #46f4a14a
 from ..arguments import checks_arguments
 from ..data.cache.prepare import MOST, prepare
 from ..data.dataset import data_and_ids

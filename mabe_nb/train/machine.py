@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ..errors import ConfigError, MabeError
+from ..patch import patch
 from ..system import cores, out_of_memory
 
 # %% ../../nbs/train/38_machine.ipynb #faa80b3e
@@ -48,16 +49,6 @@ class Team:
         for t, new in zip(tensors, flat.split([t.numel() for t in tensors])):
             t.copy_(new.view_as(t))
 
-    def as_first(self,
-        numbers: dict, # Name -> number, the same names in each process
-        device, # Of this process
-    ) -> dict:
-        "Numbers as the first process has them."
-        if self.size == 1: return numbers
-        told = torch.tensor([*numbers.values()], dtype=torch.float64, device=device)
-        torch.distributed.broadcast(told, 0)
-        return dict(zip(numbers, told.tolist()))
-
     def reseed(self, *numbers: int):
         "Random numbers that depend on these numbers and the process alone."
         seed = np.random.SeedSequence([*numbers, self.rank]).generate_state(1)[0]
@@ -66,6 +57,18 @@ class Team:
     def wait(self):
         "Until everybody is here."
         if self.size > 1: torch.distributed.barrier()
+
+# %% ../../nbs/train/38_machine.ipynb #b9d618e9
+@patch
+def as_first(self: Team,
+    numbers: dict, # Name -> number, the same names in each process
+    device, # Of this process
+) -> dict:
+    "Numbers as the first process has them."
+    if self.size == 1: return numbers
+    told = torch.tensor([*numbers.values()], dtype=torch.float64, device=device)
+    torch.distributed.broadcast(told, 0)
+    return dict(zip(numbers, told.tolist()))
 
 # %% ../../nbs/train/38_machine.ipynb #fcdee064
 def synchronised(
