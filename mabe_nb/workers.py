@@ -6,11 +6,12 @@
 __all__ = ['require_main_guard', 'follow_parent', 'worker_pool', 'side_by_side', 'or_silent', 'bars_shown']
 
 # %% ../nbs/02_workers.ipynb #177ab30e
-import io, multiprocessing, os, pickle, signal, sys, threading, time, warnings
+import io, multiprocessing, os, signal, sys, threading, time, warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import Pickler, PicklingError
 
 from .errors import ConfigError, shown
 from .system import cores, free_memory, resident
@@ -103,9 +104,9 @@ class _Parcel(io.BytesIO):
 
 
 def _can_travel(things):
-    parcel, cannot = _Parcel(), (pickle.PicklingError, AttributeError, TypeError)
-    try: pickle.Pickler(parcel, 5).dump(things)
-    except (*cannot, OverflowError): return False
+    parcel = _Parcel()
+    try: Pickler(parcel, 5).dump(things) # As they would be sent; nothing reads it
+    except (PicklingError, AttributeError, TypeError, OverflowError): return False
     return b"__main__" not in parcel.getvalue()
 
 # %% ../nbs/02_workers.ipynb #380df095
