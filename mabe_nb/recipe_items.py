@@ -23,7 +23,7 @@ from .locks import LOCK, holds_folder_lock, locked
 from .remote.groups.group import Group
 from .remote.inside.machine import visible_cards
 from .remote.inside.items import Pack
-from .remote.groups.plan import MapPlan, side_by_side
+from .remote.groups.plan import MapPlan, items_at_once
 from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.values import read_value
@@ -90,7 +90,7 @@ def _kind(name): return name.rsplit("-", 2)[0] # of NAME-FOLD-SEED.safetensors
 def _sharing(how):
     "How tasks share this machine; elsewhere each has one of its own."
     if how.get("on", "local") != "local": return {"side_by_side": 1}
-    return {"side_by_side": side_by_side(how.get("at_once"), "local"),
+    return {"side_by_side": items_at_once(how.get("at_once"), "local"),
             "cards": max(len(visible_cards()), 1)}
 
 

@@ -24,6 +24,7 @@ from .handle import Job
 from . import fetch # noqa: F401, a method of `Job`
 from .definitions import made_anew
 from .travel import files_here, goes_words, job_code
+from ..system import absolute
 
 # %% ../../nbs/remote/40_job.ipynb #e863a87a
 def _names(kind, names, good):
@@ -63,7 +64,7 @@ def new_id() -> str:
 # %% ../../nbs/remote/40_job.ipynb #a8406478
 def _absolute(options): # For a start from another folder
     known = isinstance(data := options.get("data"), (str, os.PathLike))
-    path = os.path.abspath(os.path.expanduser(data)) if known else ""
+    path = absolute(data) if known else ""
     return options | {"data": path} if os.path.isdir(path) else options
 
 # %% ../../nbs/remote/40_job.ipynb #92b6acd6

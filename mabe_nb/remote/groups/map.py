@@ -15,7 +15,7 @@ from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
-from .plan import side_by_side, task_seconds
+from .plan import items_at_once, task_seconds
 from ..job import _names, _variable, new_id, private, quote
 from ..places.base import get
 from ..places.job_state import data_files
@@ -75,7 +75,7 @@ def _spec(function, items, on, at_once, tasks, gpu, timeout, retries, secrets, o
                           "folders={'data': PATH}")
     if not items: raise ConfigError("there are no items; a map wants at least one")
     ConfigError.bounded("items", len(items), 1, MOST_ITEMS, True)
-    at_once = side_by_side(at_once, on)
+    at_once = items_at_once(at_once, on)
     tasks = ConfigError.bounded("tasks", tasks or at_once, 1, 1000, True)
     if (need := -(-len(items) // get(on).most_items)) > tasks:
         raise ConfigError(f"{on} takes at most {get(on).most_items:,} items a task: "
