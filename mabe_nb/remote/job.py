@@ -13,7 +13,6 @@ from ..errors import ConfigError, DataError, MabeError, of_kind, one_or_more
 from ..files import atomic, disk_errors, home, read_json, refused, write_json
 from ..safe_names import safe_id
 from ..locks import this_process
-from . import values
 from .inside.cell import MODULES_NAME
 from .places.base import get, place_names
 from .costs import reserved, set_aside
@@ -21,7 +20,7 @@ from .places.job_state import Unanswered
 from .choice import (START_WITHIN, first_usable, moves_on, places_named,
                                    team_command)
 from .handle import Job
-from . import fetch # noqa: F401, a method of `Job`
+from . import fetch, values # noqa: F401, fetch is a method of `Job`
 from .definitions import made_anew
 from .travel import files_here, goes_words, job_code
 from ..system import absolute
