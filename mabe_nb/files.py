@@ -135,7 +135,7 @@ def regular_file(
     except (OSError, ValueError) as e: # ValueError: a zero byte in the name
         why = getattr(e, "strerror", None) or "no name for a file"
         raise DataError(f"cannot be read: {why}", repr(str(path))[1:-1]) from None
-    if stat.S_ISREG(mode): return Path(path)
+    if stat.S_ISREG(mode): return path
     raise DataError(
         f"is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, expected a file", path)
 

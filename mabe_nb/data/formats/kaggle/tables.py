@@ -50,6 +50,7 @@ def read_columns(
                 raise DataError(
                     f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of "
                     "values, far more than a recording can have", path)
+            threads = threads and pa.cpu_count() > 1 # a pool of one is slower than none
             return file.read(columns=columns, use_threads=threads).select(columns)
     except KeyError: return read_columns(path, columns) # names the one that is absent
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
@@ -130,7 +131,7 @@ def as_mice(
     if column.null_count or (len(column) and not 1 <= low <= high <= 4):
         real = pc.fill_null(pc.is_in(column, pa.array(range(1, 5), column.type)), False)
         column = pc.if_else(real, column, pa.scalar(0, column.type))
-    return column.cast(pa.int8())
+    return column if column.type == pa.int8() else column.cast(pa.int8())
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #9bd709e6
 def as_words(

@@ -54,23 +54,17 @@ def read_points(
     part = as_words(table, "bodypart", path)
     x, y = (_positions(table, c, path) for c in "xy")
     table = pa.table([frame, mouse, part, x, y], TRACKING)
-    first = pc.min(frame).as_py()
-    if first is None: raise DataError("has no rows, expected one for every point", path)
-    if first < 0:
-        row = pc.index(pc.less(frame, 0), True).as_py()
-        raise DataError(f"video_frame is {frame[row]}, expected 0 or more", path,
-                        f"row {row}")
-    return _placeable(table, path, video)
+    if len(table): return _placeable(table, path, video)
+    raise DataError("has no rows, expected one for every point", path)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #8bc1a519
 def tracked_mice(
     table: pa.Table, # From `read_points`
 ) -> list: # Numbers, ascending
     "The mice with at least one row."
-    chunks = [c.to_numpy() for c in table["mouse_id"].chunks if len(c)]
-    ends = {int(end) for c in chunks for end in (c.min(), c.max())}
-    return [m for m in range(min(ends), max(ends) + 1)
-            if m in ends or any((c == m).any() for c in chunks)]
+    low, high = pc.min_max(table["mouse_id"]).as_py().values()
+    return [m for m in range(low, high + 1)
+            if m in (low, high) or pc.any(pc.equal(table["mouse_id"], m)).as_py()]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #55da7995
 def tracked_parts(
@@ -109,7 +103,9 @@ def array_shape(
     path=None, # File it came from, for the message
 ) -> tuple: # (frames, mice, parts)
     "Shape of the array of poses. Raises `DataError` if the rows cannot justify it."
-    last = pc.max(table["video_frame"]).as_py()
+    first, last = pc.min_max(table["video_frame"]).as_py().values()
+    if first < 0: raise DataError(
+        f"video_frame is {first}, expected 0 or more", path, "video_frame")
     places = (last + 1)*mice*parts
     if places <= max(PLACES_ALWAYS, PLACES_PER_ROW*len(table)):
         return last + 1, mice, parts
@@ -118,31 +114,32 @@ def array_shape(
                     "0 without huge gaps", path, "video_frame")
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a720c017
-PIECE = 2**15 # Rows at once: their temporaries stay in the processor's cache
+PIECE = 2**14 # Rows at once: their temporaries stay in the processor's cache
 NOWHERE = np.complex64(complex(np.nan, np.nan)).view(np.uint64) # A point that is not
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #aa56c211
 def places(
-    batch: pa.RecordBatch, # Piece of the table of `read_points`
+    batch: pa.RecordBatch, # Of the table of `read_points`
     mice: list, # Numbers of the tracked mice
     parts: tuple, # Names along the last axis
-) -> np.ndarray: # (rows,) int64 into the flattened (frames, mice, parts)
-    "Where each row belongs."
-    frame, mouse = batch["video_frame"].to_numpy(), batch["mouse_id"].to_numpy()
-    names, code = batch["bodypart"].dictionary.to_pylist(), batch["bodypart"].indices
-    code, index = code.to_numpy(), {p: i for i, p in enumerate(parts)}
+): # Yields slices of its rows, each with (rows,) int64 into (frames*mice*parts,)
+    "Where each row belongs, a piece at a time."
+    frame, mouse, part = batch["video_frame"], batch["mouse_id"], batch["bodypart"]
+    frame, mouse, code = frame.to_numpy(), mouse.to_numpy(), part.indices.to_numpy()
     if mice[-1] > len(mice): mouse = np.searchsorted(mice, mouse) + 1
-    if names != list(parts): # 0: a word of the dictionary that no row uses
-        code = np.array([index.get(n, 0) for n in names]).take(code)
+    if (words := part.dictionary.to_pylist()) != list(parts):
+        index = {p: i for i, p in enumerate(parts)} # 0: a word that no row uses
+        code = np.array([index.get(w, 0) for w in words]).take(code)
+    n = len(mice)*len(parts)
     # half the memory to pass over where the largest place fits into it
-    large = (int(frame.max()) + 1)*len(mice)*len(parts) > 2**31
-    out = frame.astype(np.int64 if large else np.int32)
-    out *= len(mice)
-    out += mouse
-    out -= 1
-    out *= len(parts)
-    out += code
-    return out.astype(np.intp)
+    kind = np.int64 if (int(frame.max()) + 1)*n > 2**31 else np.int32
+    for start in range(0, len(frame), PIECE):
+        rows = slice(start, start + PIECE)
+        place = np.multiply(frame[rows], n, dtype=kind)
+        place += mouse[rows].astype(kind)*len(parts)
+        place += code[rows]
+        place -= len(parts) # since mice count from 1
+        yield rows, place.astype(np.intp)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #3fc1c370
 def extent(
@@ -161,16 +158,17 @@ def scatter(
     parts: tuple, # Names along the last axis
 ) -> tuple: # (frames*mice*parts,) complex64, x + iy, NaN = missing; and as `extent`
     "The points in their places, and how far they reach (x, y)."
-    out = np.full(2*np.prod(shape), np.nan, np.float32).view(np.complex64)
-    ends = []
-    for batch in table.to_batches(PIECE):
+    out, ends = np.full(np.prod(shape), NOWHERE), []
+    pairs = np.empty((PIECE, 2), np.float32)
+    for batch in table.to_batches():
         x, y = batch["x"].to_numpy(), batch["y"].to_numpy()
-        ends.append((extent(x), extent(y))) # now, while they are in the cache
-        xy = np.empty(len(batch), np.complex64)
-        xy.real, xy.imag = x, y
-        out[places(batch, mice, parts)] = xy
-    low, high, solid = np.array(ends).T # each (x or y, pieces)
-    return out, np.fmin.reduce(low, 1), np.fmax.reduce(high, 1), bool(solid.all())
+        ends.append((extent(x), extent(y)))
+        for rows, place in places(batch, mice, parts):
+            pairs[:len(place), 0], pairs[:len(place), 1] = x[rows], y[rows]
+            out[place] = pairs.view(np.uint64)[:len(place), 0]
+    low, high, solid = zip(*(zip(*axis) for axis in zip(*ends))) # each (axes, batches)
+    return (out.view(np.complex64), np.fmin.reduce(low, 1), np.fmax.reduce(high, 1),
+            all(map(all, solid)))
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #95a0499a
 def count_rows(
@@ -185,10 +183,14 @@ def count_rows(
     if solid: there = z.view(np.uint64) != NOWHERE
     else:
         there = np.zeros(len(z), bool)
-        for batch in table.to_batches(PIECE): there[places(batch, mice, parts)] = True
-    points, frames = int(np.count_nonzero(there)), np.zeros(shape[0], bool)
+        for batch in table.to_batches():
+            for _, place in places(batch, mice, parts): there[place] = True
+    points = int(np.count_nonzero(there))
     if points == len(z) == len(table): return []
-    for point in there.reshape(shape[0], -1).T: frames |= point # 2x one reduction
+    width = np.gcd(len(z)//shape[0], 8) # Points looked at together, as one number
+    columns = there.view(f"u{width}").reshape(shape[0], -1).T
+    frames = np.zeros_like(columns[0])
+    for column in columns: frames |= column # 2x one reduction
     empty = shape[0] - int(np.count_nonzero(frames))
     return [("frame_gaps", empty, "frames have no row, missing"),
             ("double_rows", len(table) - points,
