@@ -156,44 +156,35 @@ def scatter(
     shape: tuple, # From `array_shape`
     mice: list, # Numbers of the tracked mice
     parts: tuple, # Names along the last axis
-) -> tuple: # (frames*mice*parts,) complex64, x + iy, NaN = missing; and as `extent`
+) -> tuple: # `shape` complex64, x + iy, NaN = missing; which have a row; and as `extent`
     "The points in their places, and how far they reach (x, y)."
-    out, ends = np.full(np.prod(shape), NOWHERE), []
-    pairs = np.empty((PIECE, 2), np.float32)
+    out, there = np.full(np.prod(shape), NOWHERE), np.zeros(np.prod(shape), bool)
+    ends, pairs = [], np.empty((PIECE, 2), np.float32)
     for batch in table.to_batches():
         x, y = batch["x"].to_numpy(), batch["y"].to_numpy()
         ends.append((extent(x), extent(y)))
         for rows, place in places(batch, mice, parts):
             pairs[:len(place), 0], pairs[:len(place), 1] = x[rows], y[rows]
             out[place] = pairs.view(np.uint64)[:len(place), 0]
+            there[place] = True
     low, high, solid = zip(*(zip(*axis) for axis in zip(*ends))) # each (axes, batches)
-    return (out.view(np.complex64), np.fmin.reduce(low, 1), np.fmax.reduce(high, 1),
-            all(map(all, solid)))
+    return (out.view(np.complex64).reshape(shape), there.reshape(shape),
+            np.fmin.reduce(low, 1), np.fmax.reduce(high, 1), all(map(all, solid)))
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #95a0499a
 def count_rows(
-    table: pa.Table, # From `read_points`
-    z: np.ndarray, # From `scatter`
-    shape: tuple,
-    mice: list,
-    parts: tuple,
-    solid: bool, # Whether every row holds a finite point
+    there: np.ndarray, # (frames, mice, parts) bool, from `scatter`
+    rows: int, # How many the table has
 ) -> list: # (kind, count, text) of what was found
     "Frames without rows and points with more than one."
-    if solid: there = z.view(np.uint64) != NOWHERE
-    else:
-        there = np.zeros(len(z), bool)
-        for batch in table.to_batches():
-            for _, place in places(batch, mice, parts): there[place] = True
-    points = int(np.count_nonzero(there))
-    if points == len(z) == len(table): return []
-    width = np.gcd(len(z)//shape[0], 8) # Points looked at together, as one number
-    columns = there.view(f"u{width}").reshape(shape[0], -1).T
+    if (points := int(np.count_nonzero(there))) == there.size == rows: return []
+    width = np.gcd(there[0].size, 8) # Points looked at together, as one number
+    columns = there.reshape(-1).view(f"u{width}").reshape(len(there), -1).T
     frames = np.zeros_like(columns[0])
     for column in columns: frames |= column # 2x one reduction
-    empty = shape[0] - int(np.count_nonzero(frames))
-    return [("frame_gaps", empty, "frames have no row, missing"),
-            ("double_rows", len(table) - points,
+    return [("frame_gaps", len(there) - int(np.count_nonzero(frames)),
+             "frames have no row, missing"),
+            ("double_rows", rows - points,
              "rows for points that come again later in the file, the last ones count")]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a30ccf10
@@ -205,9 +196,10 @@ def _outside(z, width, height): # How many points
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #e68e332f
 def count_points(
     z: np.ndarray, # From `scatter`; (0, 0) and infinite points become NaN in place
-    solid: bool, # Whether every row holds a finite point
+    there: np.ndarray, # Which have a row
     low: np.ndarray, # Smallest x, smallest y
     high: np.ndarray, # Largest x, largest y
+    solid: bool, # Whether every row holds a finite point
     size: tuple, # Width, height in pixels, None = unknown
 ) -> list: # (kind, count, text) of what was found
     "Points that are missing, infinite or outside the picture."
@@ -216,18 +208,20 @@ def count_points(
     if min(low) <= 0 <= max(high):
         zeros = int(np.count_nonzero(z == 0))
         z[z == 0] = complex(np.nan, np.nan)
+    missing = z.size - int(np.count_nonzero(there)) + zeros
     if not solid:
         infinite = int(np.count_nonzero(np.isinf(z)))
         z[~np.isfinite(z)] = complex(np.nan, np.nan) # both, where one is missing
+        missing = int(np.count_nonzero(np.isnan(z)))
     if min(low) < 0 or high[0] > width or high[1] > height:
-        outside = sum(_outside(z[i:i + PIECE], width, height)
-                      for i in range(0, len(z), PIECE))
+        flat = z.reshape(-1)
+        outside = sum(_outside(flat[i:i + PIECE], width, height)
+                      for i in range(0, len(flat), PIECE))
     return [("zero_points", zeros, "points at (0, 0), taken as missing"),
             ("infinite_points", infinite, "points that are no finite position, taken "
              "as missing"),
             ("points_outside", outside, "points outside the picture, kept"),
-            ("missing_points", int(np.count_nonzero(z.view(np.uint64) == NOWHERE)),
-             f"of {len(z)} points are missing")]
+            ("missing_points", missing, f"of {z.size} points are missing")]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #1303d6e4
 class Tracking(NamedTuple):
@@ -253,11 +247,10 @@ def read_tracking(
     mice = tracked_mice(table)
     parts, counts = tracked_parts(table, listed, path)
     shape = array_shape(table, len(mice), len(parts), path)
-    z, low, high, solid = scatter(table, shape, mice, parts)
-    counts += [*count_rows(table, z, shape, mice, parts, solid),
-               *count_points(z, solid, low, high, size)]
+    z, there, *ends = scatter(table, shape, mice, parts)
+    counts += count_rows(there, len(table)) + count_points(z, there, *ends, size)
     found += counted(video, counts)
     del table
-    if len(z) > LONG: pa.default_memory_pool().release_unused()
+    if z.size > LONG: pa.default_memory_pool().release_unused()
     xy = z.view(np.float32).reshape(*shape, 2)
     return Tracking(xy, tuple(MICE[m - 1] for m in mice), parts, found)
