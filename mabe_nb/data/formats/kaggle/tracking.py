@@ -53,9 +53,13 @@ def read_points(
     mouse = as_mice(table, "mouse_id", path)
     part = as_words(table, "bodypart", path)
     x, y = (_positions(table, c, path) for c in "xy")
-    table = pa.table([frame, mouse, part, x, y], TRACKING)
-    if len(table): return _placeable(table, path, video)
-    raise DataError("has no rows, expected one for every point", path)
+    first = pc.min(frame).as_py()
+    if first is None: raise DataError("has no rows, expected one for every point", path)
+    if first < 0:
+        row = pc.index(pc.less(frame, 0), True).as_py()
+        raise DataError(f"video_frame is {frame[row]}, expected 0 or more", path,
+                        f"row {row}")
+    return _placeable(pa.table([frame, mouse, part, x, y], TRACKING), path, video)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #8bc1a519
 def tracked_mice(
@@ -103,9 +107,7 @@ def array_shape(
     path=None, # File it came from, for the message
 ) -> tuple: # (frames, mice, parts)
     "Shape of the array of poses. Raises `DataError` if the rows cannot justify it."
-    first, last = pc.min_max(table["video_frame"]).as_py().values()
-    if first < 0: raise DataError(
-        f"video_frame is {first}, expected 0 or more", path, "video_frame")
+    last = pc.max(table["video_frame"]).as_py()
     places = (last + 1)*mice*parts
     if places <= max(PLACES_ALWAYS, PLACES_PER_ROW*len(table)):
         return last + 1, mice, parts
