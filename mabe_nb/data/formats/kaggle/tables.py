@@ -7,7 +7,7 @@ __all__ = ['UNPACKED', 'MICE', 'REQUIRED', 'ANNOTATION', 'read_columns', 'bad_ro
            'as_words', 'read_videos', 'triple', 'read_whitelist', 'read_bouts', 'fit_bouts']
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #0cb52d44
-import csv, os, warnings
+import csv, warnings
 from contextlib import suppress
 
 import pandas as pd
@@ -33,16 +33,17 @@ def read_columns(
     per_byte: float = 16, # Rows that the file may hold for each of its bytes
 ) -> pa.Table: # Those columns, in that order
     "Some columns of a parquet file. Raises `DataError` if it is none or lacks one."
-    regular_file(path)
+    path = regular_file(path)
     try:
-        with pq.ParquetFile(path, read_dictionary=dictionary, pre_buffer=False) as file:
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(
+                source, read_dictionary=dictionary, pre_buffer=False) as file:
             names = file.schema_arrow.names
             for name in columns:
                 if (n := names.count(name)) != 1:
                     raise DataError(f"{n or 'no'} columns named {name!r} among "
                                     f"{names[:12]}, expected one each of {columns}",
                                     path)
-            about, size = file.metadata, os.path.getsize(path)
+            about, size = file.metadata, source.size()
             room = sum(about.row_group(i).total_byte_size
                        for i in range(about.num_row_groups))
             if (about.num_rows > max(2**20, per_byte * size)
