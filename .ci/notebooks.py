@@ -42,6 +42,9 @@ def output_faults(cell):
         if out["output_type"] == "error": yield "stores an error"
         data = out.get("data", {})
         if WIDGET in data: yield "stores a widget"
+        if "image/png" in data and "alt=" not in text(data.get("text/html", "")) \
+                and "#| fig-alt:" not in text(cell["source"]):
+            yield "shows a picture without words for it, expected `#| fig-alt:`"
         words = [text(out.get("text", "")), *(text(v) for k, v in data.items()
                                                if k.startswith("text/"))]
         if any(map(MACHINE.search, words)): yield "shows a path of one machine"

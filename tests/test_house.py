@@ -56,6 +56,7 @@ BAD = {
     "does not open": new_notebook(cells=[new_markdown_cell("# x")]),
     "stores an error": shows(new_output("error", ename="E", evalue="", traceback=[])),
     "stores a widget": shows(new_output("display_data", {house.WIDGET: {"model_id": "1"}})),
+    "without words": shows(new_output("display_data", {"image/png": "aGk="})),
     "shows a path": shows(stream("in /" + "work/main/x\n")),
     "shows a path of one": shows(new_output("execute_result", {
         "text/html": "<td>'/" + "tmp/x'</td>"})),
