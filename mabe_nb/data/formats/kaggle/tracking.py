@@ -158,8 +158,8 @@ def scatter(
     shape: tuple, # From `array_shape`
     mice: list, # Numbers of the tracked mice
     parts: tuple, # Names along the last axis
-) -> tuple: # `shape` complex64, x + iy, NaN = missing; which have a row; and as `extent`
-    "The points in their places, and how far they reach (x, y)."
+) -> tuple: # `shape` complex64, x + iy, NaN = missing; `shape` bool; and as `extent`
+    "The points in their places, which of them have a row, how far they reach (x, y)."
     out, there = np.full(np.prod(shape), NOWHERE), np.zeros(np.prod(shape), bool)
     ends, pairs = [], np.empty((PIECE, 2), np.float32)
     for batch in table.to_batches():
