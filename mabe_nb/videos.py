@@ -25,7 +25,7 @@ from .files import atomic, write_csv
 from .remote.events import clean
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
-from .remote.groups.plan import MapPlan
+from .remote.groups.plan import MapPlan, items_here
 from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.places.base import get
@@ -58,7 +58,8 @@ def _plan_of(function, ids, given, folders, how):
     forget() # what was opened, which may be another by now
     some = [ids[int(i)] for i in np.linspace(0, len(ids) - 1, min(MEASURED, len(ids)))]
     here = {name: str(path) for name, path in folders.items()}
-    seconds, made = time_items(partial(function, **given, **here), [some[0], *some])
+    seconds, made = time_items(partial(function, **given, **here), [some[0], *some],
+                               items_here(len(ids), **how))
     return plan_group(seconds[1:], len(ids), made * len(ids), folders, **how)
 
 # %% ../nbs/06_videos.ipynb #d50819c9

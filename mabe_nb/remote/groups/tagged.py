@@ -21,6 +21,7 @@ from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
 from ..job import private
 from ..places.job_state import files_in
+from ...system import cores
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
@@ -136,9 +137,17 @@ def _size(path):
     return len(files), sum(p.stat().st_size for p in files)
 
 
+def _seconds(work, item, at_once):
+    begun, used = time.perf_counter(), time.process_time()
+    work(item)
+    return max(time.perf_counter() - begun,
+               (time.process_time() - used) * at_once / cores())
+
+
 def time_items(
     work, # Function of an item
     items: list,
+    at_once: int = 1, # That will share this machine
 ) -> tuple: # Seconds of each, bytes that the last one left in the folder of the job
     "Do items here, one after the other; what they leave goes away."
     seconds, before = [], os.environ.get("MABE_JOB")
@@ -147,9 +156,7 @@ def time_items(
         try:
             for item in items:
                 shutil.rmtree(Path(tmp)/"ckpt", ignore_errors=True)
-                begun = time.perf_counter()
-                work(item)
-                seconds.append(time.perf_counter() - begun)
+                seconds.append(_seconds(work, item, at_once))
             return seconds, _size(tmp)[1] if any(Path(tmp).iterdir()) else 0
         finally:
             if before is None: del os.environ["MABE_JOB"]
