@@ -148,8 +148,8 @@ def _new_player(self: ReviewPanel, pair):
     predictions = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(predictions, lambda pair: actions_of(rec, pair, shown))
     old, looked = self.player, self.player and self.player.stage.looked
-    self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
-                         video=self.films.get(rec.video_id))
+    self.player = Player(rec, shown, pair, [], video=self.films.get(rec.video_id))
+    self.player.strips = [ethogram_strip(rec, shown), ribbons] # drawn by `draw`, once
     self.player.stage.looked = looked
     self.player.sources = shown # the same that the strips read
     digits = {str(i): f"relabel: the action of number {i}" for i in range(1, 10)}
