@@ -19,7 +19,7 @@ from .data.cache.reader import default_folder
 from .data.recording import some_of
 from .data.dataset import data_and_ids, dataset_parts, open_dataset
 from .data.splits import may_be_labelled
-from .errors import ConfigError, DataError, of_kind
+from .errors import ConfigError, DataError, of_kind, plural
 from .extend import file_texts
 from .files import atomic, write_csv
 from .remote.events import clean
@@ -253,7 +253,7 @@ def join_predicted(
         say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
     for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
-    say(f"{len(table)} bouts in {videos} videos: {out}")
+    say(f"{plural(len(table), 'bout')} in {plural(videos, 'video')}: {out}")
     if missing:
         say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")
     return {"out": str(out), "bouts": len(table), "videos": videos,

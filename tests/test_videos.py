@@ -249,7 +249,7 @@ def test_a_plan_starts_nothing(lab, tmp_path, capsys):
     assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"no", "--plan",
                 "--on", "local") == 0
     said = capsys.readouterr().out
-    assert f"{VIDEOS} items in 1 tasks, {min(cores(), 4)} at once: about" in said and "0.0 h" not in said
+    assert f"{VIDEOS} items in 1 task, {min(cores(), 4)} at once: about" in said and "0.0 h" not in said
     assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
     assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()
 

@@ -23,7 +23,7 @@ from .body_parts import check_parts, listed_names
 from .formats.text_tables import parse_number
 from .recording import Finding, LabNote, Recording, bout_table, counted
 from .video_ids import unknown_video
-from ..errors import DataError, shown
+from ..errors import DataError, plural, shown
 from ..files import file_hash, parse_json
 from ..safe_names import printable
 from ..patch import patch
@@ -270,8 +270,8 @@ class KaggleDataset(KaggleLabels):
     def __getitem__(self, video_id): return read_kaggle_video(self, str(video_id))
 
     def __repr__(self):
-        return shown(f"KaggleDataset {self.name} ({self.split}): {len(self):,} videos "
-                     f"of {self.table.lab_id.nunique()} labs")
+        return shown(f"KaggleDataset {self.name} ({self.split}): {plural(len(self), 'video')} "
+                     f"of {plural(self.table.lab_id.nunique(), 'lab')}")
 
     def findings(self):
         "What is wrong with the folder; a video's own are in its `findings`."

@@ -17,7 +17,7 @@ from .arrays import (CURE, check_values, pair_file, pair_files,
                                        read_pair, read_values)
 from ..dataset import reader_of
 from ..recording import Recording, bout_table, frame_labels
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, plural
 from ...files import home, read_json, regular_file
 from ...patch import patch
 
@@ -169,9 +169,10 @@ class Prepared(KnownVideos):
             columns=["video_id", "lab_id", "agent", "target", "frames", "fps", "path"])
 
     def __repr__(self):
-        return (f"Prepared {self.features!r}: {len(self.videos)} videos, "
-                f"{len(self)} pairs, {self.sequences.frames.sum():,} frames x "
-                f"{len(self.names)} channels, {len(self.actions)} actions")
+        return (f"Prepared {self.features!r}: {plural(len(self.videos), 'video')}, "
+                f"{plural(len(self), 'pair')}, {self.sequences.frames.sum():,} frames x "
+                f"{plural(len(self.names), 'channel')}, "
+                f"{plural(len(self.actions), 'action')}")
 
     def __len__(self): return len(self.sequences)
 
@@ -183,7 +184,7 @@ def summary(
 ) -> dict: # root, sequences, frames, channels, skipped
     "How much was prepared, and where."
     frames, channels = int(self.sequences.frames.sum()), len(self.names)
-    say(f"{len(self)} sequences, {frames:,} frames x {channels} channels in "
+    say(f"{plural(len(self), 'sequence')}, {frames:,} frames x {channels} channels in "
         f"{self.root}")
     return {"root": str(self.root), "sequences": len(self), "frames": frames,
             "channels": channels, "skipped": self.skipped}

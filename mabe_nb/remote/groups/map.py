@@ -10,7 +10,7 @@ import inspect, os, shutil, time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import ConfigError, DataError, of_kind, one_or_more
+from ...errors import ConfigError, DataError, of_kind, one_or_more, plural
 from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
@@ -119,7 +119,7 @@ def _write_group(group, code, items, given, folders):
 
 def _announce(group, code, price, say):
     "Say what starts, its price, what stays here and what is made anew."
-    say(f"group {group.id}: {group.items} items on {group.on}, at most "
+    say(f"group {group.id}: {plural(group.items, 'item')} on {group.on}, at most "
         f"{group.spec['at_once']} at once{price}")
     here = [] if get(group.on).on_disk else files_here(code)
     for line in [*here, *made_anew(code.source)]: say(line)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...hardware.speed_guide import time_words
 from ..choice import refuse_places
 from ..job import quote
@@ -162,7 +162,8 @@ def plan_text(plan: MapPlan) -> list: # Lines
     each = ", ".join(f"{s:.3g}" for s in plan.seconds)
     most, slow, task = (time_words(3600 * h)
                         for h in (plan.hours, plan.hours_slow, plan.task_hours))
-    return [f"{plan.items:,} items in {plan.tasks} tasks, {plan.at_once} at once: "
+    return [f"{plural(plan.items, 'item')} in {plural(plan.tasks, 'task')}, "
+            f"{plan.at_once} at once: "
             f"about {most}, in 19 of 20 cases less than {slow}; the longest task "
             f"{task}; items took {each} s here",
             *(usd if plan.requests else ()), *plan.notes]

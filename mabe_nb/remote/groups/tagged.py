@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...files import write_json
 from ...locks import locked
 from .. import values
@@ -64,7 +64,7 @@ def _start_again(group, wanted, given, about, say):
     pack, others = group.folder/"pack"/"in", _changed(group.spec, wanted)
     left = group.items - about["done"]
     price = _price(wanted, left) # refuses bad options before anything is written
-    say(f": it goes on with {left} items{price}" + "".join(
+    say(f": it goes on with {plural(left, 'item')}{price}" + "".join(
         f"; {name} is {new} now and was {old}" for name, (old, new) in others.items()))
     kept = values.read_value(pack/f"{GIVEN}.json")
     numbers = {k: v for k, v in given.items() # such as processes
@@ -72,7 +72,6 @@ def _start_again(group, wanted, given, about, say):
     if numbers: values.write_value(pack/GIVEN, kept | numbers)
     group.spec |= {name: new for name, (_, new) in others.items()}
     group.resume(failed=True)
-
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #13508070
 GOES = "queued", "running"

@@ -19,7 +19,7 @@ from ...data.corrections import (Correction, corrected, corrections_file,
 from ...data.dataset import data_and_ids
 from ...data.folder.films import find_films
 from ...data.recording import bout_table
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...patch import patch
 from ...train.model import load_model
 from ...train.review.moments import (CONTEXT, may_overlap, predict_for_review,
@@ -62,8 +62,8 @@ class ReviewPanel(Panel):
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
         if self.status != "error":
-            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} "
-                            f"corrections in {file}")
+            self.set_status("idle", f"{plural(len(self.moments), 'moment')}, "
+                            f"{plural(len(self.rows), 'correction')} in {file}")
 
     moment = property(lambda self: self.moments[self.choice.value],
                       doc="The row that is asked about.")
