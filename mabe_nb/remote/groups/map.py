@@ -16,7 +16,7 @@ from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
 from .plan import items_at_once, task_seconds
-from ..job import _names, _variable, new_id, private, quote
+from ..job import _names, _variable, new_id, private_folder, quote
 from ..places.base import get
 from ..places.job_state import data_files
 from ..costs import price_note
@@ -107,7 +107,7 @@ PLACES = "local", "slurm", "modal", "hf"
 def _write_group(group, code, items, given, folders):
     "The folder of a group, whole or not at all."
     spec = group.spec
-    private(group.folder.parent)
+    private_folder(group.folder.parent)
     with atomic(group.folder) as tmp:
         tmp.mkdir(mode=0o700)
         (tmp/"pack").mkdir()

@@ -19,7 +19,7 @@ from .group import Group, _groups_folder, groups
 from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
-from ..job import private
+from ..job import private_folder
 from ..places.job_state import files_in
 from ...system import cores
 from ...workers import or_silent
@@ -122,12 +122,11 @@ def start_tagged(
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top, wanted = (private(_groups_folder()),
+    top, wanted = (private_folder(_groups_folder()),
                    _group_spec(function, items, tag=tag, **how))
     with locked(top/f".{tag['digest']}.lock", top):
         return (_go_on(wanted, how.get("given", {}), or_silent(say))
                 or map_items(function, items, tag=tag, say=say, **how))
-
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #0ec003ba
 def _size(path):
