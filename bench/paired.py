@@ -5,8 +5,8 @@
     python bench/paired.py OLD NEW --data rat_fights --before CHECKOUT --json F
 
 CHECKOUT is any earlier working tree whose code reads OLD; without `--before` this one reads
-both. Each video is decided about as the other folds would have it. Differences are new less old, their deviation
-is over draws of videos: a gain under two of them is nothing.
+both. Each video is decided about as the other folds would have it. Differences are new less
+old, their deviation is over draws of videos: a gain under two of them is nothing.
 """
 import argparse
 import json

@@ -122,19 +122,23 @@ def move_prepared(
     return len(found)
 
 
+def _fetch_prepared(job, out):
+    "Move what a job prepared on another machine; of one that ended, once."
+    if (brought := job.folder/"brought").exists(): return
+    over, made = job.status() in ENDED, job.files("ckpt/prepared")
+    if any(n.endswith("/video.json") for n in made):
+        name = ".tmp", ".mabe-00000000-" # see `temporary`
+        with tempfile.TemporaryDirectory(*name, out) as tmp:
+            move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+    if over: brought.touch()
+
+
 def _bring(group, out):
     "Move what the tasks of a group prepared to the cache."
     with _alone(out): # who prepares there now would take what is moved for rubbish
         for job in group.tasks():
             if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
-            elif not (job.folder/"brought").exists():
-                over, made = job.status() in ENDED, job.files("ckpt/prepared")
-                if any(n.endswith("/video.json") for n in made):
-                    with tempfile.TemporaryDirectory( # see `temporary`
-                            ".tmp", ".mabe-00000000-", out) as tmp:
-                        move_prepared(job.fetch(
-                            "ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
-                if over: (job.folder/"brought").touch() # it is not fetched again
+            else: _fetch_prepared(job, out)
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(
