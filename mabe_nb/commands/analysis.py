@@ -82,7 +82,8 @@ def clips(args, say) -> dict:
     films = done.film[done.film != ""].nunique()
     for line in _of_before(Path(args.out), {*done.file}): say(line)
     over = f", over {plural(films, 'film')}" * bool(films)
-    say(f"{plural(len(done), 'clip')} of {plural(len(found), 'bout')}{over}: {args.out}")
+    some = f"{plural(len(done), 'clip')} of {plural(len(found), 'bout')}"
+    say(f"{some}{over}: {args.out}")
     return {"out": str(args.out), "films": films,
             "clips": done.astype(object).where(done.notna(), None).to_dict("records")}
 

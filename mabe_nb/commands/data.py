@@ -21,7 +21,8 @@ def synth(args, say) -> dict:
     write_colony(args.out, args.layout, args.videos, args.minutes, args.seed,
                  overwrite=args.overwrite, labs=args.labs or ())
     videos = sum(args.labs or ()) or args.videos or 12
-    say(f"{plural(videos, 'video')} of {args.minutes:g} min in {args.layout} layout: {args.out}")
+    say(f"{plural(videos, 'video')} of {args.minutes:g} min in {args.layout} layout: "
+        f"{args.out}")
     return {"root": str(args.out), "videos": videos}
 
 # %% ../../nbs/commands/20_data.ipynb #0f3454aa

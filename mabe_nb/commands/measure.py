@@ -81,8 +81,8 @@ def _cost(done, cfg, say):
     what = f"an epoch of {plural(known, 'window')}" if known else "a million windows"
     say(f"knee: batch {done.knee}; {what} takes {time_words(seconds)} and "
         f"${usd:.2g}")
-    if known: say(f"{plural(cfg.epochs, 'epoch')}: {time_words(seconds * cfg.epochs)} and "
-                  f"${usd * cfg.epochs:.2g}")
+    if known: say(f"{plural(cfg.epochs, 'epoch')}: "
+                  f"{time_words(seconds * cfg.epochs)} and ${usd * cfg.epochs:.2g}")
     if known: say(beside_targets(seconds))
     return {"windows": known or 10**6, "seconds": seconds, "usd": usd,
             "epochs": cfg.epochs, "note": "steps only: validation comes on top"}

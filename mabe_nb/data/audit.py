@@ -96,8 +96,8 @@ class AuditReport:
     def __repr__(self):
         kinds = self.table.severity.value_counts()
         counts = ", ".join(plural(kinds.get(s, 0), s) for s in ORDER[:2])
-        return shown(f"Audit of {self.name}: {plural(self.videos, 'video')}, {self.frames:,} "
-                     f"frames, {counts}, {plural(kinds.get('info', 0), 'note')}")
+        return shown(f"Audit of {self.name}: {plural(self.videos, 'video')}, "
+                     f"{self.frames:,} frames, {counts}, {plural(kinds.get('info', 0), 'note')}")
 
 # %% ../../nbs/data/50_audit.ipynb #1f6fb47b
 @patch

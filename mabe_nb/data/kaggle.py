@@ -270,7 +270,7 @@ class KaggleDataset(KaggleLabels):
     def __getitem__(self, video_id): return read_kaggle_video(self, str(video_id))
 
     def __repr__(self):
-        return shown(f"KaggleDataset {self.name} ({self.split}): {plural(len(self), 'video')} "
+        return shown(f"KaggleDataset {self.name} ({self.split}): {len(self):,} videos "
                      f"of {plural(self.table.lab_id.nunique(), 'lab')}")
 
     def findings(self):

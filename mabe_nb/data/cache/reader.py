@@ -170,8 +170,8 @@ class Prepared(KnownVideos):
 
     def __repr__(self):
         return (f"Prepared {self.features!r}: {plural(len(self.videos), 'video')}, "
-                f"{plural(len(self), 'pair')}, {self.sequences.frames.sum():,} frames x "
-                f"{plural(len(self.names), 'channel')}, "
+                f"{plural(len(self), 'pair')}, {self.sequences.frames.sum():,} frames "
+                f"x {plural(len(self.names), 'channel')}, "
                 f"{plural(len(self.actions), 'action')}")
 
     def __len__(self): return len(self.sequences)

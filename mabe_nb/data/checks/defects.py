@@ -107,9 +107,9 @@ def movement(rec, xy):
     often = sorted(swaps, key=lambda pair: -len(swaps[pair]))
     who = some_of(f"{rec.mice[i]} and {rec.mice[j]}" for i, j in often)
     return [
-        *_some("identity_swaps", np.ones(len(times)), len(xy), f"time{'s' * (len(times) != 1)} "
-               f"two animals swap names ({who}), first in frame "
-               f"{min(times, default=0)}"),
+        *_some("identity_swaps", np.ones(len(times)), len(xy),
+               f"time{'s' * (len(times) != 1)} two animals swap names ({who}), first in "
+               f"frame {min(times, default=0)}"),
         *_some("jumps", jump, steps, "steps of a point are longer than an animal can "
                f"make in a frame, first from frame {_first(jump)}")]
 

@@ -76,8 +76,8 @@ def answer(self: TrackerFolder, settings: FolderSettings):
 @patch
 def __repr__(self: TrackerFolder):
     scored = sum(i in self._scored for i in self.ids)
-    return as_shown(f"TrackerFolder {self.name}: {plural(len(self), 'video')}, {scored:,} "
-                    "of them scored")
+    return as_shown(f"TrackerFolder {self.name}: {plural(len(self), 'video')}, "
+                    f"{scored:,} of them scored")
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f9ae0e32
 @patch

@@ -14,8 +14,8 @@ from ...files import read_json, write_json
 from .. import values
 from ..costs import check_budget, reserved
 from ..handle import Job
-from ..job import (jobs_folder, _room_for, _spec, _write_folder, reserve_cost,
-                                refresh_reserved, cancel_started)
+from ..job import (jobs_folder, _room_for, _spec, _write_folder,
+                                cancel_started, refresh_reserved, reserve_cost)
 from ..places.base import get
 from ..travel import job_code
 
