@@ -6,9 +6,11 @@
 One video of DATA goes through features and members of the recipe in RUN, `--rounds`
 times; the seconds are the shortest of processor time. The peer of the trees is
 scikit-learn, from whose model they are taken: both answer for the same invented frames.
-With `--before` the last video of DATA is predicted from its file to its bouts, in turn by a
-recipe of the release before, trained by its own code, and by RUN in either engine: median
+With `--before` the last video of DATA is predicted from its file to its bouts, in turn by
+OLD_RUN, a recipe that the code in CHECKOUT trained, and by RUN in either engine: median
 ratios of the shortest of three. How often `bfloat16` says the same is counted over `--videos`.
+CHECKOUT is any earlier working tree, this one too; OLD_RUN must be one that it reads. It needs
+a processor with instructions for bfloat16, and says so where there are none.
 """
 import argparse
 import json
@@ -46,7 +48,7 @@ def whole(run, data, engine):
     try:
         from mabe_nb.train.ensemble.blend import load_recipe
         predict = load_recipe(run, "cpu", engine).predict
-    except ImportError: # The release before
+    except ImportError: # A tree of before 2026-11-22
         from mabe_nb.train.recipe import load_recipe, predict_recipe
         recipe = load_recipe(run)
         predict = lambda *args, **how: predict_recipe(recipe, *args, **how)

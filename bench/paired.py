@@ -4,9 +4,9 @@
     PYTHONPATH=CHECKOUT python CHECKOUT/bench/recipe.py --data rat_fights --out OLD
     python bench/paired.py OLD NEW --data rat_fights --before CHECKOUT --json F
 
-CHECKOUT is a working tree of the release before, whose code reads its own run. Each video is
-decided about as the other folds would have it. Differences are new less old, their deviation
-is over draws of videos: a gain under two of them is nothing.
+CHECKOUT is any earlier working tree whose code reads OLD; without `--before` this one reads
+both. Each video is decided about as the other folds would have it. Differences are new less
+old, their deviation is over draws of videos: a gain under two of them is nothing.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ def decisions(data, run, out):
                  for m in about["members"]]
         shares = shares_to_try(specs, {
             a: d for a, d in metrics["directed"].items() if a not in about["self_actions"]})
-    except ImportError: # The release before
+    except ImportError: # A tree of before 2026-11-22
         from mabe_nb.train.decide import nested, Told as OutOfFold
         from mabe_nb.train.predict import fair_shares
         shares = fair_shares(which)

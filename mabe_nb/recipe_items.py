@@ -23,7 +23,7 @@ from .locks import LOCK, holds_folder_lock, locked
 from .remote.groups.group import Group
 from .remote.inside.machine import visible_cards
 from .remote.inside.items import Pack
-from .remote.groups.plan import MapPlan, items_at_once
+from .remote.groups.plan import MapPlan, items_at_once, items_here
 from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.values import read_value
@@ -109,7 +109,8 @@ def _plan(tasks, items, videos, folders, how):
     here = {name: str(path) for name, path in folders.items()}
     some = list(first.values())
     work = partial(train_item, videos=videos, side_by_side=1, check=False, **here)
-    seconds = dict(zip(first, time_items(work, [some[0], *some])[0][1:]))
+    seconds, _ = time_items(work, [some[0], *some], items_here(len(items), **how))
+    seconds = dict(zip(first, seconds[1:]))
     drawn = [seconds[kind] * epochs[kind] for kind, n in counts.items()
              for _ in range(n // min(counts.values()))]
     return plan_group(drawn, len(items), 0, folders, **how)

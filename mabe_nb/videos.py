@@ -19,13 +19,13 @@ from .data.cache.reader import default_folder
 from .data.recording import some_of
 from .data.dataset import data_and_ids, dataset_parts, open_dataset
 from .data.splits import may_be_labelled
-from .errors import ConfigError, DataError, of_kind
+from .errors import ConfigError, DataError, of_kind, plural
 from .extend import file_texts
 from .files import atomic, write_csv
 from .remote.events import clean
 from .remote.groups.group import Group
 from .remote.inside.items import Pack
-from .remote.groups.plan import MapPlan
+from .remote.groups.plan import MapPlan, items_here
 from .remote.groups.tagged import (plan_group, start_tagged, tag_digest,
                                           time_items)
 from .remote.places.base import get
@@ -58,7 +58,8 @@ def _plan_of(function, ids, given, folders, how):
     forget() # what was opened, which may be another by now
     some = [ids[int(i)] for i in np.linspace(0, len(ids) - 1, min(MEASURED, len(ids)))]
     here = {name: str(path) for name, path in folders.items()}
-    seconds, made = time_items(partial(function, **given, **here), [some[0], *some])
+    seconds, made = time_items(partial(function, **given, **here), [some[0], *some],
+                               items_here(len(ids), **how))
     return plan_group(seconds[1:], len(ids), made * len(ids), folders, **how)
 
 # %% ../nbs/06_videos.ipynb #d50819c9
@@ -121,19 +122,23 @@ def move_prepared(
     return len(found)
 
 
+def _fetch_prepared(job, out):
+    "Move what a job prepared on another machine; of one that ended, once."
+    if (brought := job.folder/"brought").exists(): return
+    over, made = job.status() in ENDED, job.files("ckpt/prepared")
+    if any(n.endswith("/video.json") for n in made):
+        name = ".tmp", ".mabe-00000000-" # see `temporary`
+        with tempfile.TemporaryDirectory(*name, out) as tmp:
+            move_prepared(job.fetch("ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
+    if over: brought.touch()
+
+
 def _bring(group, out):
     "Move what the tasks of a group prepared to the cache."
     with _alone(out): # who prepares there now would take what is moved for rubbish
         for job in group.tasks():
             if job.backend.on_disk: move_prepared(job.folder/"ckpt"/"prepared", out)
-            elif not (job.folder/"brought").exists():
-                over, made = job.status() in ENDED, job.files("ckpt/prepared")
-                if any(n.endswith("/video.json") for n in made):
-                    with tempfile.TemporaryDirectory( # see `temporary`
-                            ".tmp", ".mabe-00000000-", out) as tmp:
-                        move_prepared(job.fetch(
-                            "ckpt/prepared", Path(tmp)/"prepared", 2**44), out)
-                if over: (job.folder/"brought").touch() # it is not fetched again
+            else: _fetch_prepared(job, out)
 
 # %% ../nbs/06_videos.ipynb #1913c026
 def join_prepared(
@@ -252,7 +257,7 @@ def join_predicted(
         say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
     for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
-    say(f"{len(table)} bouts in {videos} videos: {out}")
+    say(f"{plural(len(table), 'bout')} in {plural(videos, 'video')}: {out}")
     if missing:
         say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")
     return {"out": str(out), "bouts": len(table), "videos": videos,

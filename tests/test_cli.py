@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -385,15 +386,18 @@ def test_only_the_flags_of_the_command_that_was_called_are_made(word):
         assert name not in done.stderr, name
 
 
-def test_ctrl_c_while_libraries_are_loaded_is_no_traceback():
-    code = """import signal, sys
+@pytest.mark.parametrize("loaded", ["mabe_nb.cli", "mabe_nb.commands.data", "pydantic"])
+def test_ctrl_c_while_libraries_are_loaded_is_no_traceback(loaded):
+    settings = (Path(__file__).parents[1]/"settings.ini").read_text("utf-8")
+    module, main = re.search("^console_scripts = mabe=(.*):(.*)$", settings, re.M).groups()
+    code = f"""import signal, sys
 from importlib.abc import MetaPathFinder
-from mabe_nb.cli import main
 class Finder(MetaPathFinder):
     def find_spec(self, name, *_):
-        if name == "pydantic": signal.raise_signal(signal.SIGINT)
+        if name == {loaded!r}: signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-sys.exit(main())"""
+from {module} import {main}
+sys.exit({main}())"""
     done = subprocess.run([sys.executable, "-c", code, "train", "colony", "--out", "run"],
                           text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (130, "mabe: interrupted\n")

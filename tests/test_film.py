@@ -181,6 +181,9 @@ def test_films_beside_the_poses_are_found(tmp_path, capsys):
         find_films(data, data.ids, tmp_path/"elsewhere")
     with pytest.raises(DataError, match="folder of films not found"):
         find_films(data, data.ids, tmp_path/"nowhere")
+    for films in ("x" * 300, "", 3):
+        with pytest.raises(DataError, match="films is .*, expected the name of a folder or file"):
+            find_films(data, data.ids, films)
     (tmp_path/"lab"/"cage2.mp4").rename(tmp_path/"elsewhere"/"cage2.mp4")
     table = pd.DataFrame([(v, "mouse1", "self", "rear", 10, 40) for v in data.ids], columns=[
         "video_id", "agent_id", "target_id", "action", "start_frame", "stop_frame"])

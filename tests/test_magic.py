@@ -257,6 +257,7 @@ def test_the_cells_of_the_tutorial_run_as_they_stand(place):
     before, there = [], " --on modal" if place.cloud else ""
     for cell in tutorial_cells():
         head, _, rest = cell.partition("\n")
+        if "load_ext" in cell: assert [place.book.says(cell) for _ in range(2)] == ["", ""]
         if cell.startswith("import numpy as np\n\nrng"): place.book.says(cell)
         if not cell.startswith("%%gpu"): continue
         sent = place.book.run(f"{head}{there}\n{rest}")

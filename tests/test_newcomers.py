@@ -425,6 +425,10 @@ def test_features_are_not_written_among_the_data(tmp_path, capsys):
     assert main(["prepare", str(tmp_path/"data"), "--features", "coords", "--out", str(tmp_path/"data")]) == 2
     assert "holds a dataset (train.csv); choose another folder" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path/"other").mkdir()
+    write_dlc(tmp_path/"other", "v", DATA[0])
+    assert main(["prepare", str(tmp_path/"data"), "--features", "coords", "--out", str(tmp_path/"other")]) == 2
+    assert "holds a dataset (v" in capsys.readouterr().err and len([*(tmp_path/"other").iterdir()]) == 1
     with pytest.raises(DataError, match="has parts ear_left.*, none of .'unknown'"):
         mb.prepare(DATA, "coords", tmp_path/"cache", parts=["unknown"])
     with pytest.raises(ConfigError, match="holds this dataset; choose another folder"):

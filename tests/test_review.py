@@ -28,6 +28,7 @@ from mabe_nb.train.review.moments import (PairPrediction, _not_reviewed, moments
                                            predict_for_review, rank_moments)
 from mabe_nb.train.review.retrain import retrain, reviewed_split
 from mabe_nb.train.runs import train
+from mabe_nb.view.video import player
 from mabe_nb.view.video.review import ReviewPanel
 
 PAIR, ACTIONS = ("mouse1", "mouse2"), ("chase", "sniff")
@@ -370,6 +371,16 @@ def test_a_player_goes_with_its_video(tmp_path):
     gc.collect()
     assert kept() is None and len(_instances) == before
     assert panel.player.rec.video_id == "1" and panel.player.stage in panel.player.body.children
+
+
+@pytest.mark.slow
+def test_strips_are_drawn_once_when_another_video_is_opened(tmp_path, monkeypatch):
+    drawn, draw = [], player.inline_svg
+    monkeypatch.setattr(player, "inline_svg", lambda figure: (drawn.append(1), draw(figure))[1])
+    panel, = panels(tmp_path, 1)
+    assert len(drawn) == 1 and panel.player.stage.strips["span"] == [0, 900]
+    panel.open(next(i for i, m in enumerate(panel.moments) if m.video_id != panel.moment.video_id))
+    assert len(drawn) == 2 and len(panel.player.strips) == 2
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 "Synthetic colonies: exact layouts, exact seeds, honest errors, learnable behaviour."
 import errno, json, os, shutil, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,16 @@ def kaggle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def calms(tmp_path_factory):
     return write_colony(tmp_path_factory.mktemp("b")/"colony", "calms21", videos=3)
+
+
+def test_of_two_who_write_to_one_folder_one_is_refused(tmp_path):
+    def write(seed):
+        try: return hashes(write_colony(tmp_path/"colony", videos=1, minutes=0.1, seed=seed))
+        except DataError as e: return str(e)
+    with ThreadPoolExecutor(2) as both: told = [*both.map(write, (0, 1))]
+    (kept,), (words,) = ([t for t in told if isinstance(t, kind)] for kind in (dict, str))
+    assert hashes(tmp_path/"colony") == kept and ("is being written by" in words or "holds a colony" in words)
+    assert [p.name for p in tmp_path.iterdir()] == ["colony"]
 
 
 # Layout

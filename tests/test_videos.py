@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,7 +22,8 @@ from mabe_nb.locks import locked_folder
 from mabe_nb.remote.groups.group import groups
 from mabe_nb.system import cores
 from mabe_nb.video_items import forget, predict_item
-from mabe_nb.videos import _to_send, join_prepared, map_predict, map_prepare, predicted_table
+from mabe_nb.videos import (_plan_of, _to_send, join_prepared, map_predict, map_prepare,
+                            predicted_table)
 
 TINY = ["--epochs", "8", "--hidden-size", "32", "--batch-size", "4", "--stride", "20", "--num-workers", "1",
         "--device", "cpu", "--features", "coords"]
@@ -247,9 +249,18 @@ def test_a_plan_starts_nothing(lab, tmp_path, capsys):
     assert main("prepare", lab/"data", "--features", "coords", "--out", tmp_path/"no", "--plan",
                 "--on", "local") == 0
     said = capsys.readouterr().out
-    assert f"{VIDEOS} items in 1 tasks, {min(cores(), 4)} at once: about" in said and "0.0 h" not in said
+    assert f"{VIDEOS} items in 1 task, {min(cores(), 4)} at once: about" in said and "0.0 h" not in said
     assert main(*line) == 2 and main(*line, "--on", "local", "--detach") == 2
     assert not groups() and not (tmp_path/"no").exists() and not (tmp_path/"no.csv").exists()
+
+
+def test_a_plan_of_this_machine_shares_its_cores_among_those_at_once(lab):
+    def busy(video, data): # for that much processor time
+        end = time.process_time() + 0.02
+        while time.process_time() < end: pass
+    few = _plan_of(busy, [*"abcd"], {}, {"data": lab/"data"}, {"at_once": 1000})
+    many = _plan_of(busy, [*"abcd"] * 250, {}, {"data": lab/"data"}, {"at_once": 1000})
+    assert min(few.seconds) >= 4 * 0.02 / cores() and min(many.seconds) >= 1000 * 0.02 / cores()
 
 
 @pytest.mark.parametrize("ids", [["1", "2"], ("1", "2"), "1-2", (n for n in (1, 2))])

@@ -282,6 +282,17 @@ def test_epochs_are_whole_numbers_even_if_there_is_but_one():
         assert [t for t in axes.get_xticks() if low <= t <= high] == [1]
 
 
+def test_a_batch_that_did_not_fit_is_marked_in_words_within_the_axes():
+    rows = pd.DataFrame({"batch": [16, 32, 64], "status": ["ok", "ok", "oom"], "ms": 1.0, "p10": 1.0,
+                         "p90": 1.0, "windows_s": 1e3, "gb": 1.0})
+    figure, axes = plot_sweep(Sweep(rows, None, None, 32, {}))
+    FigureCanvasAgg(figure).draw()
+    for ax in axes:
+        text, = ax.texts
+        assert text.get_text() == "out of memory"
+        assert ax.get_tightbbox().x1 >= text.get_window_extent().x1 and text.get_window_extent().x1 < figure.bbox.x1
+
+
 def test_a_curve_says_from_when_its_loss_is_no_number():
     lost = history(6).assign(valid_loss=[0.9, 0.8, np.nan, 0.9, np.inf, np.nan])
     assert "no number from epoch 3" in plots.plot_learning_curve(lost)[1][0].get_title("left")

@@ -23,10 +23,9 @@ from .measures import (
     _some, actions_of_labs, bouts_outside_note, checked_submission, measure,
     never_together_note, observe, over_time, poorly_tracked_note, unwatched_time_note)
 from ..data.dataset import as_dataset, data_and_ids
-from ..data.recording import plural
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
-from ..errors import ConfigError, one_or_more
+from ..errors import ConfigError, one_or_more, plural
 from ..files import atomic, write_csv
 from ..train.data_shift import with_doubts
 from ..workers import or_silent

@@ -16,8 +16,7 @@ import pandas as pd
 
 from .figures import plot_raster
 from .measures import Observed, time_spent
-from ..data.recording import plural
-from ..errors import DataError
+from ..errors import DataError, plural
 from ..files import read_json
 from ..train.data_shift import with_doubts
 from ..view.report import write_report

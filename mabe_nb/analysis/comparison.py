@@ -14,8 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from .sequences import false_discovery
-from ..data.recording import plural
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..safe_names import by_number
 
 # %% ../../nbs/analysis/32_comparison.ipynb #bcd02a07

@@ -16,9 +16,9 @@ import pandas as pd
 
 from ..data.checks.sightings import animals_seen
 from ..data.dataset import as_dataset, each_video
-from ..data.recording import (Recording, frame_labels, plural, run_lengths,
+from ..data.recording import (Recording, frame_labels, run_lengths,
                                     submitted_bouts, union_lengths)
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plural
 
 # %% ../../nbs/analysis/10_measures.ipynb #27844170
 NAMES = "video_id", "agent_id", "target_id", "action"

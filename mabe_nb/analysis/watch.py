@@ -15,8 +15,7 @@ from .batch import (batch_report, batch_table, training_rates,
 from ..data.folder.tracker_folder import TrackerFolder
 from ..data.folder.video_names import recording_files
 from ..data.formats.simba import simba_info
-from ..data.recording import plural
-from ..errors import ConfigError, DataError, MabeError
+from ..errors import ConfigError, DataError, MabeError, plural
 from ..files import file_hash, read_json, write_csv, write_json
 from ..locks import locked, make_folder
 from ..patch import patch

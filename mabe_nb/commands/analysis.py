@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .parser import (add_data, check_out, COUNT, OVERWRITE, pick,
                                      SKIP_BROKEN)
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 
 # %% ../../nbs/commands/70_analysis.ipynb #903fc3bc
 def _compared(row): # Of the table of groups
@@ -35,8 +35,9 @@ def analyse(args, say) -> dict:
     tables = run(data, args.out, bouts, args.groups, args.by, args.value or "share",
                  args.unit or "animal", videos, args.to or ["csv"], say=say)
     done, groups = tables["measures"], tables.get("groups")
-    say(f"{done.bouts.sum():,} bouts of {done.action.nunique()} actions in "
-        f"{done.video.nunique()} videos: {args.out}")
+    say(f"{plural(done.bouts.sum(), 'bout')} of "
+        f"{plural(done.action.nunique(), 'action')} in "
+        f"{plural(done.video.nunique(), 'video')}: {args.out}")
     answer = {"out": str(args.out), "bouts": int(done.bouts.sum()),
               "videos": int(done.video.nunique()), "groups": None}
     if groups is None: return answer
@@ -80,8 +81,9 @@ def clips(args, say) -> dict:
                        progress=say.progress)
     films = done.film[done.film != ""].nunique()
     for line in _of_before(Path(args.out), {*done.file}): say(line)
-    over = f", over {films} film{'s' * (films != 1)}" * bool(films)
-    say(f"{len(done)} clips of {len(found):,} bouts{over}: {args.out}")
+    over = f", over {plural(films, 'film')}" * bool(films)
+    some = f"{plural(len(done), 'clip')} of {plural(len(found), 'bout')}"
+    say(f"{some}{over}: {args.out}")
     return {"out": str(args.out), "films": films,
             "clips": done.astype(object).where(done.notna(), None).to_dict("records")}
 

@@ -11,7 +11,7 @@ from .groups import (GROUP_FLAGS, add_group_flags, group_options,
                                      see_group)
 from .parser import (COUNT, LISTED, MINUTES, OVERWRITE, SEED, WORKERS,
                                      add_data, number, offer, pick, refuse_without)
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plural
 from ..hardware.tables import to_records
 
 # %% ../../nbs/commands/20_data.ipynb #a0099294
@@ -21,7 +21,8 @@ def synth(args, say) -> dict:
     write_colony(args.out, args.layout, args.videos, args.minutes, args.seed,
                  overwrite=args.overwrite, labs=args.labs or ())
     videos = sum(args.labs or ()) or args.videos or 12
-    say(f"{videos} videos of {args.minutes:g} min in {args.layout} layout: {args.out}")
+    say(f"{plural(videos, 'video')} of {args.minutes:g} min in {args.layout} layout: "
+        f"{args.out}")
     return {"root": str(args.out), "videos": videos}
 
 # %% ../../nbs/commands/20_data.ipynb #0f3454aa
@@ -119,7 +120,7 @@ def one_shard(args, data, say) -> dict:
         raise ConfigError("--shard always keeps what is done: leave out --[no-]resume")
     number = prepare_shard(data, args.shard, args.features, args.out, args.workers,
                            args.skip_broken, say.progress)
-    say(f"shard {args.shard}: {number} videos in {args.out}")
+    say(f"shard {args.shard}: {plural(number, 'video')} in {args.out}")
     return {"root": str(args.out), "videos": number}
 
 # %% ../../nbs/commands/20_data.ipynb #5195c8eb

@@ -11,7 +11,7 @@ import sys, time
 from contextlib import suppress
 
 from .parser import COUNT, NATURAL, number, offer
-from ..errors import ConfigError, DataError, MabeError
+from ..errors import ConfigError, DataError, MabeError, plural
 from ..files import read_json, write_json
 
 # %% ../../nbs/commands/62_groups.ipynb #40aa2dd7
@@ -38,7 +38,7 @@ def group_line(
     end = f" of about {row['usd_in_the_end']:.2f}" if row.get("usd_in_the_end") else ""
     usd = f"  {row['usd']:.2f}{end} USD" if row["usd"] else ""
     return (f"{row['id']}  {row['on']:6s} {row['gpu'] or '-'!s:12s} {row['status']:10s}"
-            f"{row['items']} items: {counts}{usd}")
+            f"{plural(row['items'], 'item')}: {counts}{usd}")
 
 # %% ../../nbs/commands/62_groups.ipynb #0a160596
 SHOWN = 20 # Most items without a result that are said

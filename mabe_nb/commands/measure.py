@@ -8,7 +8,7 @@ __all__ = ['COMMANDS', 'config_and_workload', 'numbers', 'sweep', 'compare', 'es
 # %% ../../nbs/commands/50_measure.ipynb #c9c99afc
 from .parser import (PRESETS, add_settings, config_from, offer,
                                      refuse_without)
-from ..errors import ConfigError, MabeError
+from ..errors import ConfigError, MabeError, plural
 from ..hardware.tables import to_records
 
 # %% ../../nbs/commands/50_measure.ipynb #9669af1a
@@ -78,11 +78,11 @@ def _cost(done, cfg, say):
     from mabe_nb.hardware.speed_guide import beside_targets, time_words
     known = done.about["windows"]
     seconds, usd = done.cost(known or 1e6)
-    what = f"an epoch of {known:,} windows" if known else "a million windows"
+    what = f"an epoch of {plural(known, 'window')}" if known else "a million windows"
     say(f"knee: batch {done.knee}; {what} takes {time_words(seconds)} and "
         f"${usd:.2g}")
-    if known: say(f"{cfg.epochs} epochs: {time_words(seconds * cfg.epochs)} and "
-                  f"${usd * cfg.epochs:.2g}")
+    if known: say(f"{plural(cfg.epochs, 'epoch')}: "
+                  f"{time_words(seconds * cfg.epochs)} and ${usd * cfg.epochs:.2g}")
     if known: say(beside_targets(seconds))
     return {"windows": known or 10**6, "seconds": seconds, "usd": usd,
             "epochs": cfg.epochs, "note": "steps only: validation comes on top"}

@@ -11,7 +11,7 @@ from .groups import (GROUP_FLAGS, add_group_flags, group_options,
 from .parser import (CHECKPOINT, OVERWRITE, SKIP_BROKEN, WORKERS,
                                      add_data, check_out, number, offer, pick,
                                      refuse_without)
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 
 # %% ../../nbs/commands/31_predict.ipynb #a501301b
 def _predict_here(args, options, say):
@@ -51,7 +51,7 @@ def predict(args, say) -> dict:
         say("note: nothing that may be predicted reached a decision; train longer, or "
             "lower --thresholds")
     for line in of_learned(len(known), len(ids)): say(line)
-    say(f"{len(table)} bouts in {len(ids)} videos: {args.out}")
+    say(f"{plural(len(table), 'bout')} in {plural(len(ids), 'video')}: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
             "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}
 
@@ -78,8 +78,8 @@ def predict_new(
     if args.watch: say(f"looking into {args.data} every {every:g} s, Ctrl-C ends")
     done = watch(args.run, args.data, out, args.watch, every, args.split,
                  args.checkpoint, options, say)
-    say(f"{len(done['new'])} new videos, {done['videos']} in all, "
-        f"{done['bouts']:,} bouts: {out}/predicted.csv")
+    say(f"{plural(len(done['new']), 'new video')}, {done['videos']} in all, "
+        f"{plural(done['bouts'], 'bout')}: {out}/predicted.csv")
     return done
 
 # %% ../../nbs/commands/31_predict.ipynb #188c1817

@@ -9,6 +9,7 @@ __all__ = ['COMMANDS', 'review', 'retrain', 'agree']
 from .parser import (add_data, check_out, number, OVERWRITE, pick,
                                      refuse_without, SKIP_BROKEN)
 from .score import figure
+from ..errors import plural
 
 # %% ../../nbs/commands/74_review.ipynb #58bc3160
 def _new_ones(data, ids, say): # Of ids (None: all) those without annotations, else ids
@@ -37,8 +38,9 @@ def review(args, say) -> dict:
         say(f"  video {m.video_id} frames {m.start}-{m.stop} {m.agent} to {m.target}: "
             f"{m.action or 'nothing'}? {m.confidence:.2f} {m.why}".rstrip())
     if args.out: write_csv(args.out, table)
-    say(f"{len(table)} moments of {table.video_id.nunique()} videos for "
-        f"{args.minutes:g} minutes, {len(rows)} corrections so far"
+    say(f"{plural(len(table), 'moment')} of "
+        f"{plural(table.video_id.nunique(), 'video')} for {args.minutes:g} min, "
+        f"{plural(len(rows), 'correction')} so far"
         + (f": {args.out}" if args.out else "; --out FILE writes all of them"))
     return {"out": args.out, "moments": len(table), "corrections": len(rows),
             "best": table.head(10).to_dict("records")}
@@ -90,7 +92,7 @@ def agree(args, say) -> dict:
 
 # %% ../../nbs/commands/74_review.ipynb #8e42c194
 def _compared(found): # An `Agreement`
-    from mabe_nb.data.recording import plural, some_of
+    from mabe_nb.data.recording import some_of
     lost = f"; the second scored none of {some_of(found.alone, 8)}"
     return f"{plural(len(found.videos), 'video')} compared" + lost * bool(found.alone)
 

@@ -13,7 +13,7 @@ from .parser import (COUNT, DATA, MINUTES, PRESETS, SEED, SKIP_BROKEN,
                                      add_settings, check_out, config_from, epoch_event,
                                      number, offer, pick, refuse_without)
 from .score import figure, report_metrics, say_zeros
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 
 # %% ../../nbs/commands/30_train.ipynb #54d5578e
 def add_recipe(p): # Parser of `mabe train`
@@ -109,8 +109,8 @@ def corrected_data(args, data, say):
         for line in noted_corrections(data): say(line)
         return data
     data = with_corrections(data, args.corrections)
-    say(f"{len(data.rows)} corrections in {len(data.videos)} videos"
-        + (f"; {len(data.absent)} more videos of the file are not in this dataset"
+    say(f"{plural(len(data.rows), 'correction')} in {plural(len(data.videos), 'video')}"
+        + (f"; not in this dataset: {plural(len(data.absent), 'video')} of the file"
            if data.absent else ""))
     return data
 

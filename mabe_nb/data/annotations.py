@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..errors import DataError, of_kind
+from ..errors import DataError, of_kind, plural
 from .checks.defects import pieces, table, unseen
 from .checks.sightings import seen
 from .formats.boris import boris_rows
@@ -26,8 +26,7 @@ from .formats.matlab.jaaba import jaaba_actions
 from .formats.simba import simba_actions, simba_head
 from .formats.text_tables import (
     SEP_LINE, frame_span, number_from_0, parse_seconds, text_encoding)
-from .recording import (
-    Finding, Recording, bout_table, labelled_in, plural)
+from .recording import Finding, Recording, bout_table, labelled_in
 
 # %% ../../nbs/data/18_annotations.ipynb #cd1d2300
 def _pair(row, agent, target, subjects, path, where):

@@ -24,7 +24,7 @@ from .checks.sightings import part_distances, seen
 from .dataset import as_dataset, data_and_ids, each_video, own_readers
 from .recording import LabNote, Recording
 from .copies.same_poses import marks
-from ..errors import DataError, shown
+from ..errors import DataError, plural, shown
 from ..files import write_json
 from ..extend import own_modules
 from ..patch import patch
@@ -95,9 +95,9 @@ class AuditReport:
 
     def __repr__(self):
         kinds = self.table.severity.value_counts()
-        counts = ", ".join(f"{kinds.get(s, 0)} {s}s" for s in ORDER[:2])
-        return shown(f"Audit of {self.name}: {self.videos} videos, {self.frames:,} "
-                     f"frames, {counts}, {kinds.get('info', 0)} notes")
+        counts = ", ".join(plural(kinds.get(s, 0), s) for s in ORDER[:2])
+        return shown(f"Audit of {self.name}: {plural(self.videos, 'video')}, "
+                     f"{self.frames:,} frames, {counts}, {plural(kinds.get('info', 0), 'note')}")
 
 # %% ../../nbs/data/50_audit.ipynb #1f6fb47b
 @patch

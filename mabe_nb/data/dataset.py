@@ -25,7 +25,7 @@ from .body_parts import check_parts, part_index
 from .poses import trackers
 from .recording import Recording, content_hash, looked_at, some_of
 from .video_ids import select_videos, unknown_video
-from ..errors import ConfigError, DataError, shown
+from ..errors import ConfigError, DataError, plural, shown
 from ..extend import own_source
 
 # %% ../../nbs/data/20_dataset.ipynb #af8e7b07
@@ -77,7 +77,8 @@ class RecordingList:
     def __len__(self): return len(self.ids)
     def __iter__(self): return iter(self._of.values())
     def __contains__(self, video_id): return str(video_id) in self._of
-    def __repr__(self): return shown(f"RecordingList {self.name}: {len(self):,} videos")
+    def __repr__(self): return shown(
+        f"RecordingList {self.name}: {plural(len(self), 'video')}")
 
     def __getitem__(self, video_id):
         if video_id not in self: raise unknown_video(video_id, self.ids, self.root)

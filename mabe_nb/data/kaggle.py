@@ -23,7 +23,7 @@ from .body_parts import check_parts, listed_names
 from .formats.text_tables import parse_number
 from .recording import Finding, LabNote, Recording, bout_table, counted
 from .video_ids import unknown_video
-from ..errors import DataError, shown
+from ..errors import DataError, plural, shown
 from ..files import file_hash, parse_json
 from ..safe_names import printable
 from ..patch import patch
@@ -271,7 +271,7 @@ class KaggleDataset(KaggleLabels):
 
     def __repr__(self):
         return shown(f"KaggleDataset {self.name} ({self.split}): {len(self):,} videos "
-                     f"of {self.table.lab_id.nunique()} labs")
+                     f"of {plural(self.table.lab_id.nunique(), 'lab')}")
 
     def findings(self):
         "What is wrong with the folder; a video's own are in its `findings`."

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plural
 from ..files import regular_file
 from ..safe_names import composed, plain_id, safe_id
 from .body_parts import animal_prefixes
@@ -31,7 +31,7 @@ from .formats.readers import Points, TRACKERS, tracker, trackers
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS
-from .recording import Finding, Recording, plural
+from .recording import Finding, Recording
 
 # %% ../../nbs/data/16_poses.ipynb #b662a93b
 from .formats.matlab import apt, dannce, jaaba # noqa: F401

@@ -18,8 +18,8 @@ from .copies.same_poses import marks
 from .dataset import (
     as_dataset, each_video, may_be_labelled, read_video, warn_untracked)
 from .recording import (BOUT_COLUMNS, bout_table, frames_by_action,
-                                    looked_at, plural, some_of)
-from ..errors import ConfigError, DataError
+                                    looked_at, some_of)
+from ..errors import ConfigError, DataError, plural
 
 # %% ../../nbs/data/60_splits.ipynb #29faf720
 def _known(rec): # Bouts where somebody looked

@@ -20,6 +20,7 @@ from .formats.kaggle.write import whitelist_text, write_kaggle
 from .recording import Recording
 from ..errors import ConfigError, DataError
 from ..files import atomic, disk_errors
+from ..locks import locked_beside
 
 # %% ../../nbs/data/22_synthetic.ipynb #15ca9dd6
 class Lab(NamedTuple):
@@ -197,10 +198,12 @@ def _order(layout, videos, labs): # Labs of videos in turn, videos to train and 
     return turn + each, len(turn), len(labs)
 
 # %% ../../nbs/data/22_synthetic.ipynb #934ba220
-def _write(root, layout, train, test, videos, minutes, seed, messy, order):
+def _write(root, overwrite, layout, train, test, videos, minutes, seed, messy, order):
     "Write it whole or not at all. Raises `DataError` where nothing can be written."
     try:
-        with disk_errors(root, "free some and run this again"), atomic(root) as tmp:
+        with disk_errors(root, "free some and run this again"), locked_beside(
+                root), atomic(root) as tmp:
+            _free(root, overwrite) # as another may have written it meanwhile
             LAYOUTS[layout](tmp, train, test, minutes, seed, messy, order)
             (tmp/"README.txt").write_text(
                 f"{README}Layout {layout}, {videos} videos for training, {minutes} "
@@ -229,5 +232,5 @@ def write_colony(
     _free(root, overwrite)
     train, test = range(videos), range(videos, videos + more)
     if progress: train, test = _bar(train, "train"), _bar(test, "test")
-    _write(root, layout, train, test, videos, minutes, seed, messy, order)
+    _write(root, overwrite, layout, train, test, videos, minutes, seed, messy, order)
     return root

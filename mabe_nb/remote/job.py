@@ -49,7 +49,7 @@ def _command(source):
 def jobs_folder(): return home().absolute()/"jobs"
 
 
-def private(folder):
+def private_folder(folder):
     "Make a folder that nobody else can look into: code and names of data lie there."
     try: folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e: raise refused(folder, e) from e
@@ -94,7 +94,7 @@ def _spec(command, on, gpu, outputs, timeout, retries, secrets, limit, options):
             "cwd": os.getcwd(), "sender": this_process()}
 
 # %% ../../nbs/remote/40_job.ipynb #6228b00f
-def foretell(job):
+def reserve_cost(job):
     "Set aside what a job may cost; before a refusal look after jobs that ended unseen."
     try: set_aside(job)
     except ConfigError:
@@ -112,7 +112,7 @@ def _written_job(spec, code, inputs, say):
         if words := goes_words(code, _written(folder)): say(words)
         for line in [] if backend.on_disk else files_here(code): say(line)
         for line in made_anew(code.source) if code else []: say(line)
-        with _room_for(folder): foretell(job := Job(folder, spec))
+        with _room_for(folder): reserve_cost(job := Job(folder, spec))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -126,11 +126,11 @@ def _begin(job):
             job.spec["handle"] = job.backend.start(job.folder, job.spec)
             write_json(job.folder/"job.json", job.spec)
     except BaseException as e:
-        take_back([job], e)
+        cancel_started([job], e)
         raise
 
 
-def take_back(made, error):
+def cancel_started(made, error):
     "End jobs if not all could start; one that may run and cannot be stopped stays."
     last = next((job for job in made if not job.spec["handle"]), None) # was to start
     for job in made:
@@ -198,7 +198,7 @@ def _room_for(folder):
 # %% ../../nbs/remote/40_job.ipynb #cb98dba7
 def _write_folder(folder, spec, code, inputs):
     "The folder of a job before it starts, whole or not at all."
-    for path in private(folder.parent).glob(".mabe-*.tmp"): # of who was killed in here
+    for path in private_folder(folder.parent).glob(".mabe-*.tmp"): # of killed ones
         with suppress(FileNotFoundError): # of who has just ended
             if time.time() - path.stat().st_mtime > 86_400:
                 shutil.rmtree(path, ignore_errors=True)

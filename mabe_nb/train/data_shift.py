@@ -17,9 +17,9 @@ import pandas as pd
 from ..data.blocks.bodies import missing_points
 from ..data.blocks.registry import BLOCKS, blocks_of
 from ..data.folder.names import did_you_mean
-from ..data.recording import plural, some_of
+from ..data.recording import some_of
 from ..data.body_parts import part_index
-from ..errors import DataError
+from ..errors import DataError, plural
 from .tracks import one_order_lines, stretched, swapped, unseen_lines
 
 # %% ../../nbs/train/56_data_shift.ipynb #1f1da2d5

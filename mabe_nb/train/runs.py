@@ -13,7 +13,7 @@ import numpy as np
 from ..data.dataset import as_dataset, may_be_labelled
 from ..data.recording import some_of
 from ..data.splits import choose_videos
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..files import atomic, read_tensors, write_json
 from ..locks import clear_temporaries, holds_folder_lock
 from .classifier import Classifier, save_classifier
@@ -65,7 +65,7 @@ def _announce(dataset, data, ids, asked, clf, say):
     for text in [*data.notes, *_unlearned(data), *users_code(clf.cfg)[1], *order_notes(
             data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
-    say(f"{len(ids[0])} videos to learn from, {len(ids[1])} to judge by; "
+    say(f"{plural(len(ids[0]), 'video')} to learn from, {len(ids[1])} to judge by; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
         f"{count_parameters(clf.model):,} parameters")
 

@@ -24,6 +24,9 @@ def _apart(sizes, near): # Names of ticks, empty where the last named one is too
     return names
 
 
+_FAILED = {"oom": "out of memory"} # Status of a row -> what a reader sees
+
+
 def _by_batch(ax, good, failed, values, line, unit):
     batch = good.batch.to_numpy(float)
     if line is not None and len(batch):
@@ -39,8 +42,8 @@ def _by_batch(ax, good, failed, values, line, unit):
     ax.grid(axis="y")
     for row in failed.itertuples():
         ax.plot(row.batch, 0, "x", ms=8, mew=2, color=COLORS[3], clip_on=False)
-        ax.annotate(row.status, (row.batch, 0), (0, 7), textcoords="offset points",
-                    ha="center", fontsize=8, color=_ink(ax))
+        ax.annotate(_FAILED.get(row.status, row.status), (row.batch, 0), (4, 7),
+                    textcoords="offset points", ha="right", fontsize=8, color=_ink(ax))
 
 # %% ../../nbs/view/12_cost_plots.ipynb #6a29972d
 def _throughput(ax, sweep, good, failed):

@@ -9,7 +9,7 @@ __all__ = ['SEVERITY', 'plot_audit', 'plot_ethogram', 'plot_learning_curve', 'pl
 import numpy as np
 import pandas as pd
 
-from ..data.recording import plural
+from ..errors import plural
 from ..train.scores.frames import best_row
 from .colors import COLORS, action_color
 from .style import (INK, _axes, _draw_bouts, _empty, _height_words, _ink,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..data.recording import plural, some_of
-from ..errors import ConfigError, DataError, MabeError
+from ..data.recording import some_of
+from ..errors import ConfigError, DataError, MabeError, plural
 from ..files import read_json, regular_file
 from ..remote.row import row as row_of
 from ..remote.job import jobs

@@ -15,8 +15,9 @@ import pandas as pd
 
 from .arrays import (CURE, check_values, pair_file, pair_files,
                                        read_pair, read_values)
+from ..dataset import reader_of
 from ..recording import Recording, bout_table, frame_labels
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, plural
 from ...files import home, read_json, regular_file
 from ...patch import patch
 
@@ -47,10 +48,12 @@ def check_cache(
     out, # Folder to fill
 ):
     "Raises `ConfigError` for a dataset, or a manifest.json not ours; not if damaged."
-    for name in ("train.csv", "test.csv", "dataset.yaml"):
-        if (Path(out)/name).exists(): raise ConfigError(
-            f"{out} holds a dataset ({name}); choose another folder (--out)")
-    try: about = read_json(file := Path(out)/"manifest.json")
+    file, tables = Path(out)/"manifest.json", ("train.csv", "test.csv", "dataset.yaml")
+    for p in sorted(file.parent.iterdir()) if file.parent.is_dir() else ():
+        if p.name in tables or not file.exists() and p.is_file() and reader_of(p):
+            raise ConfigError(
+                f"{out} holds a dataset ({p.name}); choose another folder (--out)")
+    try: about = read_json(file)
     except DataError: return
     if about and not str(isinstance(about, dict)
                          and about.get("format")).startswith(FORMAT[:-1]):
@@ -166,9 +169,10 @@ class Prepared(KnownVideos):
             columns=["video_id", "lab_id", "agent", "target", "frames", "fps", "path"])
 
     def __repr__(self):
-        return (f"Prepared {self.features!r}: {len(self.videos)} videos, "
-                f"{len(self)} pairs, {self.sequences.frames.sum():,} frames x "
-                f"{len(self.names)} channels, {len(self.actions)} actions")
+        return (f"Prepared {self.features!r}: {plural(len(self.videos), 'video')}, "
+                f"{plural(len(self), 'pair')}, {self.sequences.frames.sum():,} frames "
+                f"x {plural(len(self.names), 'channel')}, "
+                f"{plural(len(self.actions), 'action')}")
 
     def __len__(self): return len(self.sequences)
 
@@ -180,7 +184,7 @@ def summary(
 ) -> dict: # root, sequences, frames, channels, skipped
     "How much was prepared, and where."
     frames, channels = int(self.sequences.frames.sum()), len(self.names)
-    say(f"{len(self)} sequences, {frames:,} frames x {channels} channels in "
+    say(f"{plural(len(self), 'sequence')}, {frames:,} frames x {channels} channels in "
         f"{self.root}")
     return {"root": str(self.root), "sequences": len(self), "frames": frames,
             "channels": channels, "skipped": self.skipped}
@@ -273,17 +277,14 @@ def open_prepared(
     ids=None, # Video ids; None: those that it was filled with last
 ) -> Prepared:
     "A prepared dataset. Raises `DataError` if a file is missing, short or broken."
-    path = Path(path)
-    manifest_path = path/"manifest.json"
-    if not manifest_path.exists():
+    file = (path := Path(path))/"manifest.json"
+    if not file.exists():
         raise DataError("holds no prepared dataset, expected manifest.json; run mabe "
                         "prepare first, or again if it was interrupted", path)
-    try: manifest = read_json(manifest_path)
-    except DataError as e:
-        raise DataError(f"{e.what}; {CURE}", manifest_path, e.where) from None
+    try: manifest = read_json(file)
+    except DataError as e: raise DataError(f"{e.what}; {CURE}", file, e.where) from None
     if not (isinstance(manifest, dict) and manifest.get("format") == FORMAT):
-        raise DataError(f"is not a manifest of this version ({FORMAT}); {CURE}",
-                        manifest_path)
+        raise DataError(f"is not a manifest of this version ({FORMAT}); {CURE}", file)
     if ids is not None: manifest |= {"videos": [_entry(path, id) for id in ids]}
     return Prepared(path, manifest, _videos(path, manifest, contents))
 

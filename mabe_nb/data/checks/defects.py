@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..recording import Recording, plural, run_lengths, some_of
+from ..recording import Recording, run_lengths, some_of
 from .sightings import all_exchanges, body_size, seen
+from ...errors import plural
 
 # %% ../../../nbs/data/checks/20_defects.ipynb #52de4c30
 class Defect(NamedTuple):
@@ -106,8 +107,9 @@ def movement(rec, xy):
     often = sorted(swaps, key=lambda pair: -len(swaps[pair]))
     who = some_of(f"{rec.mice[i]} and {rec.mice[j]}" for i, j in often)
     return [
-        *_some("identity_swaps", np.ones(len(times)), len(xy), "times two animals swap "
-               f"names ({who}), first in frame {min(times, default=0)}"),
+        *_some("identity_swaps", np.ones(len(times)), len(xy),
+               f"time{'s' * (len(times) != 1)} two animals swap names ({who}), first in "
+               f"frame {min(times, default=0)}"),
         *_some("jumps", jump, steps, "steps of a point are longer than an animal can "
                f"make in a frame, first from frame {_first(jump)}")]
 
@@ -122,7 +124,7 @@ def frozen(rec, xy):
     first = min(start[long] % len(xy), default=0)
     return _some("frozen_points", held[long].sum(), np.isfinite(xy[..., 0]).sum(),
                  "points keep their coordinates for more than a second: "
-                 f"{long.sum()} times, first from frame {first}")
+                 f"{plural(long.sum(), 'time')}, first from frame {first}")
 
 # %% ../../../nbs/data/checks/20_defects.ipynb #785087a9
 def _number(rec, *keys): # First of the keys that `meta` holds as a number above 0

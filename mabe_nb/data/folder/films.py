@@ -160,12 +160,11 @@ def find_films(
     if films is None:
         beside = getattr(data, "films", lambda video: ())
         return {v: found[0] for v in videos if (found := beside(v))}
-    found = films_in(films)
+    found = films_in(DataError.as_path("films", films))
     if there := {v: found[v][0] for v in videos if v in found}: return there
     raise DataError(
         f"holds no film of these videos; looked for {', '.join(videos[:3])} with "
         f"the ending {', '.join(sorted(FILMS))}", films)
-
 
 # %% ../../../nbs/data/folder/22_films.ipynb #63ccb8c6
 def scored_seconds(

@@ -18,8 +18,8 @@ from .settings import FolderSettings, of_video
 from ..formats.boris import boris_observations
 from ..formats.bout_tables import scorers_in
 from ..formats.trajectories.idtracker import idtracker_session
-from ..recording import Finding, Recording, plural, some_of
-from ...errors import DataError
+from ..recording import Finding, Recording, some_of
+from ...errors import DataError, plural
 from ...safe_names import plain_id
 
 # %% ../../../nbs/data/folder/15_names.ipynb #38cda232

@@ -30,7 +30,7 @@ from .roles import looked_for
 from .scored_tables import with_annotation
 from .video_names import other_sign, recording_files, video_name
 from ..video_ids import unknown_video
-from ...errors import DataError, shown as as_shown
+from ...errors import DataError, plural, shown as as_shown
 from ...extend import own_source
 from ...files import file_hash
 from ...safe_names import by_number, plain_id, safe_id
@@ -76,8 +76,8 @@ def answer(self: TrackerFolder, settings: FolderSettings):
 @patch
 def __repr__(self: TrackerFolder):
     scored = sum(i in self._scored for i in self.ids)
-    return as_shown(f"TrackerFolder {self.name}: {len(self):,} videos, {scored:,} of "
-                    "them scored")
+    return as_shown(f"TrackerFolder {self.name}: {plural(len(self), 'video')}, "
+                    f"{scored:,} of them scored")
 
 # %% ../../../nbs/data/folder/30_tracker_folder.ipynb #f9ae0e32
 @patch

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..recording import bout_table, LabNote, plural, run_lengths
-from ...errors import DataError, first_line
+from ..recording import bout_table, LabNote, run_lengths
+from ...errors import DataError, first_line, plural
 from .text_tables import check_table, column_names, delimiter
 from .text_tables import (
     frame_span, open_table, parse_seconds, read_table, rows_by)

@@ -10,13 +10,13 @@ import inspect, os, shutil, time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...errors import ConfigError, DataError, of_kind, one_or_more
+from ...errors import ConfigError, DataError, of_kind, one_or_more, plural
 from ...files import atomic, write_json
 from ..choice import refuse_places
 from .group import Group, MOST_ITEMS, _groups_folder
 from ..inside.items import ATTEMPTS, write_pack
 from .plan import items_at_once, task_seconds
-from ..job import _names, _variable, new_id, private, quote
+from ..job import _names, _variable, new_id, private_folder, quote
 from ..places.base import get
 from ..places.job_state import data_files
 from ..costs import price_note
@@ -107,7 +107,7 @@ PLACES = "local", "slurm", "modal", "hf"
 def _write_group(group, code, items, given, folders):
     "The folder of a group, whole or not at all."
     spec = group.spec
-    private(group.folder.parent)
+    private_folder(group.folder.parent)
     with atomic(group.folder) as tmp:
         tmp.mkdir(mode=0o700)
         (tmp/"pack").mkdir()
@@ -119,7 +119,7 @@ def _write_group(group, code, items, given, folders):
 
 def _announce(group, code, price, say):
     "Say what starts, its price, what stays here and what is made anew."
-    say(f"group {group.id}: {group.items} items on {group.on}, at most "
+    say(f"group {group.id}: {plural(group.items, 'item')} on {group.on}, at most "
         f"{group.spec['at_once']} at once{price}")
     here = [] if get(group.on).on_disk else files_here(code)
     for line in [*here, *made_anew(code.source)]: say(line)

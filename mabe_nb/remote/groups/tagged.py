@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...files import write_json
 from ...locks import locked
 from .. import values
@@ -19,8 +19,9 @@ from .group import Group, _groups_folder, groups
 from .map import _price, _spec, map as map_items
 from .plan import MapPlan, plan_map
 from ..inside.items import GIVEN
-from ..job import private
+from ..job import private_folder
 from ..places.job_state import files_in
+from ...system import cores
 from ...workers import or_silent
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #65a1e2ac
@@ -63,7 +64,7 @@ def _start_again(group, wanted, given, about, say):
     pack, others = group.folder/"pack"/"in", _changed(group.spec, wanted)
     left = group.items - about["done"]
     price = _price(wanted, left) # refuses bad options before anything is written
-    say(f": it goes on with {left} items{price}" + "".join(
+    say(f": it goes on with {plural(left, 'item')}{price}" + "".join(
         f"; {name} is {new} now and was {old}" for name, (old, new) in others.items()))
     kept = values.read_value(pack/f"{GIVEN}.json")
     numbers = {k: v for k, v in given.items() # such as processes
@@ -71,7 +72,6 @@ def _start_again(group, wanted, given, about, say):
     if numbers: values.write_value(pack/GIVEN, kept | numbers)
     group.spec |= {name: new for name, (_, new) in others.items()}
     group.resume(failed=True)
-
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #13508070
 GOES = "queued", "running"
@@ -122,12 +122,11 @@ def start_tagged(
     **how, # As for `map`
 ) -> Group:
     "Start a group, or go on with the one that was started for the same."
-    top, wanted = (private(_groups_folder()),
+    top, wanted = (private_folder(_groups_folder()),
                    _group_spec(function, items, tag=tag, **how))
     with locked(top/f".{tag['digest']}.lock", top):
         return (_go_on(wanted, how.get("given", {}), or_silent(say))
                 or map_items(function, items, tag=tag, say=say, **how))
-
 
 # %% ../../../nbs/remote/groups/40_tagged.ipynb #0ec003ba
 def _size(path):
@@ -136,9 +135,17 @@ def _size(path):
     return len(files), sum(p.stat().st_size for p in files)
 
 
+def _seconds(work, item, at_once):
+    begun, used = time.perf_counter(), time.process_time()
+    work(item)
+    return max(time.perf_counter() - begun,
+               (time.process_time() - used) * at_once / cores())
+
+
 def time_items(
     work, # Function of an item
     items: list,
+    at_once: int = 1, # That will share this machine
 ) -> tuple: # Seconds of each, bytes that the last one left in the folder of the job
     "Do items here, one after the other; what they leave goes away."
     seconds, before = [], os.environ.get("MABE_JOB")
@@ -147,9 +154,7 @@ def time_items(
         try:
             for item in items:
                 shutil.rmtree(Path(tmp)/"ckpt", ignore_errors=True)
-                begun = time.perf_counter()
-                work(item)
-                seconds.append(time.perf_counter() - begun)
+                seconds.append(_seconds(work, item, at_once))
             return seconds, _size(tmp)[1] if any(Path(tmp).iterdir()) else 0
         finally:
             if before is None: del os.environ["MABE_JOB"]

@@ -14,8 +14,8 @@ from ...files import read_json, write_json
 from .. import values
 from ..costs import check_budget, reserved
 from ..handle import Job
-from ..job import (jobs_folder, _room_for, _spec, _write_folder, foretell,
-                                refresh_reserved, take_back)
+from ..job import (jobs_folder, _room_for, _spec, _write_folder,
+                                cancel_started, refresh_reserved, reserve_cost)
 from ..places.base import get
 from ..travel import job_code
 
@@ -55,14 +55,14 @@ def submit_many(
                 made.append(Job(jobs_folder()/id, spec))
                 _write_folder(made[-1].folder, spec, code,
                               backend.add_data(spec, given))
-                foretell(made[-1])
+                reserve_cost(made[-1])
             handles = backend.start_many(
                 [(job.folder, job.spec) for job in made], at_once)
             for job, handle in zip(made, handles):
                 job.spec["handle"] = handle
                 write_json(job.folder/"job.json", job.spec)
     except BaseException as e:
-        take_back(made, e)
+        cancel_started(made, e)
         raise
     return made
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ...data.dataset import data_and_ids
 from ...data.splits import labelled_groups
-from ...errors import ConfigError, DataError, shown
+from ...errors import ConfigError, DataError, plural, shown
 from ...files import read_json, write_json
 from ...safe_names import safe_id
 from ...locks import holds_folder_lock
@@ -98,7 +98,7 @@ def train_per_lab(
     if rest or common: labs[""] = table.video_id.tolist()
     done = {}
     for lab, ids in labs.items():
-        say(f"{lab or 'all labs together'}: {len(ids)} videos")
+        say(f"{lab or 'all labs together'}: {plural(len(ids), 'video')}")
         folder = out/(f"lab-{lab}" if lab else "all")
         (folder/"recipe.json").unlink(missing_ok=True) # its members stay, if they may
         done[lab] = train_recipe(dataset, folder, recipe, ids, folds, say=say, **how)

@@ -19,7 +19,7 @@ from ...data.corrections import (Correction, corrected, corrections_file,
 from ...data.dataset import data_and_ids
 from ...data.folder.films import find_films
 from ...data.recording import bout_table
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...patch import patch
 from ...train.model import load_model
 from ...train.review.moments import (CONTEXT, may_overlap, predict_for_review,
@@ -62,8 +62,8 @@ class ReviewPanel(Panel):
         self._controls()
         if self.moments: self.run(lambda: self.open(0))
         if self.status != "error":
-            self.set_status("idle", f"{len(self.moments)} moments, {len(self.rows)} "
-                            f"corrections in {file}")
+            self.set_status("idle", f"{plural(len(self.moments), 'moment')}, "
+                            f"{plural(len(self.rows), 'correction')} in {file}")
 
     moment = property(lambda self: self.moments[self.choice.value],
                       doc="The row that is asked about.")
@@ -148,8 +148,8 @@ def _new_player(self: ReviewPanel, pair):
     predictions = [p for p in self.predictions if p.video_id == rec.video_id]
     ribbons = ribbon_strip(predictions, lambda pair: actions_of(rec, pair, shown))
     old, looked = self.player, self.player and self.player.stage.looked
-    self.player = Player(rec, shown, pair, [ethogram_strip(rec, shown), ribbons],
-                         video=self.films.get(rec.video_id))
+    self.player = Player(rec, shown, pair, [], video=self.films.get(rec.video_id))
+    self.player.strips = [ethogram_strip(rec, shown), ribbons] # drawn by `draw`, once
     self.player.stage.looked = looked
     self.player.sources = shown # the same that the strips read
     digits = {str(i): f"relabel: the action of number {i}" for i in range(1, 10)}

@@ -18,8 +18,8 @@ import numpy as np
 import traitlets as T
 
 from ...data.checks.defects import picture_size
-from ...data.recording import Recording, plural
-from ...errors import ConfigError, MabeError
+from ...data.recording import Recording
+from ...errors import ConfigError, MabeError, plural
 from ...patch import patch
 from ..colors import COLORS
 from ..report import clock_words
