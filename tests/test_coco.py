@@ -118,9 +118,8 @@ def test_faults_of_keypoints_in_json(tmp_path, tree, words):
 
 def test_a_number_that_is_none_is_a_missing_point(tmp_path):
     text = json.dumps([person(0, 1), person(1, 1)]).replace("[1.0,", "[NaN,", 1)
-    try: rec = read_poses(write(tmp_path/"v1.json", text), 30)
-    except DataError as e: assert "NaN" in str(e)
-    else: assert np.isnan(rec.xy[0, 0, 0]).all() and np.isfinite(rec.xy[1]).all()
+    rec = read_poses(write(tmp_path/"v1.json", text), 30)
+    assert np.isnan(rec.xy[0, 0, 0]).all() and np.isfinite(rec.xy[1]).all()
 
 
 @pytest.mark.parametrize("name, text, words", [
