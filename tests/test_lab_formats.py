@@ -238,7 +238,8 @@ LOG = ("Date_dmy;Time_Relative_hmsf;Duration_sf;Observation;Subject;Behavior;Mod
 
 @pytest.mark.parametrize("name, text", [
     ("v1.csv", LOG.format("cage 7")), ("study.csv", LOG.format("v1")),
-    ("v1.txt", LOG.format("v1").replace(";", "\t"))])
+    ("v1.txt", LOG.format("v1").replace(";", "\t")),
+    ("v1.csv", LOG.format("v1").replace("hmsf", "sf").replace("00:00:0", ""))])
 def test_an_event_log_of_the_observer_is_read(lab, name, text):
     (lab/name).write_text(text)
     bouts = open_dataset(lab)["v1"].bouts
@@ -327,9 +328,9 @@ def test_what_is_not_read_is_named_and_what_to_do(lab):
     with h5py.File(lab/"v1_t.h5", "w") as f: f["trajectories"] = [1.0] # a script's
     for k in (1, 2): np.savez(lab/f"v{k}_id0.npz", x=np.zeros(3)) # a script's
     (lab/"t.npy").write_bytes(b"\x93NUMPY") # pickled: never opened
-    (lab/"v1.odx").write_bytes(b"<x/>") # the Observer's own
+    (lab/"v1.sds").write_bytes(b"<x/>") # Stoelting's
     said = [f.message for f in open_dataset(lab).findings()]
-    assert [s.split()[0] for s in said] == ["t.npy", "v1.odx", "v1_id0.npz", "v1_t.h5"]
+    assert [s.split()[0] for s in said] == ["t.npy", "v1.sds", "v1_id0.npz", "v1_t.h5"]
     assert all("export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP" in s for s in said)
     assert said[2].endswith("; nor are 1 more .npz beside it")
 

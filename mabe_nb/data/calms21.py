@@ -18,6 +18,7 @@ from .recording import Recording, bout_table, run_lengths
 from .formats.binary.mat import is_mat73, mat_arrays, read_mat
 from .formats.binary.npy import mentions, plain_array, read_npy, read_npz
 from .formats.readers import reader
+from .formats.trajectories.coco import has_keypoints
 
 # %% ../../nbs/data/12_calms21.ipynb #64bff6f4
 PARTS = ("nose", "ear_left", "ear_right", "neck", "hip_left", "hip_right", "tail_base")
@@ -197,6 +198,7 @@ def read_calms21(
 
 @reader("CalMS21", "a CalMS21 .json, .npy or .npz",
         lambda path: path.suffix.lower() in (".json", ".npz") and path.is_file()
+        and not has_keypoints(path)
         or path.suffix.lower() == ".npy" and mentions(path, b"sequences") is False)
 def _open(path, split): return read_calms21(path)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .folder.files import sort_files
+from .folder.other_programs import other_program
 from .folder.odd_files import looked_into, not_there, why_not
 from .folder import tracker_folder # noqa: F401 (in `READERS`)
 from . import calms21 # noqa: F401
@@ -100,7 +101,9 @@ def reader_of(
     path: Path, # File or folder
 ) -> Reader: # None if no reader claims it
     "The reader that opens a path."
-    return next((r for r in reversed(READERS.values()) if r.claims(path)), None)
+    known = other_program(path) is None
+    return next((r for r in reversed(READERS.values()) if known and r.claims(path)),
+                None)
 
 # %% ../../nbs/data/20_dataset.ipynb #f457ff4d
 def _open(path, split):

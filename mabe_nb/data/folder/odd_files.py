@@ -15,7 +15,10 @@ from ..formats.boris import LENGTHS, MOMENTS
 from ..formats.bout_tables import ACTION, is_bout_table
 from ..formats.frame_tables import is_frame_table
 from ..formats.text_tables import column_names, delimiter, text_encoding
+from ..formats.trajectories.coco import is_coco
 from .names import did_you_mean
+from .other_programs import (
+    BOUTS, EXPORT, WORDS, other_program)
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
@@ -25,18 +28,15 @@ from ...safe_names import printable
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cc11e17
 TEXT = frozenset({".csv", ".tsv", ".txt", ".annot", ".boris", ".eaf"})
 SHEETS = frozenset({".xls", ".xlsx", ".ods"})
-FOREIGN = frozenset({".odx", ".sds"}) # The Observer, Stoelting, ...
+FOREIGN = frozenset({".odx", ".sds", ".anvil", ".opf", ".jab"}) # The Observer, ...
 PACKED = frozenset({".zip", ".gz", ".bz2", ".xz", ".7z", ".rar", ".tar", ".tgz"})
 OF_ONE_FRAME = frozenset({".json", ".mat", ".npy", ".npz"}) # Perhaps: one for all
-EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 UNREAD = f"is of a program whose files are not read; {EXPORT}"
 JSON = f"is JSON; if it holds bouts, as VIA's does, or poses, {EXPORT}"
 WORKBOOK = "is a workbook"
 AS_TEXT = ("; save its sheet of bouts as CSV, or raw data of EthoVision as text (or "
            "pip install 'mabe_nb[excel]')")
 STRANGE = "is neither poses that a known tracker wrote nor an annotation"
-BOUTS = ("; a table of bouts has columns named agent, target, action, start and stop, "
-         "with times in seconds")
 TIME = frozenset({"time", "time (s)", "time_s", "time_ms", "timestamp", "frame"})
 WHOSE = frozenset({ # Columns that tell which animal or video a row is of
     "video", "video_id", "filename", "file", "recording", "session", "animal",
@@ -76,12 +76,24 @@ def misnamed_table(
         with suppress(DataError, UnicodeDecodeError):
             if trackers()[name].claims(path): return name
 
+# %% ../../../nbs/data/folder/24_odd_files.ipynb #4aafa505
+KINDS = frozenset({JSON, UNREAD, *(said for _, _, said in WORDS)}) # Not damaged
+
+
+def _odd_json(path):
+    "What is said of JSON: whose it is, or why its points are none of a video."
+    try:
+        if said := other_program(path): return said
+        if path.is_file(): is_coco(path)
+    except DataError as e: return e.what
+    return JSON
+
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #054d1156
 def why_odd(
     path, # A file
 ): # Text, or None
     "Why a file that may be poses or an annotation cannot be told; None: it is neither."
-    if (small := path.suffix.lower()) == ".json": return JSON
+    if (small := path.suffix.lower()) == ".json": return _odd_json(path)
     if path.is_dir():
         return ("is a link to a folder, which is not followed; open that folder, "
                 "or link its files")
@@ -95,6 +107,7 @@ def why_odd(
     except UnicodeDecodeError: return "is no text in UTF-8; save it as CSV in UTF-8"
     except DataError as e: return e.what # it may not be read, or is gone
     except OSError as e: return f"cannot be read: {e.strerror}"
+    if said := other_program(path): return said
     if path.suffix in FOREIGN: return UNREAD
     if path.suffix in SHEETS: return WORKBOOK
     if name := misnamed_table(path): return f"holds points of {name}; name it .csv"
@@ -155,7 +168,7 @@ def odd_files(
     for (_, why), (p, *more) in kinds.items():
         also = f"; nor are {len(more)} more {p.suffix.lower()} beside it" * bool(more)
         also += AS_TEXT * (why == WORKBOOK)
-        damaged = (why not in (JSON, UNREAD)
+        damaged = (why not in KINDS
                    and p.suffix.lower() not in {*SHEETS, *PACKED})
         kind = "unreadable_file" if damaged else "unknown_file"
         said, kind, hint = (why, kind, also) if why else odd_table(p, root)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..formats.ethovision import tracks
 from ..formats.matlab.dannce import STEM
 from ..formats.matlab.jaaba import NAMES, jaaba_files
+from ..formats.trajectories.coco import RESULTS
 from ..formats.trajectories.idtracker import (
     SESSION, idtracker_files, idtracker_session)
 from ..formats.trajectories.trex import trex_files, trex_video
@@ -53,7 +54,7 @@ def names_folder(
     path, # Any file
 ) -> bool:
     "Is it called as in every other folder, so that its folder tells of which video?"
-    return Path(path).name in NAMES or Path(path).suffix == ".mat" and bool(
+    return Path(path).name in (*NAMES, RESULTS) or Path(path).suffix == ".mat" and bool(
         STEM.fullmatch(Path(path).stem))
 
 # %% ../../../nbs/data/folder/18_video_names.ipynb #a5c3a8fd

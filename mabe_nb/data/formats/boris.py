@@ -17,7 +17,8 @@ from ...files import parse_json, read_text, regular_file
 
 # %% ../../../nbs/data/formats/27_boris.ipynb #9e9bfb15
 COLUMNS = {
-    "time": ("Time", "Time_Relative_hmsf"), "behavior": ("Behavior",),
+    "time": ("Time", "Time_Relative_sf", "Time_Relative_hmsf"),
+    "behavior": ("Behavior",),
     "subject": ("Subject",), "status": ("Status", "Behavior type", "Event_Type"),
     "start": ("Start (s)",), "stop": ("Stop (s)",), "fps": ("FPS", "FPS (frame/s)"),
     "observation": ("Observation id", "Observation"), "offset": ("Time offset (s)",),
@@ -110,8 +111,9 @@ def _table_rows(path, target_from):
     else:
         raise DataError(
             "has no table with a column 'Behavior' and 'Time' or 'Start (s)'; expected "
-            "a BORIS export; a table of bouts has columns named agent, target, action, "
-            "start and stop, with times in seconds", path)
+            "a BORIS export, or of the Observer one with Time_Relative_sf; a table of "
+            "bouts has columns named agent, target, action, start and stop, with times "
+            "in seconds", path)
     place = _places(row, target_from, path)
     _check_last(rows, place, path)
     sets = [c for c, name in enumerate(rows[i]) if name.startswith("Modifier")]
