@@ -149,10 +149,8 @@ def interrupts_answered(
     listener.start()
     try:
         with reraised_interrupts(lost): yield
-    except KeyboardInterrupt: # a second one while Python ends would be a traceback
-        if ends: signal.signal(signal.SIGINT, signal.SIG_DFL)
-        raise
     finally:
+        if ends: signal.signal(signal.SIGINT, signal.SIG_DFL) # else it is a traceback
         signal.set_wakeup_fd(before)
         mouth.close()
         listener.join()

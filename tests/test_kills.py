@@ -93,6 +93,24 @@ def test_ctrl_c(place, begin, times, words, sign, kept):
     else: raise AssertionError("a worker outlives its starter")
 
 
+LATE = """
+import atexit, os, signal, sys, time
+from mabe_nb.cli import main
+def late():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+atexit.register(late)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("words", [["cache"], ["audit", "nothing"]])
+def test_ctrl_c_while_a_command_that_is_done_ends_is_no_traceback(tmp_path, words):
+    out = subprocess.run([sys.executable, "-c", LATE, *words], capture_output=True, text=True,
+                         check=False, env={**os.environ, "MABE_HOME": str(tmp_path)})
+    assert out.returncode == -signal.SIGINT and "Traceback" not in out.stderr, out.stderr
+
+
 def test_who_is_told_to_end_says_what_is_kept(place, begin):
     p = begun(begin, TRAIN, "run/last/state.safetensors", place)
     p.send_signal(signal.SIGTERM)

@@ -272,6 +272,58 @@ def test_an_answer_of_a_proxy_is_no_refusal(hub):
     job.cancel()
 
 
+@pytest.mark.parametrize("answer", [b"<html>please log in", b"{}"])
+def test_a_start_whose_answer_is_none_is_found(hub, answer):
+    hub.proxy = answer
+    job = submit("import time; time.sleep(60)", on="hf")
+    assert [*hub.jobs] == [job.spec["handle"]["job"]]
+    job.cancel()
+
+
+def test_nobody_understands_what_is_said_of_a_start_and_it_is_found_later(hub, hasty):
+    hub.proxy, hub.say["GET /api/jobs/mouse"] = b"{}", b"[7]"
+    with pytest.raises(Unanswered, match="not understood .* looks for it"):
+        submit("import time; time.sleep(60)", on="hf")
+    hub.say.clear()
+    job, = jobs()
+    assert job.status() in ("queued", "running") and len(hub.jobs) == 1
+    job.cancel()
+
+
+ODD = json.dumps({"id": "x", "createdAt": "yesterday"}).encode()
+
+
+@pytest.mark.parametrize("answer, why", [
+    (b"<html>please log in", "is no JSON; check the network"), (b"", "is no JSON"),
+    (b"[" * 10**5, "is no JSON"), (b"\xff\xfe\0", "is no JSON"), (b"7" * 5000, "not understood"),
+    (ODD, "not understood"), (b"null", "not understood"), (None, "cannot be reached .ReadTimeout")])
+def test_an_answer_that_is_none(hub, hasty, monkeypatch, answer, why):
+    "One sentence; the job goes on, and is followed when answers are good again."
+    job = submit("import time; time.sleep(2)", on="hf")
+    if answer is None: monkeypatch.setattr(hf_send, "SILENT", 0.5)
+    hub.say = {"GET /api/jobs/mouse/": answer, "/tree": answer}
+    for ask in (job.status, job.files):
+        with pytest.raises(MabeError, match=why) as e: ask()
+        assert "\n" not in str(e.value) and len(str(e.value)) < 400
+    monkeypatch.setattr(hf_send, "SILENT", 60)
+    hub.say.clear()
+    assert job.wait(30) == "done"
+
+
+def test_a_log_that_cannot_be_read_is_not_empty(hub):
+    job = submit("print('on', flush=True); import time; time.sleep(60)", on="hf")
+    until_printed(hub, job, "on")
+    for answer in (b'data: {"data": 7}\n\n', b'data: {}\n\n'):
+        hub.say["/logs"] = answer
+        with pytest.raises(MabeError, match="not understood"): job.log()
+    hub.say.clear()
+    hub.refuse["/logs"] = 502
+    with pytest.raises(MabeError, match="refused .502"): job.log()
+    hub.refuse.clear()
+    assert job.log() == "on\n"
+    job.cancel()
+
+
 def test_it_never_got_there_and_costs_nothing(hub, hasty):
     hub.lose = 9
     with pytest.raises(Unanswered): submit("1", on="hf", gpu="t4-small")

@@ -26,11 +26,11 @@ from mabe_nb.errors import ConfigError, DataError, MabeError  # noqa: E402
 from mabe_nb.hardware.catalog import usd_per_hour  # noqa: E402
 from mabe_nb.remote import costs  # noqa: E402
 from mabe_nb.files import file_hash  # noqa: E402
-from mabe_nb.remote.places import modal as modal_place, modal_app  # noqa: E402
+from mabe_nb.remote.places import modal as modal_place, modal_app, modal_volume  # noqa: E402
 from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
-from mabe_nb.remote.places.job_state import Unanswered, unended  # noqa: E402
+from mabe_nb.remote.places.job_state import Unanswered, Unreachable, unended  # noqa: E402
 from mabe_nb.remote.places.modal_volume import (manifest, seconds_counted,  # noqa: E402
                                                 send_data)
 
@@ -130,6 +130,22 @@ def test_followed_through_a_dropped_connection(cloud):
         text += e.get("text", "")
     assert text.split() == [w for n in range(100) for w in ("step", str(n))]
     assert quiet < 2, "the follower must be able to show that it lives"
+
+
+def test_a_connection_that_is_there_and_silent_is_waited_for_no_longer_than_a_minute(
+        cloud, monkeypatch):
+    job = send("import time\nprint('on', flush=True); time.sleep(600)")
+    until(lambda: "on" in log_of(cloud, job))
+    monkeypatch.setattr(modal_volume, "SILENT", 0.5)
+    cloud.call(lambda: cloud.cloud.wire.hush(True))
+    read = lambda: [*job.backend.read(job.folder, job.spec, "job.json", 10**6)]
+    try:
+        for ask in (job.status, job.files, job.log, read, lambda: job.wait(0.1)):
+            with pytest.raises(Unreachable, match="what runs there goes on"): ask()
+    finally: cloud.call(lambda: cloud.cloud.wire.hush(False))
+    monkeypatch.setattr(modal_volume, "SILENT", 60)
+    assert job.status() == "running"
+    job.cancel()
 
 
 def steps_of(log): # Of whole lines

@@ -17,6 +17,7 @@ from mabe_nb.errors import MabeError
 from mabe_nb.remote.handle import JobError
 from mabe_nb.remote.job import attach, submit
 from mabe_nb.remote.places.slurm import Backend
+from mabe_nb.remote.places.slurm_queue import all_jobs_in_queue, end_at_slurm, own_queue
 from mabe_nb.view.panels.gpu import GPUPanel
 from mabe_nb.view.panels.job import JobPanel
 
@@ -219,6 +220,23 @@ def test_forgotten_by_slurm_its_heart_is_heard(slurm):
     os.utime(job.folder/"beat", (1, 1))
     assert job.status() == "died"
     assert "Slurm knows it no more" in job.state()["error"]["message"]
+
+
+def test_habits_of_a_person_and_names_of_other_jobs_hide_no_job(slurm, monkeypatch):
+    "What a shell sets for `squeue` and `scancel`; a name that is no UTF-8."
+    for name, value in {"SQUEUE_STATES": "SUSPENDED", "SQUEUE_PARTITION": "high",
+                        "SCANCEL_INTERACTIVE": "1", "SCANCEL_STATE": "SUSPENDED"}.items():
+        monkeypatch.setenv(name, value)
+    other = subprocess.run(
+        [b"sbatch", b"--parsable", b"-n4", b"-o", b"/dev/null", b"--wrap", b"sleep 60", b"-J",
+         b"M\xe4use"], check=True, stdout=subprocess.PIPE).stdout.decode().strip()
+    job = submit("1", on="slurm") # has to wait for the other
+    assert job.status() == "queued" and own_queue().keys() == {other, number(job), f"mabe-{job.id}"}
+    assert (job.id, "root", "pending") in all_jobs_in_queue()
+    job.cancel()
+    assert job.status() == "cancelled"
+    end_at_slurm(job.id, [other]) # as the others end theirs, but for its name
+    until(lambda: not own_queue())
 
 
 def test_a_controller_that_does_not_answer_is_no_end(slurm, monkeypatch, tmp_path):

@@ -26,8 +26,14 @@ class Wire:
     def cut(self):
         for line in self.lines: line.cut()
 
+    def hush(self, silent):
+        "Keep what arrives: nothing is cut, and nothing answers."
+        for line in self.lines: line.silent = silent
+
 
 class Line:
+    silent = False
+
     def __init__(self, socket, port):
         self.socket, self.port, self.server, self.writers = socket, port, None, set()
 
@@ -52,6 +58,7 @@ class Line:
     async def _pass(self, reader, writer):
         try:
             while chunk := await reader.read(65536):
+                while self.silent: await asyncio.sleep(0.05)
                 writer.write(chunk)
                 await writer.drain()
         finally:

@@ -20,6 +20,7 @@ class LocalHub:
         self.root, self.user, self.token = root, user, "hf_" + secrets.token_hex(16)
         self.buckets, self.jobs, self.asked = Buckets(root), {}, []
         self.drop, self.skip, self.refuse, self.lose, self.proxy = [], (), {}, 0, 0
+        self.say = {} # Part of a request -> bytes that answer it; None: silence
         self.hold = threading.Event()
         self.hold.set()
 
@@ -74,6 +75,8 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.asked.append(f"{method} {url.path}")
         for part, status in self.hub.refuse.items():
             if part in f"{method} {url.path}": return self.error(status, "refused by a test")
+        for part, data in self.hub.say.items():
+            if part in f"{method} {url.path}": return data is None or self.answer(data)
         free = "xet-read-token" in url.path # asked by ourselves
         if not free and self.headers.get("authorization") != f"Bearer {self.hub.token}":
             return self.error(401, "Invalid credentials in Authorization header")
@@ -126,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
         spec = json.loads(body)
         if spec["flavor"] not in FLAVORS: return self.error(400, "unknown flavor")
         job = self.hub.run(owner, spec)
+        if isinstance(self.hub.proxy, bytes): return self.answer(self.hub.proxy)
         if self.hub.proxy: return self.error(self.hub.proxy, "from a proxy; it runs")
         if not self.hub.lose: return self.answer(job.info())
         self.hub.lose -= 1

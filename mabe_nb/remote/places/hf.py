@@ -189,7 +189,10 @@ def _log_lines(spec, follow):
             yield from api().fetch_job_logs(job_id=spec["handle"]["job"], follow=follow,
                                             namespace=spec["handle"]["namespace"])
     try: yield from in_thread(lines, beat=0.5)
-    except MabeError: yield None # asked again, as long as the job goes on
+    except NotAtHub: yield None # there is none yet
+    except MabeError:
+        if not follow: raise
+        yield None # asked again, as long as the job goes on
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #93eabe1c
 @patch

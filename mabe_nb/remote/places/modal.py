@@ -224,7 +224,7 @@ def used(self: Backend, folder, spec, state):
 @patch
 def log(self: Backend, folder, spec, seen=0, follow=True):
     log = LogReader(self.volume(spec), spec["id"], seen)
-    if not follow: return in_thread(lambda over: log.new_bytes())
+    if not follow: return log.new_bytes()
     def gone(): return self.state(folder, spec)["status"] in ENDED
     return in_thread(lambda over: log.followed(over, gone), beat=0.5)
 

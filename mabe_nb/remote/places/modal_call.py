@@ -100,7 +100,8 @@ def call_status(
 ) -> str: # None: unknown
     "What Modal says of a call: queued, running, or how it ended."
     try:
-        with client_errors(): graph = call and call.get_call_graph()
+        with client_errors():
+            graph = call and next(in_thread(lambda over: [call.get_call_graph()]))
     except UnknownToModal: return "FAILURE"
     if not graph: return None
     if graph[0].status.name != "PENDING": return graph[0].status.name
