@@ -191,7 +191,6 @@ def _guide_settings(gpu):
             "your model"] if name in GUIDE_CONFIG else []
 
 
-
 def _rests_on(rows, table, provider, hours_on_t4):
     "What the figures of a scenario are worth."
     mine = table[(table.provider == provider) & ~table.flavor.isin(EXTRA)]

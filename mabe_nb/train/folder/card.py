@@ -10,7 +10,7 @@ __all__ = ['FEW', 'POOR', 'TOUCHING', 'SHOWN', 'clean', 'as_table', 'caution', '
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
 import re
 
-from ...data.recording import plural
+from ...data.recording import plural, some_of
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.means import false_alarm_note, mean_of_labs
@@ -190,12 +190,10 @@ def least_line(
 # %% ../../../nbs/train/folder/30_card.ipynb #c702d391
 def videos_line(
     ids, # Video ids
-    most: int = 20, # That are named
 ) -> str:
-    "Number of videos and their names, the first of them if they are many."
-    more = f" and {len(ids) - most} more, see videos.json" if len(ids) > most else ""
-    return (f"{len(ids)} video{'s' * (len(ids) != 1)} "
-            f"({', '.join(map(clean, ids[:most]))}{more})")
+    "Number of videos and their names, the first 20 of them if they are many."
+    more = ", see videos.json" * (len(ids) > 20)
+    return f"{plural(len(ids), 'video')} ({some_of(map(clean, ids), 20)}{more})"
 
 # %% ../../../nbs/train/folder/30_card.ipynb #8fbe05c7
 SHOWN = {"model_type", "sequence_length", "frame_gap", "epochs", "batch_size",

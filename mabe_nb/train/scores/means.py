@@ -9,6 +9,7 @@ __all__ = ['mean_f1', 'f1_by_action', 'overlap_scores', 'only_false_alarms', 'fa
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
 
+from ...data.recording import plural
 from .frames import counts_by_video, f1_of, seen_counts
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
@@ -56,7 +57,7 @@ def false_alarm_note(
 ) -> str: # Empty if there are none
     "What a mean counts as 0, and what it is without."
     if not found: return ""
-    names = ", ".join(f"{a} ({n:,} frame{'s' * (n != 1)})" for a, n in found.items())
+    names = ", ".join(f"{a} ({plural(n, 'frame')})" for a, n in found.items())
     rest = [v for a, v in f1.items() if v is not None and a not in found]
     return (f"Predicted and never seen, so 0 in this mean: {names}"
             + (f"; without, the mean is {np.mean(rest):.3f}" if rest else ""))
