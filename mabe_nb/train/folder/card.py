@@ -54,7 +54,8 @@ def caution(
     "What to mind about an action."
     if not learned["bouts"]: return "never seen: cannot be predicted"
     remarks = []
-    if (n := learned["bouts"]) < FEW: remarks.append(f"only {plural(n, 'bout')}: treat with care")
+    if (n := learned["bouts"]) < FEW:
+        remarks.append(f"only {plural(n, 'bout')}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
         remarks.append(f"judged by {plural(n, 'bout')}" if n else "nothing to judge it by")
     if alarms:
