@@ -36,11 +36,13 @@ def test_hundred_epochs(gpu, hours, usd):
     answer = by_speed(HOURS, table=GUIDE)
     row = answer.table.set_index("gpu").loc[gpu]
     assert (row.hours, round(row.usd, 2)) == (hours, usd) and answer.pick == "A10G"
+    assert answer.reasons[1] == "the next, T4, costs $3.00" and len(by_speed({"T4": 5}).reasons) == 1
 
 
 def test_five_runs():
     table = by_speed(HOURS, table=GUIDE, runs=5).table.set_index("gpu")
     assert table.usd.round(2).to_dict() == {"A10G": 10.20, "T4": 15, "A100-40GB": 16}
+    assert table.hours.to_dict() == pytest.approx({"A10G": 8.5, "T4": 25, "A100-40GB": 4})
 
 
 def test_todays_prices_change_the_answer():
@@ -68,6 +70,7 @@ def test_scenarios_of_the_guide(name, gpu, timeout, epochs, today):
     row = then.table.set_index("gpu").loc[gpu]
     assert then.pick == gpu and row.timeout_hours * 3600 == timeout and now.pick == today
     assert then.reasons and (epochs is None or f"{epochs} epochs" in then.reasons[1])
+    assert any("the guide says of" in r for r in then.reasons) == (gpu != "A100-80GB")
     most = most_seconds("modal", row.timeout_hours * 3600, 2) / 3600
     assert row.upper_usd == pytest.approx(most * row.usd_per_hour)
 

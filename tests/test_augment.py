@@ -14,7 +14,7 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.blocks.registry import BLOCKS
 from mabe_nb.data.features import compute
 from mabe_nb.data.recording import labelled_in
-from mabe_nb.data.blocks.symmetry import exchanged, hidden, mirrored, turned
+from mabe_nb.data.blocks.symmetry import hidden, mirrored, others_swapped, turned
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.fit.augment import (Augment, Rescale, make_rescale, make_step, make_steps,
@@ -132,7 +132,7 @@ def test_others_change_places():
     inputs = inputs_of(rec, "kaggle288")
     swap = make_step("swap_others", 1.0, inputs, CPU)
     x = batch(inputs, rec)
-    assert close(swap(x), batch(inputs, exchanged(rec))) and close(swap(swap(x)), x)
+    assert close(swap(x), batch(inputs, others_swapped(rec))) and close(swap(swap(x)), x)
     assert not close(swap(x), x)
 
 

@@ -90,7 +90,7 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
         assert choose_shortest_bouts(replace(clf, least_ms=()), said(slips), (1000.0, 0.0, 0.0), apart)[0].least_ms == least
 
 
-def test_what_is_frequent_is_said_sooner_if_that_is_better(tmp_path, run, monkeypatch):
+def test_what_is_frequent_is_predicted_sooner_if_that_is_better(tmp_path, run, monkeypatch):
     out, metrics, clf, prepared = run
     ids, plain = (["1", "4", "7"], ["10", "13"]), replace(clf, usual=())
     rows = [(i, p, wanted_actions(clf, prepared, i))
@@ -139,7 +139,7 @@ def test_figures_are_those_of_each_sequence(run):
         every = decide(whole, (y >= 0).any(0))
         assert (codes == lasting(every, clf.least_ms, fps)).mean() > 0.999
     assert metrics["least_ms"] == dict(zip(clf.actions, clf.least_ms))
-    words = "not said that are shorter than: " if clf.least_ms else "may be of any length"
+    words = "Left out are bouts shorter than: " if clf.least_ms else "may be of any length"
     assert f"Bouts {'are ' * bool(clf.least_ms)}{words}" in (out/"run"/"card.md").read_text()
     for k, action in enumerate(clf.actions):
         bouts = sum(np.diff(np.r_[0, (c == k) & (y[:, k] >= 0)].astype(int)).clip(0).sum()
@@ -230,8 +230,8 @@ def test_sections_are_there_if_there_is_something_to_say():
         "## Borders") < text.index("## Limits")
 
 
-def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
-    "Sniffs are all found; lunges are said in 5 frames, in videos that show none."
+def test_what_is_predicted_and_never_seen_is_named_where_it_lowers_the_mean():
+    "Sniffs are all found; lunges are predicted in 5 frames, in videos that show none."
     y = np.zeros((400, 2), np.int8)
     y[50:90, 0] = 1
     codes = y[:, 0].astype(int) - 1
@@ -243,7 +243,7 @@ def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
         "only_false_alarms": only_false_alarms(counts, names)}
     assert found["only_false_alarms"] == {"lunge": 5}
     assert found["valid"]["f1"] == {"sniff": 1, "lunge": 0} and found["valid"]["macro_f1"] == 0.5
-    note = "Said and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
+    note = "Predicted and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
     metrics = found | {
         "train_videos": ["1"], "valid_videos": ["8", "9"], "warnings": [], "train_frames": 9,
         "classes": {"other": 1, "sniff": 9, "lunge": 9}, "epochs": 4, "labs": ["A"],
@@ -252,7 +252,7 @@ def test_what_is_said_and_never_seen_is_named_where_it_lowers_the_mean():
     text = run_card(metrics, TrainConfig(frame_gap=4))
     assert note in text and "best of 4, by an F1 of 0.432 in windows that do not overlap" in text
     mind = {a: row[-1] for a, row in rows_of(text, "action | F1").items()}
-    assert "said in 5 frames, never seen" in mind["lunge"] and "hardly" not in mind["lunge"]
+    assert "predicted in 5 frames, never seen" in mind["lunge"] and "hardly" not in mind["lunge"]
     assert "never seen" not in mind["sniff"] and "## By lab" not in text
     recipe = METRICS | {"f1": found["valid"]["f1"], "only_false_alarms": {"lunge": 5}}
     assert note in card_text(recipe, names, 0.0)

@@ -17,8 +17,8 @@ from mabe_nb.hardware.billing import (INTERRUPTIONS, OVERRUN, UNSEEN, billed_sec
                                       longest_timeout, most_seconds, most_starts)
 from mabe_nb.hardware.catalog import (card, check_gpu, cost, gpus, guide_prices, prices,
                                       usd_per_hour)
-from mabe_nb.hardware.memory import (GUIDE_BATCHES, Need, fits, guide_batch,
-                                     language_need, largest_batches,
+from mabe_nb.hardware.memory import (CONTEXT_GB, GUIDE_BATCHES, WINDOW_GB, Need, fits,
+                                     guide_batch, language_need, largest_batches,
                                      remedies, training_need)
 from mabe_nb.hardware.tables import age_days
 
@@ -154,6 +154,7 @@ def test_at_most_is_what_is_said_before_a_job_is_sent(provider, gpu, seconds, re
 
 def test_what_is_billed_for_a_start():
     assert most_starts(3600, 0) == 6 and most_starts(3600, 2) == 8
+    assert most_starts(120_000, 1) == 3 + 5 # both attempts are longer than a leg
     assert most_starts(600_000, 0) == 8 + 5 and most_starts(100, 0, leg=9) == 12 + 5
     assert most_seconds("modal", 3600, 2) == 3 * 3600 + 8 * 60 + 300
     assert most_seconds("hf", 180) == 60 * (3 + 15 + 1) == most_seconds("hf-jobs", 121)
@@ -382,11 +383,27 @@ def test_remedies_in_the_order_of_the_guide():
     assert all(w in r for w, r in zip(words, table.remedy, strict=True))
 
 
+def test_what_each_remedy_saves():
+    table = remedies(Need(10, 20, 30), 16, 12.0, Need(2, 4, 6))
+    assert table.saves_gb.tolist() == pytest.approx([16, 6, 6, 8, 0.38 * 12, 0])
+    assert table.needs_gb.tolist() == pytest.approx([4, 14, 14, 12, 20 - 0.38 * 12, 20])
+    assert table.fits.tolist() == ["yes", "likely", "likely", "likely", "maybe", "yes"]
+
+
+@pytest.mark.parametrize("optimizer, precision, state, part", [
+    ("adamw", "float32", 16, 1), ("adamw", "amp", 18, 0.62), ("sgd", "float32", 8, 1)])
+def test_a_training_needs_its_state_and_its_windows(optimizer, precision, state, part):
+    need = training_need(10**9, 1000, optimizer, precision)
+    assert need == pytest.approx([c + state + 1000 * part * w for c, w in zip(
+        CONTEXT_GB, WINDOW_GB)])
+
+
 @pytest.mark.parametrize("memory,low,high",
-                         [(8, 256, 512), (12, 512, 1024), (16, 1024, 2048)])
+                         [(8, 256, 512), (10, 256, 512), (12, 512, 1024), (16, 1024, 2048)])
 def test_batches_of_the_speed_guide(memory, low, high):
     assert guide_batch(memory)[:2] == (low, high) and len(GUIDE_BATCHES) == 3
-    assert guide_batch(memory)[2] == ("fastest" if memory >= 12 else "low-memory")
+    assert guide_batch(memory)[2] == ("fastest" if memory >= 12 else "balanced" if memory > 8 else
+                                      "low-memory")
 
 
 LEVELS = ["yes", "likely", "maybe", "no"]

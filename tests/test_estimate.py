@@ -81,6 +81,13 @@ def test_every_network_has_an_estimate_for_cards(name):
     assert USABLE * 16 - 2 * one.window.likely < at <= USABLE * 16
 
 
+def test_half_precision_halves_what_nobody_knows_of_a_recurrent_layer():
+    "From 4 to 18 numbers a unit and step, of 4 bytes or of 2."
+    low, _, high = estimate(DESIGN).window
+    amp = estimate(DESIGN.model_copy(update={"amp": True})).window
+    assert amp.high - amp.low == pytest.approx((high - low) / 2) and high > low
+
+
 def test_long_windows_do_not_fit_a_small_card():
     long = DESIGN.model_copy(update={"sequence_length": 5000})
     assert fits(estimate(long).need(64), "T4") in ("no", "maybe")
@@ -141,6 +148,7 @@ def test_what_a_card_had_has_the_last_word():
     found = estimate(DESIGN)
     assert found.basis == "measured" and "NVIDIA L4" in found.source
     assert found.need(64).likely == pytest.approx(2.5)
+    assert found.window == pytest.approx((0.95 / 32, 1 / 32, 1.1 / 32)) # GB, 5 % less to 10 % more
     assert found.fixed.likely == pytest.approx(0.5) and len(kept_results(DESIGN)) == 2
     assert estimate(DESIGN, measured=False).basis == "counted"
 

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mabe_nb import cli
 from mabe_nb.data.synthetic import write_colony
+from mabe_nb.measure.choice import how_to_settle, run_hours
 from mabe_nb.measure.past import past_results
 from mabe_nb.measure.recommend import answer, batch_for, candidates, choose, known_step
 from mabe_nb.measure.workload import Workload
@@ -154,6 +155,21 @@ def test_what_would_change_the_choice_does(rows, budget, by):
         else:
             changed, paid = cheaper_or_faster(text, r, best, budget, by)
             assert choose([best, changed], paid, by) is changed, text
+
+
+def test_a_price_that_would_change_the_choice_keeps_the_budget_too():
+    "An hour at $1.00 would be as cheap, but might then cost $12 of $6."
+    rows = [row_of("T4", 2.0, 1.0, 1.0, "yes"), row_of("L4", 2.0, 2.0, 1.5, "yes")]
+    found = answer(rows, asked(6, 5))
+    assert found.pick == "modal:T4"
+    assert found.changes[0] == "an hour of modal:L4 cost under $0.50 (now $1.50)"
+
+
+def test_minutes_of_a_start_are_billed():
+    assert run_hours(36, 100) == pytest.approx((120 + 3600) / 3600)
+    near = row_of("L4", 2.0, 2.0, 1.5, "yes")
+    settle = how_to_settle([near], row_of("T4", 2.0, 1.0, 0.6, "yes"), "rats")
+    assert settle["usd"] == pytest.approx((0.6 + 1.5) * 3 / 60) and settle["minutes"] == 3
 
 
 @few

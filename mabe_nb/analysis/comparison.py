@@ -49,7 +49,7 @@ def compare_two(
     b, # Values of the other
     draws: int = 9999, # Arrangements that are tried, if there are more
     seed: int = 0,
-) -> dict: # difference, low, high, g, g_low, g_high, p; None where there are too few
+) -> dict: # difference, low, high, g, g_low, g_high, p; NaN where there are too few
     "What two groups differ by, how sure that is, and whether it could be chance."
     names = ("difference", "low", "high", "g", "g_low", "g_high", "p")
     if min(len(a), len(b)) < 2: return dict.fromkeys(names, np.nan)

@@ -145,8 +145,8 @@ def _by_column(rows, column):
 def _bills(kind, provider, table, hours_on_t4, retries):
     cards, rows, speed = gpus().set_index("name"), [], speeds()
     for row in _candidates(provider, table).itertuples():
-        h = hours_on_t4 * (kind.epochs or 100) / 100 / speed[row.gpu]
-        if kind.epochs is None: h = kind.timeout_hours
+        h = hours_on_t4 * kind.epochs / 100 / speed[row.gpu] if kind.epochs else \
+            kind.timeout_hours
         limit = max(h, kind.timeout_hours)
         c = cost(h, row.flavor, provider, retries=retries, timeout_hours=limit,
                  table=table)
@@ -189,7 +189,6 @@ def _guide_settings(gpu):
     name = card(gpu)["name"]
     return [f"the guide says of {name}: {GUIDE_CONFIG[name]}; 'mabe estimate' counts "
             "your model"] if name in GUIDE_CONFIG else []
-
 
 
 def _rests_on(rows, table, provider, hours_on_t4):

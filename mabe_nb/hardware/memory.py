@@ -124,13 +124,13 @@ def _larger(need, memory): # Smallest card that surely holds it
 # %% ../../nbs/hardware/20_memory.ipynb #e1c5c409
 def _saved(need, activations, lora, ours, amp, batch):
     "What applies here: remedy, GB that it saves, its price; see `remedies`."
-    half, third, half_size = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
+    half, most, mixed = (activations * f for f in (1/2, 2/3, 1 - PARTS["amp"]))
     saved = [("LoRA", need.likely - lora.likely,
               "trains few of the weights")] if lora else []
     saved += [("half the batch", half, "noisier steps"),
               ("half the batch, accumulated twice", half, "same effect, more time"),
-              ("gradient checkpointing", third, "about a third more time"),
-              ("mixed precision: --amp", half_size, "none or little accuracy")]
+              ("gradient checkpointing", most, "about a third more time"),
+              ("mixed precision: --amp", mixed, "none or little accuracy")]
     left_out = ["gradient"] * ours + ["mixed"] * amp + ["half"] * (batch == 1)
     saved = [row for row in saved if row[0].split(" ")[0] not in left_out]
     return saved + [("half the frames of a window", half, "less context")] * ours

@@ -50,7 +50,7 @@ class Classifier:
     cfg: TrainConfig
     file: Path = None # That it was read from
     least_ms: tuple = () # (actions,) of the shortest bouts, see `lasting`; empty: any
-    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: any
+    usual: tuple = () # (actions,) share of frames, see `with_rates`; empty: no matter
     pair_actions: tuple = None # What one does to another; None: all but `self_actions`
 
     def __repr__(self):

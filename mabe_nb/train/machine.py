@@ -66,9 +66,9 @@ def as_first(self: Team,
 ) -> dict:
     "Numbers as the first process has them."
     if self.size == 1: return numbers
-    told = torch.tensor([*numbers.values()], dtype=torch.float64, device=device)
-    torch.distributed.broadcast(told, 0)
-    return dict(zip(numbers, told.tolist()))
+    values = torch.tensor([*numbers.values()], dtype=torch.float64, device=device)
+    torch.distributed.broadcast(values, 0)
+    return dict(zip(numbers, values.tolist()))
 
 # %% ../../nbs/train/38_machine.ipynb #fcdee064
 def synchronised(
@@ -101,7 +101,7 @@ TWICE = 1.0 # Seconds within which several SIGTERM are one
 def stop_signal():
     "An event that Ctrl-C or SIGTERM sets; the second time they act as usual."
     stop, before, since = threading.Event(), {}, {}
-    def heard(number, _):
+    def handle(number, _):
         stop.set()
         first = since.setdefault(number, now := time.monotonic())
         if number == signal.SIGTERM and now - first < TWICE: return
@@ -109,7 +109,7 @@ def stop_signal():
         if now > first: signal.raise_signal(number)
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, heard)
+            before[number] = signal.signal(number, handle)
     try: yield stop
     finally:
         for number, handler in before.items(): signal.signal(number, handler)

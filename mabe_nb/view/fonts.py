@@ -43,7 +43,6 @@ def _of_their_weight(record): # Few of them are there in bold too: not worth a w
     return not {*map(str, record.args)} & {*sum(FONTS, ())}
 
 
-
 def _known():
     names = {*font_manager.get_font_names()}
     first = (next((f for f in fonts if f in names), None) for fonts in FONTS)

@@ -6,6 +6,7 @@
 __all__ = ['card_text', 'roles_section', 'reviewed_section', 'how_judged', 'lab_section', 'recipe_card']
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #472f74d7
+from ...data.recording import plural
 from .labs import fold_notes, missing_action_notes
 from ..folder.card import (action_table, as_table, clean, lab_table,
                                        least_line, rates_line, trust_sections,
@@ -97,7 +98,7 @@ def reviewed_section(
     "What the card says of videos that do not judge."
     if not (n := len(metrics.get("only_reviewed", ()))): return ""
     return ("## Reviewed videos\n\nOnly a review knows anything of "
-            f"{n} video{'s' * (n != 1)}. Learned from as any other, they neither judge "
+            f"{plural(n, 'video')}. Learned from as any other, they neither judge "
             "nor choose: what was looked at in them was chosen for being hard.\n\n")
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #857ad5bf

@@ -35,8 +35,8 @@ class Decision(NamedTuple):
     shares: tuple = (1.0,) # (members,) of the blend, sum to 1
     labs: dict = {} # Lab -> thresholds of its own, never changed; others: `thresholds`
     least_ms: tuple = () # (actions,) of the shortest bouts; empty: any
-    any_threshold: float = 0.0 # 0..1; none is said where all together are less probable
-    usual: tuple = () # (actions,) how often each is said, see `with_rates`; empty: any
+    any_threshold: float = 0.0 # 0..1; where all together are less probable: no action
+    usual: tuple = () # (actions,) share of frames, see `with_rates`; empty: no matter
 
 
 class OutOfFold(NamedTuple):
@@ -166,7 +166,7 @@ def any_threshold(
     choice: Choice,
     decision: Decision, # With the thresholds that are taken
 ) -> float: # 0..1, see `Decision`; 0: always
-    "How probable some action must be for any to be said."
+    "How probable some action must be for any to be predicted."
     d, some = Decision(decision.thresholds, labs=decision.labs), choice.sequences
     likely = np.concatenate([s.p[0, :, 1:][:, looked_for(s)].sum(1) for s in some])
     seen = [s.labels.max(1, keepdims=True) for s in some] # -1: nobody looked

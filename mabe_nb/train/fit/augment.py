@@ -17,7 +17,7 @@ from ...data.body_parts import part_index
 from ...data.features import compute
 from ...data.blocks.motion import SLOTS
 from ...data.blocks.symmetry import (HANDED, Law, absence_in, checked_law, drift,
-                                          exchanged, law, mirrored, scene, turned,
+                                          law, mirrored, others_swapped, scene, turned,
                                           turns_freely)
 from ...errors import ConfigError
 from ..inputs import Inputs
@@ -198,7 +198,7 @@ def make_step(
     if key == "keypoint_dropout":
         return Drop(_lost(inputs, placed), scale, amount, device)
     change = {"flip": mirrored, "rotation": lambda r: turned(r, 90),
-              "swap_others": exchanged}[key]
+              "swap_others": others_swapped}[key]
     rule = law(look(rec), look(change(rec)), names, -1 if key == "rotation" else 1)
     rule = checked_law(rule, scale.blank, names, inputs.features)
     if key != "rotation": return Exchange(rule, scale, amount, device)

@@ -10,6 +10,7 @@ __all__ = ['FEW', 'POOR', 'TOUCHING', 'SHOWN', 'clean', 'as_table', 'caution', '
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
 import re
 
+from ...data.recording import plural, some_of
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.means import false_alarm_note, mean_of_labs
@@ -46,18 +47,19 @@ FEW, POOR = 20, 0.05 # Bouts; F1
 # %% ../../../nbs/train/folder/30_card.ipynb #9fb5aa62
 def caution(
     learned: dict, # Of one action: "frames" and "bouts" to learn from
-    judged: dict = None, # The same to judge by; None: not told
+    judged: dict = None, # The same to judge by; None: unknown
     f1: float = None, # That it reached
-    alarms: int = None, # Frames in which it was said, if it was never seen
+    alarms: int = None, # Frames in which it was predicted, if never seen
 ) -> str: # Empty if there is nothing to say
     "What to mind about an action."
     if not learned["bouts"]: return "never seen: cannot be predicted"
-    remarks, many = [], lambda n: f"{n} bout{'s' * (n != 1)}"
-    if (n := learned["bouts"]) < FEW: remarks.append(f"only {many(n)}: treat with care")
+    remarks = []
+    if (n := learned["bouts"]) < FEW:
+        remarks.append(f"only {plural(n, 'bout')}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
-        remarks.append(f"judged by {many(n)}" if n else "nothing to judge it by")
+        remarks.append(f"judged by {plural(n, 'bout')}" if n else "nothing to judge it by")
     if alarms:
-        remarks.append(f"said in {alarms:,} frame{'s' * (alarms != 1)}, never seen")
+        remarks.append(f"predicted in {plural(alarms, 'frame')}, never seen")
     elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
     return "; ".join(remarks)
 
@@ -167,34 +169,32 @@ def lab_table(
 
 # %% ../../../nbs/train/folder/30_card.ipynb #037d2822
 def rates_line(
-    metrics: dict, # May hold "usual": action -> how often it is said
+    metrics: dict, # May hold "usual": action -> how often it is predicted
 ) -> str: # Ends in a blank, or empty
     "Whether it matters what is frequent around a frame."
     if not metrics.get("usual"): return ""
-    return ("What is said more often than usual in the two minutes before and after a "
-            "frame counts for a little more there, what is said less often for less. ")
+    return ("What is more frequent than usual in the two minutes before and after a "
+            "frame counts for a little more there, what is rarer for a little less. ")
 
 # %% ../../../nbs/train/folder/30_card.ipynb #a419f77c
 def least_line(
     metrics: dict, # May hold "least_ms": action -> shortest bout, and "any_threshold"
 ) -> str:
-    "What is too short or too improbable to be said."
+    "What is too short or too improbable to be predicted."
     least, bar = metrics.get("least_ms") or {}, metrics.get("any_threshold", 0)
-    of_all = (f"No action is said where all together are below {bar:.0%}. "
+    of_all = (f"No action is predicted where all together are below {bar:.0%}. "
               if bar else "")
     if not least: return f"{of_all}Bouts may be of any length."
-    return f"{of_all}Bouts are not said that are shorter than: " + ", ".join(
+    return f"{of_all}Left out are bouts shorter than: " + ", ".join(
         f"{clean(a)} {ms:.0f} ms" for a, ms in least.items()) + "."
 
 # %% ../../../nbs/train/folder/30_card.ipynb #c702d391
 def videos_line(
     ids, # Video ids
-    most: int = 20, # That are named
 ) -> str:
-    "Number of videos and their names, the first of them if they are many."
-    more = f" and {len(ids) - most} more, see videos.json" if len(ids) > most else ""
-    return (f"{len(ids)} video{'s' * (len(ids) != 1)} "
-            f"({', '.join(map(clean, ids[:most]))}{more})")
+    "Number of videos and their names, the first 20 of them if they are many."
+    more = ", see videos.json" * (len(ids) > 20)
+    return f"{plural(len(ids), 'video')} ({some_of(map(clean, ids), 20)}{more})"
 
 # %% ../../../nbs/train/folder/30_card.ipynb #8fbe05c7
 SHOWN = {"model_type", "sequence_length", "frame_gap", "epochs", "batch_size",

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from ...data.blocks.registry import code_version
+from ...data.recording import plural, some_of
 from ...data.splits import choose_videos
 from ...errors import ConfigError, DataError, MabeError
 from ...files import (atomic, read_json, read_tensors, regular_file, temporary,
@@ -222,10 +223,9 @@ def learned_from(
         "settings": settings}))
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #a64e3dce
-def _listed(ids, most=8):
-    ids = sorted(ids, key=lambda v: (len(v), v))
-    more = f" and {len(ids) - most} more" if len(ids) > most else ""
-    return f"{len(ids)} video{'s' * (len(ids) != 1)} ({', '.join(ids[:most])}{more})"
+def _listed(ids):
+    shown = some_of(sorted(ids, key=lambda v: (len(v), v)), 8)
+    return f"{plural(len(ids), 'video')} ({shown})"
 
 # %% ../../../nbs/train/folder/20_recorder.ipynb #5c28b838
 def source_changes(

@@ -9,13 +9,14 @@ __all__ = ['mean_f1', 'f1_by_action', 'overlap_scores', 'only_false_alarms', 'fa
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
 
+from ...data.recording import plural
 from .frames import counts_by_video, f1_of, seen_counts
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
 def mean_f1(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
 ) -> float: # 0..1
-    "Mean F1 over the actions that were seen or said."
+    "Mean F1 over the actions that were seen or predicted."
     f1 = f1_of(counts.sum(0))
     return float(np.nanmean(f1)) if (~np.isnan(f1)).any() else 0.0
 
@@ -43,8 +44,8 @@ def overlap_scores(
 def only_false_alarms(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
-) -> dict: # Action -> frames in which it was said
-    "Actions that were said and never seen, each with an F1 of 0 in the mean."
+) -> dict: # Action -> frames in which it was predicted
+    "Actions that were predicted and never seen, each with an F1 of 0 in the mean."
     hit, wrong, missed = np.asarray(counts).sum(0).T
     found = zip(actions, wrong, hit + missed)
     return {a: int(n) for a, n, seen in found if n and not seen}
@@ -56,9 +57,9 @@ def false_alarm_note(
 ) -> str: # Empty if there are none
     "What a mean counts as 0, and what it is without."
     if not found: return ""
-    names = ", ".join(f"{a} ({n:,} frame{'s' * (n != 1)})" for a, n in found.items())
+    names = ", ".join(f"{a} ({plural(n, 'frame')})" for a, n in found.items())
     rest = [v for a, v in f1.items() if v is not None and a not in found]
-    return (f"Said and never seen, so 0 in this mean: {names}"
+    return (f"Predicted and never seen, so 0 in this mean: {names}"
             + (f"; without, the mean is {np.mean(rest):.3f}" if rest else ""))
 
 # %% ../../../nbs/train/scores/20_means.ipynb #5d64be06
@@ -66,7 +67,7 @@ def lab_scores(
     counts: dict, # Video id -> (actions, 3), see `video_counts`
     labs: dict, # Video id -> lab
     actions,
-) -> dict: # Lab -> macro_f1 (None: nothing seen or said), videos, f1, only_false_alarms
+) -> dict: # Lab -> macro_f1 (None: no action in it), videos, f1, only_false_alarms
     "F1 of the videos of each lab."
     out = {}
     for lab in sorted({*labs.values()}):
@@ -80,7 +81,7 @@ def lab_scores(
 # %% ../../../nbs/train/scores/20_means.ipynb #143c6bf0
 def mean_of_labs(
     by_lab: dict, # See `lab_scores`
-) -> float: # 0..1; None: nothing was seen or said in any
+) -> float: # 0..1; None: nothing was seen or predicted in any
     "Macro F1 of each lab, each lab alike, as Kaggle's score weighs them."
     known = [of["macro_f1"] for of in by_lab.values() if of["macro_f1"] is not None]
     return float(np.mean(known)) if known else None

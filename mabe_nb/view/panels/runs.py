@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ipywidgets as W
 
+from ...data.recording import plural
 from ...errors import ConfigError
 from ...patch import patch
 from .memory import recall
@@ -100,7 +101,7 @@ def found_words(self: RunsPanel, table) -> str:
         none = f"there is no folder {self.folder.value}"
     else: none = "no run there is as asked for" if self.filters() else \
         "no run there; 'mabe train' makes one"
-    words = f"{len(table)} run{'s' * (len(table) != 1)}" if len(table) else none
+    words = plural(len(table), "run") if len(table) else none
     if "judged by" in table:
         words += "; not all are judged by the same videos, so their F1 do not compare"
     left = table.attrs["left_out"]
