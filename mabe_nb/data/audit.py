@@ -95,9 +95,10 @@ class AuditReport:
 
     def __repr__(self):
         kinds = self.table.severity.value_counts()
-        counts = ", ".join(plural(kinds.get(s, 0), s) for s in ORDER[:2])
+        counts = ", ".join(plural(kinds.get(s, 0), noun) for s, noun in
+                           (*zip(ORDER, ORDER[:2]), ("info", "note")))
         return shown(f"Audit of {self.name}: {plural(self.videos, 'video')}, "
-                     f"{self.frames:,} frames, {counts}, {plural(kinds.get('info', 0), 'note')}")
+                     f"{self.frames:,} frames, {counts}")
 
 # %% ../../nbs/data/50_audit.ipynb #1f6fb47b
 @patch

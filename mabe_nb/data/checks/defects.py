@@ -108,8 +108,8 @@ def movement(rec, xy):
     who = some_of(f"{rec.mice[i]} and {rec.mice[j]}" for i, j in often)
     return [
         *_some("identity_swaps", np.ones(len(times)), len(xy),
-               f"time{'s' * (len(times) != 1)} two animals swap names ({who}), first in "
-               f"frame {min(times, default=0)}"),
+               f"time{'s' * (len(times) != 1)} two animals swap names ({who}), first "
+               f"in frame {min(times, default=0)}"),
         *_some("jumps", jump, steps, "steps of a point are longer than an animal can "
                f"make in a frame, first from frame {_first(jump)}")]
 
