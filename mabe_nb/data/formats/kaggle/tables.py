@@ -47,10 +47,9 @@ def read_columns(
             room = sum(about.row_group(i).total_byte_size
                        for i in range(about.num_row_groups))
             if (about.num_rows > max(2**20, per_byte * size)
-                    or room > max(UNPACKED, 1000 * size)):
-                raise DataError(
-                    f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of "
-                    "values, far more than a recording can have", path)
+                    or room > max(UNPACKED, 1000 * size)): raise DataError(
+                f"has {about.num_rows:,} rows in {size:,} bytes, {room:,} bytes of "
+                "values, far more than a recording can have", path)
             threads = threads and pa.cpu_count() > 1 # a pool of one is slower than none
             return file.read(columns=columns, use_threads=threads).select(columns)
     except KeyError: return read_columns(path, columns) # names the one that is absent
