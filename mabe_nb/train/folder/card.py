@@ -57,10 +57,9 @@ def caution(
     if (n := learned["bouts"]) < FEW:
         remarks.append(f"only {plural(n, 'bout')}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
-        remarks.append(f"judged by {plural(n, 'bout')}" if n
-                       else "nothing to judge it by")
-    if alarms:
-        remarks.append(f"predicted in {plural(alarms, 'frame')}, never seen")
+        remarks.append(f"judged by {plural(n, 'bout')}" if n else
+                       "nothing to judge it by")
+    if alarms: remarks.append(f"predicted in {plural(alarms, 'frame')}, never seen")
     elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
     return "; ".join(remarks)
 
