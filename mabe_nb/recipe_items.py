@@ -93,7 +93,7 @@ def _sharing(how):
     return {"side_by_side": items_at_once(how.get("at_once"), "local"),
             "cards": max(len(visible_cards()), 1)}
 
-
+# %% ../nbs/07_recipe_items.ipynb #aaeb9f0b
 def _plan(tasks, items, videos, folders, how):
     "The `MapPlan` of trainings that are not started."
     _opened.cache_clear()

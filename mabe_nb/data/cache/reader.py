@@ -171,8 +171,7 @@ class Prepared(KnownVideos):
     def __repr__(self):
         return (f"Prepared {self.features!r}: {plural(len(self.videos), 'video')}, "
                 f"{plural(len(self), 'pair')}, {self.sequences.frames.sum():,} frames "
-                f"x {plural(len(self.names), 'channel')}, "
-                f"{plural(len(self.actions), 'action')}")
+                f"x {len(self.names)} channels, {plural(len(self.actions), 'action')}")
 
     def __len__(self): return len(self.sequences)
 

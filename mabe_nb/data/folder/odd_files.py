@@ -94,9 +94,8 @@ def why_odd(
 ): # Text, or None
     "Why a file that may be poses or an annotation cannot be told; None: it is neither."
     if (small := path.suffix.lower()) == ".json": return _odd_json(path)
-    if path.is_dir():
-        return ("is a link to a folder, which is not followed; open that folder, "
-                "or link its files")
+    if path.is_dir(): return ("is a link to a folder, which is not followed; open that "
+                              "folder, or link its files")
     if path.is_symlink() and not path.exists(): return "is a link that leads nowhere"
     if small in PACKED: return "is packed; unpack it if it holds poses or annotations"
     if path.suffix != small: return f"ends in {path.suffix}; name it {small}"

@@ -28,7 +28,7 @@ TIMES = "time", "start", "stop"
 NUMBERS = *TIMES, "fps", "offset", "length" # With decimal commas from a spreadsheet
 MODIFIERS = "Modifiers", "Modifier", "Modifier #1", "Modifier_1" # One thing, by file
 
-
+# %% ../../../nbs/data/formats/27_boris.ipynb #2332d418
 def _on_video(row):
     "A row with times from the beginning of the video."
     text = row.get("offset") or "0"

@@ -141,7 +141,7 @@ def _seconds(work, item, at_once):
     return max(time.perf_counter() - begun,
                (time.process_time() - used) * at_once / cores())
 
-
+# %% ../../../nbs/remote/groups/40_tagged.ipynb #9f74bbd9
 def time_items(
     work, # Function of an item
     items: list,

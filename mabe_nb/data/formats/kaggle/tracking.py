@@ -191,9 +191,12 @@ def count_rows(
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a30ccf10
 def _outside(z, width, height): # How many points
-    x, y = z.real, z.imag
-    beyond = (x < 0) | (y < 0) | (x > width) | (y > height)
-    return int(np.count_nonzero(beyond))
+    count = 0
+    for i in range(0, len(z), PIECE):
+        x, y = z.real[i:i + PIECE], z.imag[i:i + PIECE]
+        beyond = (x < 0) | (y < 0) | (x > width) | (y > height)
+        count += int(np.count_nonzero(beyond))
+    return count
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #e68e332f
 def count_points(
@@ -216,12 +219,10 @@ def count_points(
         z[~np.isfinite(z)] = complex(np.nan, np.nan) # both, where one is missing
         missing = int(np.count_nonzero(np.isnan(z)))
     if min(low) < 0 or high[0] > width or high[1] > height:
-        flat = z.reshape(-1)
-        outside = sum(_outside(flat[i:i + PIECE], width, height)
-                      for i in range(0, len(flat), PIECE))
-    return [("zero_points", zeros, "points at (0, 0), taken as missing"),
-            ("infinite_points", infinite, "points that are no finite position, taken "
-             "as missing"),
+        outside = _outside(z.reshape(-1), width, height)
+    gone = "taken as missing"
+    return [("zero_points", zeros, f"points at (0, 0), {gone}"),
+            ("infinite_points", infinite, f"points that are not finite, {gone}"),
             ("points_outside", outside, "points outside the picture, kept"),
             ("missing_points", missing, f"of {z.size} points are missing")]
 
