@@ -18,7 +18,7 @@ from ..formats.text_tables import column_names, delimiter, text_encoding
 from ..formats.trajectories.coco import is_coco
 from .names import did_you_mean
 from .other_programs import (
-    BOUTS, EXPORT, SAID, other_program)
+    BOUTS, EXPORT, SENTENCES, other_program)
 from ..poses import pose_source, trackers
 from ..recording import Finding
 from ...errors import DataError
@@ -77,7 +77,7 @@ def misnamed_table(
             if trackers()[name].claims(path): return name
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4aafa505
-KINDS = SAID | {JSON, UNREAD} # Not damaged
+KINDS = SENTENCES | {JSON, UNREAD} # Not damaged
 
 
 def _odd_json(path):

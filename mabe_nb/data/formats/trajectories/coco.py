@@ -43,8 +43,8 @@ def is_coco(
 # %% ../../../../nbs/data/formats/trajectories/40_coco.ipynb #e38565cb
 def _numbers(pictures, path):
     "The frame of each picture. Raises `DataError` unless they are of one video."
-    told = [re.fullmatch(r"(.*?)(\d{1,9})", Path(str(p)).stem) for p in pictures]
-    if all(told) and len({t[1] for t in told}) <= 1: return [int(t[2]) for t in told]
+    found = [re.fullmatch(r"(.*?)(\d{1,9})", Path(str(p)).stem) for p in pictures]
+    if all(found) and len({t[1] for t in found}) <= 1: return [int(t[2]) for t in found]
     raise DataError("has pictures that are not the numbered frames of one video", path)
 
 
@@ -67,9 +67,9 @@ class _Rows(NamedTuple):
 
 def _track(row):
     more = row.get("attributes") or {}
-    told = [more.get("object_id"), more.get("track_id"), row.get("track_id"),
-            row.get("idx"), row.get("instance_id")]
-    first = next((t for t in told if t is not None), None)
+    ids = [more.get("object_id"), more.get("track_id"), row.get("track_id"),
+           row.get("idx"), row.get("instance_id")]
+    first = next((t for t in ids if t is not None), None)
     return (str(first).removesuffix(".0") if isinstance(first, (str, int, float))
             else None)
 
@@ -99,8 +99,8 @@ def _of_mmpose(tree, path):
     "Frames with their animals; those with names were counted from 1."
     names, first = None, 0
     if isinstance(tree, dict):
-        told, first = tree["meta_info"]["keypoint_id2name"], 1
-        names, tree = [told[str(k)] for k in range(len(told))], tree["instance_info"]
+        of, first = tree["meta_info"]["keypoint_id2name"], 1
+        names, tree = [of[str(k)] for k in range(len(of))], tree["instance_info"]
     frames = [f["frame_id"] - first for f in tree]
     return _Rows(names, frames, [
         (n, None, [x for p, s in zip(i["keypoints"], i["keypoint_scores"], strict=True)
