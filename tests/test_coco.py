@@ -123,7 +123,7 @@ def test_a_number_that_is_none_is_a_missing_point(tmp_path):
 
 
 @pytest.mark.parametrize("name, text, words", [
-    ("v1.json", '{"version": 1, "num_frames": 9, "labels": {"0": {}}}', "labels of JABS, of parts .* BORIS or ELAN"),
+    ("v1.json", '{"behavior": {}, "window_sizes": [5]}', "the settings of a JABS project"),
     ("v1.json", '[{"annotations": [{"result": [{"original_width": 640}]}]}]', "set in Label Studio; take the file"),
     ("v1.json", '{"version": 1.3, "people": [{"pose_keypoints_2d": []}]}', "one frame of OpenPose; write all"),
     ("v1.json", json.dumps(coco([0, 900], GOOD[:1])), "2 pictures of 901 frames"),

@@ -16,7 +16,8 @@ from ..data.annotations import annotation_source
 from ..data.dataset import as_dataset
 from ..data.folder.files import OBSERVED, OF_MANY
 from ..data.folder.names import did_you_mean
-from ..data.folder.scored_tables import read_scored, scored_frames, with_scores
+from ..data.folder.scored_tables import (
+    read_scored, scored_frames, where_labelled, with_scores)
 from ..data.folder.settings import read_settings
 from ..data.folder.video_names import video_name
 from ..data.recording import submitted_bouts
@@ -65,8 +66,9 @@ def _scored(data, rec, path, rows):
     settings = settings.model_copy(update={"scorer": None}) # It is the other's
     bouts = read_scored(path, rec, settings, rows)
     seen = {*bouts.iloc[:, :3].itertuples(index=False, name=None)}
-    return with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
+    rec = with_scores(rec.replace(bouts=bouts[:0], reviewed=None), bouts, seen | set(
         rec.labelled or ()), scored_frames(path, settings, rec, rows))
+    return where_labelled(rec, path, settings)
 
 
 def _begun_by(name, ids):

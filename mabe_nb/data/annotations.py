@@ -21,6 +21,7 @@ from .formats.caltech import (
 from .formats.ethovision.tracks import is_scored
 from .formats.frame_tables import (
     NO_ACTION, frames_looked_at, is_frame_table, is_solomon, is_step_table, step_span)
+from .formats.jabs.labels import is_jabs_labels
 from .formats.live_mouse_tracker import has_events
 from .formats.matlab.jaaba import jaaba_actions
 from .formats.simba import simba_actions, simba_head
@@ -144,6 +145,7 @@ def annotation_source(
     try:
         with open(path, encoding=text_encoding(path)) as f: text = f.read(2**16)
     except (OSError, UnicodeDecodeError, DataError): return None
+    if is_jabs_labels(path, text): return "JABS"
     if (head := text.lower()).startswith(CALTECH): return "Caltech"
     if head.startswith(BENTO): return "Bento"
     if Path(path).suffix == ".eaf":

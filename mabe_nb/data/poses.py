@@ -21,7 +21,8 @@ from .formats.ethovision.tracks import ethovision_poses, is_track
 from .formats.binary.hdf import check_hdf, HDF
 from .formats.deeplabcut import csv_poses, is_dlc_csv
 from .formats.hdf_poses import (
-    dlc_poses, has_points, jabs_poses, movement_poses, sleap_poses)
+    dlc_poses, has_points, movement_poses, sleap_poses)
+from .formats.jabs.poses import jabs_poses
 from .formats.sleap_files import (
     anipose_poses, at_frames, check_films, is_sleap_csv, sleap_csv_poses, slp_poses)
 from .formats.nwb import nwb_poses

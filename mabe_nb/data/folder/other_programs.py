@@ -14,8 +14,7 @@ from ..formats.binary.npy import mentions
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
 TRACKED = "; take the file that the tracker wrote of the video"
 JSON_WORDS = ( # Words that stand in the file, what is said
-    (('"labels"', '"num_frames"'), "holds labels of JABS, of parts of a video; score "
-     "the whole video in BORIS or ELAN"),
+    (('"window_sizes"', '"behavior"'), "keeps the settings of a JABS project"),
     (('"original_width"',), "holds points that a person set in Label Studio" + TRACKED),
     (('"people"', '"pose_keypoints_2d"'), "is one frame of OpenPose; write all as one "
      "CSV with the columns frame, id, keypoint, x, y and confidence"),

@@ -50,7 +50,7 @@ def agent_of(rec, settings, path):
 
 # %% ../../../nbs/data/folder/19_roles.ipynb #50b6e78f
 TO_WHOM = frozenset({"ELAN", "bouts", "Live Mouse Tracker"}) # May say to whom
-NAMING = TO_WHOM | {"BORIS", "EthoVision", "JAABA"} # Those that may say who acts
+NAMING = TO_WHOM | {"BORIS", "EthoVision", "JAABA", "JABS"} # May say who acts
 
 # %% ../../../nbs/data/folder/19_roles.ipynb #0134515a
 def scored_agents(
