@@ -46,7 +46,7 @@ def _label(animal, action, block, path):
                         path, where)
     return Label(int(animal), action, first, last + 1, block["present"])
 
-
+# %% ../../../../nbs/data/formats/jabs/20_labels.ipynb #c65cb1e8
 def jabs_labels(
     path, # A JSON of JABS's labels
 ) -> list: # `Label`s

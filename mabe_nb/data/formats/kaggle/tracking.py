@@ -220,9 +220,8 @@ def count_points(
         missing = int(np.count_nonzero(np.isnan(z)))
     if min(low) < 0 or high[0] > width or high[1] > height:
         outside = _outside(z.reshape(-1), width, height)
-    gone = "taken as missing"
-    return [("zero_points", zeros, f"points at (0, 0), {gone}"),
-            ("infinite_points", infinite, f"points that are not finite, {gone}"),
+    return [("zero_points", zeros, "points at (0, 0), taken as missing"),
+            ("infinite_points", infinite, "points that are not finite, taken as missing"),
             ("points_outside", outside, "points outside the picture, kept"),
             ("missing_points", missing, f"of {z.size} points are missing")]
 
