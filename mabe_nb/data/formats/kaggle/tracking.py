@@ -221,7 +221,7 @@ def count_points(
     if min(low) < 0 or high[0] > width or high[1] > height:
         outside = _outside(z.reshape(-1), width, height)
     return [("zero_points", zeros, "points at (0, 0), taken as missing"),
-            ("infinite_points", infinite, "points that are not finite, taken as missing"),
+            ("infinite_points", infinite, "points not finite, taken as missing"),
             ("points_outside", outside, "points outside the picture, kept"),
             ("missing_points", missing, f"of {z.size} points are missing")]
 
