@@ -370,7 +370,7 @@ def test_a_command_of_this_package(hub):
     job = submit(["mabe", "synth", "{JOB}/ckpt/data", "--videos", "1", "--minutes", "0.1"],
                  on="hf", pip="einops==0.8.1")
     assert job.wait(60) == "done", job.log()
-    assert "1 videos" in job.log() and "ckpt/data/train.csv" in job.files()
+    assert "1 video" in job.log() and "ckpt/data/train.csv" in job.files()
     needs = (folder_of(hub, job)/"code"/"requirements.txt").read_text().split("\n")
     assert "einops==0.8.1" in needs and any(n.startswith("torch==") for n in needs)
     assert not any("+" in n or "/" in n for n in needs)

@@ -138,9 +138,12 @@ def test_a_task_that_has_not_begun_is_waited_for(tmp_path):
     job = local("import os, time\nif os.environ['RANK'] == '1': time.sleep(8)", tasks_per_node=2)
     first = job.folder/"status.json"
     until(lambda: (job.folder/"tasks"/"1").exists() and first.exists() and '"done"' in first.read_text())
+    processes = psutil.Process(int(job.spec["handle"]["job"])).children(recursive=True)
+    for process in processes: process.suspend() # Or it may write where there is no folder
     (job.folder/"tasks"/"1").rename(tmp_path/"1") # as before it made its folder
     assert job.status() == "running"
     (tmp_path/"1").rename(job.folder/"tasks"/"1")
+    for process in processes: process.resume()
     assert job.wait(60) == "done"
 
 
