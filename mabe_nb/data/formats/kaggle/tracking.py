@@ -68,7 +68,8 @@ def tracked_mice(
     "The mice with at least one row."
     low, high = pc.min_max(table["mouse_id"]).as_py().values()
     return [m for m in range(low, high + 1)
-            if m in (low, high) or pc.any(pc.equal(table["mouse_id"], m)).as_py()]
+            if m in (low, high) or any(
+                (c.to_numpy() == m).any() for c in table["mouse_id"].chunks)]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #55da7995
 def tracked_parts(
@@ -164,12 +165,12 @@ def scatter(
     ends, pairs = [], np.empty((PIECE, 2), np.float32)
     for batch in table.to_batches():
         x, y = batch["x"].to_numpy(), batch["y"].to_numpy()
-        ends.append((extent(x), extent(y)))
         for rows, place in places(batch, mice, parts):
+            ends.append((extent(x[rows]), extent(y[rows]))) # now in the cache
             pairs[:len(place), 0], pairs[:len(place), 1] = x[rows], y[rows]
             out[place] = pairs.view(np.uint64)[:len(place), 0]
             there[place] = True
-    low, high, solid = zip(*(zip(*axis) for axis in zip(*ends))) # each (axes, batches)
+    low, high, solid = zip(*(zip(*axis) for axis in zip(*ends))) # each (axes, pieces)
     return (out.view(np.complex64).reshape(shape), there.reshape(shape),
             np.fmin.reduce(low, 1), np.fmax.reduce(high, 1), all(map(all, solid)))
 
