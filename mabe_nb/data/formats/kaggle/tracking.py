@@ -133,15 +133,16 @@ def places(
     if (words := part.dictionary.to_pylist()) != list(parts):
         index = {p: i for i, p in enumerate(parts)} # 0: a word that no row uses
         code = np.array([index.get(w, 0) for w in words]).take(code)
-    n = len(mice)*len(parts)
     # half the memory to pass over where the largest place fits into it
-    kind = np.int64 if (int(frame.max()) + 1)*n > 2**31 else np.int32
+    kind = np.int64 if (int(frame.max()) + 1)*len(mice)*len(parts) > 2**31 else np.int32
     for start in range(0, len(frame), PIECE):
         rows = slice(start, start + PIECE)
-        place = np.multiply(frame[rows], n, dtype=kind)
-        place += mouse[rows].astype(kind)*len(parts)
+        place = frame[rows].astype(kind)
+        place *= len(mice)
+        place += mouse[rows]
+        place -= 1
+        place *= len(parts)
         place += code[rows]
-        place -= len(parts) # since mice count from 1
         yield rows, place.astype(np.intp)
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #3fc1c370
