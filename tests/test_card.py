@@ -62,7 +62,7 @@ def test_a_plain_run_leaves_a_card(run):
     assert f"epoch {metrics['best']['epoch']} as the best of 2" in text
     assert "3 videos (1, 4, 7)" in text and "2 videos (10, 13)" in text
     for action, f1 in valid["f1"].items():
-        assert rows[action][0] == ("not seen" if f1 is None else f"{f1:.3f}")
+        assert rows[action][0] == ("undefined" if f1 is None else f"{f1:.3f}")
         assert rows[action][3] == f"{metrics['seen'][action]['bouts']:,}"
     told = rows_of(text, "setting")
     assert told["epochs"] == ["2"] and told["model_type"] == ["conv_bilstm"]
@@ -187,8 +187,8 @@ def test_a_lab_that_looked_for_little(tmp_path):
                     valid_ids=[last.video_id], cache=tmp_path/"cache")
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "action | F1")
-    assert metrics["valid"]["f1"]["attack"] is None and rows["attack"][0] == "not seen"
-    assert all("nothing to judge it by" in row[-1] or "never seen" in row[-1]
+    assert metrics["valid"]["f1"]["attack"] is None and rows["attack"][0] == "undefined"
+    assert all("nothing to judge it by" in row[-1] or "never annotated" in row[-1]
                for row in rows.values())
     assert metrics["borders"]["macro_f1"] == [None] * 4
 
@@ -196,7 +196,7 @@ def test_a_lab_that_looked_for_little(tmp_path):
 # --- words
 
 @pytest.mark.parametrize("learned, judged, said", [
-    (0, None, "never seen: cannot be predicted"), (0, 50, "never seen: cannot be predicted"),
+    (0, None, "never annotated: cannot be predicted"), (0, 50, "never annotated: cannot be predicted"),
     (1, None, "only 1 bout: treat with care"), (FEW, None, ""), (FEW, FEW, ""),
     (FEW - 1, 99, f"only {FEW - 1} bouts: treat with care"),
     (FEW, 0, "nothing to judge it by"), (FEW, 3, "judged by 3 bouts")])
@@ -214,7 +214,7 @@ def test_sections_are_there_if_there_is_something_to_say():
     plain = card_text(METRICS, ("attack", "bite"), 0.0)
     assert "frames; each pair of animals counts its own." in plain # as on the card of a run
     assert "## Calibration" not in plain and "## Borders" not in plain
-    assert rows_of(plain, "action | F1") == {"attack": ["0.700"], "bite": ["not seen"]}
+    assert rows_of(plain, "action | F1") == {"attack": ["0.700"], "bite": ["undefined"]}
     y = np.zeros((900, 2), np.int8)
     y[100:160, 0] = y[500:503, 1] = 1
     names, p = ("attack", "bite"), np.clip(y * 0.8, 0.01, 1)
@@ -224,7 +224,7 @@ def test_sections_are_there_if_there_is_something_to_say():
     assert rows_of(text, "action | calibration")["attack"][1:] == ["60", "0.800", "1.000"]
     far = rows_of(text, "ms from a border")
     assert far["0"][0] == "0.950" and far["100"][0] == "1.000" and "leave out bite" in text
-    assert rows_of(text, "action | F1")["bite"] == ["not seen", "3", "1",
+    assert rows_of(text, "action | F1")["bite"] == ["undefined", "3", "1",
                                                     "only 1 bout: treat with care"]
     assert text.index("## What each part") < text.index("## Calibration") < text.index(
         "## Borders") < text.index("## Limits")
@@ -243,7 +243,7 @@ def test_what_is_predicted_and_never_seen_is_named_where_it_lowers_the_mean():
         "only_false_alarms": only_false_alarms(counts, names)}
     assert found["only_false_alarms"] == {"lunge": 5}
     assert found["valid"]["f1"] == {"sniff": 1, "lunge": 0} and found["valid"]["macro_f1"] == 0.5
-    note = "Predicted and never seen, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
+    note = "Predicted and never annotated, so 0 in this mean: lunge (5 frames); without, the mean is 1.000."
     metrics = found | {
         "train_videos": ["1"], "valid_videos": ["8", "9"], "warnings": [], "train_frames": 9,
         "classes": {"other": 1, "sniff": 9, "lunge": 9}, "epochs": 4, "labs": ["A"],
@@ -252,11 +252,11 @@ def test_what_is_predicted_and_never_seen_is_named_where_it_lowers_the_mean():
     text = run_card(metrics, TrainConfig(frame_gap=4))
     assert note in text and "best of 4, by an F1 of 0.432 in windows that do not overlap" in text
     mind = {a: row[-1] for a, row in rows_of(text, "action | F1").items()}
-    assert "predicted in 5 frames, never seen" in mind["lunge"] and "hardly" not in mind["lunge"]
-    assert "never seen" not in mind["sniff"] and "## By lab" not in text
+    assert "predicted in 5 frames, never annotated" in mind["lunge"] and "hardly" not in mind["lunge"]
+    assert "never annotated" not in mind["sniff"] and "## By lab" not in text
     recipe = METRICS | {"f1": found["valid"]["f1"], "only_false_alarms": {"lunge": 5}}
     assert note in card_text(recipe, names, 0.0)
-    assert "never seen" not in card_text(METRICS, ("attack", "bite"), 0.0)
+    assert "never annotated" not in card_text(METRICS, ("attack", "bite"), 0.0)
 
 
 def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):

@@ -634,7 +634,7 @@ def test_what_was_said_and_never_seen_is_named_beside_its_zero(tmp_path, capsys)
     mb.write_kaggle([rec], tmp_path/"lab")
     said.to_csv(tmp_path/"said.csv", index=False)
     assert main(["score", str(tmp_path/"lab"), str(tmp_path/"said.csv")]) == 0
-    assert ("Predicted and never seen, so 0 in this mean: chase (7 frames); without, the mean is 1.000"
+    assert ("Predicted and never annotated, so 0 in this mean: chase (7 frames); without, the mean is 1.000"
             in "".join(capsys.readouterr()))
 
 

@@ -112,7 +112,7 @@ def test_a_player_is_text_too():
     player = Player(rec, pair=("mouse1", "mouse2"), frame=99)
     shown = player._repr_mimebundle_()["text/plain"]
     assert "Player" in shown and panel_text(Player(make_recording(1, 300)))
-    assert ("video box 7 at 0:03.30 of 0:10.00 · mouse1 → mouse2 · seen: chase, sniff "
+    assert ("video box 7 at 0:03.30 of 0:10.00 · mouse1 → mouse2 · annotated: chase, sniff "
             "now, 2 bouts in all") in shown
 
 

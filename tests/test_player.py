@@ -217,7 +217,7 @@ def test_no_bouts_and_no_labels():
     player = Player(rec)
     player.step_bout(1)
     player.step_bout(-1)
-    assert player.frame == 0 and player.stage.bouts == {"seen": []}
+    assert player.frame == 0 and player.stage.bouts == {"annotated": []}
     player.play()
     assert len(player.pair_box.options) == 6
     assert Player(rec.replace(labelled=frozenset())).pair in strips.pairs_of(rec, {})
@@ -268,7 +268,7 @@ def test_any_name_keeps_the_page_whole(name):
                         bouts=bout_table([(name, name + "'", name, 1, 9)]))
     player = Player(rec, pair=(name, name + "'"))
     player.go_to(3)
-    assert player.stage.bouts == {"seen": [[name, 1, 9]]}
+    assert player.stage.bouts == {"annotated": [[name, 1, 9]]}
     assert player.stage.strips["svg"].count("<svg") == 1 and name in player.stage.who
 
 
@@ -287,7 +287,7 @@ def test_long_curves_keep_their_peaks():
     assert at.tolist() == [5, 6, 7, 8]
 
 
-def test_ribbons_tell_unknown_from_not_seen():
+def test_ribbons_tell_unknown_from_absent():
     labels = np.array([[0, -1]] * 30, np.int8)
     labels[5:10, 0] = 1
     _, ax = strips.plot_probabilities(np.full((30, 2), 0.5), ["a", "b"], 30, labels)
@@ -394,7 +394,7 @@ def prediction(name="a", fps=30.0):
 
 def test_kinds_and_order_of_errors():
     table = worst_errors([prediction("v")])
-    said = table[["kind", "seen", "predicted", "start", "stop"]].values.tolist()
+    said = table[["kind", "annotated", "predicted", "start", "stop"]].values.tolist()
     assert said == [["missed", "x", "nothing", 30, 40], ["missed", "x", "nothing", 10, 20],
                     ["false alarm", "nothing", "x", 60, 80],
                     ["confused", "x", "v", 20, 30]] or said[0][0] == "false alarm"

@@ -136,7 +136,7 @@ def figure(
     digits: int = 3,
 ) -> str:
     "A score as it is printed."
-    return "not seen" if value is None or value != value else f"{value:.{digits}f}"
+    return "undefined" if value is None or value != value else f"{value:.{digits}f}"
 
 # %% ../../nbs/commands/32_score.ipynb #dd1539ae
 def say_zeros(

@@ -159,7 +159,7 @@ def _correction(entry, path, where):
 
 # %% ../../nbs/data/26_corrections.ipynb #6a405b0f
 def corrected_labels(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     actions, # Names
     rows, # `Correction`s of this pair, in order
 ) -> np.ndarray: # A copy

@@ -219,7 +219,7 @@ def frame_labels(
     agent: str,
     target: str,
     actions, # Names along the second axis
-) -> np.ndarray: # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+) -> np.ndarray: # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     "Per-frame labels of one pair."
     known = [(agent, target, a) in (rec.labelled or ()) for a in actions]
     out = np.where(known, np.int8(0), np.int8(-1))[None].repeat(len(rec), 0)

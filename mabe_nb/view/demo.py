@@ -45,7 +45,7 @@ def plot_predicted(
     submission: pd.DataFrame, # As `model.predict` gives it
     ids=None, # Videos to choose from, also as text; None: annotated ones with bouts
 ): # Figure and axes
-    "Bouts as seen and as predicted, for the pair that does most different things."
+    "Bouts as annotated and as predicted, for the pair that does most different things."
     dataset, ids = data_and_ids(dataset, ids)
     if "video_id" not in getattr(submission, "columns", ()):
         raise DataError(f"submission is {given(submission)}, expected the table that "
@@ -56,7 +56,7 @@ def plot_predicted(
         if not ids: raise DataError("no annotated video has a predicted bout; predict "
                                     "annotated ones, or name videos")
     video, *pair = most_eventful_pair(dataset, ids)
-    bouts = {"seen": of_pair(dataset.annotations(video), *pair),
+    bouts = {"annotated": of_pair(dataset.annotations(video), *pair),
              "predicted": of_pair(submitted_bouts(submission, video), *pair)}
     rec = dataset[video]
     drawn = plots.plot_ethogram(bouts, rec.fps, stop=len(rec))

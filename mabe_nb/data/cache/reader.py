@@ -226,7 +226,7 @@ def labels(
     self: Prepared,
     i: int, # Row of `sequences`
     actions=None, # Names along the second axis, default: `self.actions`
-) -> np.ndarray: # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+) -> np.ndarray: # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     "Labels of one pair; see `frame_labels`."
     row = self.sequences.iloc[i]
     return frame_labels(self.recording(row.video_id), row.agent, row.target,

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 # %% ../../../nbs/train/fit/20_losses.ipynb #e7449514
 def allowed_classes(
-    labels, # (..., actions) int8: 1 seen, 0 looked for and not seen, -1 unknown
+    labels, # (..., actions) int8: 1 present, 0 absent, -1 unknown
 ): # (..., 1 + actions) bool, `other` first
     "Which classes a frame's labels leave open; NumPy or torch, as given."
     seen = labels == 1
@@ -76,7 +76,7 @@ def focused(
 # %% ../../../nbs/train/fit/20_losses.ipynb #9e2bdbc8
 def masked_binary_loss(
     scores: torch.Tensor, # (..., 1 + actions) before sigmoid, the first is not used
-    labels: torch.Tensor, # (..., actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: torch.Tensor, # (..., actions) int8: 1 present, 0 absent, -1 unknown
     weights: torch.Tensor = None, # (1 + actions,) weight of negatives, of each positive
     smoothing: float = 0.0, # Label smoothing: targets are this share nearer to 1/2
     gamma: float = 0.0, # Focal: neglects answers that are already right; 0: does not
@@ -94,7 +94,7 @@ def masked_binary_loss(
 
 # %% ../../../nbs/train/fit/20_losses.ipynb #61bee6f3
 def answer_weights(
-    labels: torch.Tensor, # (..., actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: torch.Tensor, # (..., actions) int8: 1 present, 0 absent, -1 unknown
     weights: torch.Tensor = None, # (1 + actions,) weight of negatives, of each positive
 ) -> torch.Tensor: # (..., actions) float32
     "Weight of each answer: its action's if seen, that of `other` if not, 0 if unknown."

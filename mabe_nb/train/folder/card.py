@@ -29,9 +29,9 @@ def as_table(
     rows: dict, # First column -> the second, or a list of all others
     *head: str, # Of each column
 ) -> str: # Markdown
-    "A table; floats with three digits, and where there is nothing: not seen."
+    "A table; floats with three digits, and where there is none: undefined."
     def cell(v):
-        if v is None: return "not seen"
+        if v is None: return "undefined"
         if isinstance(v, float): return format(v, ".3f")
         return format(v, ",") if isinstance(v, int) else clean(v)
 
@@ -49,17 +49,17 @@ def caution(
     learned: dict, # Of one action: "frames" and "bouts" to learn from
     judged: dict = None, # The same to judge by; None: unknown
     f1: float = None, # That it reached
-    alarms: int = None, # Frames in which it was predicted, if never seen
+    alarms: int = None, # Frames in which it was predicted, if never annotated
 ) -> str: # Empty if there is nothing to say
     "What to mind about an action."
-    if not learned["bouts"]: return "never seen: cannot be predicted"
+    if not learned["bouts"]: return "never annotated: cannot be predicted"
     remarks = []
     if (n := learned["bouts"]) < FEW:
         remarks.append(f"only {plural(n, 'bout')}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
         remarks.append(f"judged by {plural(n, 'bout')}" if n else
                        "nothing to judge it by")
-    if alarms: remarks.append(f"predicted in {plural(alarms, 'frame')}, never seen")
+    if alarms: remarks.append(f"predicted in {plural(alarms, 'frame')}, never annotated")
     elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
     return "; ".join(remarks)
 
@@ -106,12 +106,12 @@ def calibration_section(
         rows[action] = [of["error"], total, share(1), share(2)]
     return "\n\n".join([
         "## Calibration", "Of the frames that are given an action with a probability "
-        "of 0.8, it should be seen in 80 %. The error is the mean distance between "
+        "of 0.8, it should be annotated in 80 %. The error is the mean distance between "
         f"predicted and observed share over {calibration['bins']} bins, by frames; "
         "where an action is rare it is small by itself: look at the frames given 0.5 "
         "or more.",
         as_table(rows, "action", "calibration error", "frames given 0.5 or more",
-                 "mean probability there", "seen there")])
+                 "mean probability there", "annotated there")])
 
 # %% ../../../nbs/train/folder/30_card.ipynb #e0e1bb03
 def borders_section(
@@ -220,7 +220,7 @@ def result_line(
     "The figure, and why it flatters."
     macro, of, best = metrics["valid"]["macro_f1"], metrics["interval"], metrics["best"]
     if macro is None:
-        return ("**No F1**: in the videos that judge no action was seen, and none was "
+        return ("**No F1**: in the videos that judge no action was annotated, and none was "
                 "predicted. Nobody knows how good this classifier is.")
     judges = len(metrics["valid_videos"])
     span = (f" (95 % interval over the videos that judge: {of[0]:.3f} to {of[1]:.3f})."

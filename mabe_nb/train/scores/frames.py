@@ -14,7 +14,7 @@ import pandas as pd
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #80cdba19
 def frame_counts(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     codes: np.ndarray, # (frames,) predicted action, -1 none; or (frames, actions) bool
 ) -> np.ndarray: # (actions, 3): hit, wrong, missed frames
     "What F1 is made of."
@@ -34,7 +34,7 @@ def f1_of(
 
 
 def masked_f1(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     codes: np.ndarray, # See `frame_counts`
 ) -> np.ndarray: # (actions,) F1, NaN where there is nothing to judge
     "Frame-wise F1 of each action over the frames where it is known."
@@ -61,8 +61,8 @@ def confusion(
     labels: np.ndarray, # (frames, actions) int8: 1, 0 or -1 unknown
     codes: np.ndarray, # (frames,) predicted action, -1 = none
     actions, # Names
-) -> pd.DataFrame: # (1 + actions) squared, frames; index seen, columns predicted
-    "How often what was seen was predicted as what."
+) -> pd.DataFrame: # (1 + actions) squared, frames; index annotated, columns predicted
+    "How often what was annotated was predicted as what."
     n, y = 1 + labels.shape[1], np.c_[(labels != 1).all(1), labels] # `other` in front
     truth = y[np.arange(len(y)), codes + 1] # What is known of the predicted class
     seen = np.where(truth == 1, codes + 1, (y == 1).argmax(1)) # Of several, that one
@@ -70,7 +70,7 @@ def confusion(
     table = np.bincount((seen * n + codes + 1)[known], minlength=n * n).reshape(n, n)
     names = ["none of these" if "other" in actions else "other", *actions]
     return pd.DataFrame(table, *(pd.Index(names, name=of)
-                                 for of in ("seen", "predicted")))
+                                 for of in ("annotated", "predicted")))
 
 # %% ../../../nbs/train/scores/10_frames.ipynb #fce70fbf
 def frame_scores(

@@ -16,7 +16,7 @@ from .frames import counts_by_video, f1_of, seen_counts
 def mean_f1(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
 ) -> float: # 0..1
-    "Mean F1 over the actions that were seen or predicted."
+    "Mean F1 over the actions that were annotated or predicted."
     f1 = f1_of(counts.sum(0))
     return float(np.nanmean(f1)) if (~np.isnan(f1)).any() else 0.0
 
@@ -45,7 +45,7 @@ def only_false_alarms(
     counts: np.ndarray, # (videos, actions, 3), see `video_counts`
     actions, # Names
 ) -> dict: # Action -> frames in which it was predicted
-    "Actions that were predicted and never seen, each with an F1 of 0 in the mean."
+    "Actions that were predicted and never annotated, each with an F1 of 0 in the mean."
     hit, wrong, missed = np.asarray(counts).sum(0).T
     found = zip(actions, wrong, hit + missed)
     return {a: int(n) for a, n, seen in found if n and not seen}
@@ -59,7 +59,7 @@ def false_alarm_note(
     if not found: return ""
     names = ", ".join(f"{a} ({plural(n, 'frame')})" for a, n in found.items())
     rest = [v for a, v in f1.items() if v is not None and a not in found]
-    return (f"Predicted and never seen, so 0 in this mean: {names}"
+    return (f"Predicted and never annotated, so 0 in this mean: {names}"
             + (f"; without, the mean is {np.mean(rest):.3f}" if rest else ""))
 
 # %% ../../../nbs/train/scores/20_means.ipynb #5d64be06
@@ -81,7 +81,7 @@ def lab_scores(
 # %% ../../../nbs/train/scores/20_means.ipynb #143c6bf0
 def mean_of_labs(
     by_lab: dict, # See `lab_scores`
-) -> float: # 0..1; None: nothing was seen or predicted in any
+) -> float: # 0..1; None: nothing was annotated or predicted in any
     "Macro F1 of each lab, each lab alike, as Kaggle's score weighs them."
     known = [of["macro_f1"] for of in by_lab.values() if of["macro_f1"] is not None]
     return float(np.mean(known)) if known else None

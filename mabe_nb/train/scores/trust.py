@@ -90,7 +90,7 @@ def f1_intervals(
 
 # %% ../../../nbs/train/scores/15_trust.ipynb #2a206663
 def bin_counts(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     p: np.ndarray, # (frames, actions) probabilities
     bins: int = 10, # Of equal width between 0 and 1
 ) -> np.ndarray: # (actions, bins, 3): frames, sum of their probabilities, frames seen
@@ -131,7 +131,7 @@ def calibration(
 
 # %% ../../../nbs/train/scores/15_trust.ipynb #ab441898
 def near_borders(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     k: int, # Frames on each side of a border
 ) -> np.ndarray: # (frames, actions) bool
     "Frames close to where a human bout of the same action begins or ends."

@@ -41,7 +41,7 @@ class Player(Panel):
     title = "Player"
     def __init__(self,
         rec: Recording,
-        sources: dict = None, # Source -> bout table; None: what was seen
+        sources: dict = None, # Source -> bout table; None: what was annotated
         pair: tuple = None, # (agent, target); None: the first
         strips=None, # Of `Strip`; None: the ethogram
         frame: int = 0,
@@ -51,7 +51,7 @@ class Player(Panel):
         super().__init__()
         _check_seen(rec)
         self.rec, self.scene, self.errors = rec, scene_of(rec), errors
-        self.sources = {"seen": rec.bouts} if sources is None else dict(sources)
+        self.sources = {"annotated": rec.bouts} if sources is None else dict(sources)
         self.strips = _strips_of(strips, rec, self.sources)
         self.stage, self.span, self.held = Stage(self.scene, video), (0, 0), False
         self._controls(pair)

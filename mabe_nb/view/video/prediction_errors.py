@@ -24,19 +24,19 @@ from .strips import (Strip, actions_of, ethogram_strip,
 ERROR_KINDS = ("missed", "false alarm", "confused")
 
 def error_runs(
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     codes: np.ndarray, # (frames,) predicted action, -1 = none
-) -> list: # (kind, seen, predicted, start, stop), -1 = none
+) -> list: # (kind, annotated, predicted, start, stop), -1 = none
     "Stretches of frames that are wrong in the same way."
     if not labels.size: return []
     acting, none = (labels == 1).any(1), codes < 0
-    seen = np.where(acting, (labels == 1).argmax(1), -1)
+    true = np.where(acting, (labels == 1).argmax(1), -1)
     known = labels[np.arange(len(codes)), np.maximum(codes, 0)]
     kind = np.full(len(codes), -1)
     kind[acting & (none | (known < 0))] = 0
     kind[~none & (known == 0)] = np.where(acting, 2, 1)[~none & (known == 0)]
     n = labels.shape[1] + 1
-    packed = np.where(kind < 0, -1, (kind * n + seen + 1) * n + codes + 1)
+    packed = np.where(kind < 0, -1, (kind * n + true + 1) * n + codes + 1)
     return [(c // n // n, c // n % n - 1, c % n - 1, a, b)
             for c, a, b in run_lengths(packed).tolist()]
 
@@ -60,7 +60,7 @@ def predict_pairs(
                              prepared.labels(i, clf.actions))
 
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #3c81f850
-ERROR_COLUMNS = ("video_id", "agent", "target", "start", "stop", "kind", "seen",
+ERROR_COLUMNS = ("video_id", "agent", "target", "start", "stop", "kind", "annotated",
                  "predicted", "frames", "seconds", "confidence")
 
 def worst_errors(
@@ -76,9 +76,9 @@ def worst_errors(
 
 def _errors_of(prediction): # Rows of `ERROR_COLUMNS`
     p, fps, name = prediction.p, prediction.fps, (*prediction.actions, "nothing")
-    for kind, seen, predicted, a, b in error_runs(prediction.labels, prediction.codes):
+    for kind, true, predicted, a, b in error_runs(prediction.labels, prediction.codes):
         sure = (p[a:b, predicted] if predicted >= 0 else 1 - p[a:b].sum(1)).mean()
-        yield (*prediction[:3], a, b, ERROR_KINDS[kind], name[seen], name[predicted],
+        yield (*prediction[:3], a, b, ERROR_KINDS[kind], name[true], name[predicted],
                b - a, round((b - a) / fps, 3), round(float(np.clip(sure, 0, 1)), 3))
 
 # %% ../../../nbs/view/video/50_prediction_errors.ipynb #0557b383
@@ -97,7 +97,7 @@ def ribbon_strip(
     names, # Of a pair: actions to show
     least: float = 0.1, # Others are shown if they ever are as probable
 ) -> Strip:
-    "Probabilities of the pair, above what was seen."
+    "Probabilities of the pair, above what was annotated."
     by_pair = {(m.agent, m.target): m for m in predictions}
     def draw(ax, pair, start, stop):
         if (m := by_pair.get(pair)) is None:
@@ -118,9 +118,9 @@ def prediction_player(
     predictions, # `PairPrediction`s, also of other videos
     **options, # Of `Player`: pair, frame, video
 ) -> Player:
-    "A player with what was seen, what was predicted, and how sure that was."
+    "A player with what was annotated, what was predicted, and how sure that was."
     shown = [m for m in predictions if m.video_id == rec.video_id]
-    sources = {"seen": rec.bouts, "predicted": predicted_bouts(shown, rec.video_id)}
+    sources = {"annotated": rec.bouts, "predicted": predicted_bouts(shown, rec.video_id)}
     ribbons = ribbon_strip(shown, lambda pair: actions_of(rec, pair, sources))
     strips = [ethogram_strip(rec, sources), ribbons]
     errors = {(m.agent, m.target): [start for *_, start, _ in
@@ -132,8 +132,8 @@ def error_words(
     error, # Row of `worst_errors`
 ) -> str:
     "An error in one line."
-    what = {"missed": f"{error.seen} missed", "confused":
-            f"{error.seen} taken for {error.predicted}",
+    what = {"missed": f"{error.annotated} missed", "confused":
+            f"{error.annotated} taken for {error.predicted}",
             "false alarm": f"{error.predicted} out of nothing"}[error.kind]
     alone = error.agent == error.target
     who = error.agent if alone else f"{error.agent} → {error.target}"

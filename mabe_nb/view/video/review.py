@@ -123,7 +123,7 @@ def sources(self: ReviewPanel) -> dict: # Source -> bout table
     rec = corrected(self.recording(), self.rows)
     question = bout_table([(m.agent, m.target, action or "nothing", start, stop)])
     predicted = predicted_bouts(self.predictions, m.video_id)
-    return {"seen": rec.bouts, "predicted": predicted, "asked": question}
+    return {"annotated": rec.bouts, "predicted": predicted, "asked": question}
 
 # %% ../../../nbs/view/video/70_review.ipynb #3d5adaed
 @patch

@@ -34,7 +34,7 @@ def envelope(
 
 # %% ../../../nbs/view/video/30_strips.ipynb #f9bd0ac4
 def _probability(ax, k, p, labels, span, fps, base, name):
-    "Action `k` on a line of its own: how probable, and what was seen, if known."
+    "Action `k` on a line of its own: how probable, and what was annotated, if known."
     (at, _, high), color = envelope(p[:, k], *span), action_color(name)
     at, high = np.append(at, span[1]) / fps, np.append(high, high[-1])
     ax.fill_between(at, base + 0.2, base + 0.2 + 0.72 * high, step="post",
@@ -52,12 +52,12 @@ def plot_probabilities(
     p: np.ndarray, # (frames, actions) in 0..1
     actions, # Names
     fps: float,
-    labels: np.ndarray = None, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray = None, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     start: int = 0, # First frame to show
     stop: int = None, # Frame to end before, None: the last
     ax=None,
 ) -> tuple: # figure, axes
-    "How probable each action is over time, above what was seen."
+    "How probable each action is over time, above what was annotated."
     stop = len(p) if stop is None else min(stop, len(p))
     figure, ax = _axes(ax, 9, 1.1 + 0.42 * len(actions))
     if not len(actions) or stop <= start: return _empty(figure, ax, "There is nothing.")
@@ -66,8 +66,8 @@ def plot_probabilities(
     _name_rows(ax, bases + 0.5, _shorts(actions))
     ax.set(xlim=(start / fps, stop / fps), ylim=(0, len(actions)), xlabel="time (s)",
            ylabel="probability, 0 to 1")
-    seen = " above what was seen" * (labels is not None)
-    ax.set_title("Probability" + seen, wrap=True)
+    truth = " above what was annotated" * (labels is not None)
+    ax.set_title("Probability" + truth, wrap=True)
     figure.set_label(f"Probabilities from {start / fps:g} to {stop / fps:g} s, mean: "
                      + ", ".join(f"{a} {m:.2f}" for a, m in
                                  zip(actions, p[start:stop].mean(0))))
@@ -152,7 +152,7 @@ def _name_shades(ax, count, words): # Of the title
 # %% ../../../nbs/view/video/30_strips.ipynb #23112b61
 def by_behaviour(
     values: np.ndarray, # (frames,)
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     actions, # Names
 ) -> dict: # Name -> values, without the missing; "none of them" last
     "The values of a channel in the frames of each action."
@@ -173,7 +173,7 @@ def plot_by_behaviour(
     values: np.ndarray, # (frames,)
     name: str, # Of the channel
     unit: str,
-    labels: np.ndarray, # (frames, actions) int8: 1 seen, 0 not seen, -1 unknown
+    labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     actions, # Names
     ax=None,
 ) -> tuple: # figure, axes
@@ -235,11 +235,11 @@ LANES = 14 # Of an ethogram, before actions without a bout are left out
 
 def ethogram_strip(
     rec: Recording,
-    sources: dict = None, # Source ("seen", "predicted", ...) -> bouts; None: the seen
+    sources: dict = None, # Source ("predicted", ...) -> bouts; None: the annotated
     actions=None, # Names and their order; None: see `actions_of`
 ) -> Strip:
-    "The bouts of the pair; while there is room, also of actions that were never seen."
-    sources = {"seen": rec.bouts} if sources is None else sources
+    "The bouts of the pair; while there is room, also of actions without a bout."
+    sources = {"annotated": rec.bouts} if sources is None else sources
     def names(pair):
         every = actions_of(rec, pair, sources) if actions is None else list(actions)
         if len(every) * len(sources) <= LANES: return every
@@ -283,7 +283,7 @@ def plot_moment(
     rec: Recording,
     frame: int,
     pair: tuple, # (agent, target)
-    strips=None, # Of `Strip`; None: the ethogram of what was seen
+    strips=None, # Of `Strip`; None: the ethogram of what was annotated
     start: int = 0, # First frame of the strips
     stop: int = None, # Frame to end before, None: the last
 ) -> tuple: # figure, axes: the arena, and one a strip
